@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+# The only build truth: installs what is missing, builds the C parts into build/, makes .venv, runs demo and tests.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+V ?= 0
+ifeq ($(V),0)
+say = @printf '  %-7s %s\n' '$(1)' '$(2)';
+else
+say =
+endif
+
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+ARCH := $(shell uname -m | sed 's/x86_64/x86/;s/aarch64/arm64/')
+CC := gcc
+CLANG := clang
+CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_SOURCE -I. -Ibuild
+BPF_CFLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -DFLEXTRACE_BPF_PROGRAM -I. -Ibpf
+PYTHON := .venv/bin/python
+
+APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zlib1g-dev linux-libc-dev libc6-dev \
+	python3 python3-venv
+APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs
+APT_LINT_PACKAGES := clang-format shellcheck
+
+##@ Use
+.PHONY: build
+build: install build/flextrace-record build/flextrace-replay ## build everything, installing what is missing
+
+.PHONY: demo
+demo: build ## the whole pipeline on GNU sort and on SQLite; ends with a table and an HTML report
+	$(SUDO) $(PYTHON) -m tests.demo.demo --output demo-output
+
+.PHONY: help
+help: ## this text
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Check
+.PHONY: test
+test: build build/.apt-test build/test-programs ## run all tests (as root: the recorder needs it)
+	$(SUDO) $(PYTHON) -m pytest $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: build build/.apt-lint ## ruff, mypy, clang-format, shellcheck
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	clang-format --dry-run --Werror $(filter-out bpf/trace_format.h,$(wildcard bpf/*.[ch] replayer/engine/*.[ch] tests/programs/*.c))
+	shellcheck .ci/run
+
+.PHONY: clean
+clean: ## remove everything that was built (not .venv)
+	rm -rf build demo-output
+
+.PHONY: distclean
+distclean: clean ## remove .venv as well
+	rm -rf .venv
+
+# ---- what has to be installed ----
+
+.PHONY: install
+install: build/.apt .venv/.installed
+
+# Asks dpkg first, so that a machine without network but with the packages works.
+define apt_install
+	@mkdir -p build
+	@missing=$$(dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(1) 2>&1 | \
+		awk '/no packages found matching/ {print $$NF} / not-installed$$/ {print $$1}'); \
+	if [ -n "$$missing" ]; then \
+		printf '  %-7s %s\n' APT "$$(echo $$missing)"; \
+		$(SUDO) apt-get update -q >build/apt.log 2>&1 && \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing >>build/apt.log 2>&1 || \
+		{ tail -20 build/apt.log; exit 1; }; \
+	fi
+	@touch $@
+endef
+
+build/.apt: Makefile
+	$(call apt_install,$(APT_PACKAGES))
+
+build/.apt-test: Makefile
+	$(call apt_install,$(APT_TEST_PACKAGES))
+
+build/.apt-lint: Makefile
+	$(call apt_install,$(APT_LINT_PACKAGES))
+
+.venv/.installed: pyproject.toml | build/.apt
+	$(call say,VENV,.venv) python3 -m venv .venv
+	$(call say,PIP,flextrace[dev]) .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# ---- the recorder: bpf/*.bpf.c are linked into one BPF object, embedded through its skeleton ----
+
+RECORD_OBJECTS := $(patsubst %.c,build/%.o,$(filter-out %.bpf.c,$(wildcard bpf/*.c)))
+BPF_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard bpf/*.bpf.c))
+BPF_LIBRARIES := -lbpf -lelf -lz
+
+build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) | build/.apt
+	@mkdir -p $(@D)
+	$(call say,BPF,$<) $(CLANG) $(BPF_CFLAGS) -c $< -o $@
+
+build/record.bpf.o: $(BPF_OBJECTS)
+	$(call say,LINK,$@) bpftool gen object $@ $^
+
+build/record.skel.h: build/record.bpf.o
+	$(call say,SKEL,$@) bpftool gen skeleton $< name record_bpf >$@
+
+build/bpf/%.o: bpf/%.c $(wildcard bpf/*.h) build/record.skel.h
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
+
+build/flextrace-record: $(RECORD_OBJECTS)
+	$(call say,LD,$@) $(CC) $(CFLAGS) $^ -o $@ $(BPF_LIBRARIES)
+
+# ---- the replay engine ----
+
+ENGINE_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard replayer/engine/*.c))
+
+build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) bpf/trace_format.h | build/.apt
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
+
+build/flextrace-replay: $(ENGINE_OBJECTS)
+	$(call say,LD,$@) $(CC) $(CFLAGS) $^ -o $@ -lpthread -lm
+
+# ---- programs that tests trace: each does a known number of operations ----
+
+TEST_PROGRAMS := $(patsubst tests/programs/%.c,build/tests/%,$(wildcard tests/programs/*.c))
+
+.PHONY: build/test-programs
+build/test-programs: $(TEST_PROGRAMS)
+
+build/tests/%: tests/programs/%.c bpf/trace_format.h | build/.apt
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lpthread

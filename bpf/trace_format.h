@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * The trace file (NAME.iotrace), version 1: the contract between the BPF programs and the recorder (which write it),
+ * the replay engine (which reads it) and characterize/layout.py (which must agree; tests/test_layout.py compares).
+ *
+ *	offset 0     struct trace_header, 4096 bytes
+ *	offset 4096  header.record_count records of 64 bytes
+ *	optional     the JSON block, if it did not fit into the header (header.json_offset says where it is)
+ *
+ * Everything is little-endian. Records are appended, never changed. While a trace is being written the header has
+ * TRACE_INCOMPLETE set; a reader then takes every whole record up to the end of the file. A reader refuses a file whose
+ * major version it does not know, and ignores record kinds and flags of a newer minor version that it does not know.
+ *
+ * Order: the records of one thread stand in the order of their starts. Across threads no order is promised (recordings
+ * are near the order of the ends). FILE and TASK records stand before the first record that names them.
+ *
+ * All enums are append-only: never renumber, never reuse a number.
+ */
+#ifndef FLEXTRACE_TRACE_FORMAT_H
+#define FLEXTRACE_TRACE_FORMAT_H
+
+/* The BPF programs bring their own __u8 ... __s64 (kernel_types.h). */
+#ifndef FLEXTRACE_BPF_PROGRAM
+#include <linux/types.h>
+#endif
+
+#define TRACE_MAGIC "FLEXTRC1" /* 8 bytes, no terminating zero in the file */
+
+enum {
+	TRACE_VERSION_MAJOR = 1,
+	TRACE_VERSION_MINOR = 0,
+	TRACE_HEADER_BYTES = 4096,
+	TRACE_RECORD_BYTES = 64,
+	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
+	TRACE_TEXT_BYTES = 48,	     /* text carried by one RECORD_TEXT */
+	TRACE_PATH_BYTES_MAX = 4096,
+	TRACE_KINDS_MAX = 16, /* length of the per-kind tables in the header */
+};
+
+enum trace_header_flag {
+	TRACE_INCOMPLETE = 1u << 0, /* not closed cleanly: record_count and json are not final */
+	TRACE_LOST = 1u << 1,	    /* at least one record was lost; see lost[], GAP records and json.lost */
+	TRACE_UNTIMED = 1u << 2,    /* synthetic, has not run yet: start_ns is only each thread's order, durations are 0 */
+	TRACE_PLANNED = 1u << 3,    /* altered, has not run yet: times are its parent's, a schedule and not a measurement */
+};
+
+/* The first byte of every record. 0 is never written, so that a hole in a file is recognised. */
+enum record_kind {
+	RECORD_IO = 1,	   /* struct io_record */
+	RECORD_FILEOP = 2, /* struct fileop_record */
+	RECORD_FILE = 3,   /* struct file_record, followed by its path in TEXT records */
+	RECORD_TASK = 4,   /* struct task_record */
+	RECORD_BLOCK = 5,  /* struct block_record */
+	RECORD_GAP = 6,	   /* struct gap_record */
+	RECORD_TEXT = 7,   /* struct text_record */
+};
+
+enum io_op {
+	IO_READ = 1,
+	IO_WRITE = 2,
+};
+
+enum record_source {
+	SOURCE_UNKNOWN = 0,   /* foreign traces */
+	SOURCE_SYSCALL = 1,   /* read/write families, and every FILEOP system call */
+	SOURCE_AIO = 2,	      /* io_submit */
+	SOURCE_IO_URING = 3,
+	SOURCE_MMAP = 4,      /* page fault */
+	SOURCE_SPLICE = 5,    /* sendfile, splice, copy_file_range */
+	SOURCE_SYNTHETIC = 6, /* made by willy or alter, has not run */
+};
+
+/* io_record.flags and fileop_record.flags. */
+enum io_flag {
+	IO_DIRECT = 1u << 0,	      /* O_DIRECT was in force */
+	IO_APPEND = 1u << 1,	      /* O_APPEND or RWF_APPEND: offset is where the kernel put the data */
+	IO_SYNC = 1u << 2,	      /* O_SYNC or RWF_SYNC */
+	IO_DSYNC = 1u << 3,	      /* O_DSYNC or RWF_DSYNC */
+	IO_NOWAIT = 1u << 4,	      /* RWF_NOWAIT */
+	IO_HIPRI = 1u << 5,	      /* RWF_HIPRI */
+	IO_POSITIONED = 1u << 6,      /* pread/pwrite family: the caller named the offset */
+	IO_VECTORED = 1u << 7,	      /* readv/writev family */
+	IO_OFFSET_INFERRED = 1u << 8, /* a shared file position moved during the call: offset is the only consistent guess */
+	IO_COMPAT = 1u << 9,	      /* 32-bit caller */
+	IO_CREATED = 1u << 10,	      /* open: this call created the file */
+	IO_TRUNCATED = 1u << 11,      /* open: O_TRUNC was asked for */
+	IO_DIRECTORY = 1u << 12,      /* file operation on a directory */
+};
+
+/*
+ * One data operation at the application's layer, written at its end. Only regular files and block devices. Zero bytes
+ * and errors are kept (result <= 0); they are operations but not requests (design.md section 4).
+ */
+struct io_record {
+	__u8 kind; /* RECORD_IO */
+	__u8 op;   /* enum io_op */
+	__u8 source; /* enum record_source */
+	__u8 reserved;
+	__u32 flags; /* enum io_flag */
+	__u64 start_ns; /* CLOCK_MONOTONIC; its origin is the clock's, not the trace's */
+	__u64 duration_ns;
+	__u32 thread;  /* thread id, as in TASK */
+	__u32 process; /* thread group id */
+	__u32 file;    /* file_record.file */
+	__u32 asked_bytes;
+	__u64 offset; /* bytes from the start of the file */
+	__s32 result; /* bytes done, or -errno */
+	__u32 missed_bytes; /* of a read: bytes that were not in the page cache; ~0 = not measured */
+	__u64 id; /* operation id, unique in the trace; block records name it as their cause; 0 = none */
+};
+
+enum fileop {
+	FILEOP_OPEN = 1,	     /* argument: descriptor; length: mode; flags: IO_CREATED, IO_TRUNCATED, ... */
+	FILEOP_CLOSE = 2,	     /* argument: descriptor */
+	FILEOP_FSYNC = 3,
+	FILEOP_FDATASYNC = 4,
+	FILEOP_SYNC_FILE_RANGE = 5,  /* argument: offset; length */
+	FILEOP_TRUNCATE = 6,	     /* argument: new size in bytes */
+	FILEOP_FALLOCATE = 7,	     /* argument: offset; length; flags (high half): FALLOC_FL_* mode << 16 */
+	FILEOP_RENAME = 8,	     /* file: what is renamed; argument: file id that carries the new path in its FILE record */
+	FILEOP_UNLINK = 9,
+	FILEOP_FADVISE = 10,	     /* argument: offset; length; flags (high half): POSIX_FADV_* << 16 */
+	FILEOP_MKDIR = 11,
+};
+
+/* One operation on a file that moves no data but that a replay has to repeat. */
+struct fileop_record {
+	__u8 kind; /* RECORD_FILEOP */
+	__u8 op;   /* enum fileop */
+	__u8 source; /* enum record_source */
+	__u8 reserved;
+	__u32 flags; /* enum io_flag in the low half */
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u32 thread;
+	__u32 process;
+	__u32 file; /* 0 = unknown (an open that failed, a path never seen) */
+	__s32 result; /* as the system call returned, 0 or -errno; open: 0 or -errno */
+	__u64 argument; /* see enum fileop */
+	__u64 length;	/* see enum fileop */
+	__u64 id;
+};
+
+enum file_type {
+	FILE_TYPE_UNKNOWN = 0,
+	FILE_TYPE_REGULAR = 1,
+	FILE_TYPE_BLOCK_DEVICE = 2,
+	FILE_TYPE_DIRECTORY = 3,
+};
+
+enum file_flag {
+	FILE_CREATED = 1u << 0, /* did not exist before the trace: a replay does not lay it out */
+	FILE_NEW_NAME = 1u << 1, /* only carries the new path of a rename; no inode of its own */
+};
+
+/*
+ * Identity of a file, once, at first sight. (device, inode, generation) is the identity; the path is only a label.
+ * Followed by (path_bytes + TRACE_TEXT_BYTES - 1) / TRACE_TEXT_BYTES TEXT records with the same reference.
+ */
+struct file_record {
+	__u8 kind; /* RECORD_FILE */
+	__u8 type; /* enum file_type */
+	__u16 path_bytes; /* without terminating zero */
+	__u32 flags; /* enum file_flag */
+	__u64 time_ns; /* first sight */
+	__u32 file;    /* 1, 2, 3 ... in this trace */
+	__u32 device;  /* kernel encoding: major << 20 | minor */
+	__u64 inode;
+	__u32 generation;
+	__u32 filesystem_magic; /* statfs f_type; 0 = unknown */
+	__u64 size_bytes; /* at first sight, after an O_TRUNC; what a replay lays out */
+	__u64 resident_bytes; /* in the page cache at first sight; ~0 = not measured */
+	__u64 reserved;
+};
+
+/* A thread, once, at first sight. */
+struct task_record {
+	__u8 kind; /* RECORD_TASK */
+	__u8 reserved0[3];
+	__u32 flags; /* none yet */
+	__u64 time_ns;
+	__u32 thread;
+	__u32 process;
+	__u32 parent_process;
+	__u32 reserved1;
+	__u64 cgroup;
+	char comm[16]; /* zero-terminated */
+	__u64 reserved2;
+};
+
+enum block_op {
+	BLOCK_READ = 1,
+	BLOCK_WRITE = 2,
+	BLOCK_FLUSH = 3,
+	BLOCK_DISCARD = 4,
+	BLOCK_SECURE_ERASE = 5,
+	BLOCK_WRITE_ZEROES = 6,
+	BLOCK_ZONE = 7, /* any zone management operation */
+	BLOCK_OTHER = 8, /* driver private, pass-through */
+};
+
+enum block_form {
+	BLOCK_REQUEST = 1, /* a request of a request-based device */
+	BLOCK_BIO = 2,	   /* a bio of a bio-based device */
+};
+
+enum block_flag {
+	BLOCK_SYNC = 1u << 0,
+	BLOCK_META = 1u << 1,
+	BLOCK_PRIO = 1u << 2,
+	BLOCK_FUA = 1u << 3,
+	BLOCK_PREFLUSH = 1u << 4,
+	BLOCK_READAHEAD = 1u << 5,
+	BLOCK_BACKGROUND = 1u << 6,
+	BLOCK_SWAP = 1u << 7,
+	BLOCK_REQUEUED = 1u << 8, /* issued more than once; start_ns is the last issue */
+	BLOCK_UNATTRIBUTED = 1u << 9, /* thread and process are those that issued it, which may be a kernel worker */
+};
+
+/* One request (or bio) of a block device, written at its completion. */
+struct block_record {
+	__u8 kind; /* RECORD_BLOCK */
+	__u8 op;   /* enum block_op */
+	__u8 form; /* enum block_form */
+	__u8 status; /* blk_status_t of the completion, 0 = success */
+	__u32 flags; /* enum block_flag */
+	__u64 start_ns; /* issue to the driver */
+	__u64 duration_ns; /* issue to completion */
+	__u32 thread;  /* who submitted it, as far as known */
+	__u32 process;
+	__u32 device; /* the whole disk; kernel encoding: major << 20 | minor */
+	__u32 bytes;
+	__u64 sector; /* 512-byte sectors from the start of the whole disk */
+	__u64 queued_ns; /* time between being queued and being issued; ~0 = not measured */
+	__u64 cause; /* io_record.id or fileop_record.id; 0 = unattributed */
+};
+
+/* Records that were lost on one CPU, by kind. Sum over GAP records = header.lost. */
+struct gap_record {
+	__u8 kind; /* RECORD_GAP */
+	__u8 lost_kind; /* enum record_kind */
+	__u16 cpu;
+	__u32 flags; /* none yet */
+	__u64 start_ns; /* the loss happened at or after this time ... */
+	__u64 duration_ns; /* ... and within this span */
+	__u64 lost_count;
+	__u64 reserved[4];
+};
+
+/* A piece of text that belongs to the record before it. */
+struct text_record {
+	__u8 kind; /* RECORD_TEXT */
+	__u8 bytes; /* used bytes of text, 1 ... TRACE_TEXT_BYTES */
+	__u16 index; /* 0, 1, 2 ... within its owner */
+	__u32 reference; /* file_record.file */
+	__u64 reserved;
+	char text[TRACE_TEXT_BYTES];
+};
+
+struct trace_header {
+	char magic[8]; /* TRACE_MAGIC */
+	__u16 version_major;
+	__u16 version_minor;
+	__u32 header_bytes; /* TRACE_HEADER_BYTES */
+	__u32 record_bytes; /* TRACE_RECORD_BYTES */
+	__u32 flags; /* enum trace_header_flag */
+	__u64 record_count;
+	__u64 start_monotonic_ns; /* CLOCK_MONOTONIC when tracing began; 0 for synthetic traces */
+	__u64 start_realtime_ns;  /* CLOCK_REALTIME at the same moment */
+	__u64 end_monotonic_ns;
+	__u64 end_realtime_ns;
+	__u64 count[TRACE_KINDS_MAX]; /* records written, by kind */
+	__u64 lost[TRACE_KINDS_MAX];  /* records lost, by kind; by CPU in the GAP records */
+	__u64 json_offset; /* where the JSON block is: json below, or after the last record */
+	__u64 json_bytes;  /* UTF-8, no terminating zero */
+	__u8 reserved[TRACE_HEADER_BYTES - TRACE_JSON_BYTES_MAX - 336];
+	char json[TRACE_JSON_BYTES_MAX];
+};
+
+#define TRACE_NOT_MEASURED_U32 (~0u)
+#define TRACE_NOT_MEASURED_U64 (~0ull)
+
+_Static_assert(sizeof(struct trace_header) == TRACE_HEADER_BYTES, "header size");
+_Static_assert(sizeof(struct io_record) == TRACE_RECORD_BYTES, "io_record size");
+_Static_assert(sizeof(struct fileop_record) == TRACE_RECORD_BYTES, "fileop_record size");
+_Static_assert(sizeof(struct file_record) == TRACE_RECORD_BYTES, "file_record size");
+_Static_assert(sizeof(struct task_record) == TRACE_RECORD_BYTES, "task_record size");
+_Static_assert(sizeof(struct block_record) == TRACE_RECORD_BYTES, "block_record size");
+_Static_assert(sizeof(struct gap_record) == TRACE_RECORD_BYTES, "gap_record size");
+_Static_assert(sizeof(struct text_record) == TRACE_RECORD_BYTES, "text_record size");
+
+#endif /* FLEXTRACE_TRACE_FORMAT_H */

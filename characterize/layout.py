@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the byte layout of ``bpf/trace_format.h`` into numpy dtypes and Python enums.
+
+Every name and number here repeats the C header, which is the contract; ``tests/test_layout.py`` compiles the header and
+compares. Fields, units and sentinel values are documented there.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+
+TRACE_MAGIC = b"FLEXTRC1"
+TRACE_VERSION_MAJOR = 1
+TRACE_VERSION_MINOR = 0
+TRACE_HEADER_BYTES = 4096
+TRACE_RECORD_BYTES = 64
+TRACE_JSON_BYTES_MAX = 3072
+TRACE_TEXT_BYTES = 48
+TRACE_PATH_BYTES_MAX = 4096
+TRACE_KINDS_MAX = 16
+
+NOT_MEASURED_U32 = 2**32 - 1
+NOT_MEASURED_U64 = 2**64 - 1
+
+
+class HeaderFlag(IntFlag):
+    INCOMPLETE = 1 << 0
+    LOST = 1 << 1
+    UNTIMED = 1 << 2
+    PLANNED = 1 << 3
+
+
+class RecordKind(IntEnum):
+    IO = 1
+    FILEOP = 2
+    FILE = 3
+    TASK = 4
+    BLOCK = 5
+    GAP = 6
+    TEXT = 7
+
+
+class IoOp(IntEnum):
+    READ = 1
+    WRITE = 2
+
+
+class Source(IntEnum):
+    UNKNOWN = 0
+    SYSCALL = 1
+    AIO = 2
+    IO_URING = 3
+    MMAP = 4
+    SPLICE = 5
+    SYNTHETIC = 6
+
+
+class IoFlag(IntFlag):
+    DIRECT = 1 << 0
+    APPEND = 1 << 1
+    SYNC = 1 << 2
+    DSYNC = 1 << 3
+    NOWAIT = 1 << 4
+    HIPRI = 1 << 5
+    POSITIONED = 1 << 6
+    VECTORED = 1 << 7
+    OFFSET_INFERRED = 1 << 8
+    COMPAT = 1 << 9
+    CREATED = 1 << 10
+    TRUNCATED = 1 << 11
+    DIRECTORY = 1 << 12
+
+
+class Fileop(IntEnum):
+    OPEN = 1
+    CLOSE = 2
+    FSYNC = 3
+    FDATASYNC = 4
+    SYNC_FILE_RANGE = 5
+    TRUNCATE = 6
+    FALLOCATE = 7
+    RENAME = 8
+    UNLINK = 9
+    FADVISE = 10
+    MKDIR = 11
+
+
+class FileType(IntEnum):
+    UNKNOWN = 0
+    REGULAR = 1
+    BLOCK_DEVICE = 2
+    DIRECTORY = 3
+
+
+class FileFlag(IntFlag):
+    CREATED = 1 << 0
+    NEW_NAME = 1 << 1
+
+
+class BlockOp(IntEnum):
+    READ = 1
+    WRITE = 2
+    FLUSH = 3
+    DISCARD = 4
+    SECURE_ERASE = 5
+    WRITE_ZEROES = 6
+    ZONE = 7
+    OTHER = 8
+
+
+class BlockForm(IntEnum):
+    REQUEST = 1
+    BIO = 2
+
+
+class BlockFlag(IntFlag):
+    SYNC = 1 << 0
+    META = 1 << 1
+    PRIO = 1 << 2
+    FUA = 1 << 3
+    PREFLUSH = 1 << 4
+    READAHEAD = 1 << 5
+    BACKGROUND = 1 << 6
+    SWAP = 1 << 7
+    REQUEUED = 1 << 8
+    UNATTRIBUTED = 1 << 9
+
+
+HEADER_DTYPE = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version_major", "<u2"),
+        ("version_minor", "<u2"),
+        ("header_bytes", "<u4"),
+        ("record_bytes", "<u4"),
+        ("flags", "<u4"),
+        ("record_count", "<u8"),
+        ("start_monotonic_ns", "<u8"),
+        ("start_realtime_ns", "<u8"),
+        ("end_monotonic_ns", "<u8"),
+        ("end_realtime_ns", "<u8"),
+        ("count", "<u8", (TRACE_KINDS_MAX,)),
+        ("lost", "<u8", (TRACE_KINDS_MAX,)),
+        ("json_offset", "<u8"),
+        ("json_bytes", "<u8"),
+        ("reserved", "V688"),
+        ("json", f"V{TRACE_JSON_BYTES_MAX}"),
+    ]
+)
+
+IO_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("op", "u1"),
+        ("source", "u1"),
+        ("reserved", "u1"),
+        ("flags", "<u4"),
+        ("start_ns", "<u8"),
+        ("duration_ns", "<u8"),
+        ("thread", "<u4"),
+        ("process", "<u4"),
+        ("file", "<u4"),
+        ("asked_bytes", "<u4"),
+        ("offset", "<u8"),
+        ("result", "<i4"),
+        ("missed_bytes", "<u4"),
+        ("id", "<u8"),
+    ]
+)
+
+FILEOP_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("op", "u1"),
+        ("source", "u1"),
+        ("reserved", "u1"),
+        ("flags", "<u4"),
+        ("start_ns", "<u8"),
+        ("duration_ns", "<u8"),
+        ("thread", "<u4"),
+        ("process", "<u4"),
+        ("file", "<u4"),
+        ("result", "<i4"),
+        ("argument", "<u8"),
+        ("length", "<u8"),
+        ("id", "<u8"),
+    ]
+)
+
+FILE_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("type", "u1"),
+        ("path_bytes", "<u2"),
+        ("flags", "<u4"),
+        ("time_ns", "<u8"),
+        ("file", "<u4"),
+        ("device", "<u4"),
+        ("inode", "<u8"),
+        ("generation", "<u4"),
+        ("filesystem_magic", "<u4"),
+        ("size_bytes", "<u8"),
+        ("resident_bytes", "<u8"),
+        ("reserved", "<u8"),
+    ]
+)
+
+TASK_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("reserved0", "V3"),
+        ("flags", "<u4"),
+        ("time_ns", "<u8"),
+        ("thread", "<u4"),
+        ("process", "<u4"),
+        ("parent_process", "<u4"),
+        ("reserved1", "<u4"),
+        ("cgroup", "<u8"),
+        ("comm", "S16"),
+        ("reserved2", "<u8"),
+    ]
+)
+
+BLOCK_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("op", "u1"),
+        ("form", "u1"),
+        ("status", "u1"),
+        ("flags", "<u4"),
+        ("start_ns", "<u8"),
+        ("duration_ns", "<u8"),
+        ("thread", "<u4"),
+        ("process", "<u4"),
+        ("device", "<u4"),
+        ("bytes", "<u4"),
+        ("sector", "<u8"),
+        ("queued_ns", "<u8"),
+        ("cause", "<u8"),
+    ]
+)
+
+GAP_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("lost_kind", "u1"),
+        ("cpu", "<u2"),
+        ("flags", "<u4"),
+        ("start_ns", "<u8"),
+        ("duration_ns", "<u8"),
+        ("lost_count", "<u8"),
+        ("reserved", "V32"),
+    ]
+)
+
+TEXT_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("bytes", "u1"),
+        ("index", "<u2"),
+        ("reference", "<u4"),
+        ("reserved", "<u8"),
+        ("text", f"V{TRACE_TEXT_BYTES}"),
+    ]
+)
+
+RECORD_DTYPE = {
+    RecordKind.IO: IO_DTYPE,
+    RecordKind.FILEOP: FILEOP_DTYPE,
+    RecordKind.FILE: FILE_DTYPE,
+    RecordKind.TASK: TASK_DTYPE,
+    RecordKind.BLOCK: BLOCK_DTYPE,
+    RecordKind.GAP: GAP_DTYPE,
+    RecordKind.TEXT: TEXT_DTYPE,
+}
+
+
+def device_name(device: int) -> str:
+    """``major:minor`` of a device number in the kernel's own encoding (20 bits of minor)."""
+    return f"{device >> 20}:{device & 0xFFFFF}"

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace file into DataFrames and a header, and records back into a trace file.
+
+The file is mapped, not read: a trace larger than memory costs address space only. The layout is
+``bpf/trace_format.h``, repeated in `characterize.layout`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from characterize.errors import FlextraceError
+from characterize.layout import (
+    FILE_DTYPE,
+    HEADER_DTYPE,
+    NOT_MEASURED_U64,
+    RECORD_DTYPE,
+    TEXT_DTYPE,
+    TRACE_HEADER_BYTES,
+    TRACE_JSON_BYTES_MAX,
+    TRACE_KINDS_MAX,
+    TRACE_MAGIC,
+    TRACE_RECORD_BYTES,
+    TRACE_TEXT_BYTES,
+    TRACE_VERSION_MAJOR,
+    TRACE_VERSION_MINOR,
+    HeaderFlag,
+    RecordKind,
+)
+
+
+@dataclass
+class Header:
+    """What a trace says of itself.
+
+    Attributes
+    ----------
+    flags : HeaderFlag
+    start_monotonic_ns, start_realtime_ns, end_monotonic_ns, end_realtime_ns : int
+        The same two moments on both clocks; 0 in a synthetic trace.
+    count, lost : dict of RecordKind to int
+        Records in the file, and records that the recorder had to drop.
+    metadata : dict
+        The JSON block: command line, kernel, devices, lineage (``made_by``, ``parent``), and for a trace that has not
+        run yet the ``declared`` parameters, e.g. ``{"processNum": 4}``.
+    """
+
+    flags: HeaderFlag = HeaderFlag(0)
+    version: tuple[int, int] = (TRACE_VERSION_MAJOR, TRACE_VERSION_MINOR)
+    start_monotonic_ns: int = 0
+    start_realtime_ns: int = 0
+    end_monotonic_ns: int = 0
+    end_realtime_ns: int = 0
+    count: dict[RecordKind, int] = field(default_factory=dict)
+    lost: dict[RecordKind, int] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Trace:
+    """A trace: structured numpy arrays by record kind, and the same as DataFrames.
+
+    Attributes
+    ----------
+    path : Path or None
+    header : Header
+    warnings : list of str
+        What a user must know before trusting numbers made from this trace (incomplete, lost records, ...).
+    arrays : dict of RecordKind to numpy.ndarray
+        Structured arrays, dtypes from `characterize.layout`, in file order; every kind but TEXT is present.
+    paths : dict of int to str
+        Path of every file id.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        arrays: Mapping[RecordKind, np.ndarray],
+        paths: Mapping[int, str] | None = None,
+        path: Path | None = None,
+        warnings: list[str] | None = None,
+    ):
+        self.header = header
+        self.path = path
+        self.paths = dict(paths or {})
+        self.warnings = list(warnings or [])
+        self.arrays = {
+            kind: arrays.get(kind, np.zeros(0, dtype))
+            for kind, dtype in RECORD_DTYPE.items()
+            if kind is not RecordKind.TEXT
+        }
+
+    def _frame(self, kind: RecordKind) -> pd.DataFrame:
+        array = self.arrays[kind]
+        columns = {}
+        for name in array.dtype.names:
+            if name == "kind" or name.startswith("reserved"):
+                continue
+            column = np.ascontiguousarray(array[name])
+            columns[name] = column.astype(np.int64) if name.endswith("_ns") and name != "queued_ns" else column
+        return pd.DataFrame(columns)
+
+    @cached_property
+    def io(self) -> pd.DataFrame:
+        """Every IO record, one row each, columns as in ``struct io_record``; times int64 ns."""
+        return self._frame(RecordKind.IO)
+
+    @cached_property
+    def requests(self) -> pd.DataFrame:
+        """IO records that moved at least one byte, with their size in the column ``bytes`` (design.md section 4)."""
+        moved = self.io[self.io["result"] > 0]
+        return moved.assign(bytes=moved["result"].astype(np.int64)).reset_index(drop=True)
+
+    @cached_property
+    def fileops(self) -> pd.DataFrame:
+        """Every FILEOP record (open, close, fsync, ...), columns as in ``struct fileop_record``."""
+        return self._frame(RecordKind.FILEOP)
+
+    @cached_property
+    def files(self) -> pd.DataFrame:
+        """Every FILE record, with its ``path``; ``resident_bytes`` is NaN where it was not measured."""
+        frame = self._frame(RecordKind.FILE).drop(columns="path_bytes")
+        resident = frame["resident_bytes"]
+        frame["resident_bytes"] = resident.astype("float64").where(resident != NOT_MEASURED_U64)
+        frame["path"] = pd.Series([self.paths.get(int(file), "") for file in frame["file"]], dtype="str")
+        return frame
+
+    @cached_property
+    def tasks(self) -> pd.DataFrame:
+        """Every TASK record; ``comm`` as text."""
+        frame = self._frame(RecordKind.TASK)
+        frame["comm"] = pd.Series([comm.decode(errors="replace") for comm in self.arrays[RecordKind.TASK]["comm"]], dtype="str")
+        return frame
+
+    @cached_property
+    def blocks(self) -> pd.DataFrame:
+        """Every BLOCK record, columns as in ``struct block_record``."""
+        return self._frame(RecordKind.BLOCK)
+
+    @cached_property
+    def gaps(self) -> pd.DataFrame:
+        """Every GAP record: what was lost, on which CPU, when."""
+        return self._frame(RecordKind.GAP)
+
+    @property
+    def untimed(self) -> bool:
+        """Whether the trace is synthetic and has not run yet, so that its times are only an order within each thread."""
+        return bool(self.header.flags & HeaderFlag.UNTIMED)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the times are measurements, and not an order (UNTIMED) or a parent's schedule (PLANNED)."""
+        return not self.header.flags & (HeaderFlag.UNTIMED | HeaderFlag.PLANNED)
+
+    @property
+    def declared(self) -> dict[str, float]:
+        """Parameters that the maker of a trace that has not run yet declares, by the papers' names."""
+        return self.header.metadata.get("declared", {})
+
+
+def open(path: str | os.PathLike[str]) -> Trace:  # noqa: A001 (characterize.open is the public name)
+    """Open a trace file.
+
+    Parameters
+    ----------
+    path : path-like
+        A file written by ``flextrace record``, ``willy``, ``alter`` or ``import``.
+
+    Returns
+    -------
+    Trace
+        An incomplete or truncated file is read up to its last whole record and says so in ``warnings``.
+
+    Raises
+    ------
+    FlextraceError
+        The file cannot be read, is not a trace, or has a newer major version.
+    """
+    path = Path(path)
+    try:
+        file_bytes = path.stat().st_size
+        with builtins.open(path, "rb") as stream:
+            head = stream.read(TRACE_HEADER_BYTES)
+    except OSError as error:
+        raise FlextraceError(f"cannot read trace {path}: {error.strerror}") from error
+    if not head.startswith(TRACE_MAGIC):
+        raise FlextraceError(
+            f"{path} is not a flextrace trace (it does not begin with {TRACE_MAGIC.decode()}); "
+            "to read a trace of another tool use 'flextrace import'"
+        )
+    if len(head) < TRACE_HEADER_BYTES:
+        raise FlextraceError(f"{path} is cut off within its header ({len(head)} of {TRACE_HEADER_BYTES} bytes): nothing to read")
+    raw = np.frombuffer(head, HEADER_DTYPE)[0]
+    major, minor = int(raw["version_major"]), int(raw["version_minor"])
+    if major != TRACE_VERSION_MAJOR:
+        raise FlextraceError(
+            f"{path} has trace format version {major}.{minor}, this flextrace reads version {TRACE_VERSION_MAJOR}.x: "
+            "use the flextrace that wrote it, or a newer one"
+        )
+    if raw["header_bytes"] != TRACE_HEADER_BYTES or raw["record_bytes"] != TRACE_RECORD_BYTES:
+        raise FlextraceError(
+            f"{path} is damaged: header of {raw['header_bytes']} and records of {raw['record_bytes']} bytes, "
+            f"expected {TRACE_HEADER_BYTES} and {TRACE_RECORD_BYTES}"
+        )
+
+    warnings: list[str] = []
+    flags = HeaderFlag(int(raw["flags"]))
+    whole_records = (file_bytes - TRACE_HEADER_BYTES) // TRACE_RECORD_BYTES
+    if flags & HeaderFlag.INCOMPLETE:
+        record_count = whole_records
+        warnings.append(f"{path} was not closed cleanly (its recorder was killed or the disk was full): read up to its last whole record")
+    else:
+        record_count = int(raw["record_count"])
+        if record_count > whole_records:
+            warnings.append(f"{path} is truncated: {whole_records} of {record_count} records are there")
+            record_count = whole_records
+    metadata = _read_metadata(path, raw, head, file_bytes, warnings)
+
+    if record_count:
+        records = np.memmap(path, np.uint8, "r", TRACE_HEADER_BYTES, (record_count, TRACE_RECORD_BYTES))
+    else:
+        records = np.zeros((0, TRACE_RECORD_BYTES), np.uint8)
+    kinds = np.asarray(records[:, 0])
+    if flags & HeaderFlag.INCOMPLETE and (kinds == 0).any():
+        # A crash of the machine can leave a file longer than what reached the disk: kind 0 is never written.
+        records = records[: int(np.argmax(kinds == 0))]
+        kinds = kinds[: len(records)]
+    arrays = {
+        kind: np.ascontiguousarray(records[kinds == kind]).view(dtype).reshape(-1) for kind, dtype in RECORD_DTYPE.items()
+    }
+    header = Header(
+        flags=flags,
+        version=(major, minor),
+        start_monotonic_ns=int(raw["start_monotonic_ns"]),
+        start_realtime_ns=int(raw["start_realtime_ns"]),
+        end_monotonic_ns=int(raw["end_monotonic_ns"]),
+        end_realtime_ns=int(raw["end_realtime_ns"]),
+        count={kind: len(arrays[kind]) for kind in RecordKind},
+        lost={kind: int(raw["lost"][kind]) for kind in RecordKind if raw["lost"][kind]},
+        metadata=metadata,
+    )
+    if header.lost:
+        lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
+        warnings.append(f"{path}: records were lost while recording ({lost}); uniqueBytes is a lower bound")
+    return Trace(header, arrays, _paths(arrays[RecordKind.TEXT]), path, warnings)
+
+
+def _read_metadata(path: Path, raw: np.void, head: bytes, file_bytes: int, warnings: list[str]) -> dict[str, Any]:
+    offset, size = int(raw["json_offset"]), int(raw["json_bytes"])
+    if offset + size > file_bytes:
+        warnings.append(f"{path}: its JSON block is cut off; command line, devices and lineage are unknown")
+        return {}
+    if offset + size <= TRACE_HEADER_BYTES:
+        text = head[offset : offset + size]
+    else:
+        with builtins.open(path, "rb") as stream:
+            stream.seek(offset)
+            text = stream.read(size)
+    try:
+        metadata = json.loads(text) if size else {}
+    except ValueError:
+        metadata = None
+    if not isinstance(metadata, dict):
+        warnings.append(f"{path}: its JSON block is damaged; command line, devices and lineage are unknown")
+        return {}
+    return metadata
+
+
+def _paths(texts: np.ndarray) -> dict[int, str]:
+    """Join the TEXT records of every reference in the order of their index."""
+    pieces: dict[int, list[bytes]] = {}
+    for reference, size, text in zip(texts["reference"].tolist(), texts["bytes"].tolist(), texts["text"].tolist(), strict=True):
+        pieces.setdefault(reference, []).append(text[:size])
+    return {reference: b"".join(parts).decode("utf-8", "surrogateescape") for reference, parts in pieces.items()}
+
+
+def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Write a trace file.
+
+    IO and FILEOP records are merged by their start (a stable sort, so that the order of each thread stays), behind the
+    FILE and TASK records that they refer to.
+
+    Parameters
+    ----------
+    trace : Trace
+        ``header.flags``, the four times, ``lost`` and ``metadata`` are taken over; the counts are counted.
+    path : path-like
+    force : bool
+        Overwrite an existing file.
+
+    Raises
+    ------
+    FlextraceError
+        The file exists and `force` is not given, or cannot be written.
+    """
+    path = Path(path)
+    body = [_file_records(trace.arrays[RecordKind.FILE], trace.paths)]
+    body.append(_raw(trace.arrays[RecordKind.TASK]))
+    timed = [trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)]
+    starts = np.concatenate([array["start_ns"] for array in timed])
+    body.append(np.concatenate([_raw(array) for array in timed])[np.argsort(starts, kind="stable")])
+    body.append(_raw(trace.arrays[RecordKind.GAP]))
+
+    header = np.zeros(1, HEADER_DTYPE)[0]
+    header["magic"] = TRACE_MAGIC
+    header["version_major"], header["version_minor"] = TRACE_VERSION_MAJOR, TRACE_VERSION_MINOR
+    header["header_bytes"], header["record_bytes"] = TRACE_HEADER_BYTES, TRACE_RECORD_BYTES
+    header["flags"] = int(trace.header.flags) & ~int(HeaderFlag.INCOMPLETE)
+    header["record_count"] = sum(len(part) for part in body)
+    for name in ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns"):
+        header[name] = getattr(trace.header, name)
+    kinds = np.concatenate([part[:, 0] for part in body])
+    header["count"] = np.bincount(kinds, minlength=TRACE_KINDS_MAX)[:TRACE_KINDS_MAX]
+    for kind, count in trace.header.lost.items():
+        header["lost"][kind] = count
+    text = json.dumps(trace.header.metadata, separators=(",", ":")).encode()
+    header["json_bytes"] = len(text)
+    fits = len(text) <= TRACE_JSON_BYTES_MAX
+    header["json_offset"] = TRACE_HEADER_BYTES - TRACE_JSON_BYTES_MAX if fits else TRACE_HEADER_BYTES + 64 * int(header["record_count"])
+    if fits:
+        header["json"] = np.void(text.ljust(TRACE_JSON_BYTES_MAX, b"\0"))
+
+    try:
+        with builtins.open(path, "wb" if force else "xb") as stream:
+            stream.write(header.tobytes())
+            for part in body:
+                stream.write(np.ascontiguousarray(part).data)
+            if not fits:
+                stream.write(text)
+    except FileExistsError as error:
+        raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2) from error
+    except OSError as error:
+        raise FlextraceError(f"cannot write trace {path}: {error.strerror}") from error
+    return path
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).view(np.uint8).reshape(-1, TRACE_RECORD_BYTES)
+
+
+def _file_records(files: np.ndarray, paths: Mapping[int, str]) -> np.ndarray:
+    """FILE records, each followed by the TEXT records of its path."""
+    parts = []
+    for row in files:
+        text = paths.get(int(row["file"]), "").encode("utf-8", "surrogateescape")
+        record = np.zeros(1, FILE_DTYPE)
+        record[0] = row
+        record["path_bytes"] = len(text)
+        parts.append(_raw(record))
+        pieces = [text[at : at + TRACE_TEXT_BYTES] for at in range(0, len(text), TRACE_TEXT_BYTES)]
+        records = np.zeros(len(pieces), TEXT_DTYPE)
+        for index, piece in enumerate(pieces):
+            records[index] = (RecordKind.TEXT, len(piece), index, row["file"], 0, piece.ljust(TRACE_TEXT_BYTES, b"\0"))
+        parts.append(_raw(records))
+    return np.concatenate(parts) if parts else np.zeros((0, TRACE_RECORD_BYTES), np.uint8)

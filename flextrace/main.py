@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a command line into one call of a verb's ``run`` and its outcome into an exit code.
+
+A verb is a module of this package with the same name that has ``add_arguments(parser)`` and ``run(arguments) -> int``.
+It is imported only when it is used, so that ``record`` and ``replay`` start without pandas.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+from characterize.errors import FlextraceError
+
+VERBS = {
+    "record": "trace a running application, at the VFS and the block layer",
+    "info": "show what a trace says of itself: origin, losses, lineage",
+    "characterize": "reduce a trace to uniqueBytes, seqFrac, readFrac, sizeMean, processNum and more",
+    "alter": "make a flexible trace: one parameter changed, the others held",
+    "willy": "make a synthetic trace from the five parameters",
+    "replay": "run a trace in a directory",
+    "scale": "measure this machine once: the self-scaling benchmark",
+    "predict": "estimate a workload's throughput on a measured machine",
+    "compare": "one table: application, its replay, Willy, prediction",
+    "report": "draw a profile, a trace and a comparison as one HTML file",
+    "import": "turn a trace of another tool into a flextrace trace",
+}
+
+EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why)"
+
+
+def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser; with the options of one verb only, since the others are not imported."""
+    parser = argparse.ArgumentParser(
+        prog="flextrace",
+        description="What is this application's I/O like, what if it changed, and how fast would it run on that other machine?",
+        epilog=EXIT_CODES,
+    )
+    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name, summary in VERBS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".", epilog=EXIT_CODES)
+        if name == verb:
+            module = importlib.import_module(f"flextrace.{name if name != 'import' else 'import_'}")
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb; every `FlextraceError` becomes one message on stderr and its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    verb = next((word for word in argv if not word.startswith("-")), None)
+    try:
+        arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)
+        return arguments.run(arguments)
+    except FlextraceError as error:
+        print(f"flextrace {verb}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"flextrace {verb}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output (head, less) has enough; keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
