@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory groups: the kernel's own files and a program that fills its page cache say whether they bound and go away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from characterize.errors import FlextraceError
+from replayer.confine import MemoryGroup, current_limit
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="making a memory control group needs root"),
+]
+
+LIMIT_BYTES = 64 << 20
+ROOT = Path(__file__).parent.parent
+
+
+def output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def test_a_command_runs_in_the_group_and_the_group_is_gone_afterwards():
+    with MemoryGroup(LIMIT_BYTES) as group:
+        listing = output(group.wrap(["cat", "/proc/self/cgroup"]))
+        assert group.path.name in listing
+        path = group.path
+        assert path.is_dir()
+    assert not path.exists()
+
+
+def test_the_limit_is_seen_from_inside():
+    program = "from replayer.confine import current_limit; print(current_limit())"
+    with MemoryGroup(LIMIT_BYTES) as group:
+        seen = output(group.wrap([sys.executable, "-c", program]))
+    assert int(seen) == LIMIT_BYTES
+
+
+def test_page_cache_is_bounded(tmp_path):
+    """A file twice as large as the limit, written inside the group, cannot stay cached; fincore is the truth."""
+    file = tmp_path / "filled"
+    with MemoryGroup(LIMIT_BYTES) as group:
+        output(group.wrap(["dd", "if=/dev/zero", f"of={file}", "bs=1M", "count=128", "conv=fsync"]))
+        assert group.usage_bytes() <= LIMIT_BYTES
+        assert int(output(["fincore", "--bytes", "--noheadings", "--output", "RES", str(file)])) <= LIMIT_BYTES
+
+
+def test_arguments_arrive_unchanged():
+    arguments = ["a b", "$HOME", "'", '"', "", "*"]
+    with MemoryGroup(LIMIT_BYTES) as group:
+        out = output(group.wrap(["printf", "%s\\n", *arguments]))
+        status = subprocess.run(group.wrap(["sh", "-c", "exit 7"]), check=False).returncode
+    assert out.split("\n")[:-1] == arguments
+    assert status == 7
+
+
+def test_group_is_removed_after_an_error_with_a_process_still_in_it():
+    started = []
+
+    def fail_in_a_group():
+        with MemoryGroup(LIMIT_BYTES) as group:
+            started.append((group.path, subprocess.Popen(group.wrap(["sleep", "100"]))))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_in_a_group()
+    path, process = started[0]
+    assert not path.exists()
+    assert process.wait(timeout=10) == -9
+
+
+def test_groups_do_not_collide():
+    with MemoryGroup(LIMIT_BYTES) as first, MemoryGroup(2 * LIMIT_BYTES) as second:
+        assert first.path != second.path
+
+
+def test_an_absurd_limit_is_a_usage_error():
+    with pytest.raises(FlextraceError, match="at least") as caught:
+        MemoryGroup(1000)
+    assert caught.value.exit_code == 2
+
+
+def test_without_permission_the_error_names_the_remedy(tmp_path):
+    program = (
+        "import os; os.setuid(65534)\n"
+        "from characterize.errors import FlextraceError\n"
+        "from replayer.confine import MemoryGroup\n"
+        "try:\n    MemoryGroup(64 << 20).__enter__()\n"
+        "except FlextraceError as error:\n    print(error)\n"
+    )
+    out = output([sys.executable, "-c", "import characterize.units, replayer.confine\n" + program])
+    assert "run as root" in out
+
+
+def test_current_limit_outside_is_none_or_positive():
+    limit = current_limit()
+    assert limit is None or limit > 0
