@@ -93,7 +93,7 @@ class Trace:
         self.path = path
         self.paths = dict(paths or {})
         self.warnings = list(warnings or [])
-        self.arrays = {
+        self.arrays: dict[RecordKind, np.ndarray] = {
             kind: arrays.get(kind, np.zeros(0, dtype))
             for kind, dtype in RECORD_DTYPE.items()
             if kind is not RecordKind.TEXT
@@ -102,7 +102,7 @@ class Trace:
     def _frame(self, kind: RecordKind) -> pd.DataFrame:
         array = self.arrays[kind]
         columns = {}
-        for name in array.dtype.names:
+        for name in array.dtype.names or ():
             if name == "kind" or name.startswith("reserved"):
                 continue
             column = np.ascontiguousarray(array[name])
@@ -225,6 +225,7 @@ def open(path: str | os.PathLike[str]) -> Trace:  # noqa: A001 (characterize.ope
             record_count = whole_records
     metadata = _read_metadata(path, raw, head, file_bytes, warnings)
 
+    records: np.ndarray
     if record_count:
         records = np.memmap(path, np.uint8, "r", TRACE_HEADER_BYTES, (record_count, TRACE_RECORD_BYTES))
     else:
