@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,11 @@ def test_group_is_removed_after_an_error_with_a_process_still_in_it():
 
     def fail_in_a_group():
         with MemoryGroup(LIMIT_BYTES) as group:
-            started.append((group.path, subprocess.Popen(group.wrap(["sleep", "100"]))))
+            process = subprocess.Popen(group.wrap(["sleep", "100"]))
+            started.append((group.path, process))
+            deadline = time.monotonic() + 10
+            while str(process.pid) not in (group.path / "cgroup.procs").read_text().split():
+                assert time.monotonic() < deadline
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
