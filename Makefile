@@ -22,7 +22,7 @@ BPF_CFLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) 
 PYTHON := .venv/bin/python
 
 APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zlib1g-dev linux-libc-dev libc6-dev \
-	python3 python3-venv
+	python3 python3-venv libsqlite3-dev
 APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs
 APT_LINT_PACKAGES := clang-format shellcheck
 
@@ -31,7 +31,7 @@ APT_LINT_PACKAGES := clang-format shellcheck
 build: install build/flextrace-record build/flextrace-replay ## build everything, installing what is missing
 
 .PHONY: demo
-demo: build ## the whole pipeline on GNU sort and on SQLite; ends with a table and an HTML report
+demo: build build/tests/debit_credit ## the whole pipeline on GNU sort and on SQLite; ends with a table and an HTML report
 	$(SUDO) $(PYTHON) -m tests.demo.demo --output demo-output
 
 .PHONY: help
@@ -134,6 +134,8 @@ TEST_PROGRAMS := $(patsubst tests/programs/%.c,build/tests/%,$(wildcard tests/pr
 .PHONY: build/test-programs
 build/test-programs: $(TEST_PROGRAMS)
 
+build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
+
 build/tests/%: tests/programs/%.c bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)
-	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lpthread
+	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lpthread $(PROGRAM_LIBRARIES)
