@@ -26,6 +26,8 @@ NOT_MEASURED_U64 = 2**64 - 1
 
 
 class HeaderFlag(IntFlag):
+    """What the whole file is: ``enum trace_header_flag``."""
+
     INCOMPLETE = 1 << 0
     LOST = 1 << 1
     UNTIMED = 1 << 2
@@ -33,6 +35,8 @@ class HeaderFlag(IntFlag):
 
 
 class RecordKind(IntEnum):
+    """The first byte of every record: ``enum record_kind``."""
+
     IO = 1
     FILEOP = 2
     FILE = 3
@@ -43,11 +47,15 @@ class RecordKind(IntEnum):
 
 
 class IoOp(IntEnum):
+    """Direction of a data operation: ``enum io_op``."""
+
     READ = 1
     WRITE = 2
 
 
 class Source(IntEnum):
+    """Which interface of the kernel an operation came through: ``enum record_source``."""
+
     UNKNOWN = 0
     SYSCALL = 1
     AIO = 2
@@ -58,6 +66,8 @@ class Source(IntEnum):
 
 
 class IoFlag(IntFlag):
+    """Properties of a data or file operation: ``enum io_flag``."""
+
     DIRECT = 1 << 0
     APPEND = 1 << 1
     SYNC = 1 << 2
@@ -74,6 +84,8 @@ class IoFlag(IntFlag):
 
 
 class Fileop(IntEnum):
+    """Operations on a file that move no data: ``enum fileop``."""
+
     OPEN = 1
     CLOSE = 2
     FSYNC = 3
@@ -88,6 +100,8 @@ class Fileop(IntEnum):
 
 
 class FileType(IntEnum):
+    """What kind of file: ``enum file_type``."""
+
     UNKNOWN = 0
     REGULAR = 1
     BLOCK_DEVICE = 2
@@ -95,11 +109,15 @@ class FileType(IntEnum):
 
 
 class FileFlag(IntFlag):
+    """Properties of a file: ``enum file_flag``."""
+
     CREATED = 1 << 0
     NEW_NAME = 1 << 1
 
 
 class BlockOp(IntEnum):
+    """Operation of a block request: ``enum block_op``."""
+
     READ = 1
     WRITE = 2
     FLUSH = 3
@@ -111,11 +129,15 @@ class BlockOp(IntEnum):
 
 
 class BlockForm(IntEnum):
+    """Request or bio: ``enum block_form``."""
+
     REQUEST = 1
     BIO = 2
 
 
 class BlockFlag(IntFlag):
+    """Properties of a block request: ``enum block_flag``."""
+
     SYNC = 1 << 0
     META = 1 << 1
     PRIO = 1 << 2

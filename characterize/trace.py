@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a trace file into DataFrames and a header, and records back into a trace file.
 
-The file is mapped, not read: a trace larger than memory costs address space only. The layout is
+The file is mapped while its records are sorted by kind; they then take about as much memory as the file. The layout is
 ``bpf/trace_format.h``, repeated in `characterize.layout`.
 """
 
@@ -55,7 +55,7 @@ class Header:
         run yet the ``declared`` parameters, e.g. ``{"processNum": 4}``.
     """
 
-    flags: HeaderFlag = HeaderFlag(0)
+    flags: HeaderFlag = field(default_factory=lambda: HeaderFlag(0))
     version: tuple[int, int] = (TRACE_VERSION_MAJOR, TRACE_VERSION_MINOR)
     start_monotonic_ns: int = 0
     start_realtime_ns: int = 0
@@ -138,7 +138,9 @@ class Trace:
     def tasks(self) -> pd.DataFrame:
         """Every TASK record; ``comm`` as text."""
         frame = self._frame(RecordKind.TASK)
-        frame["comm"] = pd.Series([comm.decode(errors="replace") for comm in self.arrays[RecordKind.TASK]["comm"]], dtype="str")
+        frame["comm"] = pd.Series(
+            [comm.decode(errors="replace") for comm in self.arrays[RecordKind.TASK]["comm"]], dtype="str"
+        )
         return frame
 
     @cached_property
@@ -153,7 +155,7 @@ class Trace:
 
     @property
     def untimed(self) -> bool:
-        """Whether the trace is synthetic and has not run yet, so that its times are only an order within each thread."""
+        """Whether the trace is synthetic and has not run yet: its times are only an order within each thread."""
         return bool(self.header.flags & HeaderFlag.UNTIMED)
 
     @property
@@ -167,7 +169,7 @@ class Trace:
         return self.header.metadata.get("declared", {})
 
 
-def open(path: str | os.PathLike[str]) -> Trace:  # noqa: A001 (characterize.open is the public name)
+def open(path: str | os.PathLike[str]) -> Trace:
     """Open a trace file.
 
     Parameters
@@ -198,7 +200,9 @@ def open(path: str | os.PathLike[str]) -> Trace:  # noqa: A001 (characterize.ope
             "to read a trace of another tool use 'flextrace import'"
         )
     if len(head) < TRACE_HEADER_BYTES:
-        raise FlextraceError(f"{path} is cut off within its header ({len(head)} of {TRACE_HEADER_BYTES} bytes): nothing to read")
+        raise FlextraceError(
+            f"{path} is cut off within its header ({len(head)} of {TRACE_HEADER_BYTES} bytes): nothing to read"
+        )
     raw = np.frombuffer(head, HEADER_DTYPE)[0]
     major, minor = int(raw["version_major"]), int(raw["version_minor"])
     if major != TRACE_VERSION_MAJOR:
@@ -217,7 +221,10 @@ def open(path: str | os.PathLike[str]) -> Trace:  # noqa: A001 (characterize.ope
     whole_records = (file_bytes - TRACE_HEADER_BYTES) // TRACE_RECORD_BYTES
     if flags & HeaderFlag.INCOMPLETE:
         record_count = whole_records
-        warnings.append(f"{path} was not closed cleanly (its recorder was killed or the disk was full): read up to its last whole record")
+        warnings.append(
+            f"{path} was not closed cleanly (its recorder was killed or the disk was full): "
+            "read up to its last whole record"
+        )
     else:
         record_count = int(raw["record_count"])
         if record_count > whole_records:
@@ -236,7 +243,8 @@ def open(path: str | os.PathLike[str]) -> Trace:  # noqa: A001 (characterize.ope
         records = records[: int(np.argmax(kinds == 0))]
         kinds = kinds[: len(records)]
     arrays = {
-        kind: np.ascontiguousarray(records[kinds == kind]).view(dtype).reshape(-1) for kind, dtype in RECORD_DTYPE.items()
+        kind: np.ascontiguousarray(records[kinds == kind]).view(dtype).reshape(-1)
+        for kind, dtype in RECORD_DTYPE.items()
     }
     header = Header(
         flags=flags,
@@ -279,7 +287,9 @@ def _read_metadata(path: Path, raw: np.void, head: bytes, file_bytes: int, warni
 def _paths(texts: np.ndarray) -> dict[int, str]:
     """Join the TEXT records of every reference in the order of their index."""
     pieces: dict[int, list[bytes]] = {}
-    for reference, size, text in zip(texts["reference"].tolist(), texts["bytes"].tolist(), texts["text"].tolist(), strict=True):
+    for reference, size, text in zip(
+        texts["reference"].tolist(), texts["bytes"].tolist(), texts["text"].tolist(), strict=True
+    ):
         pieces.setdefault(reference, []).append(text[:size])
     return {reference: b"".join(parts).decode("utf-8", "surrogateescape") for reference, parts in pieces.items()}
 
@@ -326,7 +336,9 @@ def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) ->
     text = json.dumps(trace.header.metadata, separators=(",", ":")).encode()
     header["json_bytes"] = len(text)
     fits = len(text) <= TRACE_JSON_BYTES_MAX
-    header["json_offset"] = TRACE_HEADER_BYTES - TRACE_JSON_BYTES_MAX if fits else TRACE_HEADER_BYTES + 64 * int(header["record_count"])
+    header["json_offset"] = (
+        TRACE_HEADER_BYTES - TRACE_JSON_BYTES_MAX if fits else TRACE_HEADER_BYTES + 64 * int(header["record_count"])
+    )
     if fits:
         header["json"] = np.void(text.ljust(TRACE_JSON_BYTES_MAX, b"\0"))
 

@@ -26,7 +26,9 @@ def _parse(text: str, units: dict[str, float], what: str, example: str) -> float
     match = _NUMBER.fullmatch(text)
     if not match or match[3] not in units:
         allowed = ", ".join(unit for unit in units if unit)
-        raise FlextraceError(f"{what} {text!r} is not understood: give a number and a unit, such as {example} (units: {allowed})", 2)
+        raise FlextraceError(
+            f"{what} {text!r} is not understood: give a number and a unit, such as {example} (units: {allowed})", 2
+        )
     return float(match[1] + (match[2] or "")) * units[match[3]]
 
 

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into the extended parameters (design.md section 4): what the five of 1992 cannot say.
+
+Whether data was in the page cache, whether writes extend files, how often the application syncs and bypasses the cache.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+import pandas as pd
+
+from characterize.layout import (
+    NOT_MEASURED_U32,
+    NOT_MEASURED_U64,
+    BlockFlag,
+    Fileop,
+    FileType,
+    IoFlag,
+    RecordKind,
+)
+from characterize.locality import BLOCK_BYTES, dense_blocks
+from characterize.trace import Trace
+
+# linux/falloc.h; fileop_record.flags carries the mode in its high half.
+_KEEP_SIZE, _COLLAPSE_RANGE, _INSERT_RANGE = 0x01, 0x08, 0x20
+
+_WRITE, _SET_SIZE, _GROW_TO, _SHIFT = 0, 1, 2, 3
+
+
+def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, float]:
+    """The extended parameters of the application's layer; NaN where one has no meaning or was not measured.
+
+    Parameters
+    ----------
+    trace : Trace
+    requests : DataFrame
+        `characterize.requests.requests_of` this trace, layer vfs.
+    syncs : DataFrame
+        `characterize.response_time.syncs_of` this trace.
+
+    Returns
+    -------
+    dict
+        coldFrac, coldFracMeasuredShare, missFrac, appendFrac, overwriteFrac, syncFrac, bytesPerSync, syncWriteFrac,
+        directFrac; `characterize.definitions` says what each one is.
+    """
+    write = ~requests["read"].to_numpy()
+    flags = requests["flags"].to_numpy()
+    writes = int(write.sum())
+    written = int(requests["bytes"].to_numpy()[write].sum())
+    append = append_frac(trace, requests)
+    cold, measured_share = cold_frac(trace, requests)
+    stable = (flags[write] & (IoFlag.SYNC | IoFlag.DSYNC)) != 0
+    return {
+        "coldFrac": cold,
+        "coldFracMeasuredShare": measured_share,
+        "missFrac": _miss_frac(requests),
+        "appendFrac": append,
+        "overwriteFrac": 1 - append,
+        "syncFrac": len(syncs) / writes if writes else math.nan,
+        "bytesPerSync": written / len(syncs) if len(syncs) else math.nan,
+        "syncWriteFrac": float(stable.mean()) if writes else math.nan,
+        "directFrac": float(((flags & IoFlag.DIRECT) != 0).mean()) if len(requests) else math.nan,
+    }
+
+
+def extended_of_block(trace: Trace, requests: pd.DataFrame) -> dict[str, float]:
+    """What the block layer adds; NaN without block requests.
+
+    Returns
+    -------
+    dict
+        attributedFrac, readaheadFrac, metadataFrac, fuaFrac; `characterize.definitions` says what each one is.
+    """
+    array = trace.arrays[RecordKind.BLOCK]
+    names = ("attributedFrac", "readaheadFrac", "metadataFrac", "fuaFrac")
+    if not len(requests):
+        return dict.fromkeys(names, math.nan)
+    data = np.isin(array["op"], (1, 2)) & (array["bytes"] > 0) & (array["status"] == 0)
+    size = array["bytes"][data].astype(np.float64)
+    flags = requests["flags"].to_numpy()
+    return {
+        "attributedFrac": float(size[array["cause"][data] != 0].sum() / size.sum()),
+        "readaheadFrac": float(((flags & BlockFlag.READAHEAD) != 0).mean()),
+        "metadataFrac": float(((flags & BlockFlag.META) != 0).mean()),
+        "fuaFrac": float(((flags & BlockFlag.FUA) != 0).mean()),
+    }
+
+
+def _miss_frac(requests: pd.DataFrame) -> float:
+    measured = requests[requests["read"] & (requests["missed_bytes"] != NOT_MEASURED_U32)]
+    total = int(measured["bytes"].sum())
+    return float(measured["missed_bytes"].sum() / total) if total else math.nan
+
+
+def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
+    """Share of the read bytes that were not in the page cache when they were first touched.
+
+    Bytes read from 4 KiB blocks that no earlier request touched, each file's weighted with the share of the file that
+    was not in the page cache at first sight (1 - resident / size; 1 if the size is 0), over all read bytes.
+
+    Returns
+    -------
+    cold, measured_share : float
+        The share, over the files whose residency was measured, and the part of all read bytes that are of such files.
+        Both NaN without reads, `cold` also where nothing was measured.
+    """
+    files = trace.arrays[RecordKind.FILE]
+    files = files[files["resident_bytes"] != NOT_MEASURED_U64]
+    size, resident = files["size_bytes"].astype(np.float64), files["resident_bytes"].astype(np.float64)
+    missing = np.ones(len(files))
+    np.divide(resident, size, out=missing, where=size > 0)
+    missing = np.where(size > 0, np.clip(1 - missing, 0, 1), 1.0)
+    missing_of = pd.Series(missing, index=files["file"].astype(np.int64))
+    missing_of = missing_of[~missing_of.index.duplicated()]
+
+    first, blocks, distinct = dense_blocks(requests)
+    offset, read = requests["offset"].to_numpy(), requests["read"].to_numpy()
+    fresh = _fresh_bytes(first, blocks, offset, requests["bytes"].to_numpy(), np.zeros(distinct, np.bool_))
+    reads = pd.DataFrame({"file": requests["file"], "bytes": requests["bytes"], "fresh": fresh})[read]
+    by_file = reads.groupby("file").sum()
+    total = int(by_file["bytes"].sum())
+    by_file = by_file[by_file.index.isin(missing_of.index)]
+    known = int(by_file["bytes"].sum())
+    if not known:
+        return math.nan, 0.0 if total else math.nan
+    cold = (by_file["fresh"] * missing_of.reindex(by_file.index)).sum() / known
+    return float(cold), known / total
+
+
+@numba.njit(cache=True)
+def _fresh_bytes(
+    first: np.ndarray, blocks: np.ndarray, offset: np.ndarray, size: np.ndarray, touched: np.ndarray
+) -> np.ndarray:
+    """Bytes of every request that lie in blocks which no earlier request touched."""
+    fresh = np.zeros(len(first), np.int64)
+    for request in range(len(first)):
+        low = offset[request]
+        high = low + size[request]
+        block_low = low - low % BLOCK_BYTES
+        for block in range(first[request], first[request] + blocks[request]):
+            block_high = block_low + BLOCK_BYTES
+            if not touched[block]:
+                fresh[request] += min(high, block_high) - max(low, block_low)
+            touched[block] = True
+            block_low = block_high
+    return fresh
+
+
+def append_frac(trace: Trace, requests: pd.DataFrame) -> float:
+    """Share of the written bytes that lie behind the end of their file; NaN without writes to a file of known size.
+
+    Every file's size is followed from its FILE record through writes, truncations, O_TRUNC and fallocate, in the order
+    of the starts. Block devices never grow.
+    """
+    files = trace.arrays[RecordKind.FILE]
+    files = files[np.unique(files["file"], return_index=True)[1]]
+    size = files["size_bytes"].astype(np.int64)
+    size[files["type"] == FileType.BLOCK_DEVICE] = np.iinfo(np.int64).max
+    writes = requests[~requests["read"]]
+    events = pd.concat(
+        [
+            _size_changes(trace),
+            pd.DataFrame(
+                {
+                    "start_ns": writes["start_ns"],
+                    "file": writes["file"],
+                    "what": _WRITE,
+                    "offset": writes["offset"],
+                    "length": writes["bytes"],
+                }
+            ),
+        ],
+        ignore_index=True,
+    )
+    events = events[np.isin(events["file"], files["file"])].sort_values("start_ns", kind="stable")
+    written = int(events.loc[events["what"] == _WRITE, "length"].sum())
+    if not written:
+        return math.nan
+    place = np.searchsorted(files["file"], events["file"].to_numpy())
+    what, offset, length = (events[name].to_numpy(np.int64) for name in ("what", "offset", "length"))
+    return _count_appended(place, what, offset, length, size) / written
+
+
+def _size_changes(trace: Trace) -> pd.DataFrame:
+    """File operations that set, raise or shift a file's size, as rows for `_count_appended`."""
+    array = trace.arrays[RecordKind.FILEOP]
+    array = array[array["result"] >= 0]
+    mode = array["flags"] >> 16
+    fallocate = array["op"] == Fileop.FALLOCATE
+    what = np.full(len(array), -1, np.int64)
+    opened = (array["op"] == Fileop.OPEN) & ((array["flags"] & IoFlag.TRUNCATED) != 0)
+    what[opened | (array["op"] == Fileop.TRUNCATE)] = _SET_SIZE
+    what[fallocate & ((mode & (_KEEP_SIZE | _COLLAPSE_RANGE | _INSERT_RANGE)) == 0)] = _GROW_TO
+    shifts = fallocate & ((mode & (_COLLAPSE_RANGE | _INSERT_RANGE)) != 0)
+    what[shifts] = _SHIFT
+    argument, length = array["argument"].astype(np.int64), array["length"].astype(np.int64)
+    argument[opened] = 0
+    length[shifts & ((mode & _COLLAPSE_RANGE) != 0)] *= -1
+    changes = pd.DataFrame(
+        {
+            "start_ns": array["start_ns"].astype(np.int64),
+            "file": array["file"].astype(np.int64),
+            "what": what,
+            "offset": argument,
+            "length": length,
+        }
+    )
+    return changes[what >= 0]
+
+
+@numba.njit(cache=True)
+def _count_appended(
+    file: np.ndarray, what: np.ndarray, offset: np.ndarray, length: np.ndarray, size: np.ndarray
+) -> int:
+    """Bytes written behind the end of their file; `size` by file is updated."""
+    appended = 0
+    for event in range(len(file)):
+        end = offset[event] + length[event]
+        now = size[file[event]]
+        if what[event] == _WRITE:
+            appended += max(0, end - max(now, offset[event]))
+            size[file[event]] = max(now, end)
+        elif what[event] == _SET_SIZE:
+            size[file[event]] = offset[event]
+        elif what[event] == _GROW_TO:
+            size[file[event]] = max(now, end)
+        else:
+            size[file[event]] = now + length[event]
+    return appended
