@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLEXTRACE_DRAIN_H
+#define FLEXTRACE_DRAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "names.h"
+#include "ring_event.h"
+#include "writer.h"
+
+struct ring_buffer; /* of libbpf */
+
+/* A record that waits for its turn in the order of ends. */
+struct pending {
+	uint64_t end_ns;
+	uint64_t sequence; /* arrival; keeps the order of equal ends */
+	char *path; /* of a FILE, or first argument of a FILEOP on names; NULL = none */
+	char *new_path; /* second argument of rename */
+	union {
+		uint8_t kind;
+		struct io_record io;
+		struct fileop_record fileop;
+		struct file_record file;
+		struct task_record task;
+		struct block_record block;
+	} record;
+};
+
+/* Names that a thread's unlink or rename has announced. */
+struct announced {
+	uint32_t thread;
+	char *directory, *path, *new_path;
+};
+
+enum { ANNOUNCED_MAX = 64 };
+
+struct drain {
+	struct ring_buffer *rings;
+	struct writer *writer;
+	struct names names;
+	struct pending *pending;
+	size_t pending_count, pending_room;
+	uint64_t sequence;
+	uint64_t written_until_ns; /* records up to this end are in the file */
+	uint64_t late_count; /* records that arrived after their turn; the file is not in order there */
+	uint32_t name_ids; /* file ids given out here, for paths that the kernel side never saw */
+	uint64_t round_began_ns; /* of the round before */
+	uint64_t lost_here; /* events dropped for lack of memory */
+	struct announced announced[ANNOUNCED_MAX];
+};
+
+/* rings[i] is the descriptor of the ring of one CPU. 0 or a negative errno. */
+int drain_init(struct drain *drain, const int *rings, int ring_count, struct writer *writer);
+/* Takes everything out of the rings and writes what can no longer be overtaken. 0 or a negative errno. */
+int drain_round(struct drain *drain);
+/* The last round: writes everything. Call it when nothing can produce any more. */
+int drain_finish(struct drain *drain);
+void drain_deinit(struct drain *drain);
+
+#endif /* FLEXTRACE_DRAIN_H */

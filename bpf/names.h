@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLEXTRACE_NAMES_H
+#define FLEXTRACE_NAMES_H
+
+#include <stdint.h>
+
+/* Which file id has which path now: filled by FILE records, moved by rename, emptied by unlink. */
+struct names {
+	void *tree; /* of struct name, by tsearch(3) */
+};
+
+void names_init(struct names *names);
+void names_deinit(struct names *names);
+/* 0 or -ENOMEM. An older file of the same path is forgotten. */
+int names_put(struct names *names, const char *path, uint32_t file);
+/* File id, or 0 if the path was never seen. */
+uint32_t names_find(const struct names *names, const char *path);
+void names_remove(struct names *names, const char *path);
+/* Absolute path without empty, "." and ".." components (not through symbolic links); to be freed. NULL = no memory. */
+char *names_join(const char *directory, const char *path);
+
+#endif /* FLEXTRACE_NAMES_H */

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLEXTRACE_SHARED_OFFSET_H
+#define FLEXTRACE_SHARED_OFFSET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Gives every record named by inferred[] (indices, ascending) its most plausible offset, in place in the trace file.
+ * Returns 0 or a negative errno.
+ */
+int shared_offset_resolve(int descriptor, uint64_t record_count, const uint64_t *inferred, size_t inferred_count);
+
+#endif /* FLEXTRACE_SHARED_OFFSET_H */

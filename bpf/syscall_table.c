@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which system call numbers of this architecture are recorded, and as what.
+ */
+#include "syscall_table.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+
+#include "ring_event.h"
+
+static const struct {
+	uint16_t number;
+	uint8_t call;
+} table[] = {
+	{SYS_read, CALL_READ},		 {SYS_write, CALL_WRITE},
+	{SYS_pread64, CALL_PREAD},	 {SYS_pwrite64, CALL_PWRITE},
+	{SYS_readv, CALL_READV},	 {SYS_writev, CALL_WRITEV},
+	{SYS_preadv, CALL_PREADV},	 {SYS_pwritev, CALL_PWRITEV},
+	{SYS_preadv2, CALL_PREADV2},	 {SYS_pwritev2, CALL_PWRITEV2},
+	{SYS_close, CALL_CLOSE},	 {SYS_fsync, CALL_FSYNC},
+	{SYS_fdatasync, CALL_FDATASYNC}, {SYS_sync_file_range, CALL_SYNC_FILE_RANGE},
+	{SYS_ftruncate, CALL_FTRUNCATE}, {SYS_fallocate, CALL_FALLOCATE},
+	{SYS_fadvise64, CALL_FADVISE},	 {SYS_openat, CALL_OPENAT},
+	{SYS_openat2, CALL_OPENAT2},	 {SYS_unlinkat, CALL_UNLINKAT},
+	{SYS_renameat2, CALL_RENAMEAT2},
+/* Newer architectures have only the *at forms of these. */
+#ifdef SYS_open
+	{SYS_open, CALL_OPEN},		 {SYS_creat, CALL_CREAT},
+	{SYS_unlink, CALL_UNLINK},	 {SYS_rename, CALL_RENAME},
+#endif
+#ifdef SYS_renameat
+	{SYS_renameat, CALL_RENAMEAT},
+#endif
+};
+
+void syscall_table_fill(uint8_t *call_of_syscall)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		assert(table[i].number < SYSCALL_NUMBERS_MAX);
+		call_of_syscall[table[i].number] = table[i].call;
+	}
+}
