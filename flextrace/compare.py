@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``flextrace compare``: one table of an application, its replay, Willy and the prediction (thesis table 3.2)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from characterize.errors import FlextraceError
+from characterize.units import format_bytes, parse_duration, parse_size
+
+LABEL_WIDTH, CELL_WIDTH = 24, 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the verb."""
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="a recording of the application")
+    parser.add_argument(
+        "--profile", type=Path, required=True, help="what 'flextrace scale' found out about this machine"
+    )
+    parser.add_argument("--directory", type=Path, required=True, help="where replay and Willy may work")
+    parser.add_argument(
+        "--memory", type=parse_size, metavar="SIZE", help="memory group of the runs (default: the profile's)"
+    )
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs per measured row (default 3)")
+    parser.add_argument(
+        "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default 30 s)"
+    )
+    parser.add_argument("--timing", choices=("think", "asap"), default="think", help="of the replay (default think)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of Willy's traces (default 0)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the comparison document")
+    parser.add_argument("--force", action="store_true", help="overwrite the output file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare, print the table; 3 if a row that claims the application's conditions did not have them."""
+    if arguments.repeat < 1:
+        raise FlextraceError(f"--repeat {arguments.repeat} runs nothing: give at least 1", 2)
+    if arguments.output and arguments.output.exists() and not arguments.force:
+        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    if not arguments.directory.is_dir():
+        raise FlextraceError(f"--directory {arguments.directory} is not a directory: make it, or name another", 2)
+
+    import characterize  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.compare import compare  # noqa: PLC0415
+    from selfscale.profile import Profile  # noqa: PLC0415
+
+    trace = characterize.open(arguments.trace)
+    for warning in trace.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    comparison = compare(
+        trace,
+        Profile.load(arguments.profile),
+        arguments.directory,
+        memory_bytes=arguments.memory,
+        repeat=arguments.repeat,
+        seed=arguments.seed,
+        timing=arguments.timing,
+        max_seconds=arguments.max_seconds,
+        on_step=lambda text: print(f"  {text}", file=sys.stderr, flush=True),
+    )
+    text = json.dumps(comparison.document, indent=1, allow_nan=False)
+    if arguments.output:
+        try:
+            arguments.output.write_text(text + "\n")
+        except OSError as error:
+            raise FlextraceError(f"cannot write {arguments.output}: {error.strerror}") from error
+        print(f"next: flextrace report -o report.html --comparison {arguments.output}", file=sys.stderr)
+    print(text if arguments.format == "json" else format_comparison(comparison.document))
+    return 0 if comparison.trustworthy else 3
+
+
+def format_comparison(document: dict[str, Any]) -> str:
+    """The comparison as text of at most 100 columns: values, errors against the application below them, conditions."""
+    columns = document["columns"]
+    lines = [f"{'':{LABEL_WIDTH}}" + "".join(f"{word:>{CELL_WIDTH}}" for word in words) for words in _headings(columns)]
+    lines.append("-" * (LABEL_WIDTH + CELL_WIDTH * len(columns)))
+    for row in document["rows"]:
+        mark = "" if row["trustworthy"] else " !"
+        cells = "".join(f"{_value(row, name, column):>{CELL_WIDTH}}" for name, column in columns.items())
+        lines.append(f"{row['label'] + mark:{LABEL_WIDTH}}{cells}")
+        if any(error is not None for error in row["error"].values()):
+            cells = "".join(f"{_error(row['error'][name]):>{CELL_WIDTH}}" for name in columns)
+            lines.append(f"{'  error':{LABEL_WIDTH}}{cells}")
+        if row["repetitions"] > 1:
+            cells = "".join(f"{_range(row, name, column):>{CELL_WIDTH}}" for name, column in columns.items())
+            label = f"  range of {row['repetitions']} runs"
+            lines.append(f"{label:{LABEL_WIDTH}}{cells}")
+    lines += ["", *_conditions(document)]
+    return "\n".join(lines)
+
+
+def _headings(columns: dict[str, Any]) -> list[list[str]]:
+    """Titles broken at their last space, units below."""
+    split = [
+        column["title"].rsplit(" ", 1) if column["title"].count(" ") == 1 else column["title"].split(" ", 1)
+        for column in columns.values()
+    ]
+    return [
+        [first for first, _ in split],
+        [second for _, second in split],
+        [column["unit"] for column in columns.values()],
+    ]
+
+
+def _value(row: dict[str, Any], name: str, column: dict[str, Any]) -> str:
+    value = row["median"][name]
+    return "-" if value is None else f"{_short(value * column['scale'])}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _error(error: float | None) -> str:
+    if error is None:
+        return ""
+    return f"{error:+.1%}" if abs(error) < 1 else f"{error:+.0%}"
+
+
+def _range(row: dict[str, Any], name: str, column: dict[str, Any]) -> str:
+    low, high = row["low"][name], row["high"][name]
+    return "" if low is None else f"{_short(low * column['scale'])}..{_short(high * column['scale'])}"
+
+
+def _conditions(document: dict[str, Any]) -> list[str]:
+    lines = ["conditions (memory limit; page cache at the start):"]
+    for row in document["rows"]:
+        limit = "no memory limit" if row["memory_limit_bytes"] is None else format_bytes(row["memory_limit_bytes"])
+        cold = "cold share not measured" if row["coldFrac"] is None else f"{row['coldFrac']:.0%} of read bytes cold"
+        lines.append(f"  {row['label']:{LABEL_WIDTH}} {limit}; {cold} ({row['page_cache']})")
+        lines += [f"  {'':{LABEL_WIDTH}} ! {reason}" for reason in row["reasons"]]
+        lines += [f"  {'':{LABEL_WIDTH}} note: {note}" for note in row["notes"]]
+    lines.append(
+        "error = (row - application) / application; compare 'throughput in I/O': bytes / time with a request in flight"
+    )
+    if any(not row["trustworthy"] for row in document["rows"]):
+        lines.append("! this row ran under other conditions than the application: its error is not its model's alone")
+    if not document["trustworthy"]:
+        lines.append("NOT TRUSTWORTHY: " + "; ".join(document["reasons"]))
+    return lines

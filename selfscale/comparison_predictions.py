@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns an application's parameters and a profile into the predicted rows of a comparison (thesis 5.2, figure 5.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from characterize.requests import requests_of
+from characterize.workload import Workload
+from selfscale.comparison import Row, Sample, finite, little_response_time_ns
+from selfscale.comparison_runs import Setting
+from selfscale.predict import predict
+
+
+def equivalent_unique_bytes(layer: dict[str, Any]) -> float | None:
+    """2 x mean LRU depth of a characterized layer (thesis 3.4.1.1), bytes; None where nothing is reused."""
+    return (layer.get("locality") or {}).get("equivalentUniqueBytes")
+
+
+def _prediction(setting: Setting, workload: Workload, name: str, label: str, made_by: str) -> Row:
+    prediction = predict(setting.profile, workload)
+    row = Row(
+        name=name,
+        label=label,
+        made_by=f"{made_by}, model {prediction.model}",
+        workload=workload,
+        samples=[_predicted_sample(workload, prediction.throughput_bytes_per_s)],
+        memory_limit_bytes=setting.profile.environment.get("memory_limit_bytes"),
+        cold_frac=0.0,
+        page_cache="warm start (the profile's points)",
+        details={
+            "interval_bytes_per_s": [finite(prediction.interval_low), finite(prediction.interval_high)],
+            "model": prediction.model,
+            "region": prediction.region,
+            "inside_range": prediction.inside_range,
+        },
+    )
+    if not prediction.inside_range:
+        outside = ", ".join(prediction.outside) or "a parameter"
+        row.reasons.append(f"{outside} outside the range that the profile was measured in")
+    if prediction.extended_note:
+        row.notes.append(prediction.extended_note)
+    if setting.sync_frac:
+        row.notes.append(f"the profile has no syncs, the application {setting.sync_frac:.2g} per write")
+    return row
+
+
+def _predicted_sample(workload: Workload, throughput_bytes_per_s: float | None) -> Sample:
+    return {
+        "throughput_in_io_bytes_per_s": throughput_bytes_per_s,
+        "throughput_bytes_per_s": throughput_bytes_per_s,
+        "read_mean_ns": None,
+        "write_mean_ns": None,
+        "mean_ns": None
+        if throughput_bytes_per_s is None
+        else little_response_time_ns(workload, throughput_bytes_per_s),
+        "sync_per_request_ns": None,
+    }
+
+
+def prediction_rows(setting: Setting) -> list[Row]:
+    """What the profile says of the five parameters, of the equivalent uniqueBytes, and with the cold reads."""
+    rows = [_prediction(setting, setting.workload, "prediction", "prediction", "the five parameters")]
+    equivalent = equivalent_unique_bytes(setting.layer)
+    if equivalent:
+        workload = setting.workload.replace(unique_bytes=equivalent)
+        made_by = "as prediction, but uniqueBytes = 2 x mean LRU depth (thesis 3.4.1.1)"
+        rows.append(_prediction(setting, workload, "prediction_equivalent", "prediction, equivalent", made_by))
+    if setting.cold_frac:
+        rows.append(_prediction_extended(setting, rows[0]))
+    return rows
+
+
+def _prediction_extended(setting: Setting, warm: Row) -> Row:
+    """The prediction with the cold reads at the speed of the region furthest beyond the cache.
+
+    The share x of all bytes that is read cold takes the time of reads of the largest measured uniqueBytes, the rest the
+    time of the warm prediction: 1 / throughput = (1 - x) / warm + x / cold. That is still too high where some
+    of the reads at the largest uniqueBytes hit.
+    """
+    workload, cold_frac = setting.workload, setting.cold_frac or 0.0
+    largest = setting.profile.range_of("uniqueBytes")[1]
+    cold = predict(setting.profile, workload.replace(unique_bytes=largest, read_frac=1.0))
+    requests = requests_of(setting.trace)
+    share = cold_frac * float(requests["bytes"][requests["read"]].sum() / requests["bytes"].sum())
+    low, high = warm.details["interval_bytes_per_s"]
+
+    def mixed(warm_bytes_per_s: float | None, cold_bytes_per_s: float | None) -> float | None:
+        if not warm_bytes_per_s or not cold_bytes_per_s:
+            return None
+        return 1 / ((1 - share) / warm_bytes_per_s + share / cold_bytes_per_s)
+
+    throughput = mixed(warm.samples[0]["throughput_in_io_bytes_per_s"], cold.throughput_bytes_per_s)
+    return Row(
+        name="prediction_extended",
+        label="prediction, cold reads",
+        made_by=f"prediction with {share:.1%} of all bytes read from beyond the cache",
+        workload=workload,
+        samples=[_predicted_sample(workload, throughput)],
+        memory_limit_bytes=warm.memory_limit_bytes,
+        cold_frac=cold_frac,
+        page_cache=f"{cold_frac:.0%} of its read bytes cold (computed)",
+        reasons=list(warm.reasons),
+        notes=list(warm.notes),
+        details={
+            "interval_bytes_per_s": [mixed(low, finite(cold.interval_low)), mixed(high, finite(cold.interval_high))],
+            "model": warm.details["model"],
+            "cold_throughput_bytes_per_s": cold.throughput_bytes_per_s,
+        },
+    )

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison table: errors by hand, conditions that differ are marked, what runs is run as the table says."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.layout import FILE_DTYPE, IO_DTYPE, TASK_DTYPE, FileType, HeaderFlag, IoOp, RecordKind
+from characterize.trace import Header, Trace
+from characterize.workload import Workload
+from selfscale.comparison import (
+    SCHEMA,
+    Comparison,
+    Row,
+    comparison_document,
+    little_response_time_ns,
+    load,
+    mark_differences,
+    sample_of,
+)
+
+MIB = 2**20
+WORKLOAD = Workload(unique_bytes=8 * MIB, seq_frac=0.5, read_frac=0.5, size_mean=4096, process_num=1)
+
+
+def result(read_ns: float = 20e3, write_ns: float = 10e3, throughput: float = 100e6, **more: Any) -> dict[str, Any]:
+    return {
+        "throughput_in_io_bytes_per_s": throughput,
+        "throughput_bytes_per_s": throughput / 2,
+        "time_in_sync_s": 0.5,
+        "response_time": {
+            "read": {"count": 300, "mean_ns": read_ns},
+            "write": {"count": 100, "mean_ns": write_ns},
+            "sync": {"count": 7, "mean_ns": 1e6},
+        },
+        **more,
+    }
+
+
+def row(name: str, *documents: dict[str, Any], limit: int | None = 128 * MIB, cold: float | None = 0.0) -> Row:
+    return Row(
+        name, name, "made by hand", WORKLOAD, [sample_of(document) for document in documents], limit, cold, "as said"
+    )
+
+
+def test_a_sample_holds_the_means_by_hand() -> None:
+    sample = sample_of(result())
+    assert sample["mean_ns"] == pytest.approx((300 * 20e3 + 100 * 10e3) / 400)
+    assert sample["sync_per_request_ns"] == pytest.approx(0.5e9 / 400)
+    assert sample["throughput_bytes_per_s"] == 50e6
+
+
+def test_a_sample_without_writes_has_no_write_time() -> None:
+    document = result()
+    document["response_time"]["write"] = {"count": 0, "mean_ns": None}
+    sample = sample_of(document)
+    assert sample["write_mean_ns"] is None
+    assert sample["mean_ns"] == 20e3
+    assert sample_of({})["mean_ns"] is None
+
+
+def test_errors_are_of_the_median_against_the_application() -> None:
+    rows = [row("application", result()), row("willy", *(result(throughput=value) for value in (130e6, 90e6, 125e6)))]
+    document = comparison_document(rows, ("application", "willy"), trace="t")
+    assert document["schema"] == SCHEMA
+    willy = document["rows"][1]
+    assert willy["median"]["throughput_in_io_bytes_per_s"] == 125e6
+    assert (willy["low"]["throughput_in_io_bytes_per_s"], willy["high"]["throughput_in_io_bytes_per_s"]) == (
+        90e6,
+        130e6,
+    )
+    assert willy["error"]["throughput_in_io_bytes_per_s"] == pytest.approx(0.25)
+    assert willy["error"]["read_mean_ns"] == 0
+    assert document["rows"][0]["error"] == dict.fromkeys(document["columns"])
+    table = Comparison(document).table
+    assert table.loc["willy", "error_throughput_bytes_per_s"] == pytest.approx(0.25)
+    assert math.isnan(table.loc["application", "error_mean_ns"])
+    json.dumps(document, allow_nan=False)
+
+
+def test_table_3_2_of_the_thesis() -> None:
+    """Sort: 0.20 MB/s, 19.7, 1.6 and 11.7 ms; Willy: 0.20 MB/s, 20.0, 1.9 and 11.0 ms."""
+    sort = row("application")
+    sort.samples = [
+        {"throughput_in_io_bytes_per_s": 0.2e6, "read_mean_ns": 19.7e6, "write_mean_ns": 1.6e6, "mean_ns": 11.7e6}
+    ]
+    willy = row("willy")
+    willy.samples = [
+        {"throughput_in_io_bytes_per_s": 0.2e6, "read_mean_ns": 20e6, "write_mean_ns": 1.9e6, "mean_ns": 11e6}
+    ]
+    error = comparison_document([sort, willy], ())["rows"][1]["error"]
+    assert error["throughput_in_io_bytes_per_s"] == 0
+    assert error["read_mean_ns"] == pytest.approx(0.0152, abs=1e-4)
+    assert error["write_mean_ns"] == pytest.approx(0.1875, abs=1e-4)
+    assert error["mean_ns"] == pytest.approx(-0.0598, abs=1e-4)
+    assert error["sync_per_request_ns"] is None
+
+
+def test_littles_law() -> None:
+    """0.2 MB/s of 4 KB requests by one process: 20 ms each (thesis 3.4.2); by four processes 80 ms."""
+    workload = WORKLOAD.replace(size_mean=4000)
+    assert little_response_time_ns(workload, 0.2e6) == pytest.approx(20e6)
+    assert little_response_time_ns(workload.replace(process_num=4), 0.2e6) == pytest.approx(80e6)
+    assert little_response_time_ns(workload, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"limit": 256 * MIB}, "memory limit 256 MiB, the application had 128 MiB"),
+        ({"limit": None}, "memory limit none, the application had 128 MiB"),
+        ({"cold": 0.6}, "60% of its read bytes cold, the application had 0%"),
+        ({"cold": None}, "was not measured"),
+    ],
+)
+def test_other_conditions_than_the_applications_are_said(change: dict[str, Any], words: str) -> None:
+    rows = [row("application", result()), row("replay", result(), **change)]
+    mark_differences(rows)
+    document = comparison_document(rows, ("replay",))
+    assert not document["trustworthy"]
+    assert not document["rows"][1]["trustworthy"]
+    assert words in document["reasons"][0]
+
+
+def test_equal_conditions_are_trusted_and_the_thesis_warm_start_marks_only_itself() -> None:
+    rows = [
+        row("application", result(), cold=0.5),
+        row("replay", result(), cold=0.48),
+        row("willy", result(), cold=0.0),
+    ]
+    mark_differences(rows)
+    document = comparison_document(rows, ("application", "replay"))
+    assert document["trustworthy"]
+    assert [one["trustworthy"] for one in document["rows"]] == [True, True, False]
+
+
+def test_load_refuses_other_documents(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(comparison_document([row("application", result())], ())))
+    assert load(path).table.loc["application", "read_mean_ns"] == 20e3
+    path.write_text('{"schema": "flextrace.profile/1"}')
+    with pytest.raises(FlextraceError, match="not a comparison"):
+        load(path)
+    path.write_text("nonsense")
+    with pytest.raises(FlextraceError, match="no JSON"):
+        load(path)
+    with pytest.raises(FlextraceError, match="cannot read"):
+        load(tmp_path / "missing")
+
+
+# ---- what compare() runs ----
+
+
+def recording(path: Path, *, resident_bytes: int = 0, memory_limit_bytes: int | None = 128 * MIB) -> Trace:
+    """400 requests of 4 KiB over one file of 1 MiB: each of 256 blocks read or written once, then 144 of them again."""
+    io = np.zeros(400, IO_DTYPE)
+    io["kind"] = RecordKind.IO
+    io["op"] = np.where(np.arange(400) % 2, IoOp.WRITE, IoOp.READ)
+    io["start_ns"] = 1000 + 10_000 * np.arange(400)
+    io["duration_ns"] = 5000
+    io["thread"] = io["process"] = 17
+    io["file"] = 1
+    io["asked_bytes"] = io["result"] = 4096
+    io["offset"] = 4096 * (np.arange(400) % 256)
+    io["missed_bytes"] = 2**32 - 1
+    file = np.zeros(1, FILE_DTYPE)
+    file["kind"], file["type"], file["file"] = RecordKind.FILE, FileType.REGULAR, 1
+    file["size_bytes"], file["resident_bytes"] = MIB, resident_bytes
+    task = np.zeros(1, TASK_DTYPE)
+    task["kind"], task["thread"], task["process"] = RecordKind.TASK, 17, 17
+    metadata = {} if memory_limit_bytes is None else {"memory_limit_bytes": memory_limit_bytes}
+    header = Header(start_monotonic_ns=1, end_monotonic_ns=4_000_000, metadata=metadata)
+    arrays = {RecordKind.IO: io, RecordKind.FILE: file, RecordKind.TASK: task}
+    characterize.write(Trace(header, arrays, {1: "/data/base.db"}), path)
+    return characterize.open(path)
+
+
+class Runs:
+    """Stands for the engine, Willy's measurement and the prediction; remembers what it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.replays: list[dict[str, Any]] = []
+        self.measured: list[dict[str, Any]] = []
+        monkeypatch.setattr("selfscale.comparison_runs.replay", self.replay)
+        monkeypatch.setattr("selfscale.comparison_runs.measure", self.measure)
+        monkeypatch.setattr("selfscale.comparison_predictions.predict", self.predict)
+        monkeypatch.setattr("selfscale.comparison_runs.MemoryGroup", FakeGroup)
+
+    def replay(self, path: Path, directory: Path, **options: Any) -> dict[str, Any]:
+        trace = characterize.open(path)
+        self.replays.append(
+            {"untimed": trace.untimed, "directory": directory, "requests": len(trace.requests), **options}
+        )
+        self.replays[-1]["resident"] = trace.files["resident_bytes"].sum() / trace.files["size_bytes"].sum()
+        assert Path(directory).is_dir()
+        return result(throughput=80e6 if trace.untimed else 110e6)
+
+    def measure(self, workload: Workload, directory: Path, **options: Any) -> SimpleNamespace:
+        self.measured.append({"workload": workload, "directory": directory, **options})
+        times = {name: result()["response_time"][name] for name in ("read", "write")}
+        return SimpleNamespace(throughput_bytes_per_s=200e6, response_time=times, steady=True, reason="")
+
+    @staticmethod
+    def predict(profile: Any, workload: Workload) -> SimpleNamespace:
+        throughput = 50e6 if workload.unique_bytes > 100 * MIB else 400e6
+        return SimpleNamespace(
+            throughput_bytes_per_s=throughput,
+            interval_low=0.8 * throughput,
+            interval_high=math.nan,
+            model="product",
+            region=0,
+            inside_range=True,
+            outside=[],
+            extended_note="",
+        )
+
+
+class FakeGroup:
+    def __init__(self, limit_bytes: int):
+        self.limit_bytes = limit_bytes
+
+    def __enter__(self) -> FakeGroup:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def profile(limit: int | None = 128 * MIB) -> Any:
+    return SimpleNamespace(
+        environment={"memory_limit_bytes": limit}, path=None, range_of=lambda parameter: (1 * MIB, 512 * MIB)
+    )
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    pytest.importorskip("replayer.run", reason="the replay engine's driver is not there")
+    return Runs(monkeypatch)
+
+
+def test_compare_runs_every_row_under_the_applications_conditions(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    trace = recording(tmp_path / "a.iotrace")
+    comparison = compare(trace, profile(), tmp_path, repeat=2, seed=5)
+    table = comparison.table
+    assert list(table.index)[:5] == ["application", "replay", "willy", "willy_extended", "prediction"]
+    assert comparison.trustworthy, comparison.document["reasons"]
+
+    # 200 reads, of which 128 are the first touch of their block, nothing resident.
+    assert table.loc["application", "coldFrac"] == pytest.approx(128 / 200)
+    assert table.loc["application", "throughput_in_io_bytes_per_s"] == pytest.approx(4096 / 5e-6)
+    assert table.loc["application", "mean_ns"] == pytest.approx(5000)
+    assert table.loc["replay", "error_throughput_in_io_bytes_per_s"] == pytest.approx(110e6 / (4096 / 5e-6) - 1)
+    assert not table.loc["willy", "trustworthy"]
+    assert table.loc["prediction", "mean_ns"] == pytest.approx(4096 / 400e6 * 1e9)
+
+    # x = 0.64 of the read half of the bytes at 50 MB/s, the rest at 400 MB/s.
+    share = 128 / 200 / 2
+    expected = 1 / ((1 - share) / 400e6 + share / 50e6)
+    assert table.loc["prediction_extended", "throughput_in_io_bytes_per_s"] == pytest.approx(expected)
+
+    ran = [one for one in runs.replays if one["phase"] == "run"]
+    prepared = [one for one in runs.replays if one["phase"] == "prepare"]
+    assert [one["untimed"] for one in ran] == [False, False, True, True]
+    assert all(one["memory_group"].limit_bytes == 128 * MIB and one["cache"] == "recorded" for one in ran)
+    assert all("memory_group" not in one for one in prepared)
+    assert {one["requests"] for one in ran} == {400}
+    assert len({id(one["memory_group"]) for one in ran}) == len(ran)
+    assert [one["workload"].unique_bytes for one in runs.measured] == [MIB, MIB]
+    assert len({one["seed"] for one in runs.measured}) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.iotrace"]
+
+
+def test_the_extended_willy_is_as_cold_as_the_application(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    trace = recording(tmp_path / "a.iotrace", resident_bytes=MIB * 3 // 4)
+    comparison = compare(trace, profile(), tmp_path, repeat=1)
+    assert comparison.table.loc["application", "coldFrac"] == pytest.approx(0.16)
+    assert comparison.table.loc["willy_extended", "coldFrac"] == pytest.approx(0.16, abs=0.005)
+    willy = [one for one in runs.replays if one["untimed"]]
+    assert 0 < willy[0]["resident"] < 1
+
+
+def test_different_memory_limits_are_not_trusted(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    trace = recording(tmp_path / "a.iotrace", memory_limit_bytes=None)
+    document = compare(trace, profile(), tmp_path, repeat=1).document
+    assert not document["trustworthy"]
+    assert document["conditions"]["equal_memory"] is False
+    assert "memory limit 128 MiB, the application had none" in " ".join(document["reasons"])
+
+
+def test_a_trace_that_never_ran_is_refused(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    trace = recording(tmp_path / "a.iotrace")
+    trace.header.flags |= HeaderFlag.PLANNED
+    with pytest.raises(FlextraceError, match="recording"):
+        compare(trace, profile(), tmp_path)
+    assert runs.replays == []
+
+
+def test_the_verb_prints_a_table_and_writes_the_document(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flextrace.main import main  # noqa: PLC0415
+
+    recording(tmp_path / "a.iotrace")
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr("selfscale.profile.Profile.load", lambda path: profile(256 * MIB))
+    command = ["compare", str(tmp_path / "a.iotrace"), "--profile", "p.json", "--directory", str(tmp_path / "work")]
+    command += ["--repeat", "2", "-o", str(tmp_path / "c.json")]
+    assert main(command) == 3
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines()[:20])) <= 100
+    assert "NOT TRUSTWORTHY" in text
+    assert "memory limit 256 MiB, the application had 128 MiB" in text
+    assert load(tmp_path / "c.json").document["repeat"] == 2
+    assert main(command) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main([*command, "--force", "--repeat", "0"]) == 2
