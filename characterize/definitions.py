@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sentence per number: the definition that every document and report prints beside it (design.md section 4)."""
+
+from __future__ import annotations
+
+DEFINITIONS: dict[str, str] = {
+    "request": "a data operation on a regular file or block device that moved at least one byte; sizes are bytes done",
+    "request (block)": "a read or write of the block layer that succeeded, with more than 0 bytes; file = device",
+    # the five
+    "uniqueBytes": "bytes in the union of [offset, offset + bytes) over all requests, per file, summed; exact",
+    "seqFrac": "share of requests that start where the previous request of the same thread on the same file ended; a "
+    "stream's first request is not sequential",
+    "seqFrac (block)": "the same with one stream per device: threads have no meaning below the page cache",
+    "readFrac": "reads / requests",
+    "sizeMean": "bytes / requests",
+    "processNum": "largest number of requests in flight at once; one that ends in the nanosecond in which another "
+    "starts has ended before; of a trace that has not run, what its maker declared",
+    # locality
+    "depth": "LRU stack depth: number of distinct other 4 KiB blocks touched since the last reference to a block, in "
+    "bytes; a request that touches k blocks makes k references in ascending order",
+    "mean_depth_bytes": "mean depth of all references that are not the first to their block",
+    "cold_share": "first references to a block / all references",
+    "equivalentUniqueBytes": "2 x mean depth: the uniqueBytes of the Willy workload with the same mean depth (3.4.1.1)",
+    "miss_ratio": "share of the references that miss in an LRU cache of this size, first references included",
+    # the other definitions of sequential
+    "strictOneStream": "share of requests that start where the previous request of the whole trace ended",
+    "strictPerDirection": "the same, with reads and writes followed apart",
+    "queue32": "share that start where one of the 32 most recently advanced streams ended; any other opens a stream",
+    "near32": "share that start at most 128 KiB before or after the end of one of the last 32 requests",
+    "darshanSeq": "share that start at or behind the end of their stream's previous request, gaps of any size allowed",
+    # load
+    "elapsed_s": "from the begin to the end of the recording; if the header has no times, from the first start to the "
+    "last end of any record",
+    "time_in_io_s": "time with at least one request in flight (reads and writes only)",
+    "time_in_io_share": "time in I/O / elapsed time (thesis, figure 2.3)",
+    "in_flight_mean": "mean number of requests in flight while any is",
+    "queue_depth_per_thread": "mean number of requests that a thread has in flight while it has any",
+    "threads": "threads with at least one request",
+    "throughput_bytes_per_s": "bytes / elapsed time",
+    "throughput_in_io_bytes_per_s": "bytes / time in I/O",
+    "response_time": "from start to end of a request; a quantile is the smallest value with that share at or below it",
+    "sync": "fsync, fdatasync, sync_file_range that succeeded; block layer: flush; not part of time in I/O",
+    "time_in_sync_s": "time with at least one sync in flight",
+    "think_time": "from the end of a thread's requests so far to the start of its next one, 0 if that start is "
+    "earlier; syncs are within; application's layer only",
+    "littles_law": "sizeMean / (mean think + mean response time) x threads x queue depth per thread (3.4.2), and its "
+    "ratio to the measured throughput",
+    # extended parameters
+    "coldFrac": "share of read bytes that are of blocks first touched by that read, weighted with the share of their "
+    "file that was not in the page cache at first sight; over the files where that was measured",
+    "coldFracMeasuredShare": "share of the read bytes that are of files whose residency was measured",
+    "missFrac": "share of read bytes that were not in the page cache when they were read, where measured",
+    "appendFrac": "share of written bytes that lie behind the end of their file at that time",
+    "overwriteFrac": "1 - appendFrac",
+    "syncFrac": "syncs / writes",
+    "bytesPerSync": "written bytes / syncs",
+    "syncWriteFrac": "share of writes under O_SYNC, O_DSYNC, RWF_SYNC or RWF_DSYNC",
+    "directFrac": "share of requests under O_DIRECT; they bypass the page cache",
+    "attributedFrac": "share of block bytes that are assigned to the operation that caused them",
+    "readaheadFrac": "share of block requests that the kernel issued as read-ahead",
+    "metadataFrac": "share of block requests marked as metadata of a file system",
+    "fuaFrac": "share of block requests that had to reach stable media (FUA)",
+    "queue_time": "from being queued to being issued to the driver, where measured",
+}
