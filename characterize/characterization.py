@@ -189,7 +189,9 @@ def characterize(trace: Trace) -> Characterization:
             "durations_measured": times_measured(trace),
             "elapsed_from": elapsed_from,
             "declared": trace.declared,
-            "lineage": {name: metadata[name] for name in ("made_by", "parent", "lineage") if name in metadata},
+            "lineage": {
+                name: metadata[name] for name in ("made_by", "parent", "lineage", "imported") if name in metadata
+            },
         },
         lost={kind.name: count for kind, count in trace.header.lost.items()},
         warnings=warnings,

@@ -17,8 +17,8 @@ class Concurrency:
 
     Attributes
     ----------
-    threads : int
-        Threads with at least one request.
+    threads : float
+        Threads with at least one request; NaN where no request names its thread (foreign traces).
     in_flight_max : float
         Largest number of requests in flight at once.
     in_flight_mean : float
@@ -31,7 +31,7 @@ class Concurrency:
         ``thread, process, requests, bytes, time_in_io_s, response_mean_s`` by thread.
     """
 
-    threads: int
+    threads: float
     in_flight_max: float
     in_flight_mean: float
     queue_depth_per_thread: float
@@ -52,13 +52,14 @@ def concurrency_of(requests: pd.DataFrame, measured: bool) -> Concurrency:
     start, end = requests["start_ns"].to_numpy(), requests["end_ns"].to_numpy()
     thread = requests["thread"].to_numpy()
     per_thread = _per_thread(requests, measured)
+    threads = float(len(per_thread)) if thread.any() or not len(thread) else math.nan
     if not measured:
-        return Concurrency(len(per_thread), math.nan, math.nan, math.nan, math.nan, per_thread)
+        return Concurrency(threads, math.nan, math.nan, math.nan, math.nan, per_thread)
     total = int((end - start).sum())
     busy = union_length(start, end)
     thread_busy = union_length(start, end, thread)
     return Concurrency(
-        threads=len(per_thread),
+        threads=threads,
         in_flight_max=float(overlap_at_starts(start, end).max(initial=0)),
         in_flight_mean=total / busy if busy else math.nan,
         queue_depth_per_thread=total / thread_busy if thread_busy else math.nan,

@@ -68,7 +68,7 @@ def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> di
 
 
 def extended_of_block(trace: Trace, requests: pd.DataFrame) -> dict[str, float]:
-    """What the block layer adds; NaN without block requests.
+    """What the block layer adds; NaN without block requests, and of foreign traces, which do not say.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def extended_of_block(trace: Trace, requests: pd.DataFrame) -> dict[str, float]:
     """
     array = trace.arrays[RecordKind.BLOCK]
     names = ("attributedFrac", "readaheadFrac", "metadataFrac", "fuaFrac")
-    if not len(requests):
+    if not len(requests) or "imported" in trace.header.metadata:
         return dict.fromkeys(names, math.nan)
     data = np.isin(array["op"], (1, 2)) & (array["bytes"] > 0) & (array["status"] == 0)
     size = array["bytes"][data].astype(np.float64)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a characterization into text of at most 90 columns: warnings, then layer by layer the five and the rest."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from characterize.characterization import Characterization, LayerCharacterization
+from characterize.requests import LAYERS
+from characterize.units import format_bytes, format_duration
+
+WIDTH = 90
+MISS_RATIO_ROWS = 10
+_TITLE = {"vfs": "APPLICATION (VFS) LAYER", "block": "BLOCK LAYER"}
+_ABSENT = "-"
+
+_FIVE_MEAN = {
+    "uniqueBytes": "bytes in the union of all requests",
+    "seqFrac": "start = end of the thread's previous request on the file",
+    "readFrac": "reads / requests",
+    "sizeMean": "bytes / requests",
+    "processNum": "most requests in flight at once",
+}
+_FIVE_MEAN_BLOCK = {**_FIVE_MEAN, "seqFrac": "start = end of the previous request on the device"}
+_SEQUENTIAL_MEAN = {
+    "strictOneStream": "start = end of the trace's previous request",
+    "strictPerDirection": "the same, reads and writes apart",
+    "queue32": "start = end of one of 32 streams",
+    "near32": "within 128 KiB of an end of the last 32 requests",
+    "darshanSeq": "at or behind the stream's previous end",
+}
+_EXTENDED_MEAN = {
+    "coldFrac": "read bytes not in the page cache when first touched",
+    "missFrac": "read bytes not in the page cache when read",
+    "appendFrac": "written bytes behind the end of their file",
+    "syncFrac": "syncs / writes",
+    "bytesPerSync": "written bytes / syncs",
+    "syncWriteFrac": "writes under O_SYNC or O_DSYNC",
+    "directFrac": "requests under O_DIRECT",
+    "attributedFrac": "block bytes whose cause is known",
+    "readaheadFrac": "requests that are read-ahead",
+    "metadataFrac": "requests marked as metadata",
+    "fuaFrac": "requests forced to stable media",
+}
+
+
+def render(characterization: Characterization, layers: Sequence[str] = LAYERS) -> str:
+    """The text, lines of at most 90 columns, without a final newline.
+
+    Parameters
+    ----------
+    characterization : Characterization
+    layers : sequence of {"vfs", "block"}
+        Which layers to show; one without any request is one line.
+    """
+    lines: list[str] = []
+    for warning in characterization.warnings:
+        lines += textwrap.wrap(f"WARNING: {warning}", WIDTH, subsequent_indent="         ")
+    if characterization.lost:
+        lines += ["WARNING: the numbers below are NOT TRUSTWORTHY"]
+    if lines:
+        lines.append("")
+    source = characterization.provenance.get("input")
+    if source:
+        lines += textwrap.wrap(f"trace    {source['path']}", WIDTH, subsequent_indent="         ")
+    elapsed = _duration(characterization.elapsed_s)
+    origin = characterization.trace["elapsed_from"]
+    lines.append(f"elapsed  {elapsed}" + (f"  (from the {origin})" if origin else "  (not measured)"))
+    for name in layers:
+        lines += ["", *_layer(name, characterization.layers[name])]
+    return "\n".join(lines)
+
+
+def _layer(name: str, layer: LayerCharacterization) -> list[str]:
+    if not layer.requests:
+        return [f"{_TITLE[name]}: no requests"]
+    counts = layer.counts
+    lines = [
+        f"{_TITLE[name]}: {counts['reads']} reads, {counts['writes']} writes, {counts['syncs']} syncs"
+        + (f", {counts['failed']} failed" if counts["failed"] else "")
+    ]
+    five = layer.parameters
+    declared = " (declared by its maker, not counted)" if layer.declared else ""
+    mean = _FIVE_MEAN if name == "vfs" else _FIVE_MEAN_BLOCK
+    lines += [
+        _row("uniqueBytes", _size(five.unique_bytes), mean["uniqueBytes"]),
+        _row("seqFrac", _share(five.seq_frac), mean["seqFrac"]),
+        _row("readFrac", _share(five.read_frac), mean["readFrac"]),
+        _row("sizeMean", _size(five.size_mean), mean["sizeMean"]),
+        _row("processNum", _number(five.process_num), mean["processNum"] + declared),
+        "",
+    ]
+    lines += [*_locality(layer), "", *_load(layer), "", *_response(layer), ""]
+    lines.append("  sequential by other definitions")
+    lines += [_row(key, _share(layer.sequentiality[key]), text, 4) for key, text in _SEQUENTIAL_MEAN.items()]
+    lines += ["", "  extended parameters"]
+    for key, text in _EXTENDED_MEAN.items():
+        if key in layer.extended:
+            value = layer.extended[key]
+            lines.append(_row(key, _size(value) if key == "bytesPerSync" else _share(value), text, 4))
+    return [*lines, "", *_sizes(layer)]
+
+
+def _locality(layer: LayerCharacterization) -> list[str]:
+    locality = layer.locality
+    quantiles = [f"p{100 * q:g} {_size(locality.quantile_bytes(q))}" for q in (0.5, 0.9, 0.99)]
+    lines = [
+        "  locality (LRU stack of 4 KiB blocks)",
+        _row("mean depth", _size(locality.mean_depth_bytes), ", ".join(quantiles), 4),
+        _row("equivalent", _size(locality.equivalent_unique_bytes), "uniqueBytes for this depth: 2 x mean depth", 4),
+        _row("first touches", _share(locality.cold_share), f"of {locality.references} block references", 4),
+        "    cache size     miss ratio",
+    ]
+    curve = locality.miss_ratio_curve(1)
+    step = max(1, math.ceil(len(curve) / MISS_RATIO_ROWS))
+    # From the largest size down, so that the last row, the size that holds everything, is always shown.
+    for size, ratio in curve.iloc[::-step].iloc[::-1].itertuples(index=False):
+        lines.append(f"    {format_bytes(size):>10}     {ratio:7.4f}  {'#' * round(40 * ratio)}")
+    return lines
+
+
+def _load(layer: LayerCharacterization) -> list[str]:
+    load, time = layer.concurrency, layer.time
+    ratio = layer.littles_law["ratio"]
+    think = layer.think_time or {}
+    share = (
+        "time in I/O / elapsed time"
+        if math.isnan(time["time_in_io_share"])
+        else (f"{_share(time['time_in_io_share'])} of elapsed time")
+    )
+    lines = [
+        "  load",
+        _row("throughput", _rate(time["throughput_bytes_per_s"]), "bytes / elapsed time", 4),
+        _row("in I/O", _rate(time["throughput_in_io_bytes_per_s"]), "bytes / time in I/O", 4),
+        _row("time in I/O", _duration(time["time_in_io_s"]), share, 4),
+        _row("time in sync", _duration(time["time_in_sync_s"]), "with a sync in flight", 4),
+        _row("in flight", _number(load.in_flight_mean), "mean number while any is", 4),
+        _row("threads", _number(load.threads), f"queue depth of each {_number(load.queue_depth_per_thread)}", 4),
+    ]
+    if layer.think_time is not None:
+        spread = f"p50 {_ns(think['p50_ns'])}, p90 {_ns(think['p90_ns'])}, p99 {_ns(think['p99_ns'])}"
+        lines.append(_row("think time", _ns(think["mean_ns"]), spread, 4))
+        lines.append(_row("Little's law", _number(ratio), "throughput by the law / measured", 4))
+    return lines
+
+
+def _response(layer: LayerCharacterization) -> list[str]:
+    lines = ["  response time      count       mean        p50        p90        p99        max"]
+    for name in ("read", "write", "sync"):
+        times = layer.response_time[name]
+        if times is None:
+            return ["  response time: not measured"]
+        cells = [_ns(times[key]) for key in ("mean_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")]
+        lines.append(f"    {name:<10}{times['count']:>10}" + "".join(f"{cell:>11}" for cell in cells))
+    return lines
+
+
+def _sizes(layer: LayerCharacterization) -> list[str]:
+    sizes = [
+        f"{format_bytes(row['bytes'])} {_share(row['share'])}" for row in layer.common_sizes.head(5).to_dict("records")
+    ]
+    lines = textwrap.wrap("  commonest sizes: " + ", ".join(sizes), WIDTH, subsequent_indent="    ")
+    lines.append("  request size                 reads     writes")
+    for row in layer.size_histogram.to_dict("records"):
+        low, high = format_bytes(row["low_bytes"]), format_bytes(row["high_bytes"])
+        lines.append(f"    {low:>8} ... {high:>8} {row['reads']:>10} {row['writes']:>10}")
+    return lines
+
+
+def _row(name: str, value: str, meaning: str, indent: int = 2) -> str:
+    return f"{' ' * indent}{name:<{22 - indent}}{value:>14}  {meaning}".rstrip()
+
+
+def _size(value: float) -> str:
+    return _ABSENT if math.isnan(value) else format_bytes(value)
+
+
+def _share(value: float) -> str:
+    return _ABSENT if math.isnan(value) else f"{value:.4f}"
+
+
+def _number(value: float) -> str:
+    return _ABSENT if math.isnan(value) else f"{value:.4g}"
+
+
+def _rate(bytes_per_s: float) -> str:
+    return _ABSENT if math.isnan(bytes_per_s) else f"{bytes_per_s / 1e6:.4g} MB/s"
+
+
+def _duration(seconds: float) -> str:
+    return _ABSENT if math.isnan(seconds) else format_duration(seconds)
+
+
+def _ns(value: Any) -> str:
+    return _ABSENT if value is None else format_duration(value / 1e9)
