@@ -121,7 +121,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		struct file *file = file_of_descriptor(task, regs->di);
 		if (!file)
 			return 0; /* the call will say EBADF */
-		bool directories = call == CALL_FSYNC || call == CALL_FDATASYNC;
+		bool directories = call == CALL_FSYNC || call == CALL_FDATASYNC || call == CALL_CLOSE;
 		state->file = identify_file(file, directories, now_ns);
 		if (!state->file)
 			return 0;

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``flextrace record``: hands over to the recorder, in a memory group of its own if asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+
+from characterize.errors import FlextraceError
+from characterize.units import parse_size
+from replayer.binaries import find_binary
+from replayer.confine import MemoryGroup
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``record``."""
+    parser.usage = (
+        "flextrace record [-o FILE] [--layer vfs|block|both] [--memory SIZE] [--force] (-p PID | -- COMMAND ...)"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="trace file (default: COMMAND-DATE-TIME.iotrace)")
+    parser.add_argument("-p", "--process", metavar="PID", help="a running process, with its threads and children")
+    parser.add_argument("--layer", choices=("vfs", "block", "both"), default="both", help="default: both")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument("--quiet", action="store_true", help="say nothing but warnings and errors")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=parse_size,
+        help="confine the command, and the page cache it fills, to SIZE (the same option as of scale and compare)",
+    )
+    parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16777216)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to start and record")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the recorder; its exit code is passed on."""
+    recorder = [str(find_binary("flextrace-record")), "--layer", arguments.layer]
+    for option in ("output", "process", "ring_bytes"):
+        if (value := getattr(arguments, option)) is not None:
+            recorder.append(f"--{option.replace('_', '-')}={value}")
+    recorder += ["--force"] * arguments.force + ["--quiet"] * arguments.quiet
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if command:
+        command = ["--", *command]
+    if arguments.memory is None:
+        os.execv(recorder[0], recorder + command)
+    if not command:
+        raise FlextraceError("--memory confines a command that is started here, not a running process", 2)
+    # Ctrl-C reaches the recorder from the terminal; here it must only not interrupt the wait.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with MemoryGroup(arguments.memory) as group:
+        return subprocess.call(
+            [*recorder, f"--cgroup={group.path}", *command],
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )

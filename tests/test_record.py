@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recorder against programs whose every operation is known, against strace and against the kernel's counters."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind
+
+ROOT = Path(__file__).parent.parent
+RECORDER = ROOT / "build" / "flextrace-record"
+KNOWN_IO = ROOT / "build" / "tests" / "known_io"
+RUNS = 20
+FILEOPS = {"open", "close", "fsync", "fdatasync", "truncate", "rename", "unlink"}
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+def record(trace: Path, *command: str, options: tuple[str, ...] = (), **keywords) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [RECORDER, "-o", trace, *options, "--", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **keywords,
+    )
+
+
+def names_below(trace: characterize.Trace, directory: Path) -> dict[int, str]:
+    """Files of a directory by id, named relative to it."""
+    prefix = f"{directory}/"
+    return {
+        file: "." if path == str(directory) else path.removeprefix(prefix)
+        for file, path in trace.paths.items()
+        if path == str(directory) or path.startswith(prefix)
+    }
+
+
+def operations_of(trace: characterize.Trace, directory: Path) -> list[tuple]:
+    """Data operations as known_io tells them: (kind, name, thread, offset, asked, result)."""
+    names = names_below(trace, directory)
+    io = trace.io[trace.io["file"].isin(list(names))]
+    return [
+        (IoOp(row.op).name.lower(), names[row.file], row.thread, row.offset, row.asked_bytes, row.result)
+        for row in io.itertuples()
+    ]
+
+
+def told(output: str) -> list[tuple]:
+    lines = [line.split() for line in output.splitlines() if line != "ready"]
+    return [(kind, name, *map(int, numbers)) for kind, name, *numbers in lines]
+
+
+def without_thread(operations: list[tuple], names: set[str]) -> Counter:
+    return Counter((kind, name, *rest) for kind, name, _, *rest in operations if name in names)
+
+
+@pytest.fixture(scope="module")
+def known_runs(tmp_path_factory) -> list[tuple[characterize.Trace, list[tuple], Path]]:
+    runs = []
+    for number in range(RUNS):
+        directory = tmp_path_factory.mktemp("known")
+        trace_path = directory.parent / f"known-{number}.iotrace"
+        done = record(trace_path, str(KNOWN_IO), str(directory))
+        assert done.returncode == 0, done.stderr
+        runs.append((characterize.open(trace_path), told(done.stdout), directory))
+    return runs
+
+
+def test_every_data_operation_is_recorded_exactly(known_runs):
+    for trace, expected, directory in known_runs:
+        recorded = operations_of(trace, directory)
+        assert not trace.header.lost
+        by_some_thread = {name for _, name, thread, *_ in expected if thread == 0}
+        assert by_some_thread == {"appended", "log"}
+        exact = [row for row in expected if row[0] in {"read", "write"} and row[1] not in by_some_thread]
+        assert Counter(row for row in recorded if row[1] not in by_some_thread) == Counter(exact)
+        wanted = without_thread([row for row in expected if row[0] in {"read", "write"}], by_some_thread)
+        assert without_thread(recorded, by_some_thread) == wanted
+
+
+def test_every_file_operation_is_recorded(known_runs):
+    for trace, expected, directory in known_runs:
+        names = names_below(trace, directory)
+        rows = trace.fileops[trace.fileops["file"].isin(list(names)) & (trace.fileops["result"] == 0)]
+        recorded = Counter((Fileop(row.op).name.lower(), names[row.file]) for row in rows.itertuples())
+        wanted = Counter((kind, name) for kind, name, *_ in expected if kind in FILEOPS and name != "?")
+        # The directory is opened and closed too, for unlinkat and fsync.
+        wanted.update({("open", "."): 1, ("close", "."): 1})
+        assert recorded == wanted
+        failed = trace.fileops[(trace.fileops["op"] == Fileop.UNLINK) & (trace.fileops["result"] < 0)]
+        assert failed["result"].tolist() == [-2]
+
+
+def test_a_rename_names_the_new_path_and_unlink_finds_it(known_runs):
+    trace, _, directory = known_runs[0]
+    files = trace.files.set_index("file")
+    rename = trace.fileops[trace.fileops["op"] == Fileop.RENAME].iloc[0]
+    assert trace.paths[rename["file"]] == f"{directory}/first"
+    assert files.loc[rename["argument"], "path"] == f"{directory}/renamed"
+    assert files.loc[rename["argument"], "flags"] & int(FileFlag.NEW_NAME)
+    unlinked = trace.fileops[(trace.fileops["op"] == Fileop.UNLINK) & (trace.fileops["result"] == 0)]
+    assert unlinked["file"].tolist()[0] == rename["file"]
+
+
+def test_created_files_and_flags(known_runs):
+    trace, _, directory = known_runs[0]
+    names = names_below(trace, directory)
+    created = trace.files[(trace.files["flags"] & int(FileFlag.CREATED)) != 0]
+    inside = {names[file] for file in created["file"] if file in names}
+    assert inside == {"plain", "created", "first", "second", "shared", "written", "appended", "log"}
+    io = trace.io.assign(name=trace.io["file"].map(names))
+    assert ((io.loc[io["name"] == "appended", "flags"] & int(IoFlag.APPEND)) != 0).all()
+    plain = io[io["name"] == "plain"]
+    assert ((plain["flags"] & int(IoFlag.DSYNC)) != 0).sum() == 1
+    assert ((plain["flags"] & int(IoFlag.APPEND)) != 0).sum() == 1
+    assert ((plain["flags"] & int(IoFlag.VECTORED)) != 0).sum() == 9
+
+
+def test_records_of_a_thread_are_in_order_and_ids_unique(known_runs):
+    for trace, _, _ in known_runs:
+        io = trace.io
+        assert io["id"].is_unique
+        assert (io.groupby("thread")["start_ns"].diff().dropna() >= 0).all()
+        assert trace.header.metadata["records_out_of_order"] == 0
+
+
+def test_a_file_that_was_open_before_recording(tmp_path):
+    (tmp_path / "early").write_bytes(bytes(109 + 31 * 113))
+    program = subprocess.Popen([KNOWN_IO, tmp_path, "early"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    trace_path = tmp_path / "early.iotrace"
+    try:
+        assert program.stdout.readline().startswith("open early")
+        assert program.stdout.readline() == "ready\n"
+        recorder = subprocess.Popen(
+            [RECORDER, "-o", trace_path, "-p", str(program.pid)], stderr=subprocess.PIPE, text=True
+        )
+        assert "recording" in recorder.stderr.readline()
+        output, _ = program.communicate("go\n", timeout=30)
+        assert recorder.wait(timeout=30) == 0
+    finally:
+        program.kill()
+    trace = characterize.open(trace_path)
+    reads = [row for row in told(output) if row[0] == "read"]
+    assert len(reads) == 31
+    assert Counter(operations_of(trace, tmp_path)) == Counter(reads)
+    early = trace.files[trace.files["path"].str.endswith("/early")].iloc[0]
+    assert early["size_bytes"] == 109 + 31 * 113
+
+
+def test_inherited_descriptor_and_exit_status(tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(bytes(1009 * 7))
+    with source.open("rb") as stream:
+        done = record(tmp_path / "t", "sh", "-c", "dd of=/dev/null bs=1009; exit 41", stdin=stream)
+    assert done.returncode == 41, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    reads = [row for row in operations_of(trace, tmp_path) if row[1] == "source"]
+    assert [row[3] for row in reads] == [*range(0, 7 * 1009, 1009), 7 * 1009]
+    assert trace.header.metadata["exit_status"] == 41
+
+
+def test_agrees_with_strace(tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(3_000_017))
+    command = [
+        "sh",
+        "-c",
+        f"cat {source} | gzip -1 > {tmp_path}/packed; cp {source} {tmp_path}/copy; sync {tmp_path}/copy",
+    ]
+    done = record(tmp_path / "t", *command)
+    assert done.returncode == 0, done.stderr
+    log = tmp_path / "strace"
+    calls = "read,write,pread64,pwrite64,readv,writev"
+    subprocess.run(["strace", "-ff", "-yy", "-e", f"trace={calls}", "-o", log, *command], check=True)
+    totals = Counter()
+    for line in "".join(path.read_text() for path in tmp_path.glob("strace.*")).splitlines():
+        if match := re.search(rf"(read|write)\w*\(\d+<({tmp_path}/[^>]*)>.*= (\d+)$", line):
+            totals[match[1], Path(match[2]).name] += int(match[3])
+    trace = characterize.open(tmp_path / "t")
+    recorded = Counter()
+    for kind, name, _, _, _, result in operations_of(trace, tmp_path):
+        recorded[kind, name] += max(result, 0)
+    assert totals
+    assert +recorded == +totals
+
+
+def test_block_bytes_agree_with_the_device_statistics(tmp_path):
+    # O_DIRECT on a file, so that every byte is a block request at once.
+    path = tmp_path / "direct"
+    size = 61 * 4096 * 16
+    subprocess.run(
+        ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}", "iflag=count_bytes", "conv=fsync"],
+        check=True,
+        capture_output=True,
+    )
+    done = record(tmp_path / "t", "dd", f"if={path}", "of=/dev/null", "bs=65536", "iflag=direct")
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    names = names_below(trace, tmp_path)
+    reads = trace.io[trace.io["file"].map(names) == "direct"]
+    caused = trace.blocks[trace.blocks["cause"].isin(reads["id"])]
+    if (
+        caused.empty
+        and not Path(f"/sys/dev/block/{os.major(path.stat().st_dev)}:{os.minor(path.stat().st_dev)}").exists()
+    ):
+        pytest.skip("the temporary directory is not on a block device")
+    assert caused["bytes"].sum() == size == reads["result"].sum()
+    assert (caused["duration_ns"] > 0).all()
+    # Each block request lies inside the call that caused it.
+    joined = caused.merge(reads, left_on="cause", right_on="id", suffixes=("", "_io"))
+    assert (joined["start_ns"] >= joined["start_ns_io"]).all()
+    assert (joined["start_ns"] + joined["duration_ns"] <= joined["start_ns_io"] + joined["duration_ns_io"]).all()
+
+
+def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
+    operations = 200_003
+    program = f"dd if=/dev/zero of={tmp_path}/file bs=7 count={operations}"
+    done = record(tmp_path / "t", *program.split(), options=("--ring-bytes", "4096", "--layer", "vfs"))
+    trace = characterize.open(tmp_path / "t")
+    if not trace.header.lost:
+        pytest.skip("even a ring of one page lost nothing: the drain kept up")
+    assert done.returncode == 3
+    assert "LOST" in done.stderr
+    io_lost = trace.header.lost[RecordKind.IO]
+    gaps = trace.gaps[trace.gaps["lost_kind"] == RecordKind.IO]
+    assert gaps["lost_count"].sum() == io_lost
+    writes = (trace.io["asked_bytes"] == 7) & (trace.io["op"] == IoOp.WRITE)
+    others = len(trace.io) - writes.sum()
+    # dd reads /dev/zero, which is no file; what else it reads while starting is few, and may be among the lost.
+    assert operations <= writes.sum() + io_lost <= operations + 60
+    assert others < 60
+
+
+def test_ctrl_c_ends_a_recording_cleanly(tmp_path):
+    recorder = subprocess.Popen(
+        [RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", f"while :; do echo x >> {tmp_path}/log; done"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "recording" in recorder.stderr.readline()
+    time.sleep(0.3)
+    recorder.send_signal(signal.SIGINT)
+    assert recorder.wait(timeout=30) == 128 + signal.SIGINT
+    trace = characterize.open(tmp_path / "t")
+    assert not trace.warnings
+    assert len(trace.io) > 0
+
+
+def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
+    recorder = subprocess.Popen(
+        [
+            RECORDER,
+            "-o",
+            tmp_path / "t",
+            "--layer",
+            "vfs",
+            "--",
+            "dd",
+            "if=/dev/zero",
+            f"of={tmp_path}/file",
+            "bs=1",
+            "count=300000",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "recording" in recorder.stderr.readline()
+    time.sleep(0.2)
+    recorder.kill()
+    recorder.wait(timeout=30)
+    trace = characterize.open(tmp_path / "t")
+    assert any("not closed cleanly" in warning for warning in trace.warnings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "nothing to record"),
+        (["-p", "1", "--", "true"], 2, "choose one"),
+        (["--layer", "disk", "--", "true"], 2, "choose vfs, block or both"),
+        (["-p", "x"], 2, "not a number"),
+        (["-p", "4194304"], 1, "cannot record process 4194304"),
+        (["--ring-bytes", "5000", "--", "true"], 2, "power of two"),
+        (["--", "/nonexistent/program"], 1, "cannot start /nonexistent/program"),
+    ],
+)
+def test_bad_usage(tmp_path, arguments, code, words):
+    done = subprocess.run(
+        [RECORDER, "-o", tmp_path / "t", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code
+    assert words in done.stderr
+
+
+def test_an_existing_trace_is_not_overwritten(tmp_path):
+    trace = tmp_path / "t"
+    trace.write_text("precious")
+    assert record(trace, "true").returncode == 2
+    assert trace.read_text() == "precious"
+    assert record(trace, "true", options=("--force",)).returncode == 0
+    characterize.open(trace)
+
+
+def test_without_privilege_the_message_names_the_remedy(tmp_path):
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents:
+        if parent.owner() == "root" and parent != Path("/tmp") and parent != Path("/"):
+            parent.chmod(0o755)
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", RECORDER, "-o", tmp_path / "t", "--", "true"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "execute" in done.stderr or "Permission denied" in done.stderr.splitlines()[0][:40]:
+        pytest.skip(f"another user cannot run the recorder from this checkout: {done.stderr.strip()}")
+    assert done.returncode == 1
+    assert "CAP_BPF" in done.stderr
+    assert "sudo" in done.stderr
+    assert not (tmp_path / "t").exists()
