@@ -112,7 +112,6 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		return 0;
 	}
 	__u64 now_ns = bpf_ktime_get_ns();
-	announce_task(task, state, now_ns);
 	state->file = 0;
 	state->position_locked = 0;
 	state->position_lock = 0;
@@ -133,6 +132,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		state->position = state->descriptor_flags & OPEN_APPEND ? BPF_CORE_READ(inode, i_size)
 									: BPF_CORE_READ(file, f_pos);
 	}
+	announce_task(task, state, now_ns);
 	state->id = next_operation_id();
 	state->call = call;
 	/* The work above is the recorder's, not the application's. */

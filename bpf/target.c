@@ -37,10 +37,11 @@ static void __attribute__((noreturn)) become_command(char **command, const char 
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	/* The recorder may be killed; its half-started command must not stay behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* Joined before the wait: the trace shall not show it. */
+	int error = cgroup ? join_cgroup(cgroup) : 0;
 	if (read(released, &byte, 1) != 1)
 		_exit(127);
 	prctl(PR_SET_PDEATHSIG, 0);
-	int error = cgroup ? join_cgroup(cgroup) : 0;
 	if (!error) {
 		execvp(command[0], command);
 		error = -errno;
