@@ -22,7 +22,10 @@ static bool overlaps_in_time(const struct io_record *a, const struct io_record *
 	return a->start_ns <= b->start_ns + b->duration_ns && b->start_ns <= a->start_ns + a->duration_ns;
 }
 
-/* End of a neighbour's stretch that [offset, offset + bytes) runs into, or 0. */
+/*
+ * End of a neighbour's stretch that [offset, offset + bytes) runs into, or 0. Only calls of the same kind count: a reader
+ * and an appender of one file usually have positions of their own.
+ */
 static uint64_t occupied_until(const struct io_record *records, uint64_t count, uint64_t index, uint64_t offset)
 {
 	const struct io_record *record = &records[index];
@@ -32,7 +35,9 @@ static uint64_t occupied_until(const struct io_record *records, uint64_t count, 
 	for (uint64_t i = first; i < end; i++) {
 		const struct io_record *other = &records[i];
 		if (i == index || other->kind != RECORD_IO || other->file != record->file || other->result <= 0 ||
-		    (other->flags & (IO_POSITIONED | IO_OFFSET_INFERRED)) || !overlaps_in_time(record, other))
+		    (other->flags & IO_OFFSET_INFERRED) ||
+		    ((other->flags & IO_POSITIONED) && !(other->flags & IO_APPEND)) || other->op != record->op ||
+		    !overlaps_in_time(record, other))
 			continue;
 		if (offset < other->offset + other->result && other->offset < offset + record->result)
 			return other->offset + other->result;

@@ -12,7 +12,7 @@
  * held, and the position read there is exact as well. Only where another thread came between entry and lock, or between
  * unlock and exit, do the sides differ: the record then carries IO_OFFSET_INFERRED and the width of the interval, and the
  * recorder finds the place that the other calls leave free (shared_offset.c). With O_APPEND the file's size takes the
- * place of the position at entry.
+ * place of the position at entry, and for a positioned call that appends also at exit.
  */
 #include "file_identity.bpf.h"
 
@@ -93,6 +93,41 @@ static __always_inline void announce_task(struct task_struct *task, struct task_
 	state->announced = 1;
 }
 
+/* Whether the caller names the offset, and whether the kernel appends whatever the caller names. */
+static __always_inline void note_position_rule(struct pt_regs *regs, struct task_state *state, __u32 call)
+{
+	bool writes = call == CALL_WRITE || call == CALL_PWRITE || call == CALL_WRITEV || call == CALL_PWRITEV ||
+		      call == CALL_PWRITEV2;
+	state->positioned = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
+	/* pwrite on an O_APPEND file appends too (pwrite(2), BUGS), without moving the position. */
+	state->appends = writes && (state->descriptor_flags & OPEN_APPEND);
+	if (call == CALL_PREADV2 || call == CALL_PWRITEV2) {
+		if (regs->r10 == (unsigned long)-1)
+			state->positioned = 0;
+		if (regs->r9 & RWF_NOAPPEND)
+			state->appends = 0;
+		if (writes && (regs->r9 & RWF_APPEND))
+			state->appends = 1;
+	}
+}
+
+/* Lower bound of the offset of a call without an explicit one: the end of the file if it appends, else the position. */
+static __always_inline __s64 position_before(const struct task_state *state)
+{
+	struct file *file = (struct file *)state->file_pointer;
+	return state->appends ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
+}
+
+/* Upper bound of the end of what it moved. */
+static __always_inline __s64 position_after(const struct task_state *state)
+{
+	struct file *file = (struct file *)state->file_pointer;
+	/* The descriptor may have been closed meanwhile and its struct file reused. */
+	if ((__u64)BPF_CORE_READ(file, f_inode) != state->inode_pointer)
+		return 0;
+	return state->appends && state->positioned ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
@@ -129,14 +164,17 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		state->file_pointer = (__u64)file;
 		state->inode_pointer = (__u64)inode;
 		state->position_lock = (__u64)file + bpf_core_field_offset(struct file, f_pos_lock);
-		state->position = state->descriptor_flags & OPEN_APPEND ? BPF_CORE_READ(inode, i_size)
-									: BPF_CORE_READ(file, f_pos);
+		if (call <= CALL_DATA_LAST)
+			note_position_rule(regs, state, call);
 	}
 	announce_task(task, state, now_ns);
 	state->id = next_operation_id();
 	state->call = call;
 	/* The work above is the recorder's, not the application's. */
 	state->start_ns = bpf_ktime_get_ns();
+	/* Read after the start is taken, so that whoever moves it later overlaps this call in time. */
+	if (call <= CALL_DATA_LAST)
+		state->position = position_before(state);
 	return 0;
 }
 
@@ -147,13 +185,9 @@ int BPF_PROG(contention_end, void *lock, int error)
 	struct task_state *state = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
 	if (!state || state->call == CALL_NONE || !state->file || state->position_lock != (__u64)lock || error)
 		return 0;
-	struct file *file = (struct file *)state->file_pointer;
-	if (state->descriptor_flags & OPEN_APPEND) {
-		state->position = BPF_CORE_READ(file, f_inode, i_size);
-	} else {
-		state->position = BPF_CORE_READ(file, f_pos);
-		state->position_locked = 1;
-	}
+	state->position = position_before(state);
+	/* The end of the file can still move: through another struct file. */
+	state->position_locked = !state->appends;
 	return 0;
 }
 
@@ -205,28 +239,23 @@ static __always_inline __u32 vector_bytes(const struct io_vector *vectors, __u64
  * Where the data of a call without an explicit offset went or came from. *width is 0 if the answer is exact, else the
  * answer is the lowest possible offset and the highest is *width further.
  */
-static __always_inline __u64 implicit_offset(struct task_state *state, bool by_size, __s64 done, __u32 *width)
+static __always_inline __u64 implicit_offset(const struct task_state *state, __s64 after, __s64 done, __u32 *width)
 {
-	struct file *file = (struct file *)state->file_pointer;
 	*width = 0;
-	/* A failed call moved nothing; a locked position is exact. */
-	if (done <= 0 || (state->position_locked && !by_size))
+	/* A call that failed moved nothing; a position read under the lock is exact. */
+	if (done <= 0 || state->position_locked)
 		return state->position;
-	/* The descriptor may have been closed meanwhile and its struct file reused. */
-	if ((__u64)BPF_CORE_READ(file, f_inode) != state->inode_pointer)
-		return state->position;
-	__s64 after = by_size ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
 	__s64 highest = after - done;
 	if (highest > state->position) {
 		__u64 difference = highest - state->position;
 		*width = difference > 0xfffffffe ? 0xfffffffe : difference;
 	}
-	/* Someone called lseek: the position at entry is the better guess. */
+	/* highest < position: someone called lseek or truncate; the position at entry is the better guess. */
 	return state->position;
 }
 
 static __always_inline void send_io(struct pt_regs *regs, struct task_struct *task, struct task_state *state,
-				    __s64 done, __u64 now_ns)
+				    __s64 after, __s64 done, __u64 now_ns)
 {
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
@@ -234,49 +263,20 @@ static __always_inline void send_io(struct pt_regs *regs, struct task_struct *ta
 	__u32 call = state->call;
 	bool is_read = call == CALL_READ || call == CALL_PREAD || call == CALL_READV || call == CALL_PREADV ||
 		       call == CALL_PREADV2;
-	bool positioned = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
 	bool vectored = call >= CALL_READV;
 	__u32 flags = descriptor_io_flags(state->descriptor_flags);
-	if (call == CALL_PREADV2 || call == CALL_PWRITEV2) {
-		__u32 rwf = regs->r9;
-		flags |= call_io_flags(rwf);
-		if (rwf & RWF_NOAPPEND)
-			flags &= ~IO_APPEND;
-		if (regs->r10 == (unsigned long)-1)
-			positioned = false;
-	}
+	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
+		flags |= call_io_flags(regs->r9);
+	if (!is_read)
+		flags = state->appends ? flags | IO_APPEND : flags & ~IO_APPEND;
 	__u32 width = 0;
-	__u64 offset;
-	if (!is_read && (flags & IO_APPEND)) {
-		/* pwrite on an O_APPEND file appends too (pwrite(2), BUGS), without moving the position. */
-		bool position_moves = !positioned && (state->descriptor_flags & OPEN_APPEND);
-		if (position_moves) {
-			/* The position after an append is the end of what was appended: exact from above. */
-			__s64 size_before = state->position;
-			offset = implicit_offset(state, false, done, &width);
-			offset += width;
-			width = 0;
-			if (offset < (__u64)size_before)
-				offset = size_before;
-		} else {
-			/* RWF_APPEND on a descriptor without O_APPEND: the entry did not read the size. */
-			struct inode *inode = (struct inode *)state->inode_pointer;
-			if (!(state->descriptor_flags & OPEN_APPEND))
-				state->position = BPF_CORE_READ(inode, i_size) - (done > 0 ? done : 0);
-			offset = implicit_offset(state, true, done, &width);
-		}
-	} else if (positioned) {
-		offset = regs->r10;
-		flags |= IO_POSITIONED;
-	} else {
-		offset = implicit_offset(state, false, done, &width);
-	}
+	__u64 offset = state->positioned && !state->appends ? regs->r10 : implicit_offset(state, after, done, &width);
 
 	record->kind = RECORD_IO;
 	record->op = is_read ? IO_READ : IO_WRITE;
 	record->source = SOURCE_SYSCALL;
 	record->reserved = 0;
-	record->flags = flags | (positioned ? IO_POSITIONED : 0) | (vectored ? IO_VECTORED : 0) |
+	record->flags = flags | (state->positioned ? IO_POSITIONED : 0) | (vectored ? IO_VECTORED : 0) |
 			(width ? IO_OFFSET_INFERRED : 0);
 	record->start_ns = state->start_ns;
 	record->duration_ns = now_ns - state->start_ns;
@@ -481,10 +481,12 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
 	if (!state || state->call == CALL_NONE || state->call != call_of_syscall[number])
 		return 0;
+	/* Read before the end is taken, so that whoever moved it before overlaps this call in time. */
+	__s64 after = state->call <= CALL_DATA_LAST ? position_after(state) : 0;
 	__u64 now_ns = bpf_ktime_get_ns();
 	if (result < RESULT_RESTART_FIRST || result > RESULT_RESTART_LAST) {
 		if (state->call <= CALL_DATA_LAST)
-			send_io(regs, task, state, result, now_ns);
+			send_io(regs, task, state, after, result, now_ns);
 		else if (state->call <= CALL_DESCRIPTOR_LAST)
 			send_descriptor_operation(regs, task, state, result, now_ns);
 		else if (state->call <= CALL_OPEN_LAST)
