@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the machine and a directory on it into the facts that a measurement made there needs beside it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+from typing import Any
+
+PROC = Path("/proc")
+
+
+def memory_bytes() -> dict[str, int]:
+    """The lines of /proc/meminfo in bytes, such as ``MemTotal`` and ``MemAvailable``."""
+    lines = (line.split() for line in (PROC / "meminfo").read_text().splitlines())
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3}
+
+
+def cache_limit_bytes(memory_limit_bytes: int | None) -> int:
+    """Most that the page cache can hold: the memory group's limit, else what is available to our own group."""
+    if memory_limit_bytes is not None:
+        return memory_limit_bytes
+    from replayer.confine import current_limit  # noqa: PLC0415
+
+    available = memory_bytes()["MemAvailable"]
+    own = current_limit()
+    return available if own is None else min(own, available)
+
+
+def dirty_limit_bytes(limit_bytes: int, *, confined: bool) -> int:
+    """Dirty bytes at which the kernel throttles writers.
+
+    It counts per memory group in version 2 of control groups only; in version 1 a confined writer is held to the limit
+    of the whole machine, and reclaim in its group is what makes it wait.
+
+    Parameters
+    ----------
+    limit_bytes : int
+        Size of the cache.
+    confined : bool
+        Whether `limit_bytes` is a memory group's.
+    """
+    absolute = int((PROC / "sys/vm/dirty_bytes").read_text())
+    if absolute:
+        return absolute
+    ratio = int((PROC / "sys/vm/dirty_ratio").read_text()) / 100
+    version_two = (Path("/sys/fs/cgroup") / "cgroup.controllers").exists()
+    base = limit_bytes if version_two or not confined else memory_bytes()["MemAvailable"]
+    return int(ratio * base)
+
+
+def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
+    """File system type, device and mount options of a directory, from /proc/self/mountinfo.
+
+    Returns
+    -------
+    tuple of str
+        ``("?", "?", "")`` where the mount is not listed.
+    """
+    device = os.stat(directory).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    path = os.path.realpath(directory)
+    best: tuple[int, tuple[str, str, str]] = (-1, ("?", "?", ""))
+    for line in (PROC / "self/mountinfo").read_text().splitlines():
+        head, _, tail = line.partition(" - ")
+        fields = head.split()
+        point = fields[4].encode().decode("unicode_escape")
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        # btrfs gives files other device numbers than its mount: then the longest mount point decides.
+        rank = len(point) + (1 << 20 if fields[2] == number else 0) if inside else -1
+        if rank > best[0]:
+            kind, source, _ = tail.split()[:3]
+            best = (rank, (kind, source, fields[5]))
+    return best[1]
+
+
+def environment(directory: str | os.PathLike[str], memory_limit_bytes: int | None) -> dict[str, Any]:
+    """What a profile says of where it was measured (contract: ``environment`` of flextrace.profile/1)."""
+    filesystem, device, options = mount_of(directory)
+    memory = memory_bytes()
+    return {
+        "memory_limit_bytes": memory_limit_bytes,
+        "cache_limit_bytes": cache_limit_bytes(memory_limit_bytes),
+        "memory_bytes": memory["MemTotal"],
+        "directory": str(Path(directory).resolve()),
+        "filesystem": filesystem,
+        "mount_options": options,
+        "device": device,
+        "free_bytes": shutil.disk_usage(directory).free,
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "dirty_limit_bytes": dirty_limit_bytes(
+            cache_limit_bytes(memory_limit_bytes), confined=memory_limit_bytes is not None
+        ),
+    }

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a long exploration into one that can be interrupted: every finished point is appended to a file at once.
+
+Resuming runs the exploration again from its beginning, with the points of the journal in the place of measurements. It
+decides the same, since everything that it decides upon (points, their costs, settings, seed) stands in the journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from characterize.errors import FlextraceError
+from selfscale.explore import Step
+from selfscale.measure import Point
+
+SCHEMA = "flextrace.points/1"
+
+
+class Journal:
+    """The points measured so far, on disk.
+
+    Parameters
+    ----------
+    path : Path
+    settings : mapping
+        What the user chose; resuming with other settings is refused.
+    machine : mapping
+        What was found out at the start (expected cache size, processors); kept from the first run.
+
+    Attributes
+    ----------
+    machine : dict
+        The first run's.
+    points : list of Point
+        Points that were there when the journal was opened.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], machine: Mapping[str, Any], *, resume: bool):
+        self.path = path
+        self.points: list[Point] = []
+        self.machine = dict(machine)
+        if resume:
+            self._read(settings)
+        else:
+            self._write_line({"schema": SCHEMA, "settings": dict(settings), "machine": self.machine}, "w")
+
+    def _read(self, settings: Mapping[str, Any]) -> None:
+        try:
+            lines = self.path.read_bytes().splitlines(keepends=True)
+        except FileNotFoundError:
+            raise FlextraceError(
+                f"there is nothing to resume: {self.path} does not exist; run without --resume", 2
+            ) from None
+        documents = []
+        whole_bytes = 0
+        for line in lines:
+            try:
+                documents.append(json.loads(line))
+            except ValueError:
+                break
+            if not line.endswith(b"\n"):
+                break  # its writer was killed within it; without this byte the next line would be glued to it
+            whole_bytes += len(line)
+        if not documents or documents[0].get("schema") != SCHEMA:
+            raise FlextraceError(
+                f"{self.path} is not a journal of 'flextrace scale': remove it and run without --resume", 2
+            )
+        old = documents[0]["settings"]
+        different = [
+            f"{name} was {old.get(name)}, is {value}" for name, value in settings.items() if old.get(name) != value
+        ]
+        if different:
+            raise FlextraceError(
+                f"cannot resume {self.path} with other settings ({'; '.join(different)}): "
+                "give the same ones, or start afresh with --force",
+                2,
+            )
+        os.truncate(self.path, whole_bytes)
+        self.machine = documents[0]["machine"]
+        self.points = [Point.from_document(document) for document in documents[1:]]
+
+    def _write_line(self, document: Mapping[str, Any], mode: str = "a") -> None:
+        try:
+            with self.path.open(mode) as stream:
+                stream.write(json.dumps(document, allow_nan=False) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise FlextraceError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def wrap(self, measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
+        """The same as `measure`, but answered from the journal as long as it has points, and appended to it after.
+
+        Raises
+        ------
+        FlextraceError
+            From the returned function: the exploration asks for something else than the journal holds (it was written
+            by another version).
+        """
+        stored = iter(self.points)
+
+        def step(request: Step) -> Point:
+            point = next(stored, None)
+            if point is None:
+                point = request.label(measure(request))
+                self._write_line(point.as_document())
+            elif point.workload != request.workload or (point.role, point.region) != (request.role, request.region):
+                raise FlextraceError(
+                    f"cannot resume {self.path}: another version of flextrace wrote it; start afresh with --force"
+                )
+            return point
+
+        return step
+
+    def remove(self) -> None:
+        """Delete the file, when the profile holds everything."""
+        self.path.unlink(missing_ok=True)

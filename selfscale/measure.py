@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns one workload into one measured point: a Willy trace, replayed from a warm cache until its throughput is steady.
+
+How long the trace must be
+    The trace is repeated (``--loop``). A repeated trace touches the same bytes in the same order again and again, so
+    one pass must touch all of uniqueBytes U (Willy sees to that with U / s requests of size s) and must do so
+    several times, or every reuse would lie one whole pass back and a cache would hit always or never: N = 4 U / s.
+    Where that is more records than the run can use (or than the cap of 4 M records, 256 MB), the trace is as long as
+    the run can be and is *not* repeated: a fresh random sequence has the full working set even where it never touches
+    all of it, while a short one repeated would not. A run that comes to the end of such a trace stops there. From a
+    warm cache of M bytes the share of hits is M / U in both cases.
+
+Where the trace's own pages are charged
+    The trace is written to memory (/dev/shm where there is room) before the engine joins the memory group, so its
+    pages stay charged to this process and do not narrow the cache that is measured.
+
+What writes need
+    Buffered writes cost memory speed until the page cache must write back. A run with writes is measured only after
+    it has written `settle_bytes`, so that it cannot end while the cache still absorbs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from characterize.units import format_bytes
+from characterize.workload import Workload
+from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
+from selfscale.stop_rule import RULES
+
+if TYPE_CHECKING:
+    from replayer.confine import MemoryGroup
+
+COVERAGE = 4.0
+"""Times that a repeated trace goes over uniqueBytes in one pass."""
+REQUESTS_MIN, REQUESTS_MAX = 20_000, 4_000_000
+REQUESTS_PER_S_MAX = 1_000_000
+"""No machine makes more buffered requests a second per thread; bounds a trace that is not repeated."""
+INTERVAL_MS = 50
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured workload.
+
+    Attributes
+    ----------
+    workload : Workload
+    throughput_bytes_per_s : float
+        Bytes over time of the steady window.
+    ci95_half_width_bytes_per_s : float
+        None in documents where too few intervals were seen.
+    interval90_bytes_per_s : tuple of float
+        90 % confidence interval of the throughput.
+    response_time : dict
+        ``read`` and ``write`` of the engine's result (over the whole run, transient included).
+    steady : bool
+        Whether the stop rule was met; `reason` says why not.
+    seconds : float
+        Length of the steady window.
+    passes : float
+        How often the trace was gone through.
+    role, region, parameter : str, int or None, str or None
+        What the point is for: explore, curve, reference or random; which region's; which parameter's curve.
+    repeat : int
+        0, or 1 for the second measurement of a random workload.
+    elapsed_s : float
+        Length of the whole run, transient included.
+    cost_s : float
+        Wall-clock time of everything that the point needed.
+    """
+
+    workload: Workload
+    throughput_bytes_per_s: float
+    ci95_half_width_bytes_per_s: float
+    response_time: dict[str, Any] = field(default_factory=dict)
+    steady: bool = True
+    seconds: float = 0.0
+    passes: float = 0.0
+    interval90_bytes_per_s: tuple[float, float] = (math.nan, math.nan)
+    role: str = "explore"
+    region: int | None = None
+    parameter: str | None = None
+    repeat: int = 0
+    reason: str = ""
+    elapsed_s: float = 0.0
+    cost_s: float = 0.0
+
+    def as_document(self) -> dict[str, Any]:
+        """The point as it stands in a profile."""
+        document = asdict(replace(self, workload=None))  # type: ignore[arg-type]
+        document["workload"] = self.workload.as_document()
+        document["interval90_bytes_per_s"] = [finite_or_none(value) for value in self.interval90_bytes_per_s]
+        document["ci95_half_width_bytes_per_s"] = finite_or_none(self.ci95_half_width_bytes_per_s)
+        return document
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Point:
+        """The reverse of `as_document`; unknown keys are ignored."""
+        known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
+        known["workload"] = Workload.from_document(document["workload"])
+        if known.get("ci95_half_width_bytes_per_s") is None:
+            known["ci95_half_width_bytes_per_s"] = math.inf
+        low, high = known.get("interval90_bytes_per_s") or (None, None)
+        known["interval90_bytes_per_s"] = (math.nan if low is None else low, math.nan if high is None else high)
+        return cls(**known)
+
+
+def finite_or_none(value: float) -> float | None:
+    """JSON has no infinity and no NaN: None instead."""
+    return value if math.isfinite(value) else None
+
+
+def trace_length(workload: Workload, max_seconds: float) -> tuple[int, bool]:
+    """Requests of the trace, and whether it may be repeated (see the top of this file).
+
+    Returns
+    -------
+    requests : int
+    loop : bool
+        False where the trace is too short to stand for uniqueBytes when repeated.
+    """
+    cover = math.ceil(COVERAGE * workload.unique_bytes / workload.size_mean)
+    usable = math.ceil(REQUESTS_PER_S_MAX * max_seconds * workload.process_num)
+    requests = max(REQUESTS_MIN, min(cover, usable, REQUESTS_MAX))
+    return requests, requests >= cover
+
+
+def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> float:
+    """Bytes, read and written, to move before a throughput with writes is what it will stay.
+
+    The page cache absorbs writes until one of three is full of dirty pages: the written working set (from then on
+    pages are dirtied again, which costs nothing new), the cache (reclaim must write back), the kernel's limit on dirty
+    pages (writers are throttled). The smallest of the three must have been *written*.
+
+    Parameters
+    ----------
+    limit_bytes : float
+        Size of the cache: the memory group's limit or the memory available.
+    dirty_limit : float
+        Dirty bytes at which the kernel throttles writers.
+    """
+    write_share = 1 - workload.read_frac
+    if write_share <= 0:
+        return 0.0
+    absorbed = min(workload.unique_bytes, limit_bytes, dirty_limit)
+    # With few writes among the requests it is the turnover of the cache that ends the absorbing, so waiting for the
+    # writes to fill it would be in vain: never more than four times the cache in total.
+    return min(absorbed / write_share, 4 * absorbed)
+
+
+def trace_directory() -> Path:
+    """Where traces of points go: memory, if it has the room, else the temporary directory."""
+    shared = Path("/dev/shm")
+    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 80 * REQUESTS_MAX:
+        return shared
+    return Path(tempfile.gettempdir())
+
+
+def measure(
+    workload: Workload,
+    directory: str | os.PathLike[str],
+    *,
+    memory_group: MemoryGroup | None = None,
+    seed: int = 0,
+    target: float = 0.05,
+    min_seconds: float = 1.0,
+    max_seconds: float = 30.0,
+    rule: str = "confidence",
+    make_trace: Callable[..., Any] | None = None,
+    replay: Callable[..., dict[str, Any]] | None = None,
+) -> Point:
+    """Measure one workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    directory : path-like
+        The image lies here; files that are there from other points are used again.
+    memory_group : MemoryGroup, optional
+        An entered group to run in.
+    seed : int
+        Of the trace.
+    target : float
+        Half-width of the throughput's 95 % confidence interval, as a share of it, at which to stop.
+    min_seconds, max_seconds : float
+        Least length of the steady window; end of the run, steady or not.
+    rule : {"confidence", "raidperf"}
+        See `selfscale.stop_rule`.
+    make_trace, replay : callable, optional
+        Instead of `replayer.willy.make_trace` with `characterize.write`, and `replayer.run.replay`; for tests.
+
+    Raises
+    ------
+    FlextraceError
+        The trace cannot be made or the engine failed.
+    """
+    run = replay or _engine()
+    begin = time.monotonic()
+    requests, loop = trace_length(workload, max_seconds)
+    limit = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
+    settle = settle_bytes(workload, limit, dirty_limit_bytes(limit, confined=memory_group is not None))
+    stop_rule = RULES[rule](target, min_seconds, settle)
+    last_s = 0.0
+
+    def on_interval(line: dict[str, Any]) -> bool:
+        nonlocal last_s
+        seconds, last_s = line["t_s"] - last_s, line["t_s"]
+        return stop_rule.add(seconds, line["bytes"], line["requests"])
+
+    with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
+        trace = Path(scratch) / "point.iotrace"
+        (make_trace or _write_willy)(workload, trace, requests, seed)
+        # Outside the group: what is read in while confined would be charged to it, what was read before would not.
+        run(trace, directory, phase="prepare", keep_image=True)
+        result = run(
+            trace,
+            directory,
+            timing="asap",
+            order="thread",
+            cache="warm",
+            phase="run",
+            keep_image=True,
+            loop=loop,
+            max_seconds=max_seconds,
+            interval_ms=INTERVAL_MS,
+            memory_group=memory_group,
+            on_interval=on_interval,
+        )
+    estimate = stop_rule.estimate()
+    failed = result["operations"]["failed"] + result["operations"]["short"]
+    reason = estimate.reason
+    if failed:
+        errors = ", ".join(f"{count} {name}" for name, count in result["errors"].items()) or "short requests"
+        reason = f"{failed} requests failed or were short ({errors})"
+    mean = estimate.bytes_per_s
+    return Point(
+        workload=workload,
+        throughput_bytes_per_s=mean,
+        ci95_half_width_bytes_per_s=estimate.half_width_95,
+        interval90_bytes_per_s=(mean - estimate.half_width_90, mean + estimate.half_width_90),
+        response_time={name: result["response_time"].get(name) for name in ("read", "write")},
+        steady=estimate.steady and not failed,
+        seconds=estimate.seconds,
+        passes=float(result["passes"]),
+        reason=reason,
+        elapsed_s=float(result["elapsed_s"]),
+        cost_s=time.monotonic() - begin,
+    )
+
+
+def _engine() -> Callable[..., dict[str, Any]]:
+    from replayer.run import replay  # noqa: PLC0415 (tests go without the engine)
+
+    return replay
+
+
+def _write_willy(workload: Workload, path: Path, requests: int, seed: int) -> None:
+    import characterize  # noqa: PLC0415 (pandas and Willy only when something is measured)
+    from replayer.willy import make_trace  # noqa: PLC0415
+
+    characterize.write(make_trace(workload, requests=requests, seed=seed, allow_partial=True), path)
+
+
+def describe(workload: Workload) -> str:
+    """A workload in one short line for progress."""
+    return (
+        f"uniqueBytes {format_bytes(workload.unique_bytes)}, sizeMean {format_bytes(workload.size_mean)}, "
+        f"readFrac {workload.read_frac:.2g}, seqFrac {workload.seq_frac:.2g}, processNum {workload.process_num:g}"
+    )

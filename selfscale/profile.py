@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the points that ``flextrace scale`` measured into the document ``flextrace.profile/1``, and back.
+
+A profile is what is known of a machine: points, the borders of its performance regions, a focal vector per region.
+Curves (the thesis's single parameter graphs, 4.2) are not stored: they are found among the points.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.workload import FIELD_OF, PARAMETERS, Workload
+from selfscale.measure import Point
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA, SCHEMA_VERSION = "flextrace.profile", 1
+
+
+@dataclass(frozen=True)
+class Region:
+    """A range of uniqueBytes over which the storage hierarchy behaves alike (thesis 4.5).
+
+    Attributes
+    ----------
+    low_bytes, high_bytes : float
+        From the border below (or the smallest measured uniqueBytes) to the border above.
+    focal : Workload
+        The focal vector: where the region's curves cross.
+    """
+
+    low_bytes: float
+    high_bytes: float
+    focal: Workload
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A single parameter graph: throughput against one parameter, the others at the focal vector.
+
+    Attributes
+    ----------
+    parameter : str
+    x, throughput, half_width_95 : ndarray, shape (n,)
+        Sorted by x, one value each; repeated measurements are averaged. Half-widths are infinite where unknown.
+    indices : list of tuple of int
+        Indices into the profile's points behind every value.
+    """
+
+    parameter: str
+    x: np.ndarray
+    throughput: np.ndarray
+    half_width_95: np.ndarray
+    indices: list[tuple[int, ...]]
+
+
+@dataclass
+class Profile:
+    """What ``flextrace scale`` found out about a machine; see the contract of flextrace.profile/1.
+
+    Attributes
+    ----------
+    measured : list of Point
+        In the order of measuring.
+    boundaries_bytes : list of float
+        Borders between regions; the first is the effective size of the page cache.
+    regions : list of Region
+    drift : dict
+        Of the reference points: how far their repeated measurements lie apart.
+    complete : bool
+        False if measuring was interrupted or the budget ended too early.
+    """
+
+    measured: list[Point] = field(default_factory=list)
+    boundaries_bytes: list[float] = field(default_factory=list)
+    regions: list[Region] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    drift: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    command: list[str] = field(default_factory=list)
+    created: str = ""
+    tool_version: str = ""
+    complete: bool = False
+    path: Path | None = None
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """Every point, one row each: the five parameters by their names, and the point's fields."""
+        import pandas as pd  # noqa: PLC0415
+
+        rows = []
+        for point in self.measured:
+            row = point.as_document()
+            row.update(row.pop("workload"))
+            for direction, times in row.pop("response_time").items():
+                row[f"{direction}_mean_ns"] = (times or {}).get("mean_ns")
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def range_of(self, parameter: str) -> tuple[float, float]:
+        """Least and largest measured value of a parameter."""
+        values = [getattr(point.workload, FIELD_OF[parameter]) for point in self.measured]
+        if not values:
+            raise FlextraceError(
+                f"the profile {self.path or ''} holds no point: finish it with 'flextrace scale --resume'"
+            )
+        return min(values), max(values)
+
+    def curve(self, parameter: str, region: int | None) -> Curve:
+        """The graph of a parameter in a region (`region` is ignored for uniqueBytes, whose graph spans all).
+
+        A point belongs to it if it has the role ``curve``, ``explore`` or ``reference`` and differs from the focal
+        vector in this parameter only.
+        """
+        regions = self.regions if parameter == "uniqueBytes" else [self.regions[region or 0]]
+        others = [FIELD_OF[name] for name in PARAMETERS if name != parameter]
+        groups: dict[float, list[int]] = {}
+        for index, point in enumerate(self.measured):
+            if point.role == "random" or point.throughput_bytes_per_s <= 0:
+                continue
+            if any(
+                all(_same(getattr(point.workload, name), getattr(area.focal, name)) for name in others)
+                for area in regions
+            ):
+                value = getattr(point.workload, FIELD_OF[parameter])
+                groups.setdefault(next((x for x in groups if _same(x, value)), value), []).append(index)
+        x = sorted(groups)
+        throughput, half_width = zip(*(self._average(groups[value]) for value in x), strict=True) if x else ((), ())
+        return Curve(parameter, np.array(x), np.array(throughput), np.array(half_width), [tuple(groups[v]) for v in x])
+
+    def _average(self, indices: Iterable[int]) -> tuple[float, float]:
+        """Mean throughput of repeated measurements and its half-width, which is never below their scatter's."""
+        points = [self.measured[index] for index in indices]
+        values = np.array([point.throughput_bytes_per_s for point in points])
+        own = np.array([point.ci95_half_width_bytes_per_s for point in points])
+        half_width = float(np.sqrt((own**2).sum())) / len(points)
+        if len(points) > 1:
+            half_width = max(half_width, 1.96 * float(values.std(ddof=1)) / np.sqrt(len(points)))
+        return float(values.mean()), half_width
+
+    def as_document(self) -> dict[str, Any]:
+        """The JSON document flextrace.profile/1."""
+        return {
+            "schema": f"{SCHEMA}/{SCHEMA_VERSION}",
+            "tool_version": self.tool_version,
+            "command": self.command,
+            "seed": self.seed,
+            "created": self.created,
+            "settings": self.settings,
+            "environment": self.environment,
+            "points": [point.as_document() for point in self.measured],
+            "boundaries_bytes": self.boundaries_bytes,
+            "regions": [
+                {"low_bytes": area.low_bytes, "high_bytes": area.high_bytes, "focal": area.focal.as_document()}
+                for area in self.regions
+            ],
+            "drift": self.drift,
+            "complete": self.complete,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the document at once (a temporary file renamed), so that a reader never sees half a profile.
+
+        Raises
+        ------
+        FlextraceError
+            The file cannot be written.
+        """
+        path = Path(path)
+        partial = path.with_name(path.name + ".partial")
+        try:
+            partial.write_text(json.dumps(self.as_document(), indent=1, allow_nan=False) + "\n")
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise FlextraceError(f"cannot write profile {path}: {error.strerror}") from error
+        self.path = path
+        return path
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read a profile.
+
+        Raises
+        ------
+        FlextraceError
+            The file cannot be read, is not a profile, is of a newer version or damaged.
+        """
+        path = Path(path)
+        try:
+            document = json.loads(path.read_text())
+        except OSError as error:
+            raise FlextraceError(f"cannot read profile {path}: {error.strerror}") from error
+        except ValueError as error:
+            raise FlextraceError(
+                f"{path} is not a profile: it is no JSON document; make one with 'flextrace scale'"
+            ) from error
+        schema = document.get("schema") if isinstance(document, dict) else None
+        name, _, version = schema.rpartition("/") if isinstance(schema, str) else ("", "", "")
+        if name != SCHEMA:
+            raise FlextraceError(
+                f"{path} is not a profile but {schema or 'some other JSON document'}: make one with 'flextrace scale'"
+            )
+        if not version.isdecimal() or int(version) > SCHEMA_VERSION:
+            raise FlextraceError(
+                f"profile {path} has version {version}, this flextrace reads up to {SCHEMA_VERSION}: use a newer one"
+            )
+        try:
+            return cls(
+                measured=[Point.from_document(point) for point in document["points"]],
+                boundaries_bytes=[float(value) for value in document["boundaries_bytes"]],
+                regions=[
+                    Region(float(area["low_bytes"]), float(area["high_bytes"]), Workload.from_document(area["focal"]))
+                    for area in document["regions"]
+                ],
+                environment=document["environment"],
+                drift=document.get("drift", {}),
+                settings=document.get("settings", {}),
+                seed=document["seed"],
+                command=document.get("command", []),
+                created=document.get("created", ""),
+                tool_version=document.get("tool_version", ""),
+                complete=bool(document["complete"]),
+                path=path,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise FlextraceError(
+                f"profile {path} is damaged ({error!r}): make it again with 'flextrace scale'"
+            ) from error
+
+
+def load(path: str | os.PathLike[str]) -> Profile:
+    """Read a profile, see `Profile.load`."""
+    return Profile.load(path)
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-6 * max(abs(one), abs(other))
+
+
+def _same_in(one: Workload, other: Workload, fields: list[str]) -> bool:
+    return all(_same(getattr(one, name), getattr(other, name)) for name in fields)

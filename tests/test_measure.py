@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One workload measured, with a replay that is a formula: what is run, in which order, what becomes of its result."""
+
+import json
+import math
+
+import pytest
+
+from characterize.workload import Workload
+from selfscale.measure import REQUESTS_MAX, Point, measure, settle_bytes, trace_length
+
+MIB = 1 << 20
+WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
+
+
+class FakeReplay:
+    """Plays a series of throughputs; remembers how it was called."""
+
+    def __init__(self, rates, failed=0):
+        self.rates = rates
+        self.failed = failed
+        self.calls = []
+
+    def __call__(self, trace, directory, **options):
+        self.calls.append({**options, "existed": trace.exists(), "trace": trace, "directory": directory})
+        elapsed = 0.0
+        if options.get("on_interval"):
+            for index, rate in enumerate(self.rates, 1):
+                elapsed = 0.05 * index
+                line = {"t_s": elapsed, "bytes": rate * 0.05, "requests": rate * 0.05 / 65536}
+                if elapsed >= options["max_seconds"] or options["on_interval"](line):
+                    break
+        return {
+            "operations": {"failed": self.failed, "short": 0},
+            "errors": {"EIO": self.failed} if self.failed else {},
+            "response_time": {"read": {"mean_ns": 5.0}, "write": {"mean_ns": 7.0}, "sync": None},
+            "passes": 2.5,
+            "elapsed_s": elapsed,
+        }
+
+
+class FakeGroup:
+    limit_bytes = 16 * MIB
+
+
+def make_trace(workload, path, requests, seed):
+    path.write_text(f"{workload} {requests} {seed}")
+
+
+def run(replay, tmp_path, **options):
+    return measure(WORKLOAD, tmp_path, make_trace=make_trace, replay=replay, **options)
+
+
+def quiet(rate, count=600):
+    return [rate * (1.01 if index % 2 else 0.99) for index in range(count)]
+
+
+def test_image_is_prepared_outside_the_group_and_run_inside(tmp_path):
+    replay = FakeReplay(quiet(1e9))
+    group = FakeGroup()
+    run(replay, tmp_path, memory_group=group)
+    prepare, measured = replay.calls
+    assert prepare["phase"] == "prepare"
+    assert prepare.get("memory_group") is None
+    assert (measured["phase"], measured["cache"], measured["loop"]) == ("run", "warm", True)
+    assert measured["memory_group"] is group
+    assert prepare["existed"]
+    assert not measured["trace"].exists()  # it is removed when the point is measured
+
+
+def test_steady_series_stops_early_with_its_throughput(tmp_path):
+    point = run(FakeReplay(quiet(1e9)), tmp_path)
+    assert point.steady
+    assert point.throughput_bytes_per_s == pytest.approx(1e9, rel=0.01)
+    assert point.elapsed_s < 3
+    low, high = point.interval90_bytes_per_s
+    assert low < point.throughput_bytes_per_s < high
+    assert high - point.throughput_bytes_per_s < point.ci95_half_width_bytes_per_s
+    assert point.response_time == {"read": {"mean_ns": 5.0}, "write": {"mean_ns": 7.0}}
+    assert point.passes == 2.5
+
+
+def test_unsteady_series_runs_to_the_cap_and_says_so(tmp_path):
+    rising = [1e8 * (1 + index / 20) for index in range(600)]
+    point = run(FakeReplay(rising), tmp_path, max_seconds=6.0)
+    assert not point.steady
+    assert point.reason
+    assert point.elapsed_s == pytest.approx(6.0)
+
+
+def test_writes_into_a_cache_of_16_mib_are_measured_behind_what_it_absorbs(tmp_path):
+    absorbed = 16 * MIB / 0.5
+    rates = quiet(2e7, 600)
+    point = run(FakeReplay(rates), tmp_path, memory_group=FakeGroup(), max_seconds=20.0)
+    assert point.elapsed_s >= absorbed / 2e7
+    assert point.steady
+
+
+def test_failed_requests_are_not_steady(tmp_path):
+    point = run(FakeReplay(quiet(1e9), failed=3), tmp_path)
+    assert not point.steady
+    assert "3 EIO" in point.reason
+
+
+def test_lees_rule_by_name(tmp_path):
+    point = run(FakeReplay(quiet(1e9)), tmp_path, rule="raidperf")
+    assert point.steady
+
+
+@pytest.mark.parametrize("unique", [1 * MIB, 100 * MIB, 10_000 * MIB, 1e12])
+@pytest.mark.parametrize("size", [4096, 65536, 1 << 20])
+@pytest.mark.parametrize("seconds", [0.5, 5, 60])
+def test_a_repeated_trace_goes_four_times_over_its_bytes_and_another_is_not_repeated(unique, size, seconds):
+    requests, loop = trace_length(Workload(unique, 0.5, 0.5, size, 1), seconds)
+    assert requests <= REQUESTS_MAX
+    if loop:
+        assert requests * size >= 4 * unique
+    else:
+        assert requests == REQUESTS_MAX or requests >= seconds * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("read_frac", "unique", "limit", "dirty", "expected"),
+    [
+        (1.0, 100, 50, 20, 0),  # nothing is written
+        (0.0, 100, 50, 20, 20),  # the kernel throttles at 20 dirty bytes
+        (0.5, 100, 50, 80, 100),  # half of the bytes fill the cache of 50
+        (0.5, 10, 50, 80, 20),  # the working set is dirty as a whole
+        (0.95, 100, 50, 80, 200),  # never more than four times what is absorbed
+    ],
+)
+def test_settle_bytes_by_hand(read_frac, unique, limit, dirty, expected):
+    assert settle_bytes(Workload(unique, 0.5, read_frac, 4, 1), limit, dirty) == pytest.approx(expected)
+
+
+def test_point_survives_json(tmp_path):
+    point = run(FakeReplay(quiet(1e9)), tmp_path)
+    assert Point.from_document(json.loads(json.dumps(point.as_document(), allow_nan=False))) == point
+    short = run(FakeReplay(quiet(1e9, 3)), tmp_path)
+    document = json.loads(json.dumps(short.as_document(), allow_nan=False))
+    assert document["ci95_half_width_bytes_per_s"] is None
+    assert Point.from_document(document).ci95_half_width_bytes_per_s == math.inf
+    assert not short.steady

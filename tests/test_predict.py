@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verb predict: a workload from options, from a trace, and what it says of both."""
+
+import json
+
+import pytest
+
+import characterize
+from characterize.characterization import characterize as characterization_of
+from characterize.workload import Workload
+from flextrace.main import main
+from replayer.willy import make_trace
+from selfscale.explore import Exploration, Settings
+from selfscale.predict import predict
+from tests.synthetic_machine import MIB, Machine
+
+OPTIONS = [
+    "--unique-bytes",
+    "64M",
+    "--seq-frac",
+    "0.5",
+    "--read-frac",
+    "50%",
+    "--size-mean",
+    "32K",
+    "--process-num",
+    "1",
+]
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory):
+    exploration = Exploration(Settings(256 * MIB, 300.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
+    exploration.run()
+    profile = exploration.profile()
+    profile.save(tmp_path_factory.mktemp("profile") / "p.json")
+    return profile
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    return characterize.write(
+        make_trace(Workload(20 * MIB, 0.25, 0.75, 8192.0, 2.0), requests=12_000, sync_frac=0.1),
+        tmp_path_factory.mktemp("trace") / "t.iotrace",
+    )
+
+
+def test_options_as_json(profile, capsys):
+    assert main(["predict", str(profile.path), *OPTIONS, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "flextrace.prediction/1"
+    (only,) = document["predictions"]
+    expected = predict(profile, Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0))
+    assert only["throughput_bytes_per_s"] == expected.throughput_bytes_per_s
+    assert only["workload"]["uniqueBytes"] == 64 * MIB
+    assert document["profile"]["sha256"]
+    assert document["ignored"] == []
+
+
+def test_options_as_text(profile, capsys):
+    assert main(["predict", str(profile.path), *OPTIONS]) == 0
+    captured = capsys.readouterr()
+    expected = predict(profile, Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)).throughput_bytes_per_s
+    assert f"throughput {expected / 1e6:.4g} MB/s" in captured.out
+    assert "warm cache" in captured.out
+    assert "OUTSIDE" not in captured.out
+    assert all(len(line) <= 100 for line in captured.out.splitlines())
+    assert captured.err == ""
+
+
+def test_outside_is_said(profile, capsys):
+    assert main(["predict", str(profile.path), *OPTIONS, "--unique-bytes", "1T"]) == 0
+    assert "OUTSIDE the measured range in uniqueBytes" in capsys.readouterr().out
+
+
+def test_a_trace_is_predicted_by_its_footprint_and_by_its_depth(profile, trace, capsys):
+    assert main(["predict", str(profile.path), "--trace", str(trace), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    footprint, equivalent = document["predictions"]
+    layer = characterization_of(characterize.open(trace)).layers["vfs"]
+    assert footprint["workload"] == layer.parameters.as_document()
+    assert equivalent["workload"]["uniqueBytes"] == pytest.approx(layer.locality.equivalent_unique_bytes)
+    assert footprint["throughput_bytes_per_s"] == predict(profile, layer.parameters).throughput_bytes_per_s
+    assert document["ignored"] == ["syncFrac"]
+    assert document["input"]["path"] == str(trace)
+
+
+def test_a_trace_with_one_parameter_changed(profile, trace, capsys):
+    arguments = ["predict", str(profile.path), "--trace", str(trace), "--unique-bytes", "1G", "--format", "json"]
+    assert main(arguments) == 0
+    (only,) = json.loads(capsys.readouterr().out)["predictions"]
+    assert only["workload"]["uniqueBytes"] == 1 << 30
+    assert only["workload"]["sizeMean"] == pytest.approx(8192)
+
+
+def test_text_of_a_trace_names_what_is_ignored(profile, trace, capsys):
+    assert main(["predict", str(profile.path), "--trace", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert "footprint" in out
+    assert "mean LRU depth" in out
+    assert "ignored: syncFrac 0.1" in out
+
+
+def test_missing_parameters_are_named(profile, capsys):
+    assert main(["predict", str(profile.path), "--unique-bytes", "64M"]) == 2
+    error = capsys.readouterr().err
+    for option in ("--seq-frac", "--read-frac", "--size-mean", "--process-num"):
+        assert option in error
+
+
+def test_wrong_files_and_models_are_named(profile, tmp_path, capsys):
+    assert main(["predict", str(tmp_path / "none.json"), *OPTIONS]) == 1
+    assert main(["predict", str(profile.path), *OPTIONS, "--model", "oracle"]) == 2
+    assert "oracle" in capsys.readouterr().err
+
+
+def test_an_incomplete_profile_warns(profile, tmp_path, capsys):
+    document = profile.as_document()
+    document["complete"] = False
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 0
+    assert "--resume" in capsys.readouterr().err

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The self-scaling benchmark on machines that are formulas: borders, focal points, budget, resuming."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from characterize.errors import FlextraceError
+from characterize.workload import PARAMETERS, Workload
+from selfscale.explore import Exploration, Settings
+from selfscale.journal import Journal
+from selfscale.predict import errors_on_random
+from tests.synthetic_machine import MIB, Machine
+
+
+def explore(machine, **changes):
+    settings = Settings(**{"cache_bytes": 256 * MIB, "budget_s": 180.0, "cpus": 2, **changes})
+    exploration = Exploration(settings, machine.measure)
+    exploration.run()
+    return exploration
+
+
+@given(
+    cache=st.floats(60, 500),
+    miss_us=st.floats(60, 3000),
+    seed=st.integers(0, 10_000),
+    noise=st.sampled_from([0.0, 0.03, 0.08]),
+)
+@hypothesis_settings(max_examples=60, deadline=None)
+def test_boundary_within_15_per_cent_of_a_cache_of_any_size(cache, miss_us, seed, noise):
+    machine = Machine([(cache * MIB, miss_us * 1e-6)], noise=noise, seed=seed)
+    exploration = explore(machine, seed=seed)
+    assert exploration.complete
+    assert len(exploration.boundaries) == 1
+    # What misses cost against hits shifts the middle of the fall: decisions/0004.
+    focal = exploration.regions[0].focal
+    hit = 1 / machine.throughput(focal.replace(unique_bytes=MIB))
+    miss = 1 / machine.throughput(focal.replace(unique_bytes=1e15))
+    shift = 1 / (1 - min(0.5, hit / (miss - hit)))
+    assert 0.9 * cache * MIB <= exploration.boundaries[0] <= 1.1 * cache * MIB * shift
+
+
+def test_two_caches_make_three_regions():
+    machine = Machine([(30 * MIB, 400e-6), (300 * MIB, 20_000e-6)])
+    exploration = explore(machine, budget_s=900.0)
+    assert len(exploration.regions) == 3
+    assert exploration.boundaries[0] == pytest.approx(30 * MIB, rel=0.15)
+    assert exploration.boundaries[1] == pytest.approx(300 * MIB, rel=0.15)
+
+
+def test_flat_machine_has_one_region_and_is_complete():
+    exploration = explore(Machine([]))
+    assert exploration.complete
+    assert exploration.boundaries == []
+    assert len(exploration.regions) == 1
+
+
+def test_focal_points_are_in_the_middle():
+    exploration = explore(Machine([(256 * MIB, 500e-6)]), budget_s=600.0)
+    for region in exploration.regions:
+        assert region.focal.unique_bytes == pytest.approx((region.low_bytes + region.high_bytes) / 2, abs=4096)
+        assert region.focal.read_frac == region.focal.seq_frac == 0.5
+    # Halfway in performance, so neither end of what was tried; two processes are as fast as any on this machine.
+    sizes = [point.workload.size_mean for point in exploration.points]
+    assert min(sizes) < exploration.regions[0].focal.size_mean < max(sizes)
+    assert 1 <= exploration.regions[0].focal.process_num <= 2
+    # Appendix B: all regions share the focal point of everything but uniqueBytes.
+    assert len({region.focal.replace(unique_bytes=0.0) for region in exploration.regions}) == 1
+
+
+def test_every_region_has_every_curve_around_its_focal_point():
+    exploration = explore(Machine([(256 * MIB, 500e-6)]), budget_s=600.0)
+    profile = exploration.profile()
+    for index, region in enumerate(profile.regions):
+        for parameter in PARAMETERS:
+            curve = profile.curve(parameter, index)
+            assert len(curve.x) >= 3, parameter
+        for parameter in ("readFrac", "seqFrac"):
+            curve = profile.curve(parameter, index)
+            assert (curve.x[0], curve.x[-1]) == (0, 1)
+            assert 0.5 in curve.x
+        references = [point for point in profile.measured if point.role == "reference" and point.region == index]
+        assert len(references) == 3
+        assert {point.workload for point in references} == {region.focal}
+
+
+def test_order_of_points_depends_on_the_seed_only():
+    def order(seed):
+        machine = Machine([(256 * MIB, 500e-6)])
+        explore(machine, seed=seed)
+        return [step.workload for step in machine.measured]
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+
+
+@pytest.mark.parametrize("budget", [10, 20, 45, 90, 180, 600, 3600])
+@pytest.mark.parametrize("cost", [0.5, 2.0, 60.0])
+def test_budget_is_honoured_on_any_machine(budget, cost):
+    machine = Machine([(256 * MIB, 500e-6)], cost_s=cost)
+    exploration = explore(machine, budget_s=float(budget))
+    assert exploration.spent_s <= budget + 1.0
+    assert exploration.spent_s == pytest.approx(sum(point.cost_s for point in exploration.points))
+
+
+def test_more_budget_means_more_points():
+    counts = [len(explore(Machine([(256 * MIB, 500e-6)]), budget_s=budget).points) for budget in (40.0, 180.0, 900.0)]
+    assert counts == sorted(set(counts))
+
+
+def test_a_budget_that_ends_early_leaves_an_incomplete_usable_profile():
+    def expensive(step):
+        point = Machine([(256 * MIB, 500e-6)]).measure(step)
+        return type(point)(**{**vars(point), "cost_s": 12.0})
+
+    exploration = Exploration(Settings(256 * MIB, 180.0, 2), expensive)
+    exploration.run()
+    assert not exploration.complete
+    assert len(exploration.points) == 15
+
+
+def test_random_workloads_are_measured_twice_in_different_order_within_the_measured_ranges():
+    machine = Machine([(256 * MIB, 500e-6)], noise=0.03)
+    exploration = explore(machine, budget_s=600.0, random_points=12)
+    profile = exploration.profile()
+    random = [point for point in profile.measured if point.role == "random"]
+    first = [point.workload for point in random if point.repeat == 0]
+    second = [point.workload for point in random if point.repeat == 1]
+    assert len(first) == 12
+    assert sorted(map(str, first)) == sorted(map(str, second))
+    assert first != second
+    for parameter in PARAMETERS:
+        low, high = profile.range_of(parameter)
+        assert all(low <= point.workload.as_document()[parameter] <= high for point in random)
+    errors = errors_on_random(profile)
+    assert errors.count == 12
+    # Two runs with 3 % noise each differ by 0.67 * sqrt(2) * 3 % = 2.9 % in the median.
+    assert 0.005 < errors.repeatability_median < 0.08
+    assert errors.prediction_median <= errors.prediction_p90 <= errors.prediction_max
+
+
+class KilledError(Exception):
+    """Stands for the loss of the process."""
+
+
+def test_resumed_after_an_interruption_at_every_point_it_measures_the_same(tmp_path):
+    settings = Settings(64 * MIB, 60.0, 2, seed=3, random_points=2)
+    chosen = {"seed": 3}
+
+    def run(journal_path, machine, resume, stop_after=None):
+        journal = Journal(journal_path, chosen, {"cache_bytes": 64 * MIB}, resume=resume)
+
+        def measure(step):
+            if stop_after is not None and len(machine.measured) == stop_after:
+                raise KilledError
+            return machine.measure(step)
+
+        exploration = Exploration(settings, journal.wrap(measure))
+        with contextlib.suppress(KilledError):
+            exploration.run()
+        return exploration
+
+    def machine():
+        return Machine([(64 * MIB, 500e-6)], noise=0.05)
+
+    whole = run(tmp_path / "whole", machine(), resume=False)
+    assert whole.complete
+    for stop_after in range(len(whole.points)):
+        path = tmp_path / f"{stop_after}"
+        partial = run(path, machine(), resume=False, stop_after=stop_after)
+        assert len(partial.points) == stop_after
+        assert not partial.complete
+        second = machine()
+        resumed = run(path, second, resume=True)
+        assert len(second.measured) == len(whole.points) - stop_after
+        assert resumed.profile().as_document() == whole.profile().as_document()
+
+
+def make_journal(path, points=3):
+    journal = Journal(path, {"seed": 1, "memory_bytes": None}, {"cache_bytes": 5}, resume=False)
+    step = journal.wrap(Machine([]).measure)
+    exploration = Exploration(Settings(64 * MIB, 60.0, 2), step)
+    for _ in range(points):
+        exploration._take(Workload(MIB, 0.5, 0.5, 4096.0, 1.0), "curve", 50.0, 5)
+    return exploration.points
+
+
+def test_journal_refuses_other_settings(tmp_path):
+    make_journal(tmp_path / "j")
+    with pytest.raises(FlextraceError, match="seed was 1, is 2") as caught:
+        Journal(tmp_path / "j", {"seed": 2, "memory_bytes": None}, {}, resume=True)
+    assert caught.value.exit_code == 2
+
+
+def test_journal_drops_a_last_line_that_was_cut_off(tmp_path):
+    points = make_journal(tmp_path / "j")
+    whole = (tmp_path / "j").read_bytes()
+    for cut in (1, 30):
+        (tmp_path / "j").write_bytes(whole[:-cut])
+        journal = Journal(tmp_path / "j", {"seed": 1}, {}, resume=True)
+        assert journal.points == points[:2] if cut > 1 else len(journal.points) in {2, 3}
+        assert journal.machine == {"cache_bytes": 5}
+        with (tmp_path / "j").open() as stream:
+            assert all(json.loads(line) for line in stream)
+
+
+def test_journal_names_what_is_not_one(tmp_path):
+    with pytest.raises(FlextraceError, match="nothing to resume"):
+        Journal(tmp_path / "none", {}, {}, resume=True)
+    (tmp_path / "other").write_text('{"schema": "x/1"}\n')
+    with pytest.raises(FlextraceError, match="not a journal"):
+        Journal(tmp_path / "other", {}, {}, resume=True)
+
+
+def test_journal_of_another_order_is_refused(tmp_path):
+    make_journal(tmp_path / "j")
+    journal = Journal(tmp_path / "j", {"seed": 1}, {}, resume=True)
+    step = journal.wrap(Machine([]).measure)
+    exploration = Exploration(Settings(64 * MIB, 60.0, 2), step)
+    with pytest.raises(FlextraceError, match="another version"):
+        exploration._take(Workload(2 * MIB, 0.5, 0.5, 4096.0, 1.0), "curve", 50.0, 5)
