@@ -125,7 +125,7 @@ build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) b
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
 build/flextrace-replay: $(ENGINE_OBJECTS)
-	$(call say,LD,$@) $(CC) $(CFLAGS) $^ -o $@ -lpthread -lm
+	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ -lpthread -lm
 
 # ---- programs that tests trace: each does a known number of operations ----
 

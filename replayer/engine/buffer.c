@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a size into memory for requests of that size.
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "replayer/engine/buffer.h"
+#include "replayer/engine/image.h"
+
+static void close_descriptor(const int *descriptor)
+{
+	if (*descriptor >= 0)
+		close(*descriptor);
+}
+
+static int map_windows(struct buffer *buffer)
+{
+	__attribute__((cleanup(close_descriptor))) int memory = memfd_create("flextrace-buffer", MFD_CLOEXEC);
+
+	if (memory < 0 || ftruncate(memory, BUFFER_WINDOW_BYTES) < 0)
+		return -errno;
+	for (uint64_t at = 0; at < buffer->bytes; at += BUFFER_WINDOW_BYTES) {
+		void *window = mmap(buffer->data + at, BUFFER_WINDOW_BYTES, PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_FIXED, memory, 0);
+
+		if (window == MAP_FAILED)
+			return -errno;
+	}
+	return 0;
+}
+
+int buffer_map(struct buffer *buffer, uint64_t bytes, uint64_t seed)
+{
+	bool windows = bytes > BUFFER_WINDOW_BYTES;
+	uint64_t grain = windows ? BUFFER_WINDOW_BYTES : 4096;
+
+	*buffer = (struct buffer){.bytes = (bytes + grain - 1) / grain * grain};
+	if (!bytes)
+		return 0;
+	void *data = mmap(NULL, buffer->bytes, windows ? PROT_NONE : PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (data == MAP_FAILED)
+		return -errno;
+	buffer->data = data;
+	int error = windows ? map_windows(buffer) : 0;
+	if (error)
+		buffer_unmap(buffer);
+	else if (seed)
+		fill_random(buffer->data, windows ? BUFFER_WINDOW_BYTES : buffer->bytes, seed);
+	return error;
+}
+
+void buffer_unmap(struct buffer *buffer)
+{
+	if (buffer->data)
+		munmap(buffer->data, buffer->bytes);
+	buffer->data = NULL;
+}

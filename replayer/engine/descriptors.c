@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns file ids into open descriptors and current names while a replay runs.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "replayer/engine/descriptors.h"
+#include "replayer/engine/message.h"
+
+#define SLOT_CLOSING (1ull << 31)
+#define SLOT_USERS (SLOT_CLOSING - 1)
+
+enum {
+	DESCRIPTORS_RESERVED = 64, /* for what is not a file of the image */
+	DESCRIPTORS_MAX = 1 << 20,
+	DESCRIPTORS_MIN = 16,
+};
+
+static int slot_descriptor(uint64_t slot)
+{
+	return (int)(slot >> 32) - 1;
+}
+
+int descriptors_init(struct descriptors *descriptors, const struct file_table *table, const struct image *image)
+{
+	struct rlimit limit;
+
+	*descriptors = (struct descriptors){.table = table, .image = image, .lock = PTHREAD_MUTEX_INITIALIZER};
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+		getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	descriptors->budget = limit.rlim_cur < DESCRIPTORS_MAX ? (uint32_t)limit.rlim_cur : DESCRIPTORS_MAX;
+	descriptors->budget = descriptors->budget > DESCRIPTORS_RESERVED + DESCRIPTORS_MIN
+				      ? descriptors->budget - DESCRIPTORS_RESERVED
+				      : DESCRIPTORS_MIN;
+	descriptors->files = calloc(table->count, sizeof(*descriptors->files));
+	descriptors->owners = calloc(table->count, sizeof(*descriptors->owners));
+	if (!descriptors->files || !descriptors->owners) {
+		complain("no memory for the descriptors of %u files", table->count - 1);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void descriptors_destroy(struct descriptors *descriptors)
+{
+	for (uint32_t id = 0; descriptors->files && id < descriptors->table->count; id++)
+		free(descriptors->files[id].extra);
+	free(descriptors->files);
+	free(descriptors->owners);
+}
+
+/* Takes a descriptor out of its slot, or marks it when it is in use. Under lock. Returns it, or -1. */
+static int take_slot(struct descriptors *descriptors, _Atomic uint64_t *slot)
+{
+	uint64_t value = atomic_load(slot);
+
+	while (value >> 32) {
+		uint64_t next = value & SLOT_USERS ? value | SLOT_CLOSING : 0;
+
+		if (atomic_compare_exchange_weak(slot, &value, next)) {
+			if (next)
+				return -1;
+			descriptors->open_count--;
+			return slot_descriptor(value);
+		}
+	}
+	return -1;
+}
+
+static void close_slots(struct descriptors *descriptors, struct open_file *open_file)
+{
+	for (int class = 0; class < DESCRIPTOR_CLASSES; class ++) {
+		int descriptor = take_slot(descriptors, &open_file->slots[class]);
+
+		if (descriptor >= 0)
+			close(descriptor);
+	}
+}
+
+static void close_extra(struct descriptors *descriptors, struct open_file *open_file)
+{
+	while (open_file->extra_count) {
+		close(open_file->extra[--open_file->extra_count]);
+		descriptors->open_count--;
+	}
+}
+
+/*
+ * Closes a descriptor that was not used since the last round (the clock algorithm, near to least recently used) and that
+ * can be opened again by name. Under lock.
+ */
+static void make_room(struct descriptors *descriptors)
+{
+	for (uint64_t step = 0; step < 2ull * descriptors->table->count; step++) {
+		descriptors->hand = (descriptors->hand + 1) % descriptors->table->count;
+		struct open_file *open_file = &descriptors->files[descriptors->hand];
+		uint32_t before = descriptors->open_count;
+
+		close_extra(descriptors, open_file);
+		if (!open_file->pinned && open_file->name && !atomic_exchange(&open_file->touched, false)) {
+			for (int class = 0; class < DESCRIPTOR_CLASSES; class ++) {
+				uint64_t idle = atomic_load(&open_file->slots[class]);
+
+				if (!idle || idle & (SLOT_USERS | SLOT_CLOSING) ||
+				    !atomic_compare_exchange_strong(&open_file->slots[class], &idle, 0))
+					continue;
+				close(slot_descriptor(idle));
+				descriptors->open_count--;
+			}
+		}
+		if (descriptors->open_count < before)
+			return;
+	}
+}
+
+/* Under lock. */
+static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t class)
+{
+	struct open_file *open_file = &descriptors->files[id];
+	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+	char name[IMAGE_NAME_BYTES];
+
+	if (!open_file->name && (open_file->existed || descriptors->owners[id]))
+		return -ESTALE;
+	/* Its creation was not recorded. */
+	if (!open_file->name)
+		flags |= O_CREAT;
+	flags |= (class & CLASS_DIRECT ? O_DIRECT : 0) | (class & CLASS_SYNC ? O_SYNC : 0) |
+		 (class & CLASS_DSYNC ? O_DSYNC : 0);
+	image_name(name, false, open_file->name ? open_file->name : id);
+	if (descriptors->open_count >= descriptors->budget)
+		make_room(descriptors);
+	int descriptor = openat(descriptors->image->directory, name, flags, 0600);
+	if (descriptor < 0 && errno == EINVAL && class & CLASS_DIRECT) {
+		atomic_store(&descriptors->direct_refused, true);
+		descriptor = openat(descriptors->image->directory, name, flags & ~O_DIRECT, 0600);
+	}
+	if (descriptor < 0)
+		return -errno;
+	if (!open_file->name) {
+		open_file->name = id;
+		descriptors->owners[id] = id;
+	}
+	open_file->existed = true;
+	descriptors->open_count++;
+	return descriptor;
+}
+
+static int acquire_slowly(struct descriptors *descriptors, uint32_t id, uint8_t class)
+{
+	struct open_file *open_file = &descriptors->files[id];
+	_Atomic uint64_t *slot = &open_file->slots[class];
+
+	pthread_mutex_lock(&descriptors->lock);
+	int descriptor = slot_descriptor(atomic_load(slot));
+	if (descriptor >= 0) {
+		atomic_fetch_add(slot, 1);
+	} else {
+		descriptor = open_named(descriptors, id, class);
+		if (descriptor >= 0)
+			atomic_fetch_add(slot, ((uint64_t)(uint32_t)(descriptor + 1) << 32) + 1);
+	}
+	pthread_mutex_unlock(&descriptors->lock);
+	return descriptor;
+}
+
+int descriptors_acquire(struct descriptors *descriptors, uint32_t id, uint8_t class)
+{
+	struct open_file *open_file = &descriptors->files[id];
+	_Atomic uint64_t *slot = &open_file->slots[class];
+
+	if (open_file->pinned) {
+		int descriptor = slot_descriptor(atomic_load_explicit(slot, memory_order_relaxed));
+
+		if (descriptor >= 0)
+			return descriptor;
+	} else {
+		int descriptor = slot_descriptor(atomic_fetch_add(slot, 1));
+
+		atomic_store_explicit(&open_file->touched, true, memory_order_relaxed);
+		if (descriptor >= 0)
+			return descriptor;
+		atomic_fetch_sub(slot, 1);
+	}
+	return acquire_slowly(descriptors, id, class);
+}
+
+void descriptors_release(struct descriptors *descriptors, uint32_t id, uint8_t class)
+{
+	struct open_file *open_file = &descriptors->files[id];
+	_Atomic uint64_t *slot = &open_file->slots[class];
+
+	if (open_file->pinned)
+		return;
+	uint64_t value = atomic_fetch_sub(slot, 1) - 1;
+	if (!(value & SLOT_CLOSING) || value & SLOT_USERS)
+		return;
+	pthread_mutex_lock(&descriptors->lock);
+	value = atomic_load(slot);
+	int descriptor = value & SLOT_CLOSING ? take_slot(descriptors, slot) : -1;
+	pthread_mutex_unlock(&descriptors->lock);
+	if (descriptor >= 0)
+		close(descriptor);
+}
+
+void descriptors_start_pass(struct descriptors *descriptors)
+{
+	for (uint32_t id = 1; id < descriptors->table->count; id++) {
+		const struct file *file = &descriptors->table->files[id];
+		struct open_file *open_file = &descriptors->files[id];
+
+		open_file->name = file->laid_out ? id : 0;
+		open_file->existed = file->laid_out;
+		open_file->opens = file->opens_before;
+		descriptors->owners[id] = open_file->name;
+	}
+	/* A quarter of the descriptors stays free for recorded opens. */
+	for (uint32_t id = 1; id < descriptors->table->count; id++) {
+		const struct file *file = &descriptors->table->files[id];
+		struct open_file *open_file = &descriptors->files[id];
+
+		if (!file->laid_out || file->directory)
+			continue;
+		bool complete = file->classes != 0;
+		for (uint8_t class = 0; class < DESCRIPTOR_CLASSES; class ++) {
+			if (!(file->classes & (1u << class)))
+				continue;
+			if (descriptors->open_count >= descriptors->budget - descriptors->budget / 4)
+				return;
+			complete &= descriptors_acquire(descriptors, id, class) >= 0;
+			descriptors_release(descriptors, id, class);
+		}
+		open_file->pinned = complete && !file->closed && !file->renamed;
+	}
+}
+
+void descriptors_close_all(struct descriptors *descriptors)
+{
+	for (uint32_t id = 1; id < descriptors->table->count; id++) {
+		struct open_file *open_file = &descriptors->files[id];
+
+		open_file->pinned = false;
+		for (int class = 0; class < DESCRIPTOR_CLASSES; class ++)
+			atomic_fetch_and(&open_file->slots[class], ~(SLOT_CLOSING | SLOT_USERS));
+		close_slots(descriptors, open_file);
+		close_extra(descriptors, open_file);
+	}
+}
+
+bool descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES])
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t place = descriptors->files[id].name;
+	pthread_mutex_unlock(&descriptors->lock);
+	if (place)
+		image_name(name, descriptors->table->files[id].directory, place);
+	return place != 0;
+}
+
+void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor)
+{
+	struct open_file *open_file = &descriptors->files[id];
+
+	pthread_mutex_lock(&descriptors->lock);
+	open_file->opens++;
+	if (!open_file->name) {
+		open_file->name = id;
+		descriptors->owners[id] = id;
+	}
+	open_file->existed = true;
+	if (descriptors->open_count >= descriptors->budget)
+		make_room(descriptors);
+	descriptors->open_count++;
+	if (!descriptors->table->files[id].directory && !(atomic_load(&open_file->slots[class]) >> 32)) {
+		atomic_fetch_add(&open_file->slots[class], (uint64_t)(uint32_t)(descriptor + 1) << 32);
+		descriptor = -1;
+	} else if (open_file->extra_count == open_file->extra_capacity) {
+		uint32_t capacity = open_file->extra_capacity ? 2 * open_file->extra_capacity : 4;
+		int *extra = realloc(open_file->extra, capacity * sizeof(*extra));
+
+		if (extra) {
+			open_file->extra = extra;
+			open_file->extra_capacity = capacity;
+		}
+	}
+	if (descriptor >= 0 && open_file->extra_count < open_file->extra_capacity) {
+		open_file->extra[open_file->extra_count++] = descriptor;
+		descriptor = -1;
+	}
+	if (descriptor >= 0)
+		descriptors->open_count--;
+	pthread_mutex_unlock(&descriptors->lock);
+	if (descriptor >= 0)
+		close(descriptor); /* no memory to remember it */
+}
+
+int descriptors_closing(struct descriptors *descriptors, uint32_t id, int closing[static DESCRIPTOR_CLASSES])
+{
+	struct open_file *open_file = &descriptors->files[id];
+	int count = 0;
+
+	pthread_mutex_lock(&descriptors->lock);
+	if (!open_file->opens) {
+		count = -ENOENT;
+	} else if (open_file->extra_count) {
+		open_file->opens--;
+		closing[count++] = open_file->extra[--open_file->extra_count];
+		descriptors->open_count--;
+	} else if (--open_file->opens) {
+		count = -EBUSY;
+	} else {
+		for (int class = 0; class < DESCRIPTOR_CLASSES; class ++) {
+			int descriptor = take_slot(descriptors, &open_file->slots[class]);
+
+			if (descriptor >= 0)
+				closing[count++] = descriptor;
+		}
+	}
+	pthread_mutex_unlock(&descriptors->lock);
+	return count;
+}
+
+void descriptors_keep(struct descriptors *descriptors, uint32_t id)
+{
+	const struct file *file = &descriptors->table->files[id];
+
+	for (uint8_t class = 0; class < DESCRIPTOR_CLASSES && file->used_after_unlink; class ++) {
+		if (file->classes & (1u << class) && descriptors_acquire(descriptors, id, class) >= 0)
+			descriptors_release(descriptors, id, class);
+	}
+}
+
+/* Under lock. */
+static void lose_name(struct descriptors *descriptors, uint32_t id)
+{
+	struct open_file *open_file = &descriptors->files[id];
+
+	if (open_file->name)
+		descriptors->owners[open_file->name] = 0;
+	open_file->name = 0;
+	if (!open_file->opens && !descriptors->table->files[id].used_after_unlink)
+		close_slots(descriptors, open_file);
+}
+
+void descriptors_unlinked(struct descriptors *descriptors, uint32_t id)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	lose_name(descriptors, id);
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t victim = descriptors->owners[name];
+	if (victim && victim != id)
+		lose_name(descriptors, victim);
+	if (descriptors->files[id].name)
+		descriptors->owners[descriptors->files[id].name] = 0;
+	descriptors->files[id].name = name;
+	descriptors->owners[name] = id;
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_created(struct descriptors *descriptors, uint32_t id)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	descriptors->files[id].name = id;
+	descriptors->files[id].existed = true;
+	descriptors->owners[id] = id;
+	pthread_mutex_unlock(&descriptors->lock);
+}

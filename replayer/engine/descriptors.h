@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns file ids into open descriptors and current names while a replay runs.
+ *
+ * One descriptor per file and class (direct, sync) is kept and used by all threads; a recorded open that finds one there
+ * opens another one, which only waits for its close. A descriptor that is in use by another thread at its close is closed
+ * when that use ends, as the kernel does with the last reference.
+ */
+#ifndef FLEXTRACE_DESCRIPTORS_H
+#define FLEXTRACE_DESCRIPTORS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "replayer/engine/files.h"
+#include "replayer/engine/image.h"
+
+struct open_file {
+	/* Descriptor + 1 in the high half; users in the low half, whose highest bit says: close after the last use. */
+	_Atomic uint64_t slots[DESCRIPTOR_CLASSES];
+	int *extra; /* further descriptors of recorded opens */
+	uint32_t extra_count;
+	uint32_t extra_capacity;
+	uint32_t opens; /* recorded opens that were not closed yet */
+	uint32_t name; /* id of the place it has in the directory; 0 = none */
+	bool existed; /* was made or laid out in this pass */
+	bool pinned; /* never closed during a pass: used without counting */
+	atomic_bool touched; /* since the search for one to close came by */
+};
+
+struct descriptors {
+	const struct file_table *table;
+	const struct image *image;
+	struct open_file *files;
+	uint32_t *owners; /* by name: the file that has it; 0 = none */
+	uint32_t budget; /* descriptors that may be open at one time */
+	uint32_t open_count;
+	uint32_t hand; /* where the search for one to close goes on */
+	atomic_bool direct_refused; /* the file system has no O_DIRECT: opened without */
+	pthread_mutex_t lock;
+};
+
+int descriptors_init(struct descriptors *descriptors, const struct file_table *table, const struct image *image);
+void descriptors_destroy(struct descriptors *descriptors);
+
+/* State at the start of a pass: names as laid out, and descriptors open that no recorded open will bring. */
+void descriptors_start_pass(struct descriptors *descriptors);
+void descriptors_close_all(struct descriptors *descriptors);
+
+/* A descriptor, -ESTALE when the file is gone, or the -errno of its open. Give it back by descriptors_release(). */
+int descriptors_acquire(struct descriptors *descriptors, uint32_t id, uint8_t class);
+void descriptors_release(struct descriptors *descriptors, uint32_t id, uint8_t class);
+
+/* The name of a file now; false when it has none. */
+bool descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES]);
+
+/* Takes over the descriptor of a recorded open. */
+void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor);
+
+/*
+ * What a recorded close has to close: fills `closing` and returns how many; 0 when it is left to a thread that still uses
+ * it; -ENOENT when there is none; -EBUSY when it stays open for others.
+ */
+int descriptors_closing(struct descriptors *descriptors, uint32_t id, int closing[static DESCRIPTOR_CLASSES]);
+
+/* Before and after an unlink. */
+void descriptors_keep(struct descriptors *descriptors, uint32_t id);
+void descriptors_unlinked(struct descriptors *descriptors, uint32_t id);
+void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name);
+void descriptors_created(struct descriptors *descriptors, uint32_t id);
+
+#endif

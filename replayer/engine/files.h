@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns a trace into the table of its files: how large each has to be before the first operation, what of it is cached,
+ * which descriptors it needs, and how much room the replay's own writes take at most.
+ */
+#ifndef FLEXTRACE_FILES_H
+#define FLEXTRACE_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "replayer/engine/trace_reader.h"
+
+/* A descriptor is opened in one of these classes; O_SYNC contains O_DSYNC. */
+enum {
+	CLASS_DIRECT = 1,
+	CLASS_DSYNC = 2,
+	CLASS_SYNC = 4,
+	DESCRIPTOR_CLASSES = 8,
+};
+
+static inline uint8_t class_of_flags(uint32_t flags)
+{
+	uint8_t class = flags & IO_DIRECT ? CLASS_DIRECT : 0;
+
+	if (flags & IO_SYNC)
+		return class | CLASS_SYNC;
+	return flags & IO_DSYNC ? class | CLASS_DSYNC : class;
+}
+
+/* One file of the trace; its index in the table is its id. */
+struct file {
+	uint64_t layout_bytes; /* size before the first operation */
+	uint64_t resident_bytes; /* of it in the page cache; TRACE_NOT_MEASURED_U64 */
+	uint32_t name; /* the id after which its place in the directory is named; differs for FILE_NEW_NAME */
+	uint32_t opens_before; /* closes without an open: descriptors that were open before the trace began */
+	uint8_t classes; /* bit set over classes: descriptors that are used before any recorded open */
+	bool used: 1; /* an operation names it */
+	bool described: 1; /* has a FILE record */
+	bool created: 1; /* does not exist at the start */
+	bool new_name: 1; /* only a name, target of a rename */
+	bool directory: 1;
+	bool block_device: 1; /* replaced by a regular file of the size that is needed */
+	bool laid_out: 1; /* has to exist before the first operation */
+	bool closed: 1; /* has a recorded close: its descriptors come and go */
+	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
+	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive the unlink */
+	bool changes_size: 1; /* a pass leaves it with another size */
+};
+
+struct file_table {
+	struct file *files; /* [0] is no file */
+	uint32_t count; /* including [0] */
+	uint64_t growth_bytes; /* largest room that writes beyond the image take at one time */
+	uint64_t laid_out_bytes;
+	uint32_t laid_out_files;
+	uint32_t unmeasured; /* laid out files whose cached bytes were not measured */
+	uint32_t extended; /* laid out files that requests need larger than they were recorded */
+	uint32_t undescribed; /* files without FILE record */
+	bool namespace_changes; /* a pass creates, renames, removes or resizes files, so that it has to be undone */
+};
+
+int files_read(struct file_table *table, const struct trace *trace);
+void files_free(struct file_table *table);
+
+/* The file of an operation, or NULL where it is unknown. */
+static inline const struct file *files_find(const struct file_table *table, uint32_t id)
+{
+	return id > 0 && id < table->count ? &table->files[id] : NULL;
+}
+
+#endif

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a directory into the place of a replay, and the table of files into files there.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "replayer/engine/image.h"
+#include "replayer/engine/message.h"
+
+void image_name(char name[static IMAGE_NAME_BYTES], bool directory, uint32_t id)
+{
+	snprintf(name, IMAGE_NAME_BYTES, "%c%08u", directory ? 'd' : 'f', id);
+}
+
+static bool is_image_name(const char *name)
+{
+	size_t digits = strspn(name + 1, "0123456789");
+
+	return (name[0] == 'f' || name[0] == 'd') && digits >= 8 && name[digits + 1] == '\0';
+}
+
+static void close_listing(DIR **listing)
+{
+	if (*listing)
+		closedir(*listing);
+}
+
+static DIR *list_directory(int directory)
+{
+	int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *listing = copy < 0 ? NULL : fdopendir(copy);
+
+	if (!listing && copy >= 0)
+		close(copy);
+	return listing;
+}
+
+static int check_content(const struct image *image)
+{
+	__attribute__((cleanup(close_listing))) DIR *listing = list_directory(image->directory);
+	char foreign[NAME_MAX + 1] = "";
+
+	if (!listing) {
+		complain("cannot list %s: %s", image->path, strerror(errno));
+		return -errno;
+	}
+	for (const struct dirent *entry; (entry = readdir(listing));) {
+		if (!strcmp(entry->d_name, IMAGE_MARKER))
+			return 0;
+		/* A new ext4 file system is not quite empty. */
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "lost+found") &&
+		    !is_image_name(entry->d_name))
+			snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
+	}
+	if (!foreign[0])
+		return 0;
+	complain("%s holds files that are not a replay's, such as %s: give an empty or a new directory", image->path,
+		 foreign);
+	return -ENOTEMPTY;
+}
+
+int image_open(struct image *image, const char *path, const atomic_bool *stop)
+{
+	*image = (struct image){.path = path, .directory = -1, .stop = stop};
+	if (mkdir(path, 0755) == 0) {
+		image->made_directory = true;
+	} else if (errno != EEXIST) {
+		complain("cannot make directory %s: %s", path, strerror(errno));
+		return -errno;
+	}
+	image->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (image->directory < 0) {
+		int error = errno;
+
+		complain("cannot use %s as the directory of a replay: %s", path, strerror(error));
+		return -error;
+	}
+	if (flock(image->directory, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+		complain("%s is used by another replay: wait for it, or give another directory", path);
+		return -EBUSY;
+	}
+	return check_content(image);
+}
+
+int image_check_space(const struct image *image, const struct file_table *table)
+{
+	uint64_t needed = table->growth_bytes;
+	uint64_t missing_files = 0;
+	struct statvfs space;
+
+	if (fstatvfs(image->directory, &space) < 0) {
+		complain("cannot see how much space %s has: %s", image->path, strerror(errno));
+		return -errno;
+	}
+	for (uint32_t id = 1; id < table->count; id++) {
+		char name[IMAGE_NAME_BYTES];
+		struct stat status;
+
+		if (!table->files[id].laid_out)
+			continue;
+		image_name(name, table->files[id].directory, id);
+		uint64_t there = 0;
+		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
+			there = (uint64_t)status.st_blocks * 512;
+		else
+			missing_files++;
+		if (table->files[id].layout_bytes > there)
+			needed = add_saturating(needed, table->files[id].layout_bytes - there);
+	}
+	/* Block maps and directories take room as well; 1 % is more than ext4, xfs and btrfs need. */
+	needed = add_saturating(needed, needed / 100);
+	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
+	if (needed > available) {
+		complain("%s has too little space: the image and what the trace writes need %llu bytes more, %llu are "
+			 "available, %llu are missing; give another directory, make room, or insist with --force-space",
+			 image->path, (unsigned long long)needed, (unsigned long long)available,
+			 (unsigned long long)(needed - available));
+		return -ENOSPC;
+	}
+	if (space.f_files && missing_files > space.f_favail) {
+		complain("%s has too few inodes: the image needs %llu, %llu are free; give another directory",
+			 image->path, (unsigned long long)missing_files, (unsigned long long)space.f_favail);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
+int image_check(const struct image *image, const struct file_table *table)
+{
+	for (uint32_t id = 1; id < table->count; id++) {
+		const struct file *file = &table->files[id];
+		char name[IMAGE_NAME_BYTES];
+		struct stat status;
+
+		if (!file->laid_out)
+			continue;
+		image_name(name, file->directory, id);
+		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
+			complain("%s/%s of the image is missing (%s): run with --phase prepare first", image->path,
+				 name, strerror(errno));
+			return -ENOENT;
+		}
+		if (file->directory ? !S_ISDIR(status.st_mode) : !S_ISREG(status.st_mode)) {
+			complain("%s/%s is not what a replay made: remove it", image->path, name);
+			return -EINVAL;
+		}
+		if (!file->directory && (uint64_t)status.st_size != file->layout_bytes) {
+			complain("%s/%s of the image has %lld bytes, the trace needs %llu: run with --phase prepare "
+				 "first",
+				 image->path, name, (long long)status.st_size, (unsigned long long)file->layout_bytes);
+			return -ENOENT;
+		}
+	}
+	return 0;
+}
+
+static int remove_name(const struct image *image, const char *name)
+{
+	struct stat status;
+
+	/* Looks first: an unlink that fails would be in a recording of this replay. */
+	if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	if (unlinkat(image->directory, name, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT) {
+		int error = errno;
+
+		complain("cannot remove %s/%s: %s", image->path, name, strerror(error));
+		return -error;
+	}
+	return 0;
+}
+
+int image_remove_created(const struct image *image, const struct file_table *table)
+{
+	for (uint32_t id = 1; id < table->count; id++) {
+		char name[IMAGE_NAME_BYTES];
+
+		if (!table->files[id].used || table->files[id].laid_out)
+			continue;
+		for (int directory = 0; directory < 2; directory++) {
+			image_name(name, directory, id);
+			int error = remove_name(image, name);
+
+			if (error)
+				return error;
+		}
+	}
+	return 0;
+}
+
+int image_remove(struct image *image)
+{
+	__attribute__((cleanup(close_listing))) DIR *listing = list_directory(image->directory);
+
+	if (!listing) {
+		complain("cannot list %s to remove the image: %s", image->path, strerror(errno));
+		return -errno;
+	}
+	for (const struct dirent *entry; (entry = readdir(listing));) {
+		if (!is_image_name(entry->d_name) && strcmp(entry->d_name, IMAGE_MARKER) != 0)
+			continue;
+		int error = remove_name(image, entry->d_name);
+
+		if (error)
+			return error;
+	}
+	if (image->made_directory)
+		rmdir(image->path); /* stays if somebody put something into it */
+	return 0;
+}
+
+void image_close(struct image *image)
+{
+	if (image->directory >= 0)
+		close(image->directory);
+	image->directory = -1;
+}

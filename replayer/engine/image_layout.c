@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns the table of files into files with real data: sparse or zero-filled files would be read faster than real ones.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "replayer/engine/image.h"
+#include "replayer/engine/message.h"
+
+enum {
+	CHUNK_BYTES = 1 << 20,
+	FLUSH_BYTES = 64 << 20, /* dirty data at one time, so that a small memory group can lay out a large file */
+	SYNC_FILES = 256, /* more files than this are flushed by one syncfs instead of one fsync each */
+};
+
+void fill_random(void *buffer, uint64_t bytes, uint64_t seed)
+{
+	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
+	uint8_t *at = buffer;
+
+	for (uint64_t done = 0; done < bytes; done += sizeof(state)) {
+		/* splitmix64 */
+		uint64_t z = (state += 0x9e3779b97f4a7c15ull);
+
+		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+		z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+		z ^= z >> 31;
+		memcpy(at + done, &z, bytes - done < sizeof(z) ? bytes - done : sizeof(z));
+	}
+}
+
+static void close_descriptor(const int *descriptor)
+{
+	if (*descriptor >= 0)
+		close(*descriptor);
+}
+
+/* Writes [from, size) of a file. */
+static int write_data(struct image *image, int descriptor, const char *name, uint64_t from, uint64_t size)
+{
+	static _Alignas(4096) uint8_t chunk[CHUNK_BYTES];
+	uint64_t flushed = from;
+
+	while (from < size) {
+		uint64_t bytes = size - from < CHUNK_BYTES ? size - from : CHUNK_BYTES;
+
+		if (atomic_load(image->stop)) {
+			complain("interrupted while laying out %s", image->path);
+			return -EINTR;
+		}
+		fill_random(chunk, bytes, image->built_bytes + (uint64_t)descriptor);
+		ssize_t done = pwrite(descriptor, chunk, bytes, (off_t)from);
+		if (done <= 0) {
+			int error = done < 0 ? errno : EIO;
+
+			complain("cannot lay out %s/%s (%llu bytes): %s", image->path, name, (unsigned long long)size,
+				 strerror(error));
+			return -error;
+		}
+		from += (uint64_t)done;
+		image->built_bytes += (uint64_t)done;
+		if (from - flushed >= FLUSH_BYTES) {
+			if (fdatasync(descriptor) < 0) {
+				complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
+				return -errno;
+			}
+			posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+			flushed = from;
+		}
+	}
+	return 0;
+}
+
+static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush)
+{
+	__attribute__((cleanup(close_descriptor))) int descriptor =
+		openat(image->directory, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+	struct stat status;
+
+	if (descriptor < 0 || fstat(descriptor, &status) < 0) {
+		int error = errno;
+
+		complain("cannot lay out %s/%s: %s", image->path, name, strerror(error));
+		return -error;
+	}
+	if (!S_ISREG(status.st_mode)) {
+		complain("%s/%s is not what a replay made: remove it", image->path, name);
+		return -EINVAL;
+	}
+	uint64_t there = (uint64_t)status.st_size;
+	if (there > file->layout_bytes) {
+		/* A read at the end must come back as short as it was recorded. */
+		if (ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
+			complain("cannot shorten %s/%s: %s", image->path, name, strerror(errno));
+			return -errno;
+		}
+		there = file->layout_bytes;
+	}
+	off_t hole = there ? lseek(descriptor, 0, SEEK_HOLE) : -1;
+	if (hole >= 0 && (uint64_t)hole < there)
+		there = (uint64_t)hole;
+	if (there < file->layout_bytes) {
+		int error = write_data(image, descriptor, name, there, file->layout_bytes);
+
+		if (error)
+			return error;
+	}
+	if (flush && fsync(descriptor) < 0) {
+		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
+		return -errno;
+	}
+	posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+	return 0;
+}
+
+static int write_marker(const struct image *image)
+{
+	static const char text[] =
+		"A flextrace replay's image: its files may be overwritten and removed at any time.\n";
+	__attribute__((cleanup(close_descriptor))) int descriptor =
+		openat(image->directory, IMAGE_MARKER, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+	if (descriptor < 0 || pwrite(descriptor, text, sizeof(text) - 1, 0) != (ssize_t)sizeof(text) - 1) {
+		int error = errno ? errno : EIO;
+
+		complain("cannot write to %s: %s", image->path, strerror(error));
+		return -error;
+	}
+	return 0;
+}
+
+int image_lay_out(struct image *image, const struct file_table *table)
+{
+	bool flush_each = table->laid_out_files <= SYNC_FILES;
+	int error = write_marker(image);
+
+	for (uint32_t id = 1; id < table->count && !error; id++) {
+		const struct file *file = &table->files[id];
+		char name[IMAGE_NAME_BYTES];
+
+		if (!file->laid_out)
+			continue;
+		image_name(name, file->directory, id);
+		if (!file->directory) {
+			error = lay_out_file(image, file, name, flush_each);
+		} else if (mkdirat(image->directory, name, 0755) < 0 && errno != EEXIST) {
+			error = -errno;
+			complain("cannot make directory %s/%s: %s", image->path, name, strerror(errno));
+		}
+	}
+	if (!error && !flush_each && syncfs(image->directory) < 0) {
+		error = -errno;
+		complain("cannot write the image in %s to its device: %s", image->path, strerror(errno));
+	}
+	return error ? error : image_remove_created(image, table);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns what went wrong into one line on stderr; stdout belongs to the result. */
+#ifndef FLEXTRACE_MESSAGE_H
+#define FLEXTRACE_MESSAGE_H
+
+/* Prints "flextrace-replay: ..." and a newline. Says what failed, on which object, why, and what to do. */
+__attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+
+/* Name of an errno such as "ENOSPC"; takes the positive number. */
+const char *errno_name(int error);
+
+#endif

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns one record of a trace into the system call that it describes, its duration, and a count of its outcome.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "replayer/engine/worker.h"
+
+enum {
+	WRITE_PLACES =
+		64, /* pages by which write data is shifted from one write to the next, so that no two are equal */
+	PAGE_BYTES = 4096,
+	KERNEL_RESTART = 512, /* ERESTARTSYS and what follows it: internal to the kernel */
+};
+
+/* Failures that lie in the caller's memory, descriptors or signals cannot and need not happen again. */
+static bool is_caller_error(int32_t result)
+{
+	return result == -EFAULT || result == -EBADF || result == -EINTR || result == -EAGAIN ||
+	       result <= -KERNEL_RESTART;
+}
+
+static void replay_io(struct worker *worker, const struct io_record *io, uint32_t number)
+{
+	struct run *run = worker->run;
+	const struct file *file = files_find(run->table, io->file);
+	uint8_t class = class_of_flags(io->flags);
+
+	if (!file || file->directory || file->new_name) {
+		tally_skip(&worker->tally, KIND_IO, SKIP_UNKNOWN_FILE, 1);
+		return;
+	}
+	if (io->op != IO_READ && io->op != IO_WRITE) {
+		tally_skip(&worker->tally, KIND_IO, SKIP_UNKNOWN_OPERATION, 1);
+		return;
+	}
+	if (is_caller_error(io->result)) {
+		tally_skip(&worker->tally, KIND_IO, SKIP_CALLER_ERROR, 1);
+		return;
+	}
+	int descriptor = descriptors_acquire(&run->descriptors, io->file, class);
+	if (descriptor < 0) {
+		if (descriptor == -ESTALE)
+			tally_skip(&worker->tally, KIND_IO, SKIP_NO_SUCH_FILE, 1);
+		else
+			tally_result(&worker->tally, KIND_IO, io->result, descriptor);
+		return;
+	}
+	bool write = io->op == IO_WRITE;
+	const uint8_t *write_data = run->write_data.data + (uint64_t)(number % WRITE_PLACES) * PAGE_BYTES;
+	bool first = busy_enter(&run->io_time);
+	uint64_t start_ns = now_ns();
+	ssize_t result = write ? pwrite(descriptor, write_data, io->asked_bytes, (off_t)io->offset)
+			       : pread(descriptor, worker->read_data.data, io->asked_bytes, (off_t)io->offset);
+	int error = result < 0 ? -errno : 0;
+	uint64_t end_ns = now_ns();
+
+	if (first)
+		busy_started(&run->io_time, start_ns);
+	busy_leave(&run->io_time, start_ns, end_ns);
+	descriptors_release(&run->descriptors, io->file, class);
+	worker->finished_ns = end_ns;
+	tally_result(&worker->tally, KIND_IO, io->result, error ? error : result);
+	if (result > 0) {
+		histogram_add(&worker->histograms[write ? HISTOGRAM_WRITE : HISTOGRAM_READ], end_ns - start_ns);
+		worker->tally.bytes[write] += (uint64_t)result;
+		worker->tally.requests[write]++;
+		atomic_store_explicit(&worker->bytes, worker->tally.bytes[0] + worker->tally.bytes[1],
+				      memory_order_relaxed);
+		atomic_store_explicit(&worker->requests, worker->tally.requests[0] + worker->tally.requests[1],
+				      memory_order_relaxed);
+	}
+}
+
+/* What a file operation came to: a result as the kernel gives it, or a reason why it was not done. */
+struct done {
+	int64_t result;
+	enum skip_reason reason;
+	bool skipped;
+};
+
+static struct done skipped(enum skip_reason reason)
+{
+	return (struct done){.reason = reason, .skipped = true};
+}
+
+static struct done finished(int result)
+{
+	return (struct done){.result = result < 0 ? -errno : 0};
+}
+
+static struct done replay_open(struct run *run, const struct fileop_record *op, const struct file *file)
+{
+	char name[IMAGE_NAME_BYTES];
+	int flags = O_CLOEXEC | O_NONBLOCK;
+
+	if (file->directory) {
+		/* Which directory does not matter to the time that it takes. */
+		int descriptor = openat(run->image->directory, ".", flags | O_RDONLY | O_DIRECTORY);
+
+		if (descriptor >= 0)
+			descriptors_opened(&run->descriptors, op->file, 0, descriptor);
+		return finished(descriptor);
+	}
+	bool exists = descriptors_name(&run->descriptors, op->file, name);
+	bool existed = run->descriptors.files[op->file].existed;
+	if (!exists && existed)
+		return skipped(SKIP_NO_SUCH_FILE);
+	if (!exists)
+		image_name(name, false, op->file);
+	uint8_t class = class_of_flags(op->flags);
+	flags |= O_RDWR | O_NOFOLLOW;
+	flags |= op->flags & IO_CREATED || !exists ? O_CREAT : 0;
+	flags |= op->flags & IO_TRUNCATED ? O_TRUNC : 0;
+	flags |= (class & CLASS_SYNC ? O_SYNC : 0) | (class & CLASS_DSYNC ? O_DSYNC : 0);
+	int descriptor = openat(run->image->directory, name, flags | (class & CLASS_DIRECT ? O_DIRECT : 0), 0600);
+	if (descriptor < 0 && errno == EINVAL && class & CLASS_DIRECT) {
+		atomic_store(&run->descriptors.direct_refused, true);
+		descriptor = openat(run->image->directory, name, flags, 0600);
+	}
+	if (descriptor >= 0)
+		descriptors_opened(&run->descriptors, op->file, class, descriptor);
+	return finished(descriptor);
+}
+
+static struct done replay_close(struct run *run, const struct fileop_record *op)
+{
+	int closing[DESCRIPTOR_CLASSES];
+	int count = descriptors_closing(&run->descriptors, op->file, closing);
+	int result = 0;
+
+	if (count < 0)
+		return skipped(count == -ENOENT ? SKIP_NOT_OPEN : SKIP_SHARED_DESCRIPTOR);
+	for (int i = 0; i < count; i++)
+		result |= close(closing[i]);
+	return finished(result);
+}
+
+static struct done replay_rename(struct run *run, const struct fileop_record *op, const struct file *file)
+{
+	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
+	const struct file *target = op->argument <= UINT32_MAX ? files_find(run->table, (uint32_t)op->argument) : NULL;
+
+	if (!target)
+		return skipped(SKIP_UNKNOWN_FILE);
+	if (!descriptors_name(&run->descriptors, op->file, from))
+		return skipped(SKIP_NO_SUCH_FILE);
+	image_name(to, file->directory, target->name);
+	struct done done = finished(renameat(run->image->directory, from, run->image->directory, to));
+	if (done.result == 0)
+		descriptors_renamed(&run->descriptors, op->file, target->name);
+	return done;
+}
+
+static struct done replay_unlink(struct run *run, const struct fileop_record *op, const struct file *file)
+{
+	char name[IMAGE_NAME_BYTES];
+
+	descriptors_keep(&run->descriptors, op->file);
+	if (!descriptors_name(&run->descriptors, op->file, name))
+		return skipped(SKIP_NO_SUCH_FILE);
+	struct done done = finished(unlinkat(run->image->directory, name, file->directory ? AT_REMOVEDIR : 0));
+	if (done.result == 0)
+		descriptors_unlinked(&run->descriptors, op->file);
+	return done;
+}
+
+static struct done replay_mkdir(struct run *run, const struct fileop_record *op)
+{
+	char name[IMAGE_NAME_BYTES];
+
+	image_name(name, true, op->file);
+	struct done done = finished(mkdirat(run->image->directory, name, 0755));
+	if (done.result == 0)
+		descriptors_created(&run->descriptors, op->file);
+	return done;
+}
+
+/* An operation on an open descriptor. */
+static struct done replay_on_descriptor(const struct fileop_record *op, int descriptor)
+{
+	off_t offset = (off_t)op->argument;
+	off_t length = (off_t)op->length;
+	int high = (int)(op->flags >> 16);
+
+	switch (op->op) {
+	case FILEOP_FSYNC:
+		return finished(fsync(descriptor));
+	case FILEOP_FDATASYNC:
+		return finished(fdatasync(descriptor));
+	case FILEOP_SYNC_FILE_RANGE:
+		/* What programs do with it is to start the writing (RocksDB, PostgreSQL). */
+		return finished(
+			sync_file_range(descriptor, offset, length, high ? (unsigned int)high : SYNC_FILE_RANGE_WRITE));
+	case FILEOP_TRUNCATE:
+		return finished(ftruncate(descriptor, offset));
+	case FILEOP_FALLOCATE:
+		return finished(fallocate(descriptor, high, offset, length));
+	case FILEOP_FADVISE:
+		return (struct done){.result = -posix_fadvise(descriptor, offset, length, high)};
+	default:
+		return skipped(SKIP_UNKNOWN_OPERATION);
+	}
+}
+
+static bool is_sync(uint8_t op)
+{
+	return op == FILEOP_FSYNC || op == FILEOP_FDATASYNC || op == FILEOP_SYNC_FILE_RANGE;
+}
+
+static bool is_on_name(uint8_t op)
+{
+	return op == FILEOP_OPEN || op == FILEOP_CLOSE || op == FILEOP_RENAME || op == FILEOP_UNLINK ||
+	       op == FILEOP_MKDIR;
+}
+
+static struct done replay_on_name(struct run *run, const struct fileop_record *op, const struct file *file)
+{
+	if (op->result < 0)
+		return skipped(SKIP_RECORDED_FAILURE);
+	switch (op->op) {
+	case FILEOP_OPEN:
+		return replay_open(run, op, file);
+	case FILEOP_CLOSE:
+		return replay_close(run, op);
+	case FILEOP_RENAME:
+		return replay_rename(run, op, file);
+	case FILEOP_UNLINK:
+		return replay_unlink(run, op, file);
+	default:
+		return replay_mkdir(run, op);
+	}
+}
+
+static void replay_fileop(struct worker *worker, const struct fileop_record *op)
+{
+	struct run *run = worker->run;
+	const struct file *file = files_find(run->table, op->file);
+	struct done done = {0};
+
+	if (!file) {
+		tally_skip(&worker->tally, KIND_FILEOP,
+			   is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE, 1);
+		return;
+	}
+	if (is_on_name(op->op)) {
+		done = replay_on_name(run, op, file);
+		worker->finished_ns = now_ns();
+	} else if (is_caller_error(op->result)) {
+		done = skipped(SKIP_CALLER_ERROR);
+	} else {
+		int descriptor =
+			file->directory ? run->image->directory : descriptors_acquire(&run->descriptors, op->file, 0);
+
+		if (descriptor < 0) {
+			done = descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : (struct done){.result = descriptor};
+		} else {
+			bool sync = is_sync(op->op);
+			bool first = sync && busy_enter(&run->sync_time);
+			uint64_t start_ns = now_ns();
+			done = replay_on_descriptor(op, descriptor);
+			uint64_t end_ns = now_ns();
+
+			if (first)
+				busy_started(&run->sync_time, start_ns);
+			if (sync) {
+				busy_leave(&run->sync_time, start_ns, end_ns);
+				histogram_add(&worker->histograms[HISTOGRAM_SYNC], end_ns - start_ns);
+			}
+			worker->finished_ns = end_ns;
+			if (!file->directory)
+				descriptors_release(&run->descriptors, op->file, 0);
+		}
+	}
+	if (done.skipped)
+		tally_skip(&worker->tally, KIND_FILEOP, done.reason, 1);
+	else
+		tally_result(&worker->tally, KIND_FILEOP, op->result, done.result);
+}
+
+void operation_replay(struct worker *worker, const union record *record, uint32_t number)
+{
+	if (record->kind == RECORD_IO)
+		replay_io(worker, &record->io, number);
+	else
+		replay_fileop(worker, &record->fileop);
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns the recorded starts and ends into the interval order of a replay: the waiting and the waking.
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "replayer/engine/order.h"
+
+enum {
+	SPIN_NS = 20 * 1000, /* about a sleep and a wake-up; a longer wait sleeps */
+	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
+};
+
+int order_init(struct order *order, uint32_t operations, uint32_t threads, struct pacer *pacer)
+{
+	*order = (struct order){.count = operations, .pacer = pacer, .lock = PTHREAD_MUTEX_INITIALIZER};
+	order->completed = calloc(operations ? operations : 1, 1);
+	order->heap = calloc(threads ? threads : 1, sizeof(*order->heap));
+	atomic_store(&order->next_target, UINT64_MAX);
+	return order->completed && order->heap ? 0 : -ENOMEM;
+}
+
+void order_reset(struct order *order)
+{
+	memset((void *)order->completed, 0, order->count);
+	atomic_store(&order->frontier, 0);
+	order->sleepers = 0;
+}
+
+void order_destroy(struct order *order)
+{
+	free((void *)order->completed);
+	free(order->heap);
+}
+
+static void heap_push(struct order *order, struct order_waiter *waiter)
+{
+	uint32_t at = order->sleepers++;
+
+	for (; at > 0 && order->heap[(at - 1) / 2]->target > waiter->target; at = (at - 1) / 2)
+		order->heap[at] = order->heap[(at - 1) / 2];
+	order->heap[at] = waiter;
+}
+
+static struct order_waiter *heap_pop(struct order *order)
+{
+	struct order_waiter *first = order->heap[0];
+	struct order_waiter *last = order->heap[--order->sleepers];
+	uint32_t at = 0;
+
+	for (uint32_t child; (child = 2 * at + 1) < order->sleepers; at = child) {
+		if (child + 1 < order->sleepers && order->heap[child + 1]->target < order->heap[child]->target)
+			child++;
+		if (order->heap[child]->target >= last->target)
+			break;
+		order->heap[at] = order->heap[child];
+	}
+	order->heap[at] = last;
+	return first;
+}
+
+/* Wakes everybody whose target was reached. Under lock. */
+static void wake_reached(struct order *order)
+{
+	/*
+	 * next_target is published before the frontier is looked at, and order_complete() does it the other way round, so
+	 * that either the sleeper sees the new frontier or the completing thread sees the sleeper.
+	 */
+	for (;;) {
+		atomic_store(&order->next_target, order->sleepers ? order->heap[0]->target : UINT64_MAX);
+		if (!order->sleepers || atomic_load(&order->frontier) < order->heap[0]->target)
+			return;
+		struct order_waiter *waiter = heap_pop(order);
+
+		atomic_store(&waiter->awake, 1);
+		syscall(SYS_futex, &waiter->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	}
+}
+
+static bool spin_for(struct order *order, uint32_t target)
+{
+	bool reached = false;
+
+	if (!pacer_may_spin(order->pacer))
+		return false;
+	uint64_t until_ns = now_ns() + SPIN_NS;
+	do {
+		for (int i = 0; i < 16 && !reached; i++) {
+			pause_processor();
+			reached = atomic_load(&order->frontier) >= target;
+		}
+	} while (!reached && now_ns() < until_ns);
+	pacer_spun(order->pacer);
+	return reached;
+}
+
+void order_wait(struct order *order, struct order_waiter *waiter, uint32_t target)
+{
+	if (atomic_load(&order->frontier) >= target || spin_for(order, target))
+		return;
+	waiter->target = target;
+	atomic_store(&waiter->awake, 0);
+	pthread_mutex_lock(&order->lock);
+	heap_push(order, waiter);
+	wake_reached(order);
+	pthread_mutex_unlock(&order->lock);
+	while (!atomic_load(&waiter->awake)) {
+		struct timespec slice = {.tv_nsec = SLICE_NS};
+
+		/* A stopped waiter stays in the heap: its thread ends, its memory outlives all threads. */
+		if (atomic_load_explicit(order->pacer->stop, memory_order_relaxed))
+			return;
+		syscall(SYS_futex, &waiter->awake, FUTEX_WAIT_PRIVATE, 0, &slice, NULL, 0);
+	}
+}
+
+void order_complete(struct order *order, uint32_t end_rank)
+{
+	bool moved = false;
+
+	atomic_store(&order->completed[end_rank], 1);
+	uint32_t frontier = atomic_load(&order->frontier);
+	while (frontier < order->count && atomic_load(&order->completed[frontier])) {
+		if (atomic_compare_exchange_weak(&order->frontier, &frontier, frontier + 1)) {
+			frontier++;
+			moved = true;
+		}
+	}
+	if (!moved || frontier < atomic_load(&order->next_target))
+		return;
+	pthread_mutex_lock(&order->lock);
+	wake_reached(order);
+	pthread_mutex_unlock(&order->lock);
+}

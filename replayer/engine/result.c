@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns the counts of a run into the document flextrace.replay/1 on stdout.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replayer/engine/json.h"
+#include "replayer/engine/message.h"
+#include "replayer/engine/result.h"
+
+/* A run in which more than this share of the operations did not go as recorded, or was late, is not to be trusted. */
+#define TRUSTED_SHARE 0.01
+
+static const char *const mismatch_names[MISMATCHES] = {"short", "longer", "failed", "succeeded", "other_error"};
+
+static const char *const skip_names[SKIP_REASONS] = {
+	"unknown_file", "unknown_operation", "caller_error",	  "recorded_failure",
+	"no_such_file", "not_open",	     "shared_descriptor", "stopped",
+};
+
+struct totals {
+	struct tally tally;
+	struct histogram histograms[HISTOGRAMS];
+};
+
+static void add_up(const struct run *run, struct totals *totals)
+{
+	for (uint32_t t = 0; run && t < run->schedule->thread_count; t++) {
+		tally_assert(&run->workers[t].tally);
+		tally_merge(&totals->tally, &run->workers[t].tally);
+		for (int kind = 0; kind < HISTOGRAMS; kind++)
+			histogram_merge(&totals->histograms[kind], &run->workers[t].histograms[kind]);
+	}
+}
+
+static uint64_t sum_kinds(const struct tally *tally, enum outcome outcome)
+{
+	return tally->outcomes[KIND_IO][outcome] + tally->outcomes[KIND_FILEOP][outcome];
+}
+
+static void print_outcomes(const char *name, const uint64_t records, const uint64_t outcomes[OUTCOMES])
+{
+	if (name)
+		json_open(name, '{');
+	json_count("records", records);
+	json_count("done", outcomes[OUTCOME_DONE]);
+	json_count("short", outcomes[OUTCOME_SHORT]);
+	json_count("failed", outcomes[OUTCOME_FAILED]);
+	json_count("skipped", outcomes[OUTCOME_SKIPPED]);
+	if (name)
+		json_close('}');
+}
+
+static void print_operations(const struct tally *tally)
+{
+	uint64_t outcomes[OUTCOMES];
+
+	for (int outcome = 0; outcome < OUTCOMES; outcome++)
+		outcomes[outcome] = sum_kinds(tally, outcome);
+	json_open("operations", '{');
+	print_outcomes(NULL, tally->records[KIND_IO] + tally->records[KIND_FILEOP], outcomes);
+	print_outcomes("io", tally->records[KIND_IO], tally->outcomes[KIND_IO]);
+	print_outcomes("fileop", tally->records[KIND_FILEOP], tally->outcomes[KIND_FILEOP]);
+	json_close('}');
+	json_open("mismatches", '{');
+	for (int kind = 0; kind < MISMATCHES; kind++) {
+		if (tally->mismatches[kind])
+			json_count(mismatch_names[kind], tally->mismatches[kind]);
+	}
+	json_close('}');
+	json_open("skipped_reasons", '{');
+	for (int reason = 0; reason < SKIP_REASONS; reason++) {
+		if (tally->skipped[reason])
+			json_count(skip_names[reason], tally->skipped[reason]);
+	}
+	json_close('}');
+	json_open("errors", '{');
+	for (int error = 0; error <= ERRNO_MAX; error++) {
+		if (tally->errors[error])
+			json_count(errno_name(error), tally->errors[error]);
+	}
+	json_close('}');
+}
+
+static void print_times(const char *name, const struct histogram *histogram)
+{
+	json_open(name, '{');
+	json_count("count", histogram->count);
+	json_number("mean_ns", histogram->count ? (double)histogram->sum_ns / (double)histogram->count : 0);
+	json_count("p50_ns", histogram_quantile(histogram, 0.5));
+	json_count("p90_ns", histogram_quantile(histogram, 0.9));
+	json_count("p99_ns", histogram_quantile(histogram, 0.99));
+	json_count("p999_ns", histogram_quantile(histogram, 0.999));
+	json_count("max_ns", histogram->max_ns);
+	json_close('}');
+}
+
+static void print_measured(const struct result *result, const struct totals *totals)
+{
+	const struct tally *tally = &totals->tally;
+	uint64_t records = tally->records[KIND_IO] + tally->records[KIND_FILEOP];
+	uint64_t bytes = tally->bytes[0] + tally->bytes[1];
+	double elapsed_s = result->run ? (double)result->run->elapsed_ns / 1e9 : 0;
+	double in_io_s = result->run ? (double)atomic_load(&result->run->io_time.total_ns) / 1e9 : 0;
+	double in_sync_s = result->run ? (double)atomic_load(&result->run->sync_time.total_ns) / 1e9 : 0;
+
+	json_number("passes", (double)(records - tally->skipped[SKIP_STOPPED]) / result->schedule->count);
+	json_number("elapsed_s", elapsed_s);
+	json_number("time_in_io_s", in_io_s);
+	json_number("time_in_sync_s", in_sync_s);
+	print_operations(tally);
+	json_open("bytes", '{');
+	json_count("read", tally->bytes[0]);
+	json_count("write", tally->bytes[1]);
+	json_close('}');
+	json_open("requests", '{');
+	json_count("read", tally->requests[0]);
+	json_count("write", tally->requests[1]);
+	json_close('}');
+	json_number("throughput_bytes_per_s", elapsed_s > 0 ? (double)bytes / elapsed_s : 0);
+	json_number("throughput_in_io_bytes_per_s", in_io_s > 0 ? (double)bytes / in_io_s : 0);
+	json_open("response_time", '{');
+	print_times("read", &totals->histograms[HISTOGRAM_READ]);
+	print_times("write", &totals->histograms[HISTOGRAM_WRITE]);
+	print_times("sync", &totals->histograms[HISTOGRAM_SYNC]);
+	json_close('}');
+	if (result->options->timing == TIMING_RECORDED)
+		print_times("lateness", &totals->histograms[HISTOGRAM_LATENESS]);
+}
+
+/* The list of reasons not to trust the result; empty when there is none. Returns whether it is. */
+static bool print_reasons(const struct result *result, const struct totals *totals)
+{
+	const struct tally *tally = &totals->tally;
+	double executed =
+		(double)(tally->records[KIND_IO] + tally->records[KIND_FILEOP] - tally->skipped[SKIP_STOPPED]);
+	double limit = executed * TRUSTED_SHARE;
+	double strange = (double)(sum_kinds(tally, OUTCOME_SHORT) + sum_kinds(tally, OUTCOME_FAILED) +
+				  tally->skipped[SKIP_UNKNOWN_FILE] + tally->skipped[SKIP_UNKNOWN_OPERATION] +
+				  tally->skipped[SKIP_NO_SUCH_FILE]);
+	char text[256];
+	bool trusted = true;
+
+	json_open("reasons", '[');
+	if ((double)tally->late > limit) {
+		snprintf(text, sizeof(text),
+			 "%.1f %% of the operations started more than %.0f us after their recorded time: this machine "
+			 "or "
+			 "storage cannot keep the recorded pace",
+			 100.0 * (double)tally->late / executed, (double)result->run->late_after_ns / 1e3);
+		json_text(NULL, text);
+		trusted = false;
+	}
+	if (strange > limit) {
+		snprintf(text, sizeof(text),
+			 "%.1f %% of the operations were short, failed, or could not be repeated: see operations, "
+			 "errors and "
+			 "skipped_reasons",
+			 100.0 * strange / executed);
+		json_text(NULL, text);
+		trusted = false;
+	}
+	if (result->run && atomic_load(&result->run->descriptors.direct_refused)) {
+		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
+		trusted = false;
+	}
+	json_close(']');
+	json_flag("trustworthy", trusted);
+	return trusted;
+}
+
+static void print_warnings(const struct result *result)
+{
+	const struct file_table *table = result->table;
+	bool lost = result->trace->header->flags & TRACE_LOST;
+	char text[256];
+
+	json_open("warnings", '[');
+	if (result->trace->header->flags & TRACE_INCOMPLETE)
+		json_text(NULL, "the trace was not closed cleanly: replayed up to its last whole record");
+	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)
+		lost |= result->trace->header->lost[kind] > 0;
+	if (lost)
+		json_text(NULL, "records were lost while recording: the replay does less than the application did");
+	if (!strcmp(result->cache, "recorded") && table->unmeasured && result->run) {
+		snprintf(text, sizeof(text),
+			 "of %u of %u files the trace does not know how much was cached: they were cached whole",
+			 table->unmeasured, table->laid_out_files);
+		json_text(NULL, text);
+	}
+	if (table->extended) {
+		snprintf(text, sizeof(text),
+			 "%u files were laid out larger than recorded, as reads reach beyond their ends",
+			 table->extended);
+		json_text(NULL, text);
+	}
+	if (table->undescribed) {
+		snprintf(text, sizeof(text), "%u files have no FILE record: their sizes were taken from the requests",
+			 table->undescribed);
+		json_text(NULL, text);
+	}
+	if (!strcmp(result->cache, "cold") && result->cache_report.resident_bytes) {
+		snprintf(text, sizeof(text),
+			 "%llu bytes stayed in the page cache although evicted (tmpfs has no other place)",
+			 (unsigned long long)result->cache_report.resident_bytes);
+		json_text(NULL, text);
+	}
+	json_close(']');
+}
+
+bool result_print(const struct result *result)
+{
+	struct totals *totals = calloc(1, sizeof(*totals));
+
+	if (!totals) {
+		complain("no memory for the result");
+		abort();
+	}
+	add_up(result->run, totals);
+	json_open(NULL, '{');
+	json_text("schema", "flextrace.replay/1");
+	json_text("tool_version", TOOL_VERSION);
+	json_text("trace", result->trace->path);
+	json_text("directory", result->image->path);
+	json_text("phase", result->phase);
+	json_text("timing", result->timing);
+	json_text("order", result->order);
+	json_text("cache", result->cache);
+	json_number("speed", result->options->speed);
+	json_count("threads", result->schedule->thread_count);
+	json_text("stopped", result->stopped);
+	print_measured(result, totals);
+	bool trusted = print_reasons(result, totals);
+	print_warnings(result);
+	json_open("image", '{');
+	json_count("files", result->table->laid_out_files);
+	json_count("bytes", result->table->laid_out_bytes);
+	json_count("built_bytes", result->image->built_bytes);
+	json_count("cache_wanted_bytes", result->cache_report.wanted_bytes);
+	json_count("cache_resident_bytes", result->cache_report.resident_bytes);
+	json_close('}');
+	json_close('}');
+	fflush(stdout);
+	free(totals);
+	return trusted;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns a due time into waiting until it: sleep until shortly before, then spin. */
+#ifndef FLEXTRACE_TIMING_H
+#define FLEXTRACE_TIMING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+enum timing { TIMING_ASAP, TIMING_THINK, TIMING_RECORDED };
+
+struct pacer {
+	uint64_t margin_ns; /* how long before the due time to wake up: what this machine's wake-ups are late by */
+	atomic_int spinners;
+	int spinners_max; /* more would take the processors that the operations need */
+	const atomic_bool *stop;
+};
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline void pause_processor(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Measures how late wake-ups are here. Takes about 10 ms. */
+void pacer_init(struct pacer *pacer, const atomic_bool *stop);
+
+/* Reserves the right to spin; false when as many threads spin as there are processors to spare. */
+bool pacer_may_spin(struct pacer *pacer);
+void pacer_spun(struct pacer *pacer);
+
+/* Returns at due_ns (CLOCK_MONOTONIC) or soon after a stop was asked for. */
+void pacer_wait_until(struct pacer *pacer, uint64_t due_ns);
+
+#endif

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a trace file into an array of records in memory, by mapping it.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "replayer/engine/message.h"
+#include "replayer/engine/trace_reader.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+static int check_header(const char *path, const struct trace_header *header, uint64_t file_bytes)
+{
+	if (file_bytes < sizeof(header->magic) || memcmp(header->magic, TRACE_MAGIC, sizeof(header->magic)) != 0) {
+		complain("%s is not a flextrace trace (it does not begin with %s); to use a trace of another tool, "
+			 "run 'flextrace import' first",
+			 path, TRACE_MAGIC);
+		return -EINVAL;
+	}
+	if (file_bytes < TRACE_HEADER_BYTES) {
+		complain("%s is cut off within its header (%llu of %d bytes): nothing to replay", path,
+			 (unsigned long long)file_bytes, TRACE_HEADER_BYTES);
+		return -EINVAL;
+	}
+	if (header->version_major != TRACE_VERSION_MAJOR) {
+		complain("%s has trace format version %u.%u, this flextrace reads version %d.x: use the flextrace that "
+			 "wrote it, or a newer one",
+			 path, header->version_major, header->version_minor, TRACE_VERSION_MAJOR);
+		return -EINVAL;
+	}
+	if (header->header_bytes != TRACE_HEADER_BYTES || header->record_bytes != TRACE_RECORD_BYTES) {
+		complain("%s is damaged: header of %u and records of %u bytes, expected %d and %d", path,
+			 header->header_bytes, header->record_bytes, TRACE_HEADER_BYTES, TRACE_RECORD_BYTES);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int count_records(struct trace *trace, uint64_t file_bytes)
+{
+	uint64_t whole = (file_bytes - TRACE_HEADER_BYTES) / TRACE_RECORD_BYTES;
+	uint64_t count = trace->header->record_count;
+
+	if (trace->header->flags & TRACE_INCOMPLETE) {
+		/* A crash can leave a file longer than what reached the disk; kind 0 is never written. */
+		for (count = 0; count < whole && trace->records[count].kind != 0; count++)
+			;
+	} else if (count > whole) {
+		complain("%s is truncated: %llu of %llu records are there; copy it again, or cut and mark it as "
+			 "incomplete to replay what is left",
+			 trace->path, (unsigned long long)whole, (unsigned long long)count);
+		return -EINVAL;
+	}
+	if (count >= UINT32_MAX) {
+		complain("%s has %llu records, more than the %u that can be replayed at once: replay it in parts",
+			 trace->path, (unsigned long long)count, UINT32_MAX - 1);
+		return -EFBIG;
+	}
+	trace->count = (uint32_t)count;
+	return 0;
+}
+
+static void close_descriptor(const int *descriptor)
+{
+	if (*descriptor >= 0)
+		close(*descriptor);
+}
+
+int trace_open(struct trace *trace, const char *path)
+{
+	__attribute__((cleanup(close_descriptor))) int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+
+	*trace = (struct trace){.path = path};
+	if (descriptor < 0 || fstat(descriptor, &status) < 0) {
+		complain("cannot read trace %s: %s", path, strerror(errno));
+		return -errno;
+	}
+	if (!S_ISREG(status.st_mode)) {
+		complain("cannot read trace %s: it is not a regular file, which is needed to map it", path);
+		return -EINVAL;
+	}
+	if (status.st_size == 0) {
+		complain("%s is empty: it is not a flextrace trace", path);
+		return -EINVAL;
+	}
+	void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+	if (map == MAP_FAILED) {
+		complain("cannot map trace %s: %s", path, strerror(errno));
+		return -errno;
+	}
+	trace->header = map;
+	trace->records = (const union record *)((const char *)map + TRACE_HEADER_BYTES);
+	trace->mapped_bytes = (size_t)status.st_size;
+	int error = check_header(path, trace->header, (uint64_t)status.st_size);
+	if (!error)
+		error = count_records(trace, (uint64_t)status.st_size);
+	if (error)
+		trace_close(trace);
+	return error;
+}
+
+void trace_close(struct trace *trace)
+{
+	if (trace->header)
+		munmap((void *)trace->header, trace->mapped_bytes);
+	trace->header = NULL;
+}
+
+void trace_populate(const struct trace *trace)
+{
+	/* Only a hint: where the kernel cannot, or memory is short, the records are faulted in as they are used. */
+	(void)madvise((void *)trace->header, trace->mapped_bytes, MADV_POPULATE_READ);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns a trace file into an array of records in memory (bpf/trace_format.h), without reading it: it is mapped. */
+#ifndef FLEXTRACE_TRACE_READER_H
+#define FLEXTRACE_TRACE_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/trace_format.h"
+
+union record {
+	__u8 kind;
+	struct io_record io;
+	struct fileop_record fileop;
+	struct file_record file;
+	struct text_record text;
+	struct gap_record gap;
+};
+
+/* IO and FILEOP records share these places, so that order and time need not look at the kind. */
+_Static_assert(offsetof(struct io_record, start_ns) == offsetof(struct fileop_record, start_ns), "start");
+_Static_assert(offsetof(struct io_record, duration_ns) == offsetof(struct fileop_record, duration_ns), "duration");
+_Static_assert(offsetof(struct io_record, thread) == offsetof(struct fileop_record, thread), "thread");
+_Static_assert(offsetof(struct io_record, file) == offsetof(struct fileop_record, file), "file");
+
+struct trace {
+	const char *path;
+	const struct trace_header *header;
+	const union record *records;
+	uint32_t count; /* of records */
+	size_t mapped_bytes;
+};
+
+static inline bool record_is_operation(const union record *record)
+{
+	return record->kind == RECORD_IO || record->kind == RECORD_FILEOP;
+}
+
+/* Sum that stays at the largest number: damaged records hold any number. */
+static inline uint64_t add_saturating(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+static inline uint64_t record_end_ns(const union record *record)
+{
+	return add_saturating(record->io.start_ns, record->io.duration_ns);
+}
+
+/*
+ * Maps a trace. A file that is not a trace, of a newer major version, or shorter than its header says is refused with a
+ * message and a negative errno; one that was not closed cleanly (TRACE_INCOMPLETE) is taken up to its last whole record.
+ */
+int trace_open(struct trace *trace, const char *path);
+void trace_close(struct trace *trace);
+
+/* Brings the records into memory, so that a replay does not wait for its own trace. */
+void trace_populate(const struct trace *trace);
+
+#endif
