@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from characterize.requests import requests_of
 from characterize.workload import Workload
 from selfscale.comparison import Row, Sample, finite, little_response_time_ns
 from selfscale.comparison_runs import Setting
@@ -81,8 +80,8 @@ def _prediction_extended(setting: Setting, warm: Row) -> Row:
     workload, cold_frac = setting.workload, setting.cold_frac or 0.0
     largest = setting.profile.range_of("uniqueBytes")[1]
     cold = predict(setting.profile, workload.replace(unique_bytes=largest, read_frac=1.0))
-    requests = requests_of(setting.trace)
-    share = cold_frac * float(requests["bytes"][requests["read"]].sum() / requests["bytes"].sum())
+    counts = setting.layer["counts"]
+    share = cold_frac * counts["read_bytes"] / (counts["read_bytes"] + counts["written_bytes"])
     low, high = warm.details["interval_bytes_per_s"]
 
     def mixed(warm_bytes_per_s: float | None, cold_bytes_per_s: float | None) -> float | None:

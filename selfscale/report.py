@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a profile, traces and comparisons into one HTML file that needs nothing else: no network, no other file."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from plotly.offline import get_plotlyjs
+
+from characterize.characterization import Characterization, LayerCharacterization, characterize
+from characterize.definitions import DEFINITIONS
+from characterize.errors import FlextraceError
+from characterize.provenance import tool_version
+from characterize.requests import requests_of, times_measured
+from characterize.response_time import syncs_of
+from characterize.trace import Trace
+from characterize.units import format_bytes, format_duration
+from characterize.workload import PARAMETERS
+from selfscale import profile_figures, trace_figures
+from selfscale.comparison_figures import comparison_bars
+from selfscale.figures import SHOWN_ROWS, Figure, format_cell
+from selfscale.profile import Profile
+
+LAYER_TITLES = {"vfs": "application's layer (VFS)", "block": "block layer"}
+
+
+@dataclass
+class Section:
+    """One part of the report.
+
+    Attributes
+    ----------
+    anchor, title : str
+    sentences : list of str
+    tables : list of Table
+    figures : list of Figure
+    """
+
+    anchor: str
+    title: str
+    sentences: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+
+
+@dataclass
+class Cell:
+    """A cell of a table: its text, a second smaller line, and whether it is marked as not to be trusted."""
+
+    text: str
+    below: str = ""
+    marked: bool = False
+
+
+@dataclass
+class Table:
+    """A table: title, headings, and rows of cells; ``collapsed`` hides it behind its title."""
+
+    title: str
+    headings: list[str]
+    rows: list[list[Cell]]
+    collapsed: bool = False
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    profile: Profile | None = None,
+    traces: Sequence[Trace] = (),
+    comparisons: Sequence[Mapping[str, Any]] = (),
+    force: bool = False,
+) -> Path:
+    """Write the report.
+
+    Parameters
+    ----------
+    path : path-like
+    profile : Profile, optional
+        Adds the single parameter graphs of the machine.
+    traces : sequence of Trace
+        Adds the characterization and figures of each; traces made by ``alter`` also stand in the table of alterations.
+    comparisons : sequence of mapping
+        Documents ``flextrace.comparison/1``.
+    force : bool
+        Overwrite an existing file.
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Raises
+    ------
+    FlextraceError
+        There is nothing to report, or the file exists or cannot be written.
+    """
+    if profile is None and not traces and not comparisons:
+        raise FlextraceError("a report of nothing: give a profile, a trace or a comparison", 2)
+    path = Path(path)
+    characterized = [(trace, characterize(trace)) for trace in traces]
+    sections = [comparison_section(number, document) for number, document in enumerate(comparisons, start=1)]
+    if profile is not None:
+        sections.append(profile_section(profile))
+    sections += [trace_section(number, *pair) for number, pair in enumerate(characterized, start=1)]
+    altered = alterations_section(traces)
+    if altered.tables:
+        sections.append(altered)
+    sections.append(provenance_section(profile, characterized, comparisons))
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("selfscale"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    page = environment.get_template("report.html").render(
+        created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        tool_version=tool_version(),
+        sections=sections,
+        warnings=_warnings(profile, characterized, comparisons),
+        plotly=get_plotlyjs(),
+        shown_rows=SHOWN_ROWS,
+    )
+    try:
+        with path.open("w" if force else "x", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(page)
+    except FileExistsError as error:
+        raise FlextraceError(f"{path} exists already: choose another name or give --force", 2) from error
+    except OSError as error:
+        raise FlextraceError(f"cannot write report {path}: {error.strerror}") from error
+    return path
+
+
+def _warnings(
+    profile: Profile | None,
+    characterized: Sequence[tuple[Trace, Characterization]],
+    comparisons: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    warnings = [warning for _, one in characterized for warning in one.warnings]
+    for document in comparisons:
+        warnings += [f"comparison of {document.get('trace')}: {reason}" for reason in document["reasons"]]
+    if profile is not None:
+        if not profile.complete:
+            warnings.append("the profile is not complete: finish it with 'flextrace scale --resume'")
+        unsteady = sum(not point.steady for point in profile.measured)
+        if unsteady:
+            warnings.append(f"{unsteady} of {len(profile.measured)} points of the profile were not steady when stopped")
+    return list(dict.fromkeys(warnings))
+
+
+# ---- comparison ----
+
+
+def comparison_section(number: int, document: Mapping[str, Any]) -> Section:
+    """The table of one comparison, its conditions and its bars."""
+    columns = document["columns"]
+    headings = ["", *(f"{column['title']}, {column['unit'].replace('us', 'µs')}" for column in columns.values())]
+    values, conditions = [], []
+    for row in document["rows"]:
+        marked = not row["trustworthy"]
+        values.append(
+            [Cell(row["label"], row["made_by"], marked)]
+            + [_comparison_cell(row, name, column["scale"], marked) for name, column in columns.items()]
+        )
+        limit = row["memory_limit_bytes"]
+        conditions.append(
+            [
+                Cell(row["label"], marked=marked),
+                Cell("none" if limit is None else format_bytes(limit)),
+                Cell("not measured" if row["coldFrac"] is None else f"{row['coldFrac']:.1%}"),
+                Cell(row["page_cache"]),
+                Cell("; ".join(row["reasons"]) or "as the application", "; ".join(row["notes"]), marked),
+            ]
+        )
+    section = Section(f"comparison-{number}", f"Comparison: {_name_of(document.get('trace'))}")
+    section.sentences = [
+        "The same work by several means (thesis, table 3.2): value, error against the application, range of the runs.",
+        "A row marked with ! ran under other conditions than the application: its error is not its model's alone.",
+    ]
+    section.tables = [
+        Table("Performance", headings, values),
+        Table(
+            "Conditions",
+            ["", "memory limit", "cold reads (coldFrac)", "page cache at the start", "judgement"],
+            conditions,
+        ),
+        Table(
+            "What the columns mean",
+            ["column", "meaning"],
+            [[Cell(column["title"]), Cell(column["meaning"])] for column in columns.values()],
+            collapsed=True,
+        ),
+    ]
+    section.figures = [comparison_bars(document)]
+    return section
+
+
+def _comparison_cell(row: Mapping[str, Any], name: str, scale: float, marked: bool) -> Cell:
+    value, error = row["median"][name], row["error"][name]
+    if value is None:
+        return Cell("-")
+    below = "" if error is None else f"{error:+.1%}" if abs(error) < 1 else f"{error:+.0%}"
+    if row["repetitions"] > 1:
+        low, high = row["low"][name] * scale, row["high"][name] * scale
+        below += f" ({_short(low)} to {_short(high)})"
+    return Cell(_short(value * scale), below.strip(), marked)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+# ---- machine ----
+
+
+def profile_section(profile: Profile) -> Section:
+    """The single parameter graphs of a machine, how good predictions from it are, and where it was measured."""
+    section = Section("machine", "This machine")
+    borders = ", ".join(format_bytes(border) for border in profile.boundaries_bytes) or "none found"
+    section.sentences = [
+        f"{len(profile.measured)} workloads measured by the self-scaling benchmark (thesis, chapter 4); "
+        f"borders between performance regions: {borders}."
+    ]
+    if profile.regions:
+        section.figures.append(profile_figures.single_parameter_graphs(profile))
+        accuracy = profile_figures.accuracy(profile)
+        if accuracy is not None:
+            section.figures.append(accuracy)
+    section.tables = [
+        Table("Environment", ["what", "value"], _flat(profile.environment)),
+        Table("Drift of the reference point", ["what", "value"], _flat(profile.drift), collapsed=True),
+    ]
+    return section
+
+
+# ---- traces ----
+
+
+def trace_section(number: int, trace: Trace, characterization: Characterization) -> Section:
+    """A trace's parameters and figures, layer by layer."""
+    section = Section(f"trace-{number}", f"Trace: {_name_of(trace.path)}")
+    layers = {name: layer for name, layer in characterization.layers.items() if layer.requests}
+    command = trace.header.metadata.get("command")
+    if command:
+        section.sentences.append(f"Command: {' '.join(map(str, command)) if isinstance(command, list) else command}")
+    if not layers:
+        section.sentences.append("This trace holds no request.")
+        return section
+    if characterization.elapsed_s > 0:
+        section.sentences.append(f"Elapsed time {format_duration(characterization.elapsed_s)}.")
+    section.tables = [_parameter_table(layers), _more_table(layers)]
+    limit = trace.header.metadata.get("memory_limit_bytes")
+    for name, layer in layers.items():
+        requests, title = requests_of(trace, name), LAYER_TITLES[name]  # type: ignore[arg-type]
+        figures = [trace_figures.sizes(requests, title)]
+        if name == "vfs":
+            figures.append(trace_figures.miss_ratios(layer.locality, layer.parameters.unique_bytes, limit))
+        if times_measured(trace):
+            figures.append(trace_figures.over_time(requests, title))
+            paths = trace.paths if name == "vfs" else {}
+            figures.append(trace_figures.places(requests, paths))
+            syncs = syncs_of(trace, name)  # type: ignore[arg-type]
+            figures.append(trace_figures.response_times(requests, syncs, title))
+        for figure in figures:
+            figure.title = f"{figure.title}, {title}"
+        section.figures += figures
+    return section
+
+
+def _parameter_table(layers: Mapping[str, LayerCharacterization]) -> Table:
+    """The five parameters, one column per layer."""
+    rows = []
+    for parameter in PARAMETERS:
+        cells = [Cell(parameter, DEFINITIONS.get(parameter, ""))]
+        for layer in layers.values():
+            value = layer.parameters.as_document()[parameter]
+            in_bytes = parameter in ("uniqueBytes", "sizeMean") and value is not None
+            declared = "declared" if layer.declared and parameter == "processNum" else ""
+            cells.append(Cell(format_cell(value), format_bytes(value or 0) if in_bytes else declared))
+        rows.append(cells)
+    return Table("The five parameters", ["parameter", *(LAYER_TITLES[name] for name in layers)], rows)
+
+
+def _more_table(layers: Mapping[str, LayerCharacterization]) -> Table:
+    """Everything else that is one number, collapsed."""
+    rows = []
+    for name, layer in layers.items():
+        document = layer.as_document()
+        for part in ("counts", "extended", "sequentiality", "locality", "concurrency", "littles_law"):
+            rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in _flat(document[part], f"{part} ")]
+        single = {key: value for key, value in document.items() if not isinstance(value, dict | list)}
+        rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in _flat(single)]
+    return Table("Everything beside them", ["layer", "what", "value"], rows, collapsed=True)
+
+
+def alterations_section(traces: Sequence[Trace]) -> Section:
+    """Wanted, achieved and held parameters of every trace that ``alter`` made."""
+    section = Section("alterations", "Alterations")
+    rows = []
+    for trace in traces:
+        manifest = trace.header.metadata.get("manifest")
+        if not isinstance(manifest, dict):
+            continue
+        original, wanted, achieved = (manifest.get(name) or {} for name in ("original", "wanted", "achieved"))
+        for parameter in PARAMETERS:
+            rows.append(
+                [
+                    Cell(_name_of(trace.path)),
+                    Cell(parameter),
+                    Cell(format_cell(original.get(parameter))),
+                    Cell(format_cell(wanted[parameter]) if parameter in wanted else "held"),
+                    Cell(format_cell(achieved.get(parameter))),
+                ]
+            )
+    if rows:
+        section.sentences = [
+            "What each altered trace was to become, and what it is when characterized again (thesis, 6.2)."
+        ]
+        section.tables = [Table("Wanted and achieved", ["trace", "parameter", "original", "wanted", "achieved"], rows)]
+    return section
+
+
+# ---- provenance ----
+
+
+def provenance_section(
+    profile: Profile | None,
+    characterized: Sequence[tuple[Trace, Characterization]],
+    comparisons: Sequence[Mapping[str, Any]],
+) -> Section:
+    """Where everything came from: files, hashes, commands, versions, environments, definitions."""
+    section = Section("provenance", "Provenance")
+    for document in comparisons:
+        kept = {name: value for name, value in document.items() if name not in ("rows", "columns")}
+        section.tables.append(
+            Table(f"Comparison of {_name_of(document.get('trace'))}", ["what", "value"], _flat(kept), collapsed=True)
+        )
+    if profile is not None:
+        kept = {
+            "path": profile.path,
+            "tool_version": profile.tool_version,
+            "command": profile.command,
+            "seed": profile.seed,
+            "created": profile.created,
+            "settings": profile.settings,
+        }
+        section.tables.append(Table("Profile", ["what", "value"], _flat(kept), collapsed=True))
+    for trace, one in characterized:
+        kept = {**one.provenance, "trace": one.trace, "metadata": trace.header.metadata, "lost": one.lost}
+        section.tables.append(Table(f"Trace {_name_of(trace.path)}", ["what", "value"], _flat(kept), collapsed=True))
+    definitions = [[Cell(name), Cell(meaning)] for name, meaning in DEFINITIONS.items()]
+    section.tables.append(Table("Definitions", ["name", "definition"], definitions, collapsed=True))
+    return section
+
+
+def _name_of(path: Any) -> str:
+    return Path(str(path)).name if path else "unnamed"
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> list[list[Cell]]:
+    """Nested documents as rows of (dotted name, value); lists of numbers and texts in one cell, tables left out."""
+    rows: list[list[Cell]] = []
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list | tuple):
+            if not any(isinstance(item, Mapping | list) for item in value):
+                rows.append([Cell(f"{prefix}{name}"), Cell(" ".join(format_cell(item) for item in value))])
+        else:
+            rows.append([Cell(f"{prefix}{name}"), Cell(format_cell(value))])
+    return rows

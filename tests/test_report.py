@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: every section is there, the page is well formed and loads nothing, and no file name leaves its cell."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.layout import (
+    BLOCK_DTYPE,
+    FILE_DTYPE,
+    FILEOP_DTYPE,
+    IO_DTYPE,
+    BlockForm,
+    BlockOp,
+    Fileop,
+    FileType,
+    IoOp,
+    RecordKind,
+)
+from characterize.trace import Header, Trace
+from characterize.workload import FIELD_OF, Workload
+from selfscale.comparison import Row, comparison_document, sample_of
+from selfscale.measure import Point
+from selfscale.profile import Profile, Region
+from selfscale.profile_figures import accuracy, single_parameter_graphs
+from selfscale.report import write_report
+from selfscale.trace_figures import POINTS_MAX, places
+
+MIB = 2**20
+EVIL = "/data/<script>alert('owned')</script>&\"quoted\".db"
+VOID = {"meta", "br", "hr", "img", "link", "input", "col", "wbr", "source", "base"}
+
+
+def make_profile() -> Profile:
+    """Two regions around a cache of 100 MiB; throughput by a made-up formula."""
+
+    def point(workload: Workload, **more: Any) -> Point:
+        cached = 1 / (1 + (workload.unique_bytes / (100 * MIB)) ** 6)
+        throughput = 1e9 * (0.08 + cached) * (workload.size_mean / 32768) ** 0.4 * (0.7 + 0.3 * workload.seq_frac)
+        throughput *= (0.8 + 0.2 * workload.read_frac) * workload.process_num**0.2
+        return Point(workload, throughput, 0.03 * throughput, **more)
+
+    focal = [Workload(size * MIB, 0.5, 0.5, 32768.0, 1.0) for size in (40, 200)]
+    points = [
+        point(focal[0].replace(unique_bytes=size * MIB)) for size in (5, 10, 20, 40, 60, 80, 100, 120, 160, 200, 400)
+    ]
+    values = {
+        "sizeMean": (4096, 16384, 32768, 131072),
+        "readFrac": (0, 0.25, 0.5, 0.75, 1),
+        "processNum": (1, 2, 4, 8),
+        "seqFrac": (0, 0.5, 1),
+    }
+    for number, workload in enumerate(focal):
+        for parameter, choices in values.items():
+            for value in choices:
+                changed = workload.replace(**{FIELD_OF[parameter]: float(value)})
+                points.append(point(changed, role="curve", region=number, parameter=parameter))
+    random = np.random.default_rng(1)
+    for _ in range(12):
+        size, seq, read = random.uniform(10, 350), random.uniform(), random.uniform()
+        points.append(point(Workload(size * MIB, seq, read, 16384.0, 2.0), role="random"))
+    return Profile(
+        measured=points,
+        boundaries_bytes=[100.0 * MIB],
+        regions=[Region(5 * MIB, 100 * MIB, focal[0]), Region(100 * MIB, 400 * MIB, focal[1])],
+        environment={"memory_limit_bytes": 128 * MIB, "kernel": "6.18", "filesystem": "ext4"},
+        complete=True,
+    )
+
+
+def make_trace(path: Path, requests: int = 3000, name: str = EVIL, **metadata: Any) -> Trace:
+    """Reads and writes of two files, some syncs, and the block requests below them."""
+    random = np.random.default_rng(7)
+    io = np.zeros(requests, IO_DTYPE)
+    io["kind"], io["thread"], io["process"] = RecordKind.IO, 5, 5
+    io["op"] = np.where(random.random(requests) < 0.6, IoOp.READ, IoOp.WRITE)
+    io["start_ns"] = 10**9 + np.cumsum(random.exponential(50_000, requests)).astype(np.uint64)
+    io["duration_ns"] = random.lognormal(9, 1, requests).astype(np.uint64)
+    io["file"] = np.where(np.arange(requests) % 3, 1, 2)
+    io["asked_bytes"] = io["result"] = 4096 * 2 ** random.integers(0, 4, requests)
+    io["offset"] = 4096 * random.integers(0, 4096, requests)
+    io["missed_bytes"] = 2**32 - 1
+    file = np.zeros(2, FILE_DTYPE)
+    file["kind"], file["type"], file["file"], file["size_bytes"] = RecordKind.FILE, FileType.REGULAR, (1, 2), 16 * MIB
+    sync = np.zeros(len(io["start_ns"][::150][:20]), FILEOP_DTYPE)
+    sync["kind"], sync["op"], sync["thread"], sync["process"], sync["file"] = RecordKind.FILEOP, Fileop.FSYNC, 5, 5, 1
+    sync["start_ns"], sync["duration_ns"] = io["start_ns"][::150][:20] + 30, 2_000_000
+    block = np.zeros(min(500, requests), BLOCK_DTYPE)
+    block["kind"], block["op"], block["form"] = RecordKind.BLOCK, BlockOp.READ, BlockForm.REQUEST
+    block["start_ns"], block["duration_ns"] = io["start_ns"][:500] + 10, 90_000
+    block["device"], block["bytes"], block["sector"] = 254 << 20, 8192, 16 * np.arange(len(block))
+    block["queued_ns"] = 2**64 - 1
+    header = Header(start_monotonic_ns=10**9, end_monotonic_ns=int(io["start_ns"].max()) + 10**8)
+    header.metadata = {"memory_limit_bytes": 128 * MIB, "command": ["cat", name], **metadata}
+    arrays = {RecordKind.IO: io, RecordKind.FILE: file, RecordKind.FILEOP: sync, RecordKind.BLOCK: block}
+    characterize.write(Trace(header, arrays, {1: name, 2: "/data/two"}), path)
+    return characterize.open(path)
+
+
+def make_comparison(trace: str = EVIL) -> dict[str, Any]:
+    def row(name: str, *speeds: float, **more: Any) -> Row:
+        documents = [
+            {
+                "throughput_in_io_bytes_per_s": speed,
+                "throughput_bytes_per_s": speed / 3,
+                "time_in_sync_s": 0.1,
+                "response_time": {
+                    "read": {"count": 10, "mean_ns": 9e12 / speed},
+                    "write": {"count": 5, "mean_ns": 4e12 / speed},
+                },
+            }
+            for speed in speeds
+        ]
+        workload = Workload(8 * MIB, 0.5, 0.5, 8192.0, 1.0)
+        return Row(
+            name,
+            name.replace("_", " "),
+            "made by hand",
+            workload,
+            [sample_of(one) for one in documents],
+            128 * MIB,
+            0.4,
+            "cold",
+            **more,
+        )
+
+    prediction = row(
+        "prediction", 250e6, details={"interval_bytes_per_s": [200e6, 300e6]}, reasons=["0% of its read bytes cold"]
+    )
+    prediction.samples[0]["read_mean_ns"] = None
+    rows = [
+        row("application", 300e6),
+        row("replay", 310e6, 290e6, 305e6),
+        row("willy", 210e6, 260e6, 250e6),
+        prediction,
+    ]
+    return comparison_document(rows, ("application", "replay"), trace=trace, seed=0)
+
+
+class Page(HTMLParser):
+    """What a reader's browser would find; remembers unbalanced elements."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.scripts: list[tuple[dict[str, Any], str]] = []
+        self.text: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = (attributes, text + data)
+        elif "style" not in self.open:
+            self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    directory = tmp_path_factory.mktemp("report")
+    manifest = {
+        "original": {"sizeMean": 4096},
+        "wanted": {"sizeMean": 16384},
+        "achieved": {"sizeMean": 16380.5},
+    }
+    traces = [
+        make_trace(directory / "one.iotrace"),
+        make_trace(directory / "altered.iotrace", name="/data/plain", manifest=manifest),
+    ]
+    path = write_report(directory / "r.html", profile=make_profile(), traces=traces, comparisons=[make_comparison()])
+    return Page(path.read_text())
+
+
+def test_every_section_and_figure_is_there(page: Page) -> None:
+    text = " ".join(page.text)
+    sections = {value for tag, name, value in page.attributes if tag == "section" and name == "id"}
+    assert {"comparison-1", "machine", "trace-1", "trace-2", "alterations", "provenance"} <= sections
+    for words in (
+        "Single parameter graphs",
+        "Accuracy of prediction",
+        "Miss-ratio curve",
+        "Offsets over time",
+        "Response times",
+        "block layer",
+        "memory_limit_bytes",
+        "uniqueBytes",
+        "16380.5",
+        "0% of its read bytes cold",
+    ):
+        assert words in text, words
+
+
+def test_the_page_is_well_formed_and_plots_have_sentence_and_data(page: Page) -> None:
+    assert page.wrong == []
+    assert page.open == []
+    plots = [json.loads(text) for attributes, text in page.scripts if attributes.get("class") == "plot-data"]
+    # Comparison, two of the machine, five per trace at the application's layer and four at the block layer.
+    assert len(plots) == 1 + 2 + 2 * (5 + 4)
+    assert page.tags.count("figure") == page.tags.count("figcaption") == len(plots)
+    assert " ".join(page.text).count("Show data") == len(plots)
+    assert all(plot["data"] for plot in plots)
+    targets = [value for tag, name, value in page.attributes if name == "id"]
+    assert len(targets) == len(set(targets))
+    assert all(attributes["data-plot"] in targets for attributes, _ in page.scripts if "data-plot" in attributes)
+
+
+def test_plotly_is_inside_exactly_once(page: Page) -> None:
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415
+
+    assert sum(text == get_plotlyjs() for _, text in page.scripts) == 1
+    assert sum(len(text) > 1_000_000 for _, text in page.scripts) == 1
+
+
+def test_nothing_is_loaded_from_anywhere(page: Page) -> None:
+    loading = [
+        (tag, name, value)
+        for tag, name, value in page.attributes
+        if name in ("src", "href", "srcset", "data", "action")
+    ]
+    assert loading
+    assert all(tag == "a" and value.startswith("#") for tag, _, value in loading)
+    assert "link" not in page.tags
+    assert "iframe" not in page.tags
+
+
+def test_a_file_name_with_markup_stays_text(page: Page) -> None:
+    assert EVIL in " ".join(page.text)
+    assert not any(
+        "alert('owned" in text for attributes, text in page.scripts if attributes.get("class") != "plot-data"
+    )
+    assert all(text.count("<") == 0 for attributes, text in page.scripts if attributes.get("class") == "plot-data")
+
+
+def test_figure_4_7_has_a_column_per_region_and_a_row_per_parameter() -> None:
+    profile = make_profile()
+    figure = single_parameter_graphs(profile)
+    titles = [annotation.text for annotation in figure.plot.layout.annotations]
+    assert [
+        f"{name}, region {number}" in titles
+        for name in ("sizeMean", "readFrac", "processNum", "seqFrac")
+        for number in (1, 2)
+    ] == [True] * 8
+    by_graph = figure.data.groupby(["parameter", "region"])
+    assert len(by_graph) == 1 + 4 * 2
+    size = by_graph.get_group(("sizeMean", 2))
+    assert size["value"].tolist() == [4096, 16384, 32768, 131072]
+    expected = [
+        point.throughput_bytes_per_s / 1e6
+        for point in profile.measured
+        if point.parameter == "sizeMean" and point.region == 1
+    ]
+    assert size["throughput_MB_per_s"].tolist() == pytest.approx(expected)
+    first = figure.plot.data[0]
+    shares = [half_width / value for half_width, value in zip(first.error_y.array, first.y, strict=True)]
+    # The two focal points belong to all curves of their region, so they were measured more often and are known better.
+    assert [share for share in shares if share > 0.029] == pytest.approx([0.03] * 9)
+    bands = [shape for shape in figure.plot.layout.shapes if shape.type == "rect"]
+    assert [(band.x0, band.x1) for band in bands] == [(5 * MIB, 100 * MIB), (100 * MIB, 400 * MIB)]
+
+
+def test_accuracy_is_of_the_random_points_only() -> None:
+    profile = make_profile()
+    figure = accuracy(profile)
+    assert figure is not None
+    assert len(figure.data) == 12
+    profile.measured = [point for point in profile.measured if point.role != "random"]
+    assert accuracy(profile) is None
+
+
+def test_many_requests_are_sampled_and_the_note_says_so(tmp_path: Path) -> None:
+    trace = make_trace(tmp_path / "big.iotrace", requests=POINTS_MAX + 1000)
+    from characterize.requests import requests_of  # noqa: PLC0415
+
+    figure = places(requests_of(trace), trace.paths)
+    assert sum(len(part.x) for part in figure.plot.data) == POINTS_MAX == len(figure.data)
+    assert f"Shows {POINTS_MAX} of {POINTS_MAX + 1000} requests" in figure.note
+    small = places(requests_of(make_trace(tmp_path / "small.iotrace", requests=100)), {})
+    assert small.note == ""
+    assert len(small.data) == 100
+
+
+def test_a_trace_without_requests_is_reported_as_such(tmp_path: Path) -> None:
+    path = characterize.write(Trace(Header(), {}), tmp_path / "empty.iotrace")
+    page = Page(write_report(tmp_path / "r.html", traces=[characterize.open(path)]).read_text())
+    assert "This trace holds no request." in " ".join(page.text)
+    assert page.wrong == []
+
+
+def test_nothing_is_overwritten_and_nothing_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from flextrace.main import main  # noqa: PLC0415
+
+    target = tmp_path / "r.html"
+    make_profile().save(tmp_path / "p.json")
+    command = ["report", "-o", str(target), "--profile", str(tmp_path / "p.json")]
+    assert main(command) == 0
+    assert capsys.readouterr().out.strip() == str(target)
+    before = target.read_bytes()
+    assert main(command) == 2
+    assert "--force" in capsys.readouterr().err
+    assert target.read_bytes() == before
+    assert main([*command, "--force"]) == 0
+    assert main(["report", "-o", str(tmp_path / "x.html")]) == 2
+    with pytest.raises(FlextraceError, match="already"):
+        write_report(target, profile=make_profile())
+    assert re.search(r"flextrace report</title>", target.read_text())
