@@ -19,12 +19,13 @@ _ABSENT = "-"
 
 _FIVE_MEAN = {
     "uniqueBytes": "bytes in the union of all requests",
-    "seqFrac": "start = end of the thread's previous request on the file",
+    "seqFrac": "start = end of the thread's last request on the file",
     "readFrac": "reads / requests",
     "sizeMean": "bytes / requests",
     "processNum": "most requests in flight at once",
 }
 _FIVE_MEAN_BLOCK = {**_FIVE_MEAN, "seqFrac": "start = end of the previous request on the device"}
+_DECLARED = "declared by its maker, not counted"
 _SEQUENTIAL_MEAN = {
     "strictOneStream": "start = end of the trace's previous request",
     "strictPerDirection": "the same, reads and writes apart",
@@ -83,14 +84,13 @@ def _layer(name: str, layer: LayerCharacterization) -> list[str]:
         + (f", {counts['failed']} failed" if counts["failed"] else "")
     ]
     five = layer.parameters
-    declared = " (declared by its maker, not counted)" if layer.declared else ""
     mean = _FIVE_MEAN if name == "vfs" else _FIVE_MEAN_BLOCK
     lines += [
         _row("uniqueBytes", _size(five.unique_bytes), mean["uniqueBytes"]),
         _row("seqFrac", _share(five.seq_frac), mean["seqFrac"]),
         _row("readFrac", _share(five.read_frac), mean["readFrac"]),
         _row("sizeMean", _size(five.size_mean), mean["sizeMean"]),
-        _row("processNum", _number(five.process_num), mean["processNum"] + declared),
+        _row("processNum", _number(five.process_num), _DECLARED if layer.declared else mean["processNum"]),
         "",
     ]
     lines += [*_locality(layer), "", *_load(layer), "", *_response(layer), ""]

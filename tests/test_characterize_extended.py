@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The extended parameters, computed by hand."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_trace import made_trace, read, write
+
+from characterize.extended import append_frac, cold_frac, extended_of, extended_of_block
+from characterize.layout import BlockFlag, IoFlag
+from characterize.requests import requests_of
+from characterize.response_time import syncs_of
+
+OPEN, TRUNCATE, FALLOCATE = 1, 6, 7
+KEEP_SIZE, COLLAPSE_RANGE, ZERO_RANGE, INSERT_RANGE = 0x01, 0x08, 0x10, 0x20
+BLOCK = 4096
+
+
+def extended(trace):
+    return extended_of(trace, requests_of(trace), syncs_of(trace))
+
+
+def appended(io, size=0, fileops=(), **file):
+    trace = made_trace(list(io), fileops=list(fileops), files=[{"file": 1, "size_bytes": size, **file}])
+    return append_frac(trace, requests_of(trace))
+
+
+def test_appended_bytes_are_those_behind_the_end():
+    # 50 of the first 100 bytes extend the 50-byte file, none of the next, all of the last (beyond a hole).
+    rows = [write(0, 100, 0), write(20, 60, 1), write(1000, 40, 2)]
+    assert appended(rows, size=50) == pytest.approx(90 / 200)
+
+
+def test_reads_do_not_count_and_change_nothing():
+    assert appended([read(0, 100, 0), write(0, 100, 1)], size=0) == 1
+
+
+@pytest.mark.parametrize(
+    ("fileop", "expected"),
+    [
+        ({"op": TRUNCATE, "argument": 0}, 1),
+        ({"op": TRUNCATE, "argument": 60}, 0.4),
+        ({"op": TRUNCATE, "argument": 0, "result": -1}, 0),
+        ({"op": OPEN, "flags": int(IoFlag.TRUNCATED), "argument": 7}, 1),
+        ({"op": OPEN, "argument": 7}, 0),
+        ({"op": FALLOCATE, "flags": COLLAPSE_RANGE << 16, "argument": 0, "length": 30}, 0.3),
+        ({"op": FALLOCATE, "flags": INSERT_RANGE << 16, "argument": 0, "length": 30}, 0),
+    ],
+)
+def test_sizes_follow_file_operations(fileop, expected):
+    rows = [write(0, 100, 5)]
+    assert appended(rows, size=100, fileops=[{"start_ns": 1, **fileop}]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0, 0), (ZERO_RANGE, 0), (KEEP_SIZE, 1), (KEEP_SIZE | ZERO_RANGE, 1)])
+def test_preallocation_grows_a_file_unless_it_keeps_the_size(mode, expected):
+    operation = {"op": FALLOCATE, "flags": mode << 16, "argument": 50, "length": 50, "start_ns": 1}
+    assert appended([write(0, 100, 5)], size=0, fileops=[operation]) == expected
+
+
+def test_operations_are_taken_in_the_order_of_their_starts():
+    assert appended([write(0, 100, 5)], size=100, fileops=[{"op": TRUNCATE, "argument": 0, "start_ns": 9}]) == 0
+
+
+def test_block_devices_never_grow():
+    assert appended([write(1 << 30, 4096, 0)], size=0, type=2) == 0
+
+
+def test_files_of_unknown_size_are_left_out():
+    trace = made_trace([write(0, 10, file=1), write(0, 90, file=2)], files=[{"file": 1, "size_bytes": 10}])
+    assert append_frac(trace, requests_of(trace)) == 0
+    trace = made_trace([write(0, 10)])
+    assert math.isnan(append_frac(trace, requests_of(trace)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10), st.integers(1, 2)), min_size=1, max_size=30))
+def test_appended_bytes_against_a_size_that_is_followed(rows):
+    sizes, total = {1: 10, 2: 0}, 0
+    for offset, size, file in rows:
+        total += sum(1 for byte in range(offset, offset + size) if byte >= sizes[file])
+        sizes[file] = max(sizes[file], offset + size)
+    trace = made_trace(
+        [write(offset, size, start, file=file) for start, (offset, size, file) in enumerate(rows)],
+        files=[{"file": 1, "size_bytes": 10}, {"file": 2}],
+    )
+    assert append_frac(trace, requests_of(trace)) == pytest.approx(total / sum(size for _, size, _ in rows))
+
+
+def cold(io, *files):
+    trace = made_trace(list(io), files=list(files))
+    return cold_frac(trace, requests_of(trace))
+
+
+def test_cold_bytes_by_hand():
+    """File 1 is a quarter resident, file 2 not at all; a block counts only when the read is the first to touch it."""
+    rows = [
+        read(0, 2 * BLOCK, 0),  # 8192 fresh bytes
+        read(0, 2 * BLOCK, 1),  # none
+        write(4 * BLOCK, 10, 2),  # touches block 4
+        read(4 * BLOCK, BLOCK, 3),  # none
+        read(5 * BLOCK + 100, BLOCK, 4),  # blocks 5 and 6: 4096 fresh bytes
+        read(0, 1000, 5, file=2),  # 1000 fresh bytes
+        read(1000, 1000, 6, file=2),  # the same block: none
+    ]
+    files = (
+        {"file": 1, "size_bytes": 16 * BLOCK, "resident_bytes": 4 * BLOCK},
+        {"file": 2, "size_bytes": 5000, "resident_bytes": 0},
+    )
+    share, measured = cold(rows, *files)
+    assert share == pytest.approx((0.75 * (8192 + 4096) + 1000) / (2 * 8192 + 4096 + 4096 + 2000))
+    assert measured == 1
+
+
+def test_cold_of_an_empty_file_and_of_a_warm_one():
+    assert cold([read(0, 100)], {"file": 1, "size_bytes": 0, "resident_bytes": 0}) == (1, 1)
+    assert cold([read(0, 100)], {"file": 1, "size_bytes": 100, "resident_bytes": 4096}) == (0, 1)
+
+
+def test_cold_where_residency_was_not_measured():
+    share, measured = cold([read(0, 100)], {"file": 1, "size_bytes": 100})
+    assert math.isnan(share)
+    assert measured == 0
+    rows = [read(0, 100), read(0, 300, 1, file=2)]
+    files = ({"file": 1, "size_bytes": 100}, {"file": 2, "size_bytes": 300, "resident_bytes": 0})
+    assert cold(rows, *files) == (1, 0.75)
+
+
+def test_cold_without_reads():
+    assert all(math.isnan(value) for value in cold([write(0, 100)], {"file": 1, "resident_bytes": 0}))
+
+
+def test_shares_by_hand():
+    direct, stable = int(IoFlag.DIRECT), int(IoFlag.DSYNC)
+    trace = made_trace(
+        [
+            read(0, 100, 0, flags=direct, missed_bytes=30),
+            read(0, 100, 1, missed_bytes=0),
+            read(0, 50, 2),  # not measured
+            write(0, 400, 3, flags=direct | stable),
+            write(0, 600, 4),
+        ],
+        fileops=[{"op": 3}, {"op": 4}, {"op": 5}, {"op": 3, "result": -5}, {"op": 2}],
+        files=[{"file": 1, "size_bytes": 500}],
+    )
+    result = extended(trace)
+    assert result["missFrac"] == pytest.approx(30 / 200)
+    assert result["syncFrac"] == pytest.approx(3 / 2)
+    assert result["bytesPerSync"] == pytest.approx(1000 / 3)
+    assert result["syncWriteFrac"] == 0.5
+    assert result["directFrac"] == pytest.approx(2 / 5)
+    assert result["appendFrac"] == pytest.approx(100 / 1000)
+    assert result["overwriteFrac"] == pytest.approx(900 / 1000)
+
+
+def test_nothing_is_made_up():
+    result = extended(made_trace())
+    assert all(math.isnan(value) for value in result.values())
+    result = extended(made_trace([read(0, 10)], fileops=[{"op": 3}]))
+    assert all(math.isnan(result[name]) for name in ("syncFrac", "appendFrac", "syncWriteFrac", "missFrac", "coldFrac"))
+
+
+def test_block_layer_by_hand():
+    flags = int(BlockFlag.READAHEAD | BlockFlag.META)
+    blocks = [
+        {"op": 1, "bytes": 4096, "start_ns": 3, "cause": 9, "flags": flags},
+        {"op": 1, "bytes": 8192, "start_ns": 2, "flags": int(BlockFlag.META)},
+        {"op": 2, "bytes": 4096, "start_ns": 1, "cause": 8, "flags": int(BlockFlag.FUA)},
+        {"op": 2, "bytes": 4096, "start_ns": 1, "cause": 8, "flags": flags, "status": 10},
+    ]
+    trace = made_trace(blocks=blocks)
+    result = extended_of_block(trace, requests_of(trace, "block"))
+    assert result == pytest.approx(
+        {"attributedFrac": 0.5, "readaheadFrac": 1 / 3, "metadataFrac": 2 / 3, "fuaFrac": 1 / 3}
+    )
+    foreign = made_trace(blocks=blocks, metadata={"imported": {"format": "mqsim"}})
+    assert all(math.isnan(it) for it in extended_of_block(foreign, requests_of(foreign, "block")).values())

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Number in flight, time in I/O, response and think times, sizes: computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_trace import made_trace, read, write
+
+from characterize.concurrency import concurrency_of, littles_law
+from characterize.intervals import union_length
+from characterize.requests import requests_of
+from characterize.response_time import distribution, response_times, syncs_of, think_times, time_in_sync_s
+from characterize.sizes import common_sizes, size_histogram
+
+FSYNC, FDATASYNC, SYNC_FILE_RANGE, OPEN = 3, 4, 5, 1
+
+
+def two_threads():
+    """Thread 1 in flight in [0, 10), [30, 40); thread 2 in [5, 25), and with two at once in [50, 60) and [55, 65)."""
+    return made_trace(
+        [
+            read(0, 100, 0, 10),
+            write(0, 300, 5, 20, thread=2),
+            read(100, 200, 30, 10),
+            write(300, 400, 50, 10, thread=2),
+            write(700, 500, 55, 10, thread=2),
+        ],
+        fileops=[
+            {"op": FSYNC, "start_ns": 26, "duration_ns": 4},
+            {"op": FDATASYNC, "start_ns": 28, "duration_ns": 10, "thread": 2},
+            {"op": SYNC_FILE_RANGE, "start_ns": 70, "duration_ns": 1},
+            {"op": FSYNC, "start_ns": 80, "duration_ns": 5, "result": -5},
+            {"op": OPEN, "start_ns": 90, "duration_ns": 5},
+        ],
+    )
+
+
+def test_load_by_hand():
+    load = concurrency_of(requests_of(two_threads()), measured=True)
+    assert load.threads == 2
+    assert load.in_flight_max == 2
+    # In flight: [0, 25), [30, 40), [50, 65) = 50 ns; durations 10 + 20 + 10 + 10 + 10 = 60 ns.
+    assert load.time_in_io_s == pytest.approx(50e-9)
+    assert load.in_flight_mean == pytest.approx(60 / 50)
+    # Thread 1 is busy for 20 ns, thread 2 for 20 + 15 ns.
+    assert load.queue_depth_per_thread == pytest.approx(60 / 55)
+    assert load.per_thread["thread"].tolist() == [1, 2]
+    assert load.per_thread["requests"].tolist() == [2, 3]
+    assert load.per_thread["bytes"].tolist() == [300, 1200]
+    assert load.per_thread["time_in_io_s"].tolist() == pytest.approx([20e-9, 35e-9])
+    assert load.per_thread["response_mean_s"].tolist() == pytest.approx([10e-9, 40e-9 / 3])
+
+
+def test_load_of_what_was_not_measured():
+    load = concurrency_of(requests_of(two_threads()), measured=False)
+    assert load.threads == 2
+    assert math.isnan(load.in_flight_max)
+    assert math.isnan(load.time_in_io_s)
+    assert load.per_thread["time_in_io_s"].isna().all()
+
+
+def test_load_of_nothing():
+    load = concurrency_of(requests_of(made_trace()), measured=True)
+    assert (load.threads, load.in_flight_max, load.time_in_io_s) == (0, 0, 0)
+    assert math.isnan(load.in_flight_mean)
+
+
+def test_threads_are_unknown_where_no_request_names_one():
+    blocks = [{"op": 1, "bytes": 512, "start_ns": 1}]
+    assert math.isnan(concurrency_of(requests_of(made_trace(blocks=blocks), "block"), measured=True).threads)
+
+
+def test_response_times():
+    trace = two_threads()
+    times = response_times(requests_of(trace), syncs_of(trace))
+    assert times["read"] == {
+        "count": 2, "mean_ns": 10, "p50_ns": 10, "p90_ns": 10, "p99_ns": 10, "p999_ns": 10, "max_ns": 10
+    }  # fmt: skip
+    assert times["write"]["mean_ns"] == pytest.approx(40 / 3)
+    assert (times["write"]["p50_ns"], times["write"]["p90_ns"], times["write"]["max_ns"]) == (10, 20, 20)
+    assert times["sync"]["count"] == 3
+    assert times["sync"]["mean_ns"] == 5
+
+
+def test_quantiles_are_values_that_occurred():
+    times = distribution(np.arange(1, 1001))
+    assert times == {
+        "count": 1000, "mean_ns": 500.5, "p50_ns": 500, "p90_ns": 900, "p99_ns": 990, "p999_ns": 999, "max_ns": 1000
+    }  # fmt: skip
+    assert distribution(np.zeros(0, np.int64))["p50_ns"] is None
+
+
+def test_time_in_sync_is_a_union():
+    assert time_in_sync_s(syncs_of(two_threads())) == pytest.approx(13e-9)  # [26, 38) and [70, 71)
+    assert time_in_sync_s(syncs_of(made_trace())) == 0
+
+
+def test_flushes_are_the_syncs_of_the_block_layer():
+    blocks = [{"op": 3, "start_ns": 5, "duration_ns": 7}, {"op": 3, "start_ns": 5, "duration_ns": 7, "status": 10}]
+    syncs = syncs_of(made_trace(blocks=blocks), "block")
+    assert (syncs["end_ns"] - syncs["start_ns"]).tolist() == [7]
+
+
+def test_think_times():
+    """Thread 1: 10 to 30. Thread 2: 25 to 50; its last request starts while one is in flight."""
+    thinks = think_times(requests_of(two_threads()))
+    assert thinks["thread"].tolist() == [1, 2, 2]
+    assert thinks["think_ns"].tolist() == [20, 25, 0]
+
+
+def test_think_time_counts_from_the_latest_end():
+    """A long request in flight covers a short one that ends before it."""
+    rows = [read(0, 1, 0, 100), read(1, 1, 10, 10), read(2, 1, 130, 1)]
+    assert think_times(requests_of(made_trace(rows)))["think_ns"].tolist() == [0, 30]
+
+
+def test_littles_law_of_a_closed_system():
+    """4 threads, each 1000 bytes in every 2 ms: 2 MB/s."""
+    law = littles_law(1000, 0.0015, 0.0005, 4, 1e6)
+    assert law["throughput_bytes_per_s"] == pytest.approx(2e6)
+    assert law["ratio"] == pytest.approx(2)
+    assert math.isnan(littles_law(1000, math.nan, 0, 4, 1e6)["ratio"])
+    assert math.isnan(littles_law(1000, 0, 0, 4, 1e6)["throughput_bytes_per_s"])
+
+
+def test_size_histogram():
+    rows = [read(0, 1), read(0, 3), write(0, 4), write(0, 7), read(0, 8), read(0, 8)]
+    histogram = size_histogram(requests_of(made_trace(rows)))
+    assert histogram.to_dict("list") == {
+        "low_bytes": [1, 2, 4, 8],
+        "high_bytes": [2, 4, 8, 16],
+        "reads": [1, 1, 0, 2],
+        "writes": [0, 0, 2, 0],
+    }
+    assert len(size_histogram(requests_of(made_trace()))) == 0
+
+
+@given(st.lists(st.integers(1, 2**31 - 1), min_size=1, max_size=50))
+def test_every_size_falls_into_its_power_of_two(sizes):
+    histogram = size_histogram(requests_of(made_trace([read(0, size) for size in sizes])))
+    for low, high, reads, _ in histogram.itertuples(index=False):
+        assert reads == sum(low <= size < high for size in sizes)
+    assert histogram["reads"].sum() == len(sizes)
+
+
+def test_common_sizes():
+    rows = [read(0, 8192), read(0, 4096), write(0, 8192), read(0, 512)]
+    common = common_sizes(requests_of(made_trace(rows)), limit=2)
+    assert common.to_dict("list") == {"bytes": [8192, 512], "requests": [2, 1], "share": [0.5, 0.25]}
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20), st.integers(0, 2)), max_size=30))
+def test_union_is_the_size_of_a_set(rows):
+    points = {(group, point) for start, size, group in rows for point in range(start, start + size)}
+    start, size, group = np.array(rows, np.int64).reshape(-1, 3).T
+    assert union_length(start, start + size, group) == len(points)
+    assert union_length(start, start + size) == len({point for _, point in points})
