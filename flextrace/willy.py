@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``flextrace willy``: five numbers become a synthetic trace, and what it achieves is measured and printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from characterize.errors import FlextraceError
+from characterize.units import format_bytes, parse_fraction, parse_size
+
+SCHEMA = "flextrace.willy/1"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    workload = parser.add_argument_group("workload (Chen 1992, 3.4.1)")
+    workload.add_argument("--unique-bytes", type=parse_size, required=True, metavar="SIZE", help="all data, as 64MiB")
+    workload.add_argument("--seq-frac", type=parse_fraction, required=True, metavar="X", help="sequential share")
+    workload.add_argument("--read-frac", type=parse_fraction, required=True, metavar="X", help="share of reads")
+    workload.add_argument("--size-mean", type=parse_size, required=True, metavar="SIZE", help="per request, as 16K")
+    workload.add_argument("--process-num", type=int, default=1, metavar="N", help="processes (default: 1)")
+
+    shape = parser.add_argument_group("what the five leave open")
+    shape.add_argument("--requests", type=int, metavar="N", help="default: 4 x what the five need, 10000 at least")
+    shape.add_argument(
+        "--depth",
+        choices=("uniform", "binomial"),
+        default="uniform",
+        help="family of the LRU stack depth; uniform is random access, binomial the thesis's words (default: uniform)",
+    )
+    shape.add_argument(
+        "--size",
+        choices=("binomial", "bernoulli", "fixed"),
+        default="binomial",
+        help="family of the request sizes; bernoulli has a coefficient of variation of 1 (default: binomial)",
+    )
+    shape.add_argument(
+        "--sync-frac",
+        type=parse_fraction,
+        default=0.0,
+        metavar="X",
+        help="fdatasyncs per write (default: 0)",
+    )
+    shape.add_argument(
+        "--align", type=parse_size, default=4096, metavar="SIZE", help="of offsets, sizes (default: 4096)"
+    )
+    shape.add_argument("--seed", type=int, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
+
+    output = parser.add_argument_group("output")
+    output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the trace (.iotrace)")
+    output.add_argument("--force", action="store_true", help="overwrite OUT")
+    output.add_argument("--format", choices=("text", "json"), default="text", help="(default: text)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the trace; print the five parameters as wanted and as measured on it."""
+    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.workload import PARAMETERS, Workload, workload_of  # noqa: PLC0415
+    from replayer.willy import make_trace  # noqa: PLC0415
+
+    if arguments.output.exists() and not arguments.force:
+        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    wanted = Workload(
+        float(arguments.unique_bytes),
+        arguments.seq_frac,
+        arguments.read_frac,
+        float(arguments.size_mean),
+        float(arguments.process_num),
+    )
+    trace = make_trace(
+        wanted,
+        requests=arguments.requests,
+        depth=arguments.depth,
+        size=arguments.size,
+        seed=arguments.seed,
+        align_bytes=arguments.align,
+        sync_frac=arguments.sync_frac,
+    )
+    trace.header.metadata["command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    trace_file.write(trace, arguments.output, force=arguments.force)
+    asked, achieved = wanted.as_document(), workload_of(trace).as_document()
+    requests = len(trace.requests)
+    if arguments.format == "json":
+        document = {
+            "schema": SCHEMA,
+            "output": str(arguments.output),
+            "requests": requests,
+            "wanted": asked,
+            "achieved": achieved,
+            "made": trace.header.metadata,
+            **provenance_of(None),
+        }
+        print(json.dumps(document, indent=1, allow_nan=False))
+    else:
+        print(f"{'parameter':<12} {'wanted':>14} {'achieved':>14}")
+        for name in PARAMETERS:
+            show = format_bytes if name in ("uniqueBytes", "sizeMean") else "{:.4g}".format
+            print(f"{name:<12} {show(asked[name]):>14} {show(achieved[name]):>14}")  # type: ignore[arg-type]
+        print(f"{'requests':<12} {arguments.requests or '':>14} {requests:>14}")
+    print(f"flextrace willy: run it with: flextrace replay {arguments.output} --directory DIR", file=sys.stderr)
+    return 0

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns sizes and the wish "sequential or not" into offsets in one file, request by request (compiled), for Willy.
+
+All positions are in units. A request that is not sequential starts at a random place (depth family uniform: in a stack
+that holds the whole file a uniformly drawn LRU depth is a uniformly drawn place), or at the block found at a drawn
+depth of the LRU stack (Rau 1979, as in Chen 1992, 3.4.1.1).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True)
+def place(  # noqa: PLR0915, PLR0917
+    sizes: np.ndarray,
+    starts: np.ndarray,
+    planned: np.ndarray,
+    locked: np.ndarray,
+    file_units: int,
+    step: int,
+    draws: np.ndarray,
+    depths: np.ndarray,
+    block_units: int,
+    primed: np.ndarray,
+) -> np.ndarray:
+    """Choose the offset of every request of one process.
+
+    The end of the file is the one place where a sequential request cannot follow: it starts over at the beginning,
+    which is not sequential, and a later wish for a start is dropped for it, so that seqFrac stays. A request that meets
+    the end is cut there, and the following one is longer by the rest, so that the sum of the sizes stays.
+
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (n,)
+        Changed in place where a request meets the end of the file.
+    starts : ndarray of bool, shape (n,)
+        True: not sequential. The first one is.
+    planned : ndarray of int64, shape (n,)
+        Of a start that covers a certain part of the file, its offset; else -1.
+    locked : ndarray of bool, shape (n,)
+        Requests whose wish must not be changed, since the coverage of the file depends on it.
+    file_units, step : int
+        Size of the file; starts are multiples of `step`.
+    draws : ndarray of float64, shape (n,)
+        Uniform in [0, 1).
+    depths : ndarray of int64, shape (n,) or (0,)
+        Drawn LRU depths, in blocks above the wanted one; empty for uniform.
+    block_units : int
+        Size of a block of the LRU stack.
+    primed : ndarray of int64
+        Blocks that are in the stack when the trace begins, least recently used first.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
+    count = len(sizes)
+    offsets = np.empty(count, np.int64)
+    stacked = len(depths) > 0
+    block_count = (file_units + block_units - 1) // block_units if stacked else 1
+    tree, owner, slot_of, state = make_stack(block_count)
+    for block in primed:
+        touch(tree, owner, slot_of, state, block)
+    end = -1
+    run_units = np.zeros(count, np.int64)  # from each request to the next wish for a start
+    for i in range(count - 1, -1, -1):
+        run_units[i] = sizes[i] + (run_units[i + 1] if i + 1 < count and not starts[i + 1] else 0)
+    owed = 0  # starts that happened and were not wished for (negative: the reverse)
+    carry = 0
+    for i in range(count):
+        extra = min(carry, file_units - sizes[i])
+        sizes[i] += extra
+        carry -= extra
+        size = int(sizes[i])
+        start = starts[i]
+        at_end = end >= file_units
+        if not locked[i] and i > 0:
+            if start and owed > 0 and not at_end:
+                start = False
+                owed -= 1
+            elif not start and owed < 0 and not at_end:
+                start = True
+                owed += 1
+        if not start:
+            if at_end:
+                offset = 0
+                owed += 1
+            else:
+                offset = end
+                if offset + size > file_units:
+                    carry += offset + size - file_units
+                    size = file_units - offset
+                    sizes[i] = size
+        elif planned[i] >= 0:
+            offset = int(planned[i])
+            if offset == end:
+                owed -= 1
+            if offset + size > file_units:
+                carry += offset + size - file_units
+                size = file_units - offset
+                sizes[i] = size
+        else:
+            offset = end
+            if stacked and depths[i] < state[1]:
+                offset = min(at_depth(tree, owner, state, depths[i]) * block_units, file_units - size)
+                if offset == end:
+                    other = at_depth(tree, owner, state, (depths[i] + 1) % state[1])
+                    offset = min(other * block_units, file_units - size)
+            if offset == end or not stacked:
+                # In debt, a run starts where it will not meet the end of the file again.
+                room = max(size, run_units[i]) if owed > 0 and run_units[i] <= file_units else size
+                follower = int(planned[i + 1]) - size if i + 1 < count and starts[i + 1] and planned[i + 1] >= 0 else -1
+                offset = random_place(draws[i], (file_units - room) // step + 1, step, end, follower)
+        if stacked:
+            for block in range(offset // block_units, (offset + size - 1) // block_units + 1):
+                touch(tree, owner, slot_of, state, block)
+        offsets[i] = offset
+        end = offset + size
+    for i in range(count - 1, -1, -1):
+        # What the last cut left over: requests that nothing continues take it.
+        if carry == 0:
+            break
+        end = int(offsets[i] + sizes[i])
+        extra = min(carry, file_units - end)
+        if i == count - 1 or (offsets[i + 1] != end and offsets[i + 1] != end + extra):
+            sizes[i] += extra
+            carry -= extra
+    return offsets
+
+
+@njit(cache=True)
+def random_place(draw: float, places: int, step: int, end: int, follower: int) -> int:
+    """One of `places` multiples of `step`, but neither `end` (that were sequential) nor, if possible, `follower`."""
+    first = end // step if end >= 0 and end % step == 0 and end // step < places else -1
+    second = follower // step if follower >= 0 and follower % step == 0 and follower // step < places else -1
+    if second == first or places - (first >= 0) < 2:
+        second = -1
+    free = places - (first >= 0) - (second >= 0)
+    if free < 1:
+        return 0
+    chosen = int(draw * free)
+    low, high = min(first, second), max(first, second)
+    if low >= 0 and chosen >= low:
+        chosen += 1
+    if high >= 0 and chosen >= high:
+        chosen += 1
+    return chosen * step
+
+
+# ---- LRU stack with access by depth: blocks stand in slots of time, a Fenwick tree counts the occupied slots ----
+
+
+@njit(cache=True)
+def make_stack(blocks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """An empty stack: Fenwick tree, block of every slot, slot of every block (-1: not in), and (next slot, depth)."""
+    capacity = 2 * blocks + 64
+    return (
+        np.zeros(capacity + 1, np.int64),
+        np.full(capacity, -1, np.int64),
+        np.full(blocks, -1, np.int64),
+        np.zeros(2, np.int64),
+    )
+
+
+@njit(cache=True)
+def touch(tree: np.ndarray, owner: np.ndarray, slot_of: np.ndarray, state: np.ndarray, block: int) -> None:
+    """Move a block to the top of the stack; O(log blocks)."""
+    if slot_of[block] >= 0:
+        _count(tree, slot_of[block], -1)
+        owner[slot_of[block]] = -1
+    else:
+        state[1] += 1
+    if state[0] == len(owner):
+        _compact(tree, owner, slot_of, state)
+    slot = state[0]
+    owner[slot] = block
+    slot_of[block] = slot
+    _count(tree, slot, 1)
+    state[0] += 1
+
+
+@njit(cache=True)
+def at_depth(tree: np.ndarray, owner: np.ndarray, state: np.ndarray, depth: int) -> int:
+    """The block below `depth` others; O(log blocks)."""
+    rank = state[1] - depth
+    position, bit = 0, 1
+    while bit * 2 < len(tree):
+        bit *= 2
+    while bit:
+        if position + bit < len(tree) and tree[position + bit] < rank:
+            position += bit
+            rank -= tree[position]
+        bit //= 2
+    return owner[position]
+
+
+@njit(cache=True)
+def _count(tree: np.ndarray, slot: int, change: int) -> None:
+    index = slot + 1
+    while index < len(tree):
+        tree[index] += change
+        index += index & -index
+
+
+@njit(cache=True)
+def _compact(tree: np.ndarray, owner: np.ndarray, slot_of: np.ndarray, state: np.ndarray) -> None:
+    """Close the gaps that moved blocks left behind."""
+    kept = 0
+    for slot in range(len(owner)):
+        if owner[slot] >= 0:
+            owner[kept] = owner[slot]
+            slot_of[owner[kept]] = kept
+            kept += 1
+    owner[kept:] = -1
+    tree[:] = 0
+    for index in range(1, len(tree)):
+        if index <= kept:
+            tree[index] += 1
+        parent = index + (index & -index)
+        if parent < len(tree):
+            tree[parent] += tree[index]
+    state[0] = kept
