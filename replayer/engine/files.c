@@ -63,6 +63,9 @@ static void pass_io(struct run_through *run, const struct io_record *io, struct 
 		file->classes |= (uint8_t)(1u << class_of_flags(io->flags));
 	if (moment->unlinked && !moment->opens)
 		file->used_after_unlink = true;
+	if (io->op == IO_READ && add_saturating(io->offset, io->asked_bytes) > moment->size_bytes &&
+	    io->result < (int64_t)io->asked_bytes)
+		file->exact_size = true;
 	if (io->result <= 0)
 		return;
 	uint64_t end = add_saturating(io->offset, (uint64_t)io->result);
@@ -250,6 +253,7 @@ static void summarize(struct file_table *table, const struct moment *recorded)
 		/* A directory is needed only where it is renamed or removed. */
 		file->laid_out = file->used && !file->created && !file->new_name && (!file->directory || file->renamed);
 		table->namespace_changes |= file->used && (file->created || file->renamed || file->changes_size);
+		file->exact_size |= file->changes_size;
 		table->undescribed += file->used && !file->described;
 		if (!file->laid_out || file->directory)
 			continue;

@@ -151,7 +151,9 @@ int image_check(const struct image *image, const struct file_table *table)
 			complain("%s/%s is not what a replay made: remove it", image->path, name);
 			return -EINVAL;
 		}
-		if (!file->directory && (uint64_t)status.st_size != file->layout_bytes) {
+		uint64_t size = (uint64_t)status.st_size;
+		if (!file->directory &&
+		    (size < file->layout_bytes || (size > file->layout_bytes && file->exact_size))) {
 			complain("%s/%s of the image has %lld bytes, the trace needs %llu: run with --phase prepare "
 				 "first",
 				 image->path, name, (long long)status.st_size, (unsigned long long)file->layout_bytes);

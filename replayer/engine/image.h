@@ -35,7 +35,7 @@ int image_check_space(const struct image *image, const struct file_table *table)
 /* Makes every file have its size, with pseudo-random data and without holes, on the device and out of the page cache. */
 int image_lay_out(struct image *image, const struct file_table *table);
 
-/* Refuses (-ENOENT) when a file is missing or too small. */
+/* Refuses (-ENOENT) when a file is missing, too small, or too large where its end matters. */
 int image_check(const struct image *image, const struct file_table *table);
 
 /* Removes files that do not exist at the start of the trace. */

@@ -91,8 +91,8 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 		return -EINVAL;
 	}
 	uint64_t there = (uint64_t)status.st_size;
-	if (there > file->layout_bytes) {
-		/* A read at the end must come back as short as it was recorded. */
+	if (there > file->layout_bytes && file->exact_size) {
+		/* A read at the end must come back as short as it was recorded. Else a larger one serves as well. */
 		if (ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
 			complain("cannot shorten %s/%s: %s", image->path, name, strerror(errno));
 			return -errno;

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace file and a directory into a result document, by running the replay engine and reading what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any
+
+from characterize.errors import FlextraceError
+from replayer.binaries import find_binary
+from replayer.confine import MemoryGroup
+
+TIMINGS = ("asap", "think", "recorded")
+ORDERS = ("recorded", "thread")
+CACHES = ("recorded", "warm", "cold", "keep")
+PHASES = ("all", "prepare", "run")
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
+
+OnInterval = Callable[[dict[str, Any]], bool | None]
+
+
+def replay(
+    trace_path: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    *,
+    timing: str = "asap",
+    order: str | None = None,
+    cache: str = "recorded",
+    phase: str = "all",
+    keep_image: bool = False,
+    loop: bool = False,
+    max_seconds: float | None = None,
+    interval_ms: float | None = None,
+    speed: float = 1.0,
+    force_space: bool = False,
+    memory_group: MemoryGroup | None = None,
+    on_interval: OnInterval | None = None,
+) -> dict[str, Any]:
+    """Run a trace in a directory.
+
+    Parameters
+    ----------
+    trace_path : path-like
+    directory : path-like
+        Where the files of the replay lie; made if missing. Nothing else in it is touched.
+    timing : {"asap", "think", "recorded"}
+        No waiting; recorded think times after each completion; every operation at its recorded time.
+    order : {"recorded", "thread"}, optional
+        Interval order (docs/decisions/0002-interval-order.md) or each thread's own order; as the trace needs if not given.
+    cache : {"recorded", "warm", "cold", "keep"}
+        Page cache of the files at the start.
+    phase : {"all", "prepare", "run"}
+        ``prepare`` lays out the files and leaves them; ``run`` expects them.
+    keep_image : bool
+        Leave the files behind.
+    loop : bool
+        Begin again at the end, until stopped.
+    max_seconds : float, optional
+        Stop after this time, seconds.
+    interval_ms : float, optional
+        Length of the intervals that `on_interval` is told of, milliseconds.
+    speed : float
+        Recorded times are divided by this.
+    force_space : bool
+        Begin although the space seems too little.
+    memory_group : MemoryGroup, optional
+        An entered group in which the engine runs.
+    on_interval : callable, optional
+        Gets ``{"t_s", "bytes", "requests"}`` of every interval while it runs; True stops the replay, with its result.
+
+    Returns
+    -------
+    dict
+        The document ``flextrace.replay/1``. ``trustworthy`` may be false, then ``reasons`` says why.
+
+    Raises
+    ------
+    FlextraceError
+        The engine refused the trace, the directory or an option, or it failed.
+    """
+    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path), f"--directory={os.fspath(directory)}"]
+    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}"]
+    if order is not None:
+        command.append(f"--order={order}")
+    if max_seconds is not None:
+        command.append(f"--max-seconds={max_seconds!r}")
+    if interval_ms is not None:
+        command.append(f"--interval-ms={interval_ms!r}")
+    for name, given in (("keep-image", keep_image), ("loop", loop), ("force-space", force_space)):
+        if given:
+            command.append(f"--{name}")
+    return _run(memory_group.wrap(command) if memory_group else command, memory_group, on_interval)
+
+
+def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """Lay out the files that a trace needs, write them to the device and evict them; `replay` with ``phase="prepare"``."""
+    return replay(trace_path, directory, phase="prepare", keep_image=True)
+
+
+def _run(command: list[str], memory_group: MemoryGroup | None, on_interval: OnInterval | None) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as complaints:
+        # A session of its own: an interrupt at the terminal reaches this process, which ends the engine cleanly.
+        engine = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, start_new_session=True
+        )
+        try:
+            assert engine.stdout is not None
+            document = _read_output(engine, engine.stdout, on_interval)
+        except BaseException:
+            _end(engine)
+            raise
+        status = engine.wait()
+        complaints.seek(0)
+        talk = complaints.read().decode(errors="replace").strip()
+    if status in (EXIT_OK, EXIT_NOT_TRUSTWORTHY) and document is not None:
+        return document
+    raise _failure(status, talk, memory_group)
+
+
+def _read_output(
+    engine: subprocess.Popen[bytes], output: IO[bytes], on_interval: OnInterval | None
+) -> dict[str, Any] | None:
+    """Pass on the interval lines; the rest of the output is the result document."""
+    stopping = False
+    for line in output:
+        if line.startswith(b'{"t_s"'):
+            if on_interval is not None and not stopping and on_interval(json.loads(line)):
+                stopping = True
+                engine.send_signal(signal.SIGTERM)
+            continue
+        text = (line + output.read()).decode("utf-8", "surrogateescape")
+        try:
+            return json.loads(text)
+        except ValueError:
+            return None  # it died while printing: its exit status says why
+    return None
+
+
+def _end(engine: subprocess.Popen[bytes]) -> None:
+    """End the engine after an error of ours: cleanly, so that it removes its files, then by force."""
+    engine.send_signal(signal.SIGTERM)
+    # It must not be stopped by a full pipe that nobody reads any more.
+    if engine.stdout is not None:
+        drain = threading.Thread(target=lambda: engine.stdout and engine.stdout.read(), daemon=True)
+        drain.start()
+    with suppress(subprocess.TimeoutExpired):
+        engine.wait(timeout=20)
+        return
+    engine.kill()
+    engine.wait()
+
+
+def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> FlextraceError:
+    """What the engine said, or what its exit status means."""
+    message = talk.removeprefix("flextrace-replay: ")
+    if status == EXIT_USAGE:
+        # argp adds a hint to its own program's help.
+        return FlextraceError(message.split("\nTry ")[0].strip(), EXIT_USAGE)
+    if status == -signal.SIGKILL and memory_group is not None:
+        return FlextraceError(
+            f"the replay was killed, most likely since its memory group of {memory_group.limit_bytes} bytes is too small "
+            "for its threads and buffers: give a larger --memory"
+        )
+    if status < 0:
+        return FlextraceError(f"the replay engine died of {signal.Signals(-status).name}. {talk}".strip())
+    return FlextraceError(message or f"the replay engine failed with exit status {status} and said nothing")
