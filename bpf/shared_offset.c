@@ -14,32 +14,44 @@
 
 #include "trace_format.h"
 
-/* Records before and behind that are searched for calls that overlap in time. */
-enum { NEIGHBOURS_MAX = 4096 };
+/*
+ * How many records that do not overlap in time are passed in a row before the search gives up, in each direction. The
+ * file is near the order of ends, so calls that overlap stand close together.
+ */
+enum { STRANGERS_MAX = 512 };
 
 static bool overlaps_in_time(const struct io_record *a, const struct io_record *b)
 {
 	return a->start_ns <= b->start_ns + b->duration_ns && b->start_ns <= a->start_ns + a->duration_ns;
 }
 
+/* Whether the other call may have moved the position between the two times at which this call's was read. */
+static bool may_interfere(const struct io_record *record, const struct io_record *other)
+{
+	if (other->kind != RECORD_IO || other->file != record->file || other->op != record->op || other->result <= 0)
+		return false;
+	/* Only calls of the same kind: a reader and an appender of one file usually have positions of their own. */
+	return !(other->flags & IO_OFFSET_INFERRED) && (!(other->flags & IO_POSITIONED) || (other->flags & IO_APPEND));
+}
+
 /*
- * End of a neighbour's stretch that [offset, offset + bytes) runs into, or 0. Only calls of the same kind count: a reader
- * and an appender of one file usually have positions of their own.
+ * End of the stretch of a call that [offset, offset + bytes) of this call runs into, or 0. Looks from the record towards
+ * one end of the file: step is 1 or -1.
  */
-static uint64_t occupied_until(const struct io_record *records, uint64_t count, uint64_t index, uint64_t offset)
+static uint64_t occupied_until(const struct io_record *records, uint64_t count, uint64_t index, int step,
+			       uint64_t offset)
 {
 	const struct io_record *record = &records[index];
-	uint64_t first = index > NEIGHBOURS_MAX ? index - NEIGHBOURS_MAX : 0;
-	uint64_t end = index + NEIGHBOURS_MAX < count ? index + NEIGHBOURS_MAX : count;
 
-	for (uint64_t i = first; i < end; i++) {
+	for (uint64_t i = index + step, strangers = 0; i < count && strangers < STRANGERS_MAX; i += step) {
 		const struct io_record *other = &records[i];
-		if (i == index || other->kind != RECORD_IO || other->file != record->file || other->result <= 0 ||
-		    (other->flags & IO_OFFSET_INFERRED) ||
-		    ((other->flags & IO_POSITIONED) && !(other->flags & IO_APPEND)) || other->op != record->op ||
-		    !overlaps_in_time(record, other))
+		if (!overlaps_in_time(record, other)) {
+			strangers++;
 			continue;
-		if (offset < other->offset + other->result && other->offset < offset + record->result)
+		}
+		strangers = 0;
+		if (may_interfere(record, other) && offset < other->offset + other->result &&
+		    other->offset < offset + record->result)
 			return other->offset + other->result;
 	}
 	return 0;
@@ -56,7 +68,8 @@ int shared_offset_resolve(int descriptor, uint64_t record_count, const uint64_t 
 	for (size_t i = 0; i < inferred_count; i++) {
 		struct io_record *record = &records[inferred[i]];
 		uint64_t lowest = record->offset, highest = lowest + record->missed_bytes, offset = lowest, until;
-		while (offset <= highest && (until = occupied_until(records, record_count, inferred[i], offset)))
+		while (offset <= highest && ((until = occupied_until(records, record_count, inferred[i], -1, offset)) ||
+					     (until = occupied_until(records, record_count, inferred[i], 1, offset))))
 			offset = until;
 		record->offset = offset <= highest ? offset : lowest;
 		record->missed_bytes = TRACE_NOT_MEASURED_U32;
