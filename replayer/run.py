@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace file and a directory into a result document, by running the replay engine and reading what it prints."""
+"""Turns a trace file and a directory into a result document, by running the replay engine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import IO, Any
 
 from characterize.errors import FlextraceError
@@ -43,6 +43,7 @@ def replay(
     force_space: bool = False,
     memory_group: MemoryGroup | None = None,
     on_interval: OnInterval | None = None,
+    finish_on_signal: bool = False,
 ) -> dict[str, Any]:
     """Run a trace in a directory.
 
@@ -54,7 +55,8 @@ def replay(
     timing : {"asap", "think", "recorded"}
         No waiting; recorded think times after each completion; every operation at its recorded time.
     order : {"recorded", "thread"}, optional
-        Interval order (docs/decisions/0002-interval-order.md) or each thread's own order; as the trace needs if not given.
+        Interval order (docs/decisions/0002-interval-order.md) or each thread's own order; default: as the trace
+        needs.
     cache : {"recorded", "warm", "cold", "keep"}
         Page cache of the files at the start.
     phase : {"all", "prepare", "run"}
@@ -75,6 +77,8 @@ def replay(
         An entered group in which the engine runs.
     on_interval : callable, optional
         Gets ``{"t_s", "bytes", "requests"}`` of every interval while it runs; True stops the replay, with its result.
+    finish_on_signal : bool
+        SIGINT and SIGTERM to this process end the replay with its result instead of raising; main thread only.
 
     Returns
     -------
@@ -97,15 +101,17 @@ def replay(
     for name, given in (("keep-image", keep_image), ("loop", loop), ("force-space", force_space)):
         if given:
             command.append(f"--{name}")
-    return _run(memory_group.wrap(command) if memory_group else command, memory_group, on_interval)
+    return _run(memory_group.wrap(command) if memory_group else command, memory_group, on_interval, finish_on_signal)
 
 
 def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """Lay out the files that a trace needs, write them to the device and evict them; `replay` with ``phase="prepare"``."""
+    """Lay out the files that a trace needs, write them to the device and evict them (``phase="prepare"``)."""
     return replay(trace_path, directory, phase="prepare", keep_image=True)
 
 
-def _run(command: list[str], memory_group: MemoryGroup | None, on_interval: OnInterval | None) -> dict[str, Any]:
+def _run(
+    command: list[str], memory_group: MemoryGroup | None, on_interval: OnInterval | None, finish_on_signal: bool
+) -> dict[str, Any]:
     with tempfile.TemporaryFile() as complaints:
         # A session of its own: an interrupt at the terminal reaches this process, which ends the engine cleanly.
         engine = subprocess.Popen(
@@ -113,16 +119,35 @@ def _run(command: list[str], memory_group: MemoryGroup | None, on_interval: OnIn
         )
         try:
             assert engine.stdout is not None
-            document = _read_output(engine, engine.stdout, on_interval)
+            with _forwarded_signals(engine) if finish_on_signal else nullcontext():
+                document = _read_output(engine, engine.stdout, on_interval)
+                status = engine.wait()
         except BaseException:
             _end(engine)
             raise
-        status = engine.wait()
         complaints.seek(0)
         talk = complaints.read().decode(errors="replace").strip()
     if status in (EXIT_OK, EXIT_NOT_TRUSTWORTHY) and document is not None:
         return document
     raise _failure(status, talk, memory_group)
+
+
+@contextmanager
+def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[None]:
+    """SIGINT and SIGTERM go to the engine, which then prints its result; a second one raises as usual."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def forward(number: int, frame: object) -> None:
+        signal.signal(number, before[number])
+        engine.send_signal(signal.SIGTERM)
+
+    for number in before:
+        signal.signal(number, forward)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _read_output(
@@ -166,8 +191,8 @@ def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> Flextr
         return FlextraceError(message.split("\nTry ")[0].strip(), EXIT_USAGE)
     if status == -signal.SIGKILL and memory_group is not None:
         return FlextraceError(
-            f"the replay was killed, most likely since its memory group of {memory_group.limit_bytes} bytes is too small "
-            "for its threads and buffers: give a larger --memory"
+            f"the replay was killed, most likely since its memory group of {memory_group.limit_bytes} bytes is too "
+            "small for its threads and buffers: give a larger --memory"
         )
     if status < 0:
         return FlextraceError(f"the replay engine died of {signal.Signals(-status).name}. {talk}".strip())

@@ -253,7 +253,7 @@ static void summarize(struct file_table *table, const struct moment *recorded)
 		/* A directory is needed only where it is renamed or removed. */
 		file->laid_out = file->used && !file->created && !file->new_name && (!file->directory || file->renamed);
 		table->namespace_changes |= file->used && (file->created || file->renamed || file->changes_size);
-		file->exact_size |= file->changes_size;
+		file->exact_size = file->exact_size || file->changes_size;
 		table->undescribed += file->used && !file->described;
 		if (!file->laid_out || file->directory)
 			continue;
