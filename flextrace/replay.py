@@ -10,7 +10,6 @@ import os
 import platform
 import shlex
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 

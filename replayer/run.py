@@ -135,7 +135,7 @@ def _run(
 @contextmanager
 def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[None]:
     """SIGINT and SIGTERM go to the engine, which then prints its result; a second one raises as usual."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def forward(number: int, frame: object) -> None:
         signal.signal(number, before[number])
