@@ -46,6 +46,7 @@ struct file {
 	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
 	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive the unlink */
 	bool changes_size: 1; /* a pass leaves it with another size */
+	bool exact_size: 1; /* an operation meets its end: a larger file would give another result */
 };
 
 struct file_table {
