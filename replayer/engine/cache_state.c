@@ -17,6 +17,7 @@ enum {
 	POPULATE_BYTES =
 		16 << 20, /* mapped at one time: mapped pages cannot be reclaimed easily in a small memory group */
 	MINCORE_BYTES = 64 << 20,
+	READAHEAD_BYTES = 128 << 10, /* what readahead(2) does in one call; it leaves out what is more */
 	PAGE_BYTES = 4096, /* granularity of touching, at most the size of a page */
 };
 
@@ -26,12 +27,20 @@ static void close_descriptor(const int *descriptor)
 		close(*descriptor);
 }
 
+/*
+ * readahead(2) starts the reading of exactly these bytes, populating waits for it. Populating alone would read around
+ * each page by the device's readahead, which can be the whole file.
+ */
 static int populate_chunk(int descriptor, uint64_t offset, size_t bytes)
 {
+	for (size_t at = 0; at < bytes; at += READAHEAD_BYTES)
+		(void)readahead(descriptor, (off64_t)(offset + at),
+				bytes - at < READAHEAD_BYTES ? bytes - at : READAHEAD_BYTES);
 	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)offset);
 
 	if (map == MAP_FAILED)
 		return -errno;
+	madvise(map, bytes, MADV_RANDOM);
 	int error = madvise(map, bytes, MADV_POPULATE_READ) < 0 ? -errno : 0;
 	if (error == -EINVAL) {
 		/* Before Linux 5.14. */
