@@ -6,13 +6,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, parse_duration, parse_size
 
-LABEL_WIDTH, CELL_WIDTH = 24, 12
+WIDTH, LABEL_WIDTH, CELL_WIDTH = 98, 26, 12
+_HEADLINE = "Compare 'throughput in I/O': Willy and the prediction have no think time."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,18 +130,22 @@ def _range(row: dict[str, Any], name: str, column: dict[str, Any]) -> str:
 
 
 def _conditions(document: dict[str, Any]) -> list[str]:
-    lines = ["conditions (memory limit; page cache at the start):"]
+    """Memory limit and page cache of every row; then every remark once, with the rows that it is of."""
+    lines = ["conditions:"]
+    remarks: dict[tuple[str, str], list[str]] = {}
     for row in document["rows"]:
         limit = "no memory limit" if row["memory_limit_bytes"] is None else format_bytes(row["memory_limit_bytes"])
         cold = "cold share not measured" if row["coldFrac"] is None else f"{row['coldFrac']:.0%} of read bytes cold"
         lines.append(f"  {row['label']:{LABEL_WIDTH}} {limit}; {cold} ({row['page_cache']})")
-        lines += [f"  {'':{LABEL_WIDTH}} ! {reason}" for reason in row["reasons"]]
-        lines += [f"  {'':{LABEL_WIDTH}} note: {note}" for note in row["notes"]]
-    lines.append(
-        "error = (row - application) / application; compare 'throughput in I/O': bytes / time with a request in flight"
-    )
+        for mark, texts in (("!", row["reasons"]), ("note:", row["notes"])):
+            for text in texts:
+                remarks.setdefault((mark, text), []).append(row["label"])
+    for (mark, text), labels in remarks.items():
+        lines += textwrap.wrap(f"{mark} {' / '.join(labels)}: {text}", WIDTH, subsequent_indent="  ")
+    lines += textwrap.wrap(f"error = (row - application) / application. {_HEADLINE}", WIDTH)
     if any(not row["trustworthy"] for row in document["rows"]):
-        lines.append("! this row ran under other conditions than the application: its error is not its model's alone")
+        text = "! marks a row under other conditions than the application: its error is not its model's alone."
+        lines += textwrap.wrap(text, WIDTH)
     if not document["trustworthy"]:
-        lines.append("NOT TRUSTWORTHY: " + "; ".join(document["reasons"]))
+        lines += textwrap.wrap("NOT TRUSTWORTHY: " + "; ".join(document["reasons"]), WIDTH)
     return lines

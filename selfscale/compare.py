@@ -23,8 +23,9 @@ from selfscale.comparison_predictions import equivalent_unique_bytes, prediction
 from selfscale.comparison_runs import Setting, application_row, replay_row, willy_extended_row, willy_row
 from selfscale.profile import Profile
 
-MUST_HOLD = ("application", "replay", "willy_extended")
-"""Rows that claim the application's conditions; the five-parameter rows of the thesis start warm by definition."""
+MUST_HOLD = ("application", "replay")
+"""Rows that can always have the application's conditions. The thesis's Willy and its prediction start warm by
+definition, and the extended Willy gets as cold as its own requests leave it: those mark only themselves."""
 
 
 def compare(
@@ -104,9 +105,11 @@ def compare(
         *predictions,
     ]
     mark_differences(rows)
+    limits = conditions(rows[0], setting, profile_limit)
     document = comparison_document(
         rows,
         MUST_HOLD,
+        [] if limits["equal_memory"] else ["the memory limits of application, runs and profile are not equal"],
         tool_version=tool_version(),
         command=sys.argv,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -119,7 +122,7 @@ def compare(
         profile=None if profile.path is None else str(profile.path),
         profile_sha256=None if profile.path is None else sha256_of(profile.path),
         directory=str(directory),
-        conditions=conditions(rows[0], setting, profile_limit),
+        conditions=limits,
         equivalentUniqueBytes=equivalent_unique_bytes(layer),
     )
     return Comparison(document)

@@ -66,7 +66,7 @@ COLUMNS = (
         "throughput elapsed",
         "MB/s",
         1e-6,
-        "bytes / elapsed time; holds the application's own computing, which Willy and the prediction do not have",
+        "bytes / elapsed time, only of rows that have the application's own computing between requests",
     ),
     Column("read_mean_ns", "read response", "us", 1e-3, "mean time of a read request"),
     Column("write_mean_ns", "write response", "us", 1e-3, "mean time of a write request; without its sync"),
@@ -247,7 +247,9 @@ def row_document(row: Row, application: Row) -> dict[str, Any]:
     return document
 
 
-def comparison_document(rows: Sequence[Row], must_hold: Sequence[str], **provenance: Any) -> dict[str, Any]:
+def comparison_document(
+    rows: Sequence[Row], must_hold: Sequence[str], reasons: Sequence[str] = (), **provenance: Any
+) -> dict[str, Any]:
     """The whole comparison, schema ``flextrace.comparison/1``.
 
     Parameters
@@ -257,10 +259,13 @@ def comparison_document(rows: Sequence[Row], must_hold: Sequence[str], **provena
     must_hold : sequence of str
         Names of the rows on which ``trustworthy`` of the whole depends. A row that by its definition cannot be brought
         to the application's page cache (Willy of the thesis starts warm) marks itself only.
+    reasons : sequence of str
+        Why the whole cannot be trusted, beside what those rows say.
     **provenance
         Further keys of the document: trace, hashes, command, ...
     """
-    reasons = [f"{row.label}: {reason}" for row in rows for reason in row.reasons if row.name in must_hold]
+    found = [f"{row.label}: {reason}" for row in rows for reason in row.reasons if row.name in must_hold]
+    found = list(dict.fromkeys([*reasons, *found]))
     return {
         "schema": SCHEMA,
         **provenance,
@@ -269,8 +274,8 @@ def comparison_document(rows: Sequence[Row], must_hold: Sequence[str], **provena
             for column in COLUMNS
         },
         "rows": [row_document(row, rows[0]) for row in rows],
-        "trustworthy": not reasons,
-        "reasons": reasons,
+        "trustworthy": not found,
+        "reasons": found,
     }
 
 

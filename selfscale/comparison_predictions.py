@@ -47,7 +47,7 @@ def _prediction(setting: Setting, workload: Workload, name: str, label: str, mad
 def _predicted_sample(workload: Workload, throughput_bytes_per_s: float | None) -> Sample:
     return {
         "throughput_in_io_bytes_per_s": throughput_bytes_per_s,
-        "throughput_bytes_per_s": throughput_bytes_per_s,
+        "throughput_bytes_per_s": None,
         "read_mean_ns": None,
         "write_mean_ns": None,
         "mean_ns": None
@@ -98,7 +98,7 @@ def _prediction_extended(setting: Setting, warm: Row) -> Row:
         samples=[_predicted_sample(workload, throughput)],
         memory_limit_bytes=warm.memory_limit_bytes,
         cold_frac=cold_frac,
-        page_cache=f"{cold_frac:.0%} of its read bytes cold (computed)",
+        page_cache="computed",
         reasons=list(warm.reasons),
         notes=list(warm.notes),
         details={
