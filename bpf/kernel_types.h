@@ -104,6 +104,11 @@ struct file {
 	struct path f_path;
 };
 
+struct kiocb {
+	struct file *ki_filp;
+	__s64 ki_pos;
+};
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;

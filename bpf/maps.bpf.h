@@ -54,7 +54,7 @@ struct task_state {
 	__u64 inode_pointer;
 	__u64 position_lock; /* address of the struct file's f_pos_lock */
 	__s64 position; /* f_pos (appending: i_size) at entry, or under the lock if that was fought for */
-	__u32 position_locked; /* position was read while holding the lock */
+	__u32 position_exact; /* position was read inside the call, with the lock held */
 	__u32 positioned; /* the caller names the offset */
 	__u32 appends; /* the kernel appends, whatever the caller names */
 	__u32 reserved;

@@ -116,11 +116,13 @@ char *metadata_make(const struct options *options, const struct tracer *tracer, 
 	if (drain) {
 		fprintf(json,
 			",\"exit_status\":%lld,\"records_out_of_order\":%llu,\"skipped\":{\"not_a_file\":%llu,"
-			"\"pseudo_file\":%llu,\"compat_call\":%llu,\"own_block_request\":%llu}",
+			"\"pseudo_file\":%llu,\"compat_call\":%llu,\"unrecorded_call\":%llu,\"own_block_request\":%"
+			"llu}",
 			(long long)exit_status, (unsigned long long)drain->late_count,
 			(unsigned long long)tracer_skips(tracer, SKIP_NOT_A_FILE),
 			(unsigned long long)tracer_skips(tracer, SKIP_PSEUDO_FILE),
 			(unsigned long long)tracer_skips(tracer, SKIP_COMPAT),
+			(unsigned long long)tracer_skips(tracer, SKIP_UNRECORDED_CALL),
 			(unsigned long long)tracer_skips(tracer, SKIP_OWN_BLOCK));
 		put_devices(json);
 	}

@@ -115,7 +115,8 @@ static int64_t write_losses(const struct tracer *tracer, struct writer *writer)
 	return sum;
 }
 
-static void say_result(const struct options *options, const char *path, const struct trace_header *header, int64_t lost)
+static void say_result(const struct options *options, const struct tracer *tracer, const char *path,
+		       const struct trace_header *header, int64_t lost)
 {
 	if (lost) {
 		fprintf(stderr, "flextrace record: WARNING: %lld RECORDS WERE LOST (", (long long)lost);
@@ -131,6 +132,13 @@ static void say_result(const struct options *options, const char *path, const st
 			"): numbers made from this trace are lower bounds. Give a larger --ring-bytes than %llu.\n",
 			(unsigned long long)options->ring_bytes);
 	}
+	uint64_t unrecorded = tracer_skips(tracer, SKIP_UNRECORDED_CALL);
+	if (unrecorded)
+		fprintf(stderr,
+			"flextrace record: warning: %llu calls moved data in ways that are not recorded yet (sendfile, "
+			"splice, "
+			"copy_file_range, io_submit, io_uring): uniqueBytes and the request counts are lower bounds\n",
+			(unsigned long long)unrecorded);
 	if (!options->quiet)
 		fprintf(stderr,
 			"flextrace record: %llu data operations, %llu file operations, %llu block requests, %lld lost: "
@@ -150,6 +158,7 @@ static int record(const struct options *options, const char *path, struct target
 		return fail("read", "the ring buffers", error, "");
 	error = tracer_attach(tracer, target->process);
 	if (!error) {
+		writer_mark_start(writer);
 		error = target_release(target);
 		if (error)
 			fail("start", options->command[0], error, options->cgroup ? ", or its control group" : "");
@@ -162,6 +171,7 @@ static int record(const struct options *options, const char *path, struct target
 		fprintf(stderr, "flextrace record: recording %s; Ctrl-C ends it\n",
 			options->command ? options->command[0] : "the process");
 	error = record_until_end(&drain, target, signals);
+	writer_mark_end(writer);
 	tracer_detach(tracer);
 	int finish_error = drain_finish(&drain);
 	error = error ? error : finish_error;
@@ -175,7 +185,7 @@ static int record(const struct options *options, const char *path, struct target
 	if (error || lost < 0)
 		return fail("finish trace", path, error ? error : (int)lost,
 			    "; it is marked incomplete and can be read up to its last whole record");
-	say_result(options, path, &writer->header, lost);
+	say_result(options, tracer, path, &writer->header, lost);
 	return exit_status ? exit_status : lost ? EXIT_NOT_TRUSTWORTHY : EXIT_OK;
 }
 

@@ -69,6 +69,7 @@ enum call {
 	CALL_RENAME,
 	CALL_RENAMEAT,
 	CALL_RENAMEAT2,
+	CALL_UNRECORDED, /* moves data, and is only counted: sendfile, splice, copy_file_range, io_submit, io_uring */
 };
 
 enum { SYSCALL_NUMBERS_MAX = 512 };
@@ -86,6 +87,7 @@ enum skip {
 	SKIP_PSEUDO_FILE = 1, /* proc, sysfs and the like */
 	SKIP_COMPAT = 2, /* 32-bit system call */
 	SKIP_OWN_BLOCK = 3, /* block requests of the recorder's own trace file */
+	SKIP_UNRECORDED_CALL = 4, /* CALL_UNRECORDED that moved data or submitted operations */
 	SKIP_KINDS,
 };
 

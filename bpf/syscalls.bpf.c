@@ -9,8 +9,9 @@
  * f_pos_lock if the file is shared. The position only grows (but for lseek), so
  *	position at entry <= offset <= position at exit - bytes,
  * and where both sides are equal the offset is exact. If the lock was fought for, contention_end fires with the lock
- * held, and the position read there is exact as well. Only where another thread came between entry and lock, or between
- * unlock and exit, do the sides differ: the record then carries IO_OFFSET_INFERRED and the width of the interval, and the
+ * held, and the position read there is exact as well. So is one that is read further inside the call, where the kernel
+ * has tracepoints for that (a read that looks for its pages, a write that begins in ext4 or xfs). Only without those, and
+ * where another thread came between entry and lock, or between unlock and exit, do the sides differ: the record then carries IO_OFFSET_INFERRED and the width of the interval, and the
  * recorder finds the place that the other calls leave free (shared_offset.c). With O_APPEND the file's size takes the
  * place of the position at entry, and for a positioned call that appends also at exit.
  */
@@ -148,7 +149,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	}
 	__u64 now_ns = bpf_ktime_get_ns();
 	state->file = 0;
-	state->position_locked = 0;
+	state->position_exact = 0;
 	state->position_lock = 0;
 	state->start_ns = now_ns;
 	if (call <= CALL_DESCRIPTOR_LAST) {
@@ -187,7 +188,61 @@ int BPF_PROG(contention_end, void *lock, int error)
 		return 0;
 	state->position = position_before(state);
 	/* The end of the file can still move: through another struct file. */
-	state->position_locked = !state->appends;
+	state->position_exact = !state->appends;
+	return 0;
+}
+
+/* The call that runs in this thread on this inode, if its position is still to be found. */
+static __always_inline struct task_state *state_without_position(const struct inode *inode)
+{
+	struct task_state *state = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
+	if (!state || state->call == CALL_NONE || state->call > CALL_DATA_LAST || state->position_exact ||
+	    state->inode_pointer != (__u64)inode)
+		return NULL;
+	return state;
+}
+
+/* A read looks for its pages: it holds the lock of the position by now. */
+SEC("tp_btf/mm_filemap_get_pages")
+int BPF_PROG(mm_filemap_get_pages, struct address_space *mapping, unsigned long index, unsigned long last_index)
+{
+	struct task_state *state = state_without_position(mapping->host);
+	if (state && !state->positioned) {
+		state->position = position_before(state);
+		state->position_exact = 1;
+	}
+	return 0;
+}
+
+/* A write has got to its first page: the file system says where, under the lock of the inode. */
+static __always_inline void write_begins(const struct inode *inode, __s64 position)
+{
+	struct task_state *state = state_without_position(inode);
+	if (state) {
+		state->position = position;
+		state->position_exact = 1;
+	}
+}
+
+SEC("tp_btf/ext4_da_write_begin")
+int BPF_PROG(ext4_da_write_begin, struct inode *inode, __s64 position)
+{
+	write_begins(inode, position);
+	return 0;
+}
+
+SEC("tp_btf/ext4_write_begin")
+int BPF_PROG(ext4_write_begin, struct inode *inode, __s64 position)
+{
+	write_begins(inode, position);
+	return 0;
+}
+
+SEC("tp_btf/xfs_file_buffered_write")
+int BPF_PROG(xfs_file_buffered_write, struct kiocb *iocb)
+{
+	struct file *file = iocb->ki_filp;
+	write_begins(file->f_inode, iocb->ki_pos);
 	return 0;
 }
 
@@ -243,7 +298,7 @@ static __always_inline __u64 implicit_offset(const struct task_state *state, __s
 {
 	*width = 0;
 	/* A call that failed moved nothing; a position read under the lock is exact. */
-	if (done <= 0 || state->position_locked)
+	if (done <= 0 || state->position_exact)
 		return state->position;
 	__s64 highest = after - done;
 	if (highest > state->position) {
@@ -491,9 +546,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 			send_descriptor_operation(regs, task, state, result, now_ns);
 		else if (state->call <= CALL_OPEN_LAST)
 			send_open(regs, task, state, result, now_ns);
-		else
+		else if (state->call != CALL_UNRECORDED)
 			send_name_operation(regs, task, state, result, now_ns);
 	}
+	if (state->call == CALL_UNRECORDED && result > 0)
+		count_skip(SKIP_UNRECORDED_CALL);
 	state->call = CALL_NONE;
 	return 0;
 }

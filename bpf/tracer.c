@@ -99,7 +99,14 @@ static void choose_programs(struct tracer *tracer, const struct tracer_settings 
 	struct record_bpf *bpf = tracer->bpf;
 	bpf_program__set_autoload(bpf->progs.sys_enter, settings->layer_vfs);
 	bpf_program__set_autoload(bpf->progs.sys_exit, settings->layer_vfs);
-	bpf_program__set_autoload(bpf->progs.contention_end, settings->layer_vfs && has_tracepoint("contention_end"));
+	/* These make offsets on shared positions exact; without them more are inferred. The file systems' are in the
+	 * kernel's own BTF only where they are built in. */
+	struct bpf_program *optional[] = {bpf->progs.contention_end, bpf->progs.mm_filemap_get_pages,
+					  bpf->progs.ext4_da_write_begin, bpf->progs.ext4_write_begin,
+					  bpf->progs.xfs_file_buffered_write};
+	for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
+		bpf_program__set_autoload(optional[i],
+					  settings->layer_vfs && has_tracepoint(bpf_program__name(optional[i])));
 	bool io_start = settings->layer_block && has_tracepoint("block_io_start");
 	bpf_program__set_autoload(bpf->progs.block_io_start, io_start);
 	/* Where requests are announced at their start, their insertion adds nothing. */
@@ -152,28 +159,34 @@ static int adopt(struct tracer *tracer, pid_t target)
 
 int tracer_attach(struct tracer *tracer, pid_t target)
 {
-	struct bpf_link **links[] = {
-		&tracer->bpf->links.block_rq_complete, &tracer->bpf->links.block_rq_requeue,
-		&tracer->bpf->links.block_rq_issue,    &tracer->bpf->links.block_rq_insert,
-		&tracer->bpf->links.block_io_start,    &tracer->bpf->links.contention_end,
-		&tracer->bpf->links.sys_exit,	       &tracer->bpf->links.sys_enter,
+	struct record_bpf *bpf = tracer->bpf;
+	const struct {
+		struct bpf_program *program;
+		struct bpf_link **link;
+	} attached[] = {
+		/* What ends a record is attached before what begins one. */
+		{bpf->progs.block_rq_complete, &bpf->links.block_rq_complete},
+		{bpf->progs.block_rq_requeue, &bpf->links.block_rq_requeue},
+		{bpf->progs.block_rq_issue, &bpf->links.block_rq_issue},
+		{bpf->progs.block_rq_insert, &bpf->links.block_rq_insert},
+		{bpf->progs.block_io_start, &bpf->links.block_io_start},
+		{bpf->progs.contention_end, &bpf->links.contention_end},
+		{bpf->progs.mm_filemap_get_pages, &bpf->links.mm_filemap_get_pages},
+		{bpf->progs.ext4_da_write_begin, &bpf->links.ext4_da_write_begin},
+		{bpf->progs.ext4_write_begin, &bpf->links.ext4_write_begin},
+		{bpf->progs.xfs_file_buffered_write, &bpf->links.xfs_file_buffered_write},
+		{bpf->progs.sys_exit, &bpf->links.sys_exit},
+		{bpf->progs.sys_enter, &bpf->links.sys_enter},
 	};
-	struct bpf_program *programs[] = {
-		tracer->bpf->progs.block_rq_complete, tracer->bpf->progs.block_rq_requeue,
-		tracer->bpf->progs.block_rq_issue,    tracer->bpf->progs.block_rq_insert,
-		tracer->bpf->progs.block_io_start,    tracer->bpf->progs.contention_end,
-		tracer->bpf->progs.sys_exit,	      tracer->bpf->progs.sys_enter,
-	};
-	_Static_assert(sizeof(links) == sizeof(programs), "one link for each program");
 
 	/* First inheritance, then adoption: no child can slip through in between. */
-	tracer->bpf->links.task_newtask = bpf_program__attach(tracer->bpf->progs.task_newtask);
-	int error = tracer->bpf->links.task_newtask ? adopt(tracer, target) : -errno;
-	for (size_t i = 0; !error && i < sizeof(programs) / sizeof(programs[0]); i++) {
-		if (!bpf_program__autoload(programs[i]))
+	bpf->links.task_newtask = bpf_program__attach(bpf->progs.task_newtask);
+	int error = bpf->links.task_newtask ? adopt(tracer, target) : -errno;
+	for (size_t i = 0; !error && i < sizeof(attached) / sizeof(attached[0]); i++) {
+		if (!bpf_program__autoload(attached[i].program))
 			continue;
-		*links[i] = bpf_program__attach(programs[i]);
-		if (!*links[i])
+		*attached[i].link = bpf_program__attach(attached[i].program);
+		if (!*attached[i].link)
 			error = -errno;
 	}
 	return error ? explain("attach the BPF programs", error) : 0;

@@ -55,6 +55,19 @@ static int place_json(struct writer *writer, const char *json)
 	return write_all(writer->descriptor, json, bytes, header->json_offset);
 }
 
+void writer_mark_start(struct writer *writer)
+{
+	writer->header.start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+	writer->header.start_realtime_ns = clock_ns(CLOCK_REALTIME);
+	writer_mark_end(writer);
+}
+
+void writer_mark_end(struct writer *writer)
+{
+	writer->header.end_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+	writer->header.end_realtime_ns = clock_ns(CLOCK_REALTIME);
+}
+
 int writer_init(struct writer *writer, const char *path, bool force, const char *json)
 {
 	*writer = (struct writer){.descriptor = -1};
@@ -74,8 +87,7 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 	header->header_bytes = TRACE_HEADER_BYTES;
 	header->record_bytes = TRACE_RECORD_BYTES;
 	header->flags = TRACE_INCOMPLETE;
-	header->start_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-	header->start_realtime_ns = clock_ns(CLOCK_REALTIME);
+	writer_mark_start(writer);
 	/* An INCOMPLETE file has no end to put a long JSON block behind. */
 	int error = place_json(writer, strlen(json) <= TRACE_JSON_BYTES_MAX ? json : "{}");
 	if (!error)
@@ -146,8 +158,6 @@ int writer_deinit(struct writer *writer, const char *json)
 	if (!writer->error && writer->inferred_count)
 		writer->error = shared_offset_resolve(writer->descriptor, header->record_count, writer->inferred,
 						      writer->inferred_count);
-	header->end_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
-	header->end_realtime_ns = clock_ns(CLOCK_REALTIME);
 	if (!writer->error) {
 		header->flags &= ~TRACE_INCOMPLETE;
 		for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)

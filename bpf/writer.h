@@ -27,6 +27,9 @@ struct writer {
  * given, else another negative errno.
  */
 int writer_init(struct writer *writer, const char *path, bool force, const char *json);
+/* The times between which the target ran; elapsed time and throughput are made from them. */
+void writer_mark_start(struct writer *writer);
+void writer_mark_end(struct writer *writer);
 /* Appends one record of TRACE_RECORD_BYTES. */
 void writer_append(struct writer *writer, const void *record);
 /* Appends a FILE record and its path. */
