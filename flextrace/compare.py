@@ -131,16 +131,15 @@ def _range(row: dict[str, Any], name: str, column: dict[str, Any]) -> str:
 
 def _conditions(document: dict[str, Any]) -> list[str]:
     """Memory limit and page cache of every row; then every remark once, with the rows that it is of."""
+    from selfscale.comparison import remarks_of  # noqa: PLC0415
+
     lines = ["conditions:"]
-    remarks: dict[tuple[str, str], list[str]] = {}
     for row in document["rows"]:
         limit = "no memory limit" if row["memory_limit_bytes"] is None else format_bytes(row["memory_limit_bytes"])
         cold = "cold share not measured" if row["coldFrac"] is None else f"{row['coldFrac']:.0%} of read bytes cold"
         lines.append(f"  {row['label']:{LABEL_WIDTH}} {limit}; {cold} ({row['page_cache']})")
-        for mark, texts in (("!", row["reasons"]), ("note:", row["notes"])):
-            for text in texts:
-                remarks.setdefault((mark, text), []).append(row["label"])
-    for (mark, text), labels in remarks.items():
+    for doubt, text, labels in remarks_of(document):
+        mark = "!" if doubt else "note:"
         lines += textwrap.wrap(f"{mark} {' / '.join(labels)}: {text}", WIDTH, subsequent_indent="  ")
     lines += textwrap.wrap(f"error = (row - application) / application. {_HEADLINE}", WIDTH)
     if any(not row["trustworthy"] for row in document["rows"]):

@@ -308,6 +308,16 @@ def table_of(document: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame.from_records(records).set_index("row")
 
 
+def remarks_of(document: Mapping[str, Any]) -> list[tuple[bool, str, list[str]]]:
+    """Every remark of a comparison once: whether it takes from trust, its text, labels of the rows that it is of."""
+    remarks: dict[tuple[bool, str], list[str]] = {}
+    for row in document["rows"]:
+        for doubt, texts in ((True, row["reasons"]), (False, row["notes"])):
+            for text in texts:
+                remarks.setdefault((doubt, text), []).append(row["label"])
+    return [(doubt, text, labels) for (doubt, text), labels in remarks.items()]
+
+
 @dataclass
 class Comparison:
     """A comparison: ``document`` (schema ``flextrace.comparison/1``) and the same as a DataFrame, ``table``."""

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from selfscale.comparison import table_of
-from selfscale.figures import LINE, READ, REGION, SYNC, WRITE, Figure
+from selfscale.figures import LINE, READ, REGION, SYNC, WRITE, Figure, log_axis
 
 _TIMES = (
     ("read_mean_ns", "read", READ),
@@ -53,7 +53,8 @@ def comparison_bars(document: Mapping[str, Any]) -> Figure:
         bars = _bars(middle, table[f"low_{name}"] / 1e3, table[f"high_{name}"] / 1e3)
         y = [value if value > 0 else None for value in middle]
         figure.add_trace(go.Bar(x=labels, y=y, error_y=bars, marker_color=colour, name=title), row=1, col=2)
-    figure.update_yaxes(type="log", row=1, col=2)
+    drawn = [value / 1e3 for name, _, _ in _TIMES for value in table[name]]
+    figure.update_yaxes(log_axis(drawn), row=1, col=2)
     figure.update_yaxes(rangemode="tozero", row=1, col=1)
     figure.update_xaxes(tickangle=-35)
     figure.update_layout(barmode="group", height=480)

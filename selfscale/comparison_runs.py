@@ -90,6 +90,7 @@ def application_row(setting: Setting) -> Row:
         memory_limit_bytes=limit,
         cold_frac=setting.cold_frac,
         page_cache="as recorded",
+        notes=["its times hold the recorder's own cost per operation; the other rows ran unrecorded"],
     )
     if setting.trace.header.lost:
         row.reasons.append("records were lost while recording")
@@ -236,7 +237,7 @@ def willy_extended_row(setting: Setting, say: Say) -> Row:
         samples=[_without_elapsed(sample_of(result)) for result in results],
         memory_limit_bytes=_limit_of_runs(setting),
         cold_frac=None if setting.cold_frac is None else cold_frac,
-        page_cache="as much of every file as gives this share",
+        page_cache="a share of each file",
         reasons=_reasons(results),
         notes=list(willy.warnings),
         details={"requests": requests, "syncFrac": sync_frac},

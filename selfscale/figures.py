@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,9 +99,16 @@ def mark_size(figure: go.Figure, size_bytes: float, text: str, *, level: float =
         y=level,
         text=text,
         showarrow=False,
-        xanchor="left",
-        xshift=3,
+        xanchor="right",
+        xshift=-3,
     )
+
+
+def log_axis(values: Iterable[float]) -> dict[str, Any]:
+    """A logarithmic axis with as many ticks as the spread of its values (positive numbers count) leaves room for."""
+    positive = [value for value in values if value > 0]
+    wide = bool(positive) and max(positive) / min(positive) > 30
+    return {"type": "log", "dtick": 1 if wide else "D2"}
 
 
 def format_cell(value: Any) -> str:

@@ -23,6 +23,7 @@ from characterize.trace import Trace
 from characterize.units import format_bytes, format_duration
 from characterize.workload import PARAMETERS
 from selfscale import profile_figures, trace_figures
+from selfscale.comparison import remarks_of
 from selfscale.comparison_figures import comparison_bars
 from selfscale.figures import SHOWN_ROWS, Figure, format_cell
 from selfscale.profile import Profile
@@ -171,9 +172,12 @@ def comparison_section(number: int, document: Mapping[str, Any]) -> Section:
                 Cell("none" if limit is None else format_bytes(limit)),
                 Cell("not measured" if row["coldFrac"] is None else f"{row['coldFrac']:.1%}"),
                 Cell(row["page_cache"]),
-                Cell("; ".join(row["reasons"]) or "as the application", "; ".join(row["notes"]), marked),
             ]
         )
+    remarks = [
+        [Cell(", ".join(labels), marked=doubt), Cell(text, marked=doubt)]
+        for doubt, text, labels in remarks_of(document)
+    ]
     section = Section(f"comparison-{number}", f"Comparison: {_name_of(document.get('trace'))}")
     section.sentences = [
         "The same work by several means (thesis, table 3.2): value, error against the application, range of the runs.",
@@ -181,11 +185,8 @@ def comparison_section(number: int, document: Mapping[str, Any]) -> Section:
     ]
     section.tables = [
         Table("Performance", headings, values),
-        Table(
-            "Conditions",
-            ["", "memory limit", "cold reads (coldFrac)", "page cache at the start", "judgement"],
-            conditions,
-        ),
+        Table("Conditions", ["", "memory limit", "cold reads (coldFrac)", "page cache at the start"], conditions),
+        Table("Remarks", ["row", "remark"], remarks),
         Table(
             "What the columns mean",
             ["column", "meaning"],

@@ -11,7 +11,7 @@ from characterize.locality import Locality
 from characterize.response_time import distribution
 from characterize.sizes import size_histogram
 from characterize.units import format_bytes
-from selfscale.figures import LINE, READ, SYNC, WRITE, Figure, byte_ticks, mark_size
+from selfscale.figures import LINE, READ, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
 
 POINTS_MAX = 8_000
 """Most points of a scatter plot: more cannot be told apart, and a page has few WebGL contexts, so they are SVG."""
@@ -43,18 +43,15 @@ def miss_ratios(locality: Locality, unique_bytes: float, memory_limit_bytes: int
     x = data["cache_bytes"].tolist()
     line = {"color": LINE, "width": 2}
     figure.add_trace(go.Scatter(x=x, y=data["miss_ratio"].tolist(), mode="lines", line=line, name="miss ratio"))
-    marks = [(unique_bytes, "uniqueBytes", 0.98), (locality.equivalent_unique_bytes, "equivalent uniqueBytes", 0.88)]
+    marks = [(unique_bytes, "uniqueBytes", 0.05), (locality.equivalent_unique_bytes, "equivalent uniqueBytes", 0.15)]
     if memory_limit_bytes:
-        marks.append((float(memory_limit_bytes), "memory limit", 0.78))
+        marks.append((float(memory_limit_bytes), "memory limit", 0.25))
     marks = [mark for mark in marks if np.isfinite(mark[0]) and mark[0] > 0]
     for value, text, level in marks:
         mark_size(figure, value, f"{text} {format_bytes(value)}", level=level)
     if x:
         values = [mark[0] for mark in marks]
-        axis = byte_ticks(min(x), max([*x, *values]))
-        # Room for the labels, which stand to the right of their lines.
-        axis["range"] = [np.log10(min(x)), np.log10(max([*x, *values])) + 0.9]
-        figure.update_xaxes(axis)
+        figure.update_xaxes(byte_ticks(min(x), max([*x, *values])))
     figure.update_xaxes(title_text="size of an LRU cache")
     figure.update_yaxes(title_text="share of blocks missed", range=[0, 1.02])
     sentence = (
@@ -163,6 +160,7 @@ def response_times(requests: pd.DataFrame, syncs: pd.DataFrame, layer: str) -> F
             }
         )
     figure.update_xaxes(title_text="percent of the operations that took at most this long", type="category")
-    figure.update_yaxes(title_text="response time, µs", type="log")
+    shown = [value for line in figure.data for value in line.y]
+    figure.update_yaxes(title_text="response time, µs", **log_axis(shown))
     sentence = f"Response times at the {layer}: the time within which a share of the operations was over."
     return Figure("Response times", sentence, figure, pd.DataFrame(records))

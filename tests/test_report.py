@@ -211,6 +211,7 @@ def test_every_section_and_figure_is_there(page: Page) -> None:
         "uniqueBytes",
         "16380.5",
         "0% of its read bytes cold",
+        "Remarks",
     ):
         assert words in text, words
 
