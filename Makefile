@@ -52,6 +52,21 @@ lint: build build/.apt-lint ## ruff, mypy, clang-format, shellcheck
 	clang-format --dry-run --Werror $(filter-out bpf/trace_format.h,$(wildcard bpf/*.[ch] replayer/engine/*.[ch] tests/programs/*.c))
 	shellcheck .ci/run
 
+BENCH_ARGS :=
+
+.PHONY: bench-record
+bench-record: build build/.apt-test ## what recording costs, against no recording, bpftrace and strace
+	$(SUDO) $(PYTHON) -m tests.bench.bench_record $(BENCH_ARGS)
+
+.PHONY: bench-replay
+bench-replay: build build/.apt-test ## the engine against fio on the same load
+	$(PYTHON) -m tests.bench.bench_replay $(BENCH_ARGS)
+
+.PHONY: bench-predict
+bench-predict: build ## repeatability and prediction error on 30 random workloads of this machine
+	$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-predict -o build/bench-predict.json --force \
+		--memory 128M --budget 10m --random 30 $(BENCH_ARGS)
+
 .PHONY: clean
 clean: ## remove everything that was built (not .venv)
 	rm -rf build demo-output
