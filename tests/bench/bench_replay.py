@@ -2,8 +2,8 @@
 """The replay engine against fio on the same synthetic load: ``make bench-replay``.
 
 Both do random requests of fixed size in one file per thread, prepared and (unless direct) wholly in the page cache,
-with synchronous calls, for the same time. fio runs with its random map and the scrambling of its buffers off (the engine
-has neither) and its statistics on (the engine keeps its own).
+with synchronous calls, for the same time. fio runs with its random map and the scrambling of its buffers off (the
+engine has neither) and its statistics on (the engine keeps its own).
 """
 
 from __future__ import annotations
