@@ -64,7 +64,7 @@ def prediction_rows(setting: Setting) -> list[Row]:
     if equivalent:
         workload = setting.workload.replace(unique_bytes=equivalent)
         made_by = "as prediction, but uniqueBytes = 2 x mean LRU depth (thesis 3.4.1.1)"
-        rows.append(_prediction(setting, workload, "prediction_equivalent", "prediction, equivalent", made_by))
+        rows.append(_prediction(setting, workload, "prediction_equivalent", "prediction (equivalent)", made_by))
     if setting.cold_frac:
         rows.append(_prediction_extended(setting, rows[0]))
     return rows
@@ -92,7 +92,7 @@ def _prediction_extended(setting: Setting, warm: Row) -> Row:
     throughput = mixed(warm.samples[0]["throughput_in_io_bytes_per_s"], cold.throughput_bytes_per_s)
     return Row(
         name="prediction_extended",
-        label="prediction, cold reads",
+        label="prediction (cold reads)",
         made_by=f"prediction with {share:.1%} of all bytes read from beyond the cache",
         workload=workload,
         samples=[_predicted_sample(workload, throughput)],

@@ -175,7 +175,7 @@ def comparison_section(number: int, document: Mapping[str, Any]) -> Section:
             ]
         )
     remarks = [
-        [Cell(", ".join(labels), marked=doubt), Cell(text, marked=doubt)]
+        [Cell(" / ".join(labels), marked=doubt), Cell(text, marked=doubt)]
         for doubt, text, labels in remarks_of(document)
     ]
     section = Section(f"comparison-{number}", f"Comparison: {_name_of(document.get('trace'))}")
