@@ -22,8 +22,9 @@ from characterize.units import format_bytes, format_duration, parse_duration, pa
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
-    from selfscale.explore import Exploration, Settings, Step
+    from selfscale.explore import Exploration
     from selfscale.measure import Point
+    from selfscale.plan import Settings, Step
 
 IMAGE = "flextrace-scale-image"
 DISK_MARGIN = 1.05
@@ -61,8 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure; an interrupted run leaves a usable profile with ``complete`` false and can be resumed."""
     from selfscale.environment import cache_limit_bytes, environment  # noqa: PLC0415 (only when something is measured)
-    from selfscale.explore import Exploration, Settings  # noqa: PLC0415
+    from selfscale.explore import Exploration  # noqa: PLC0415
     from selfscale.journal import Journal  # noqa: PLC0415
+    from selfscale.plan import Settings  # noqa: PLC0415
 
     _check(arguments)
     chosen = {
@@ -102,8 +104,9 @@ def run(arguments: argparse.Namespace) -> int:
             code = 130
         progress.close()
         _finish(arguments, exploration, environment(arguments.directory, arguments.memory), chosen)
-    if code == 0 and exploration.complete:
+    if code == 0:
         journal.remove()
+    if code == 0 and exploration.complete:
         return 0
     if code:
         _say(f"interrupted; continue with: flextrace scale --resume {_same_options(arguments)}")
@@ -200,10 +203,9 @@ def _lay_out(settings: Settings, image: Path) -> float:
     """Write the files of every workload that can come; seconds that it took."""
     import time  # noqa: PLC0415
 
-    from replayer.run import prepare  # noqa: PLC0415
-
     import characterize  # noqa: PLC0415
     from characterize.workload import Workload  # noqa: PLC0415
+    from replayer.run import prepare  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
     from selfscale.measure import trace_directory  # noqa: PLC0415
 
@@ -298,7 +300,8 @@ class _Progress:
             point: Point = step(request)
             self._spent_s += point.cost_s
             left = (request.planned - request.number) * self._spent_s / request.number
-            eta = f"ETA {format_duration(max(0.0, min(left, self._budget_s - self._spent_s)))}"
+            left = min(left, self._budget_s - self._spent_s)
+            eta = f"ETA {format_duration(left)}" if left > 0.5 else "done"
             if self._bar is not None:
                 self._bar.update(self._task, completed=request.number, eta=eta)
             elif request.number > self._known:

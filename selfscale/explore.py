@@ -17,111 +17,25 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
 from selfscale.measure import Point
+from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align
 from selfscale.profile import Profile, Region
 from selfscale.regions import find_borders, halfway
 
-ALIGN_BYTES = 4096
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
-NOMINAL_POINT_S = 2.5
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
+POINT_SHARE_MAX = 0.04
+"""Of the budget: one point that will not become steady must not use up what others need."""
 BRACKET = 1.05
 """Bisection stops when both sides of a border are this close."""
 CURVE_PARAMETERS = ("sizeMean", "processNum", "readFrac", "seqFrac")
 GAIN = 1.1
 """A probe that brings less than this factor over the one before it ends the range of its parameter."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an exploration starts from.
-
-    Attributes
-    ----------
-    cache_bytes : float
-        Most that the page cache can hold; gives the range of uniqueBytes, not the border.
-    budget_s : float
-        Seconds that all points may cost together.
-    spent_s : float
-        Seconds of the budget that are gone before the first point (laying out the image).
-    """
-
-    cache_bytes: float
-    budget_s: float
-    cpus: int = 1
-    seed: int = 0
-    random_points: int = 0
-    spent_s: float = 0.0
-
-    @property
-    def points_affordable(self) -> int:
-        """Points of a nominal cost that the budget pays for, random workloads apart."""
-        return int(self.budget_s / NOMINAL_POINT_S) - 2 * self.random_points
-
-    @property
-    def low_bytes(self) -> float:
-        """Smallest uniqueBytes."""
-        return _align(max(self.cache_bytes / 12, 256 * 1024))
-
-    @property
-    def high_bytes(self) -> float:
-        """Largest uniqueBytes: four times the cache, so that most requests of the last region miss."""
-        return _align(4 * max(self.cache_bytes, 1 << 20))
-
-    @property
-    def process_num_max(self) -> int:
-        """Largest processNum that is tried."""
-        return 2 ** math.ceil(math.log2(min(16, max(4, 2 * self.cpus))))
-
-    @property
-    def layout(self) -> list[tuple[int, float]]:
-        """(processNum, uniqueBytes) whose files together hold those of every workload that can come."""
-        largest = self.high_bytes
-        several = largest if self.random_points else 0.75 * largest
-        counts = [2**power for power in range(1, int(math.log2(self.process_num_max)) + 1)]
-        return [(1, largest), *((count, several) for count in counts)]
-
-    @property
-    def image_bytes(self) -> float:
-        """Bytes of the files of `layout`."""
-        sizes: dict[int, float] = {}
-        for count, size in self.layout:
-            for file in range(count):
-                sizes[file] = max(sizes.get(file, 0), size / count)
-        return sum(sizes.values())
-
-
-@dataclass(frozen=True)
-class Step:
-    """One measurement to make.
-
-    Attributes
-    ----------
-    max_seconds : float
-        Longest run, by the budget.
-    number, planned : int
-        Which point this is, and how many there will be by present knowledge.
-    """
-
-    workload: Workload
-    role: str
-    max_seconds: float
-    region: int | None = None
-    parameter: str | None = None
-    repeat: int = 0
-    number: int = 0
-    planned: int = 0
-    seed: int = 0
-
-    def label(self, point: Point) -> Point:
-        """The measured point with what it was measured for."""
-        return replace(point, role=self.role, region=self.region, parameter=self.parameter, repeat=self.repeat)
 
 
 class BudgetSpentError(Exception):
@@ -192,7 +106,7 @@ class Exploration:
 
     def _take(self, workload: Workload, role: str, until_s: float, left: int, **labels: Any) -> Point:
         """Measure one of `left` points that may be spent on until `until_s` of the budget is gone."""
-        slot = (until_s - self.spent_s) / max(1, left)
+        slot = min((until_s - self.spent_s) / max(1, left), self.settings.budget_s * POINT_SHARE_MAX)
         run_s = min(RUN_S_MAX, max(RUN_S_MIN, slot - self._overhead_s()))
         if self.points and self.spent_s + self._overhead_s() + RUN_S_MIN > self.settings.budget_s:
             raise BudgetSpentError
@@ -223,7 +137,7 @@ class Exploration:
 
     def _probe(self, until_s: float) -> None:
         """Set the focal sizeMean and processNum to the geometric mean of both ends' halfway values."""
-        ends = [_align(self.settings.cache_bytes / 4), _align(3 * self.settings.cache_bytes)]
+        ends = [align(self.settings.cache_bytes / 4), align(3 * self.settings.cache_bytes)]
         self._planned = 2 * (len(self._sizes) + len(self._process_nums)) + 50
         left = 2 * (len(self._sizes) + len(self._process_nums))
         halves = []
@@ -242,7 +156,7 @@ class Exploration:
                 measured[size] = point.throughput_bytes_per_s
             self._sizes = sorted({*self._sizes, *measured})
             halves.append(_halfway(measured))
-        self._focal = self._focal.replace(size_mean=_align(math.sqrt(halves[0] * halves[1])))
+        self._focal = self._focal.replace(size_mean=align(math.sqrt(halves[0] * halves[1])))
         halves = []
         tried = 1.0
         for end in ends:
@@ -266,8 +180,8 @@ class Exploration:
     def _unique_bytes_curve(self, until_s: float) -> None:
         settings = self.settings
         count = 7 if settings.points_affordable < 120 else 9 if settings.points_affordable < 400 else 14
-        low = max(settings.low_bytes, _align(8 * self._focal.size_mean * self._focal.process_num))
-        sizes = [_align(size) for size in np.geomspace(low, settings.high_bytes, count)]
+        low = max(settings.low_bytes, align(8 * self._focal.size_mean * self._focal.process_num))
+        sizes = [align(size) for size in np.geomspace(low, settings.high_bytes, count)]
         self._planned = max(self._planned, len(self.points) + count + 30)
         measured: dict[float, float] = {}
 
@@ -294,8 +208,8 @@ class Exploration:
     def _refine(self, border: Any, take: Callable[[float, int], None]) -> float:
         """Bisect a border until both sides are close; the largest uniqueBytes that still performs like below it."""
         good, bad = border.good_bytes, border.bad_bytes
-        while bad / good > BRACKET and _align(math.sqrt(good * bad)) not in (good, bad):
-            middle = _align(math.sqrt(good * bad))
+        while bad / good > BRACKET and align(math.sqrt(good * bad)) not in (good, bad):
+            middle = align(math.sqrt(good * bad))
             take(middle, math.ceil(math.log2(math.log(bad / good) / math.log(BRACKET))))
             if self.points[-1].throughput_bytes_per_s >= border.threshold:
                 good = middle
@@ -306,7 +220,7 @@ class Exploration:
     def _set_regions(self, low: float, high: float) -> None:
         edges = [low, *self.boundaries, high]
         self.regions = [
-            Region(start, end, self._focal.replace(unique_bytes=_align((start + end) / 2)))
+            Region(start, end, self._focal.replace(unique_bytes=align((start + end) / 2)))
             for start, end in itertools.pairwise(edges)
             if end > start
         ]
@@ -349,7 +263,7 @@ class Exploration:
         """Values of a parameter for its curve, without the focal one; both ends first, then the widest gaps."""
         if parameter == "sizeMean":
             sizes = self._sizes_for(focal.unique_bytes, focal.process_num)
-            values = [_align(size) for size in np.geomspace(min(sizes), max(sizes), max(count, 3))]
+            values = [align(size) for size in np.geomspace(min(sizes), max(sizes), max(count, 3))]
         elif parameter == "processNum":
             values = [value for value in self._process_nums if focal.size_mean <= focal.unique_bytes / value / 8]
         else:
@@ -376,14 +290,14 @@ class Exploration:
             low, high = profile.range_of(parameter)
             return math.exp(self._random.uniform(math.log(low), math.log(high)))
 
-        unique_bytes = _align(logarithmic("uniqueBytes"))
+        unique_bytes = align(logarithmic("uniqueBytes"))
         process_num = float(self._random.randint(1, int(profile.range_of("processNum")[1])))
         size = min(logarithmic("sizeMean"), unique_bytes / process_num / 8)
         return Workload(
             unique_bytes=unique_bytes,
             seq_frac=self._random.uniform(*profile.range_of("seqFrac")),
             read_frac=self._random.uniform(*profile.range_of("readFrac")),
-            size_mean=_align(size),
+            size_mean=align(size),
             process_num=process_num,
         )
 
@@ -404,10 +318,6 @@ class Exploration:
                 }
             )
         return {"reference_points": regions}
-
-
-def _align(size: float) -> float:
-    return float(max(1, round(size / ALIGN_BYTES)) * ALIGN_BYTES)
 
 
 def _halfway(measured: dict[float, float]) -> float:

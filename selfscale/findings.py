@@ -81,8 +81,10 @@ def _from_to(curve: Curve, what: str) -> str:
     ratio = ends[1] / ends[0]
     if 1 / NOTHING < ratio < NOTHING:
         return f"{what} brings nothing"
-    verb = "brings" if ratio > 1 else "costs:"
-    return f"{what} {verb} {ratio:.3g} times the throughput ({_rate(ends[0])} to {_rate(ends[1])})"
+    rates = f"({_rate(ends[0])} to {_rate(ends[1])})"
+    if ratio < 1:
+        return f"{what} lowers the throughput by {1 - ratio:.0%} {rates}"
+    return f"{what} brings {ratio:.3g} times the throughput {rates}"
 
 
 def _concurrency(curve: Curve) -> str:

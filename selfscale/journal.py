@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
-from selfscale.explore import Step
 from selfscale.measure import Point
+from selfscale.plan import Step
 
 SCHEMA = "flextrace.points/1"
 

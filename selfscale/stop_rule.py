@@ -209,7 +209,9 @@ class ConfidenceRule:
         if not count:
             return Estimate(0.0, math.inf, math.inf, False, "nothing was measured", 0, 0.0)
         rates = self._series.rates()
-        start = self._settled_at if self._settled_at is not None and self._settled_at < count else 0
+        settled = self._settled_at is not None and count - self._settled_at >= max(BATCHES_MIN, count // 4)
+        # A run that ended too early is not steady anyway; its later half is nearest to what it would have become.
+        start = (self._settled_at or 0) if settled else count // 2
         cut = mser5(rates[start:])
         transient = cut > (count - start) / 2
         first = start + (0 if transient else cut)
@@ -222,7 +224,7 @@ class ConfidenceRule:
             reason = "the page cache was still absorbing writes"
         elif transient:
             reason = "the transient had not ended"
-        elif seconds < self.min_seconds or not math.isfinite(half_95):
+        elif not settled or seconds < self.min_seconds or not math.isfinite(half_95):
             reason = "too short"
         elif drifts(window):
             reason = "the throughput drifts"

@@ -10,7 +10,8 @@ from characterize.characterization import characterize as characterization_of
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
-from selfscale.explore import Exploration, Settings
+from selfscale.explore import Exploration
+from selfscale.plan import Settings
 from selfscale.predict import predict
 from tests.synthetic_machine import MIB, Machine
 

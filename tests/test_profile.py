@@ -8,9 +8,10 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS
-from selfscale.explore import Exploration, Settings
+from selfscale.explore import Exploration
 from selfscale.findings import findings
 from selfscale.measure import Point
+from selfscale.plan import Settings
 from selfscale.profile import Profile, load
 from tests.synthetic_machine import MIB, Machine
 

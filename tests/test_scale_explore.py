@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS, Workload
-from selfscale.explore import Exploration, Settings
+from selfscale.explore import Exploration
 from selfscale.journal import Journal
+from selfscale.plan import Settings
 from selfscale.predict import errors_on_random
 from tests.synthetic_machine import MIB, Machine
 

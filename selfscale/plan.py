@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the size of the cache and a budget into the ranges of an exploration; and what it asks to measure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from characterize.workload import Workload
+from selfscale.measure import Point
+
+ALIGN_BYTES = 4096
+NOMINAL_POINT_S = 2.5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an exploration starts from.
+
+    Attributes
+    ----------
+    cache_bytes : float
+        Most that the page cache can hold; gives the range of uniqueBytes, not the border.
+    budget_s : float
+        Seconds that all points may cost together.
+    spent_s : float
+        Seconds of the budget that are gone before the first point (laying out the image).
+    """
+
+    cache_bytes: float
+    budget_s: float
+    cpus: int = 1
+    seed: int = 0
+    random_points: int = 0
+    spent_s: float = 0.0
+
+    @property
+    def points_affordable(self) -> int:
+        """Points of a nominal cost that the budget pays for, random workloads apart."""
+        return int(self.budget_s / NOMINAL_POINT_S) - 2 * self.random_points
+
+    @property
+    def low_bytes(self) -> float:
+        """Smallest uniqueBytes."""
+        return align(max(self.cache_bytes / 12, 256 * 1024))
+
+    @property
+    def high_bytes(self) -> float:
+        """Largest uniqueBytes: four times the cache, so that most requests of the last region miss."""
+        return align(4 * max(self.cache_bytes, 1 << 20))
+
+    @property
+    def process_num_max(self) -> int:
+        """Largest processNum that is tried."""
+        return 2 ** math.ceil(math.log2(min(16, max(4, 2 * self.cpus))))
+
+    @property
+    def layout(self) -> list[tuple[int, float]]:
+        """(processNum, uniqueBytes) whose files together hold those of every workload that can come."""
+        largest = self.high_bytes
+        several = largest if self.random_points else 0.75 * largest
+        return [(1, largest), *((count, several) for count in range(2, self.process_num_max + 1))]
+
+    @property
+    def image_bytes(self) -> float:
+        """Bytes of the files of `layout`."""
+        sizes: dict[int, float] = {}
+        for count, size in self.layout:
+            for file in range(count):
+                sizes[file] = max(sizes.get(file, 0), size / count)
+        return sum(sizes.values())
+
+
+@dataclass(frozen=True)
+class Step:
+    """One measurement to make.
+
+    Attributes
+    ----------
+    max_seconds : float
+        Longest run, by the budget.
+    number, planned : int
+        Which point this is, and how many there will be by present knowledge.
+    """
+
+    workload: Workload
+    role: str
+    max_seconds: float
+    region: int | None = None
+    parameter: str | None = None
+    repeat: int = 0
+    number: int = 0
+    planned: int = 0
+    seed: int = 0
+
+    def label(self, point: Point) -> Point:
+        """The measured point with what it was measured for."""
+        return replace(point, role=self.role, region=self.region, parameter=self.parameter, repeat=self.repeat)
+
+
+def align(size: float) -> float:
+    """The multiple of 4 KiB next to a size, at least one."""
+    return float(max(1, round(size / ALIGN_BYTES)) * ALIGN_BYTES)

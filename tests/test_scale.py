@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verb scale: refusals, progress, interruption and resuming, and real measurements of a small machine."""
+
+import json
+import os
+import shutil
+import signal
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from flextrace import scale
+from flextrace.main import main
+from replayer.binaries import find_binary
+from replayer.confine import MemoryGroup
+from selfscale.explore import Exploration
+from selfscale.measure import measure
+from selfscale.plan import Settings
+from selfscale.profile import load
+from tests.synthetic_machine import MIB, Machine
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "d").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def formula(monkeypatch):
+    """The verb on a machine that is a formula with a cache of 128 MiB; a list collects what was measured."""
+    machine = Machine([(128 * MIB, 500e-6)])
+    interrupt_at = []
+
+    def step(request):
+        if len(machine.measured) in interrupt_at:
+            interrupt_at.clear()
+            os.kill(os.getpid(), signal.SIGTERM)
+        return machine.measure(request)
+
+    monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
+    monkeypatch.setattr(scale, "_lay_out", lambda settings, image: (image / "f1").write_text("") or 1.5)
+    monkeypatch.setattr(scale, "_measure", lambda image, group: step)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
+    machine.interrupt_at = interrupt_at
+    return machine
+
+
+def command(place, *more):
+    return ["scale", "--directory", str(place / "d"), "-o", str(place / "p.json"), "--budget", "120s", *more]
+
+
+def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
+    assert main(command(place)) == 0
+    assert sorted(path.name for path in place.iterdir()) == ["d", "p.json"]
+    assert list((place / "d").iterdir()) == []
+    profile = load(place / "p.json")
+    assert profile.complete
+    assert profile.boundaries_bytes == [pytest.approx(128 * MIB, rel=0.15)]
+    assert profile.settings["budget_s"] == 120
+    assert profile.environment["kernel"]
+    assert profile.command[0] == "flextrace"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = [line for line in captured.err.splitlines() if "ETA" in line or line.endswith("done")]
+    assert len(lines) == len(profile.measured)
+    assert "The effective size of the page cache is" in captured.err
+    assert f"next: flextrace predict {place / 'p.json'} --trace" in captured.err
+
+
+def test_laying_out_counts_to_the_budget(place, formula):
+    assert main(command(place)) == 0
+    profile = load(place / "p.json")
+    assert profile.settings["spent_s"] == pytest.approx(1.5 + sum(point.cost_s for point in profile.measured))
+
+
+@pytest.mark.parametrize("interrupt_at", [0, 1, 7, 20])
+def test_terminated_and_resumed(place, formula, capsys, interrupt_at):
+    formula.interrupt_at.append(interrupt_at)
+    assert main(command(place)) == 130
+    partial = load(place / "p.json")
+    assert not partial.complete
+    assert len(partial.measured) == interrupt_at
+    assert list((place / "d").iterdir()) == []
+    error = capsys.readouterr().err
+    assert "flextrace scale --resume --directory" in error
+    assert main(command(place, "--resume")) == 0
+    resumed = load(place / "p.json")
+    assert resumed.complete
+    assert len(formula.measured) == len(resumed.measured)
+    assert not (place / "p.json.points.ndjson").exists()
+    assert main(command(place, "--force")) == 0
+    assert load(place / "p.json").measured == resumed.measured
+
+
+def test_resuming_with_another_budget_is_refused(place, formula, capsys):
+    formula.interrupt_at.append(3)
+    assert main(command(place)) == 130
+    assert main([*command(place, "--resume"), "--budget", "60s"]) == 2
+    assert "budget_s was 120.0, is 60.0" in capsys.readouterr().err
+
+
+def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
+    formula.cost_s = 100.0
+    assert main([*command(place), "--budget", "6s"]) == 3
+    assert not load(place / "p.json").complete
+    assert "larger --budget" in capsys.readouterr().err
+
+
+def test_image_is_kept_on_demand(place, formula):
+    assert main(command(place, "--keep-image")) == 0
+    assert [path.name for path in (place / "d").iterdir()] == [scale.IMAGE]
+
+
+def test_random_workloads_end_with_both_errors(place, formula, capsys):
+    assert main(command(place, "--random", "5")) == 0
+    assert "On 5 random workloads the product model's error was" in capsys.readouterr().err
+
+
+def test_refused_before_anything_is_measured(place, formula, capsys, monkeypatch):
+    (place / "p.json").write_text("old")
+    assert main(command(place)) == 2
+    assert "--force" in capsys.readouterr().err
+    (place / "p.json").unlink()
+    (place / "p.json.points.ndjson").write_text("{}\n")
+    assert main(command(place)) == 2
+    assert "--resume" in capsys.readouterr().err
+    (place / "p.json.points.ndjson").unlink()
+    assert main(command(place, "--resume")) == 2
+    assert "nothing to resume" in capsys.readouterr().err
+    assert main(["scale", "--directory", str(place / "none"), "-o", str(place / "p.json")]) == 2
+    assert main(["scale", "--directory", str(place / "d"), "-o", str(place / "none" / "p.json")]) == 2
+    assert main([*command(place), "--budget", "1s"]) == 2
+    capsys.readouterr()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(100 * MIB))
+    assert main(command(place)) == 1
+    error = capsys.readouterr().err
+    assert "100 MiB are free" in error
+    assert "--memory" in error
+    assert formula.measured == []
+    assert list((place / "d").iterdir()) == []
+
+
+def test_layout_holds_every_workload_that_is_explored():
+    for random_points in (0, 10):
+        settings = Settings(128 * MIB, 300.0, 2, random_points=random_points)
+        machine = Machine([(128 * MIB, 500e-6)])
+        Exploration(settings, machine.measure).run()
+        sizes = [0.0] * 64
+        for count, unique in settings.layout:
+            for file in range(count):
+                sizes[file] = max(sizes[file], unique / count)
+        assert settings.image_bytes == sum(sizes)
+        for step in machine.measured:
+            count = int(step.workload.process_num)
+            assert all(sizes[file] >= step.workload.unique_bytes / count for file in range(count)), step.workload
+
+
+def needs_engine():
+    try:
+        find_binary("flextrace-replay")
+    except FlextraceError as error:
+        pytest.skip(str(error))
+
+
+def test_small_real_profile(tmp_path):
+    """Everything but the confinement: trace, engine, stop rule, exploration, on a cache size that is only assumed."""
+    needs_engine()
+    image = tmp_path / "image"
+    image.mkdir()
+    settings = Settings(cache_bytes=8 * MIB, budget_s=12.0, cpus=1)
+    scale._lay_out(settings, image)
+    used = {path.name: path.stat().st_size for path in image.glob("f*")}
+    assert sum(used.values()) == pytest.approx(settings.image_bytes, rel=0.01)
+    exploration = Exploration(settings, scale._measure(image, None))
+    exploration.run()
+    profile = exploration.profile()
+    assert len(profile.measured) >= 7
+    assert {path.name: path.stat().st_size for path in image.glob("f*")} == used  # no point needed more or other files
+    for point in profile.measured:
+        assert point.throughput_bytes_per_s > 0
+        assert point.passes > 0
+        assert point.response_time["read"]["count"] + point.response_time["write"]["count"] > 0
+        assert point.elapsed_s <= point.cost_s
+    path = profile.save(tmp_path / "p.json")
+    assert main(["predict", str(path), *PREDICT]) == 0
+
+
+PREDICT = ["--unique-bytes", "4M", "--seq-frac", "0.5", "--read-frac", "1", "--size-mean", "16K", "--process-num", "1"]
+
+
+def test_reads_and_writes_of_a_real_point_are_as_asked(tmp_path):
+    needs_engine()
+    point = measure(Workload(4 * MIB, 0.5, 0.75, 16384.0, 2.0), tmp_path / "image", max_seconds=0.6, min_seconds=0.2)
+    reads, writes = (point.response_time[name]["count"] for name in ("read", "write"))
+    assert reads / (reads + writes) == pytest.approx(0.75, abs=0.02)
+
+
+@pytest.mark.root
+def test_boundary_is_the_limit_of_the_memory_group(tmp_path):
+    """With --memory the effective size of the page cache that is found is within 15 % of the limit."""
+    needs_engine()
+    try:
+        with MemoryGroup(128 * MIB):
+            pass
+    except FlextraceError as error:
+        pytest.skip(str(error))
+    output = tmp_path / "p.json"
+    place = Path(os.environ.get("FLEXTRACE_TEST_DIRECTORY", tmp_path))
+    arguments = ["scale", "--directory", str(place), "-o", str(output), "--memory", "128M", "--budget", "30s"]
+    assert main(arguments) in {0, 3}
+    profile = load(output)
+    assert profile.boundaries_bytes[0] == pytest.approx(128 * MIB, rel=0.15)
+    assert profile.environment["memory_limit_bytes"] == 128 * MIB
+    cached, disk = profile.regions[0], profile.regions[-1]
+    assert cached.high_bytes <= disk.low_bytes
+    assert json.loads(output.read_text())["schema"] == "flextrace.profile/1"
