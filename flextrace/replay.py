@@ -10,6 +10,7 @@ import os
 import platform
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ def _replay(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if not arguments.memory:
         return replay(arguments.trace, arguments.directory, **options)
+    existed = arguments.directory.exists()
     # Laid out and evicted outside of the group: pages stay charged to whoever read them first.
     with MemoryGroup(arguments.memory) as group:
         built = replay(
@@ -125,6 +127,9 @@ def _replay(arguments: argparse.Namespace) -> dict[str, Any]:
             force_space=arguments.force_space,
         )
         document = replay(arguments.trace, arguments.directory, phase="run", memory_group=group, **options)
+    if not existed and not arguments.keep_image:
+        with suppress(OSError):  # somebody put something into it
+            arguments.directory.rmdir()
     document["image"]["built_bytes"] = built["image"]["built_bytes"]
     return document
 

@@ -2,6 +2,7 @@
 // Turns file ids into open descriptors and current names while a replay runs.
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -118,6 +119,25 @@ static void make_room(struct descriptors *descriptors)
 	}
 }
 
+/* Another descriptor, of another class, of a file that has lost its name but is still open. Under lock. */
+static int open_again(struct descriptors *descriptors, const struct open_file *open_file, int flags)
+{
+	for (int class = 0; class < DESCRIPTOR_CLASSES; class ++) {
+		int held = slot_descriptor(atomic_load(&open_file->slots[class]));
+		char path[32];
+
+		if (held < 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", held);
+		int descriptor = open(path, flags & ~O_NOFOLLOW);
+		if (descriptor < 0)
+			return -errno;
+		descriptors->open_count++;
+		return descriptor;
+	}
+	return -ESTALE;
+}
+
 /* Under lock. */
 static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t class)
 {
@@ -125,13 +145,13 @@ static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t clas
 	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 	char name[IMAGE_NAME_BYTES];
 
+	flags |= (class & CLASS_DIRECT ? O_DIRECT : 0) | (class & CLASS_SYNC ? O_SYNC : 0) |
+		 (class & CLASS_DSYNC ? O_DSYNC : 0);
 	if (!open_file->name && (open_file->existed || descriptors->owners[id]))
-		return -ESTALE;
+		return open_again(descriptors, open_file, flags);
 	/* Its creation was not recorded. */
 	if (!open_file->name)
 		flags |= O_CREAT;
-	flags |= (class & CLASS_DIRECT ? O_DIRECT : 0) | (class & CLASS_SYNC ? O_SYNC : 0) |
-		 (class & CLASS_DSYNC ? O_DSYNC : 0);
 	image_name(name, false, open_file->name ? open_file->name : id);
 	if (descriptors->open_count >= descriptors->budget)
 		make_room(descriptors);

@@ -199,10 +199,14 @@ static void print_warnings(const struct result *result)
 			 table->undescribed);
 		json_text(NULL, text);
 	}
-	if (!strcmp(result->cache, "cold") && result->cache_report.resident_bytes) {
-		snprintf(text, sizeof(text),
-			 "%llu bytes stayed in the page cache although evicted (tmpfs has no other place)",
-			 (unsigned long long)result->cache_report.resident_bytes);
+	if (strcmp(result->cache, "keep") != 0 &&
+	    result->cache_report.resident_bytes > result->cache_report.wanted_bytes + 4096ull * table->laid_out_files) {
+		snprintf(text, sizeof(text), "%llu bytes of the files were in the page cache, %llu were wanted there%s",
+			 (unsigned long long)result->cache_report.resident_bytes,
+			 (unsigned long long)result->cache_report.wanted_bytes,
+			 result->cache_report.resident_bytes == table->laid_out_bytes
+				 ? " (tmpfs has no other place for them)"
+				 : "");
 		json_text(NULL, text);
 	}
 	json_close(']');

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verb replay and replayer.run: options, results, errors, stopping, memory groups, and a recording of a replay."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from made_trace import made_trace, read, write
+from straced import ROOT, needs_engine
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
+from characterize.workload import workload_of
+from flextrace.main import main
+from replayer.confine import MemoryGroup
+from replayer.run import prepare, replay
+
+pytestmark = needs_engine
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture
+def trace(tmp_path):
+    io = [read(4096 * at, 4096, 1 + 10 * at, 5) for at in range(10)] + [write(0, 4096, 200, 5)]
+    return characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 65536}]), tmp_path / "t.iotrace")
+
+
+@pytest.fixture
+def synthetic(tmp_path):
+    io = [read(4096 * (at % 16), 4096, at, 0) for at in range(2000)]
+    made = made_trace(io, files=[{"file": 1, "size_bytes": 65536}], flags=HeaderFlag.UNTIMED)
+    return characterize.write(made, tmp_path / "s.iotrace")
+
+
+def test_json_and_output_hold_the_result_and_where_it_comes_from(trace, tmp_path, capsys):
+    output = tmp_path / "result.json"
+    arguments = ["replay", str(trace), "--directory", str(tmp_path / "image"), "--output", str(output)]
+    assert main([*arguments, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads(output.read_text())
+    assert document["schema"] == "flextrace.replay/1"
+    assert document["operations"]["done"] == 11
+    assert document["bytes"] == {"read": 40960, "write": 4096}
+    assert document["order"] == "recorded"
+    assert document["trace_sha256"] == hashlib.sha256(trace.read_bytes()).hexdigest()
+    assert document["environment"]["cpus"] == os.cpu_count()
+    assert not (tmp_path / "image").exists()
+    assert main(arguments) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main([*arguments, "--force"]) == 0
+
+
+def test_text_names_the_counts_and_fits_a_screen(trace, tmp_path, capsys):
+    assert main(["replay", str(trace), "--directory", str(tmp_path / "image"), "--timing", "think"]) == 0
+    out = capsys.readouterr().out
+    assert "11 = 11 done + 0 short + 0 failed + 0 skipped" in out
+    assert "10 reads of 40 KiB, 1 writes of 4 KiB" in out
+    assert all(len(line) <= 100 for line in out.splitlines()[1:])
+
+
+def test_an_untrustworthy_result_exits_with_3_and_says_why(tmp_path, capsys):
+    lost = made_trace([read(0, 4096, 1)], files=[{"file": 1, "flags": FileFlag.CREATED}])
+    path = characterize.write(lost, tmp_path / "t.iotrace")
+    assert main(["replay", str(path), "--directory", str(tmp_path / "image")]) == 3
+    captured = capsys.readouterr()
+    assert "1 short" in captured.out
+    assert "not trustworthy" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--loop"], "--max-time"),
+        (["--speed", "-1"], "-1"),
+        (["--memory", "lots"], "lots"),
+        (["--memory", "1k"], "1024 bytes"),
+        (["--output", "/no/such/place/r.json"], "/no/such/place"),
+    ],
+)
+def test_wrong_usage(trace, tmp_path, capsys, options, word):
+    assert main(["replay", str(trace), "--directory", str(tmp_path / "image"), *options]) == 2
+    assert word in capsys.readouterr().err
+    assert not (tmp_path / "image").exists()
+
+
+def test_errors_of_the_engine_become_one_message(trace, synthetic, tmp_path, capsys):
+    image = tmp_path / "image"
+    with pytest.raises(FlextraceError, match="cannot read trace") as caught:
+        replay(tmp_path / "missing.iotrace", image)
+    assert caught.value.exit_code == 1
+    with pytest.raises(FlextraceError, match="--timing asap") as caught:
+        replay(synthetic, image, timing="think")
+    assert caught.value.exit_code == 2
+    with pytest.raises(FlextraceError, match="does not know 'warmish'") as caught:
+        replay(trace, image, cache="warmish")
+    assert caught.value.exit_code == 2
+    assert main(["replay", str(trace), "--directory", str(trace)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_intervals_arrive_and_true_stops_the_run(synthetic, tmp_path):
+    lines = []
+
+    def enough(line):
+        lines.append(line)
+        return len(lines) == 4
+
+    document = replay(synthetic, tmp_path / "image", loop=True, interval_ms=20, on_interval=enough)
+    assert len(lines) == 4
+    assert document["stopped"] == "signal"
+    assert document["passes"] > 0
+    assert sum(line["requests"] for line in lines) <= document["requests"]["read"]
+
+
+def test_an_error_in_the_callback_ends_the_engine_and_removes_the_image(synthetic, tmp_path):
+    def fail(line):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        replay(synthetic, tmp_path / "image", loop=True, interval_ms=20, on_interval=fail)
+    assert not (tmp_path / "image").exists()
+
+
+def test_prepare_then_run(synthetic, tmp_path):
+    image = tmp_path / "image"
+    assert prepare(synthetic, image)["image"]["built_bytes"] == 65536
+    document = replay(synthetic, image, phase="run", cache="warm", keep_image=True)
+    assert document["operations"]["done"] == 2000
+    assert (image / "f00000001").stat().st_size == 65536
+
+
+def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path):
+    command = [sys.executable, "-m", "flextrace", "replay", str(synthetic), "--directory", str(tmp_path / "image")]
+    process = subprocess.Popen(
+        [*command, "--loop", "--max-time", "60", "--format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "image" / "f00000001").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)  # let it run; also right when it has not begun
+    process.send_signal(signal.SIGINT)
+    out = process.communicate(timeout=30)[0]
+    assert json.loads(out)["stopped"] == "signal"
+    assert not (tmp_path / "image").exists()
+
+
+@needs_root
+def test_in_a_memory_group_only_so_much_stays_cached(tmp_path, capsys):
+    size = 64 << 20
+    trace = made_trace([read(0, 4096, 1)], files=[{"file": 1, "size_bytes": size}])
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    arguments = ["replay", str(path), "--directory", str(tmp_path / "image"), "--format", "json", "--cache", "warm"]
+    file_system = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True)
+    if file_system.stdout.strip() == "tmpfs":
+        pytest.skip("what a tmpfs holds cannot be evicted")
+    assert main([*arguments, "--memory", "32M"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["image"]["cache_wanted_bytes"] == size
+    assert document["image"]["cache_resident_bytes"] < 32 << 20
+    assert document["image"]["built_bytes"] == size
+    assert document["environment"]["memory_limit_bytes"] == 32 << 20
+    assert not (tmp_path / "image").exists()
+
+
+@needs_root
+def test_the_group_is_gone_after_an_error(tmp_path):
+    with MemoryGroup(64 << 20) as group:
+        path = group.path
+        with pytest.raises(FlextraceError, match="cannot read trace"):
+            replay(tmp_path / "missing", tmp_path / "image", memory_group=group)
+    assert not path.exists()
+
+
+@needs_root
+@pytest.mark.root
+@pytest.mark.skipif(not (ROOT / "build" / "flextrace-record").exists(), reason="build/flextrace-record is not built")
+def test_a_recording_of_a_replay_equals_the_original(tmp_path):
+    """The end of the chain: trace, replay, record, and the five parameters and every request are the same."""
+    io, fileops = [], []
+    for at in range(120):
+        thread = 1 + at % 3
+        make = read if at % 4 else write
+        io.append(make((at * 7919) % 200 * 4096, 4096 * (1 + at % 3), 1000 + 100 * at, 90, thread=thread))
+    fileops.append({"op": Fileop.OPEN, "start_ns": 1, "duration_ns": 5, "file": 2, "flags": IoFlag.CREATED})
+    io += [write(700 * at, 700, 20_000 + 100 * at, 50, file=2) for at in range(30)]
+    fileops.append({"op": Fileop.FSYNC, "start_ns": 30_000, "duration_ns": 50, "file": 2})
+    fileops.append({"op": Fileop.UNLINK, "start_ns": 31_000, "duration_ns": 50, "file": 2})
+    files = [{"file": 1, "size_bytes": 1 << 20}, {"file": 2, "flags": FileFlag.CREATED}]
+    path = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
+    image = tmp_path / "image"
+    prepare(path, image)
+    engine = [str(ROOT / "build" / "flextrace-replay"), str(path), f"--directory={image}", "--phase=run"]
+    again = tmp_path / "again.iotrace"
+    record = [sys.executable, "-m", "flextrace", "record", "-o", str(again), "--", *engine]
+    done = subprocess.run(record, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    original, recorded = characterize.open(path), characterize.open(again)
+    columns = ["op", "offset", "asked_bytes", "result"]
+    key = original.requests[columns].sort_values(columns).to_numpy().tolist()
+    assert recorded.requests[columns].sort_values(columns).to_numpy().tolist() == key
+    first, second = workload_of(original), workload_of(recorded)
+    assert second.unique_bytes == first.unique_bytes
+    assert second.seq_frac == first.seq_frac
+    assert second.read_frac == first.read_frac
+    assert second.size_mean == first.size_mean
+    assert second.process_num <= first.process_num
