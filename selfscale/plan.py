@@ -57,9 +57,7 @@ class Settings:
     @property
     def layout(self) -> list[tuple[int, float]]:
         """(processNum, uniqueBytes) whose files together hold those of every workload that can come."""
-        largest = self.high_bytes
-        several = largest if self.random_points else 0.75 * largest
-        return [(1, largest), *((count, several) for count in range(2, self.process_num_max + 1))]
+        return [(count, self.high_bytes) for count in range(1, self.process_num_max + 1)]
 
     @property
     def image_bytes(self) -> float:
