@@ -123,19 +123,21 @@ def test_a_created_file_goes_through_its_whole_life(run_phase):
     assert document["time_in_sync_s"] > 0
 
 
-def test_a_rename_over_a_file_replaces_it(run_phase, tmp_path):
+@pytest.mark.parametrize("new_name", [3, 1 << 31])
+def test_a_rename_over_a_file_replaces_it(run_phase, tmp_path, new_name):
+    """The recorder counts the ids of new names from 2^31."""
     fileops = [
         op(Fileop.OPEN, 10, file=2, flags=IoFlag.CREATED),
-        op(Fileop.RENAME, 30, file=2, argument=3),
+        op(Fileop.RENAME, 30, file=2, argument=new_name),
         op(Fileop.CLOSE, 40, file=2),
     ]
     files = [
         {"file": 1, "size_bytes": 8192},
         {"file": 2, "flags": FileFlag.CREATED},
-        {"file": 3, "flags": FileFlag.NEW_NAME},
+        {"file": new_name, "flags": FileFlag.NEW_NAME},
     ]
     io = [read(0, 4096, 1, file=1), write(0, 100, 20, file=2)]
-    paths = {1: "/target", 2: "/target.tmp", 3: "/target"}
+    paths = {1: "/target", 2: "/target.tmp", new_name: "/target"}
     document, _ = run_phase(made_trace(io, fileops=fileops, files=files, paths=paths), DATA, ["--keep-image"])
     assert document["operations"]["done"] == 5
     assert (tmp_path / "image" / "f00000001").stat().st_size == 100

@@ -272,14 +272,16 @@ void descriptors_close_all(struct descriptors *descriptors)
 	}
 }
 
-bool descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES])
+enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES])
 {
 	pthread_mutex_lock(&descriptors->lock);
 	uint32_t place = descriptors->files[id].name;
+	bool existed = descriptors->files[id].existed;
 	pthread_mutex_unlock(&descriptors->lock);
-	if (place)
-		image_name(name, descriptors->table->files[id].directory, place);
-	return place != 0;
+	if (!place)
+		return existed ? NAME_GONE : NAME_NEVER;
+	image_name(name, descriptors->table->files[id].directory, place);
+	return NAME_THERE;
 }
 
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns file ids into open descriptors and current names while a replay runs.
+ * Turns files, by their index in the table, into open descriptors and current names while a replay runs.
  *
  * One descriptor per file and class (direct, sync) is kept and used by all threads; a recorded open that finds one there
  * opens another one, which only waits for its close. A descriptor that is in use by another thread at its close is closed
@@ -53,8 +53,10 @@ void descriptors_close_all(struct descriptors *descriptors);
 int descriptors_acquire(struct descriptors *descriptors, uint32_t id, uint8_t class);
 void descriptors_release(struct descriptors *descriptors, uint32_t id, uint8_t class);
 
-/* The name of a file now; false when it has none. */
-bool descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES]);
+enum name_state { NAME_THERE, NAME_GONE, NAME_NEVER };
+
+/* The name of a file now, if it has one. */
+enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES]);
 
 /* Takes over the descriptor of a recorded open. */
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor);

@@ -161,7 +161,7 @@ static void *work(void *argument)
 static int prepare_workers(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
-	uint64_t write_bytes = schedule->write_bytes_max ? schedule->write_bytes_max + WRITE_SLACK_BYTES : 0;
+	uint64_t write_bytes = schedule->write_bytes_max ? (uint64_t)schedule->write_bytes_max + WRITE_SLACK_BYTES : 0;
 	size_t histogram_bytes = HISTOGRAMS * sizeof(struct histogram);
 	int error = buffer_map(&run->write_data, write_bytes, 1);
 

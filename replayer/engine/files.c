@@ -82,8 +82,9 @@ static void pass_io(struct run_through *run, const struct io_record *io, struct 
 static void pass_rename(struct run_through *run, const struct fileop_record *op, struct file *file)
 {
 	file->renamed = true;
-	if (op->argument > 0 && op->argument < run->table->count) {
-		struct file *target = &run->table->files[op->argument];
+	uint32_t index = files_index(run->table, op->argument);
+	if (index) {
+		struct file *target = &run->table->files[index];
 
 		target->used = true;
 		target->renamed = true;
@@ -207,9 +208,10 @@ static int resolve_names(struct file_table *table, const struct moment *moments)
 	return 0;
 }
 
-static uint32_t largest_id(const struct trace *trace)
+/* Ids count the files, so one beyond the number of records is damaged: its operations are skipped. */
+static void count_ids(struct file_table *table, const struct trace *trace)
 {
-	uint32_t largest = 0;
+	uint32_t files = 0, names = 0;
 
 	for (uint32_t i = 0; i < trace->count; i++) {
 		const union record *record = &trace->records[i];
@@ -217,31 +219,32 @@ static uint32_t largest_id(const struct trace *trace)
 
 		if (record_is_operation(record))
 			id = record->io.file;
-		/* Ids count the files, so one beyond the number of records is damaged: that operation is skipped. */
-		if (id > largest && id <= trace->count)
-			largest = id;
+		if (id < FIRST_NAME_ID && id > files && id <= trace->count)
+			files = id;
+		if (id >= FIRST_NAME_ID && id - FIRST_NAME_ID >= names && id - FIRST_NAME_ID < trace->count)
+			names = id - FIRST_NAME_ID + 1;
 	}
-	return largest;
+	table->names_from = files + 1;
+	table->count = files + 1 + names;
 }
 
 static void pass_records(struct run_through *run, const struct trace *trace)
 {
 	for (uint32_t i = 0; i < trace->count; i++) {
 		const union record *record = &trace->records[i];
+		uint32_t index = record_is_operation(record) ? files_index(run->table, record->io.file) : 0;
+		struct file *file = &run->table->files[index];
 
-		if (!record_is_operation(record) || !files_find(run->table, record->io.file))
+		if (!index)
 			continue;
-		struct file *file = &run->table->files[record->io.file];
-		struct moment *moment = &run->moments[record->io.file];
-
 		file->used = true;
 		if (file->directory)
 			file->renamed |= record->kind == RECORD_FILEOP &&
 					 (record->fileop.op == FILEOP_RENAME || record->fileop.op == FILEOP_UNLINK);
 		else if (record->kind == RECORD_IO)
-			pass_io(run, &record->io, file, moment);
+			pass_io(run, &record->io, file, &run->moments[index]);
 		else
-			pass_fileop(run, &record->fileop, file, moment);
+			pass_fileop(run, &record->fileop, file, &run->moments[index]);
 	}
 }
 
@@ -272,7 +275,8 @@ static void free_moments(struct moment **moments)
 
 int files_read(struct file_table *table, const struct trace *trace)
 {
-	*table = (struct file_table){.count = largest_id(trace) + 1};
+	*table = (struct file_table){0};
+	count_ids(table, trace);
 	table->files = calloc(table->count, sizeof(*table->files));
 	__attribute__((cleanup(free_moments))) struct moment *moments = calloc(table->count, sizeof(*moments));
 	__attribute__((cleanup(free_moments))) struct moment *recorded = calloc(table->count, sizeof(*recorded));
@@ -285,11 +289,15 @@ int files_read(struct file_table *table, const struct trace *trace)
 	for (uint32_t i = 0; i < trace->count; i++) {
 		const union record *record = &trace->records[i];
 
-		if (record->kind == RECORD_FILE && files_find(table, record->file.file)) {
-			describe(&record->file, &table->files[record->file.file], &moments[record->file.file]);
-			recorded[record->file.file].size_bytes = moments[record->file.file].size_bytes;
-		} else if (record->kind == RECORD_TEXT && files_find(table, record->text.reference)) {
-			struct moment *moment = &moments[record->text.reference];
+		if (record->kind == RECORD_FILE) {
+			uint32_t index = files_index(table, record->file.file);
+
+			if (!index)
+				continue;
+			describe(&record->file, &table->files[index], &moments[index]);
+			recorded[index].size_bytes = moments[index].size_bytes;
+		} else if (record->kind == RECORD_TEXT) {
+			struct moment *moment = &moments[files_index(table, record->text.reference)];
 
 			if (moment->path_hash)
 				moment->path_hash = hash_text(moment->path_hash, &record->text);

@@ -28,11 +28,11 @@ static inline uint8_t class_of_flags(uint32_t flags)
 	return flags & IO_DSYNC ? class | CLASS_DSYNC : class;
 }
 
-/* One file of the trace; its index in the table is its id. */
+/* One file of the trace. */
 struct file {
 	uint64_t layout_bytes; /* size before the first operation */
 	uint64_t resident_bytes; /* of it in the page cache; TRACE_NOT_MEASURED_U64 */
-	uint32_t name; /* the id after which its place in the directory is named; differs for FILE_NEW_NAME */
+	uint32_t name; /* the index after which its place in the directory is named; differs for FILE_NEW_NAME */
 	uint32_t opens_before; /* closes without an open: descriptors that were open before the trace began */
 	uint8_t classes; /* bit set over classes: descriptors that are used before any recorded open */
 	bool used: 1; /* an operation names it */
@@ -49,9 +49,16 @@ struct file {
 	bool exact_size: 1; /* an operation meets its end: a larger file would give another result */
 };
 
+/*
+ * Recorders count the ids of files from 1, and those of the new names of renames from 2^31. In the table the first stand
+ * at their ids, the second behind them.
+ */
+#define FIRST_NAME_ID (1u << 31)
+
 struct file_table {
 	struct file *files; /* [0] is no file */
 	uint32_t count; /* including [0] */
+	uint32_t names_from; /* index of FIRST_NAME_ID */
 	uint64_t growth_bytes; /* largest room that writes beyond the image take at one time */
 	uint64_t laid_out_bytes;
 	uint32_t laid_out_files;
@@ -64,10 +71,14 @@ struct file_table {
 int files_read(struct file_table *table, const struct trace *trace);
 void files_free(struct file_table *table);
 
-/* The file of an operation, or NULL where it is unknown. */
-static inline const struct file *files_find(const struct file_table *table, uint32_t id)
+/* Place of an id in the table, or 0 where it is unknown. */
+static inline uint32_t files_index(const struct file_table *table, uint64_t id)
 {
-	return id > 0 && id < table->count ? &table->files[id] : NULL;
+	if (id < table->names_from)
+		return (uint32_t)id;
+	return id >= FIRST_NAME_ID && id - FIRST_NAME_ID < table->count - table->names_from
+		       ? table->names_from + (uint32_t)(id - FIRST_NAME_ID)
+		       : 0;
 }
 
 #endif

@@ -25,10 +25,11 @@ static bool is_caller_error(int32_t result)
 static void replay_io(struct worker *worker, const struct io_record *io, uint32_t number)
 {
 	struct run *run = worker->run;
-	const struct file *file = files_find(run->table, io->file);
+	uint32_t index = files_index(run->table, io->file);
+	const struct file *file = &run->table->files[index];
 	uint8_t class = class_of_flags(io->flags);
 
-	if (!file || file->directory || file->new_name) {
+	if (!index || file->directory || file->new_name) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_UNKNOWN_FILE, 1);
 		return;
 	}
@@ -40,7 +41,7 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 		tally_skip(&worker->tally, KIND_IO, SKIP_CALLER_ERROR, 1);
 		return;
 	}
-	int descriptor = descriptors_acquire(&run->descriptors, io->file, class);
+	int descriptor = descriptors_acquire(&run->descriptors, index, class);
 	if (descriptor < 0) {
 		if (descriptor == -ESTALE)
 			tally_skip(&worker->tally, KIND_IO, SKIP_NO_SUCH_FILE, 1);
@@ -60,7 +61,7 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 	if (first)
 		busy_started(&run->io_time, start_ns);
 	busy_leave(&run->io_time, start_ns, end_ns);
-	descriptors_release(&run->descriptors, io->file, class);
+	descriptors_release(&run->descriptors, index, class);
 	worker->finished_ns = end_ns;
 	tally_result(&worker->tally, KIND_IO, io->result, error ? error : result);
 	if (result > 0) {
@@ -91,28 +92,27 @@ static struct done finished(int result)
 	return (struct done){.result = result < 0 ? -errno : 0};
 }
 
-static struct done replay_open(struct run *run, const struct fileop_record *op, const struct file *file)
+static struct done replay_open(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	char name[IMAGE_NAME_BYTES];
 	int flags = O_CLOEXEC | O_NONBLOCK;
 
-	if (file->directory) {
+	if (run->table->files[index].directory) {
 		/* Which directory does not matter to the time that it takes. */
 		int descriptor = openat(run->image->directory, ".", flags | O_RDONLY | O_DIRECTORY);
 
 		if (descriptor >= 0)
-			descriptors_opened(&run->descriptors, op->file, 0, descriptor);
+			descriptors_opened(&run->descriptors, index, 0, descriptor);
 		return finished(descriptor);
 	}
-	bool exists = descriptors_name(&run->descriptors, op->file, name);
-	bool existed = run->descriptors.files[op->file].existed;
-	if (!exists && existed)
+	enum name_state state = descriptors_name(&run->descriptors, index, name);
+	if (state == NAME_GONE)
 		return skipped(SKIP_NO_SUCH_FILE);
-	if (!exists)
-		image_name(name, false, op->file);
+	if (state == NAME_NEVER)
+		image_name(name, false, index);
 	uint8_t class = class_of_flags(op->flags);
 	flags |= O_RDWR | O_NOFOLLOW;
-	flags |= op->flags & IO_CREATED || !exists ? O_CREAT : 0;
+	flags |= op->flags & IO_CREATED || state == NAME_NEVER ? O_CREAT : 0;
 	flags |= op->flags & IO_TRUNCATED ? O_TRUNC : 0;
 	flags |= (class & CLASS_SYNC ? O_SYNC : 0) | (class & CLASS_DSYNC ? O_DSYNC : 0);
 	int descriptor = openat(run->image->directory, name, flags | (class & CLASS_DIRECT ? O_DIRECT : 0), 0600);
@@ -121,14 +121,14 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 		descriptor = openat(run->image->directory, name, flags, 0600);
 	}
 	if (descriptor >= 0)
-		descriptors_opened(&run->descriptors, op->file, class, descriptor);
+		descriptors_opened(&run->descriptors, index, class, descriptor);
 	return finished(descriptor);
 }
 
-static struct done replay_close(struct run *run, const struct fileop_record *op)
+static struct done replay_close(struct run *run, uint32_t index)
 {
 	int closing[DESCRIPTOR_CLASSES];
-	int count = descriptors_closing(&run->descriptors, op->file, closing);
+	int count = descriptors_closing(&run->descriptors, index, closing);
 	int result = 0;
 
 	if (count < 0)
@@ -138,43 +138,45 @@ static struct done replay_close(struct run *run, const struct fileop_record *op)
 	return finished(result);
 }
 
-static struct done replay_rename(struct run *run, const struct fileop_record *op, const struct file *file)
+static struct done replay_rename(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
-	const struct file *target = op->argument <= UINT32_MAX ? files_find(run->table, (uint32_t)op->argument) : NULL;
+	const struct file *files = run->table->files;
+	uint32_t target = files_index(run->table, op->argument);
 
 	if (!target)
 		return skipped(SKIP_UNKNOWN_FILE);
-	if (!descriptors_name(&run->descriptors, op->file, from))
+	if (descriptors_name(&run->descriptors, index, from) != NAME_THERE)
 		return skipped(SKIP_NO_SUCH_FILE);
-	image_name(to, file->directory, target->name);
+	image_name(to, files[index].directory, files[target].name);
 	struct done done = finished(renameat(run->image->directory, from, run->image->directory, to));
 	if (done.result == 0)
-		descriptors_renamed(&run->descriptors, op->file, target->name);
+		descriptors_renamed(&run->descriptors, index, files[target].name);
 	return done;
 }
 
-static struct done replay_unlink(struct run *run, const struct fileop_record *op, const struct file *file)
+static struct done replay_unlink(struct run *run, uint32_t index)
 {
 	char name[IMAGE_NAME_BYTES];
 
-	descriptors_keep(&run->descriptors, op->file);
-	if (!descriptors_name(&run->descriptors, op->file, name))
+	descriptors_keep(&run->descriptors, index);
+	if (descriptors_name(&run->descriptors, index, name) != NAME_THERE)
 		return skipped(SKIP_NO_SUCH_FILE);
-	struct done done = finished(unlinkat(run->image->directory, name, file->directory ? AT_REMOVEDIR : 0));
+	int flags = run->table->files[index].directory ? AT_REMOVEDIR : 0;
+	struct done done = finished(unlinkat(run->image->directory, name, flags));
 	if (done.result == 0)
-		descriptors_unlinked(&run->descriptors, op->file);
+		descriptors_unlinked(&run->descriptors, index);
 	return done;
 }
 
-static struct done replay_mkdir(struct run *run, const struct fileop_record *op)
+static struct done replay_mkdir(struct run *run, uint32_t index)
 {
 	char name[IMAGE_NAME_BYTES];
 
-	image_name(name, true, op->file);
+	image_name(name, true, index);
 	struct done done = finished(mkdirat(run->image->directory, name, 0755));
 	if (done.result == 0)
-		descriptors_created(&run->descriptors, op->file);
+		descriptors_created(&run->descriptors, index);
 	return done;
 }
 
@@ -216,43 +218,44 @@ static bool is_on_name(uint8_t op)
 	       op == FILEOP_MKDIR;
 }
 
-static struct done replay_on_name(struct run *run, const struct fileop_record *op, const struct file *file)
+static struct done replay_on_name(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	if (op->result < 0)
 		return skipped(SKIP_RECORDED_FAILURE);
 	switch (op->op) {
 	case FILEOP_OPEN:
-		return replay_open(run, op, file);
+		return replay_open(run, op, index);
 	case FILEOP_CLOSE:
-		return replay_close(run, op);
+		return replay_close(run, index);
 	case FILEOP_RENAME:
-		return replay_rename(run, op, file);
+		return replay_rename(run, op, index);
 	case FILEOP_UNLINK:
-		return replay_unlink(run, op, file);
+		return replay_unlink(run, index);
 	default:
-		return replay_mkdir(run, op);
+		return replay_mkdir(run, index);
 	}
 }
 
 static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 {
 	struct run *run = worker->run;
-	const struct file *file = files_find(run->table, op->file);
+	uint32_t index = files_index(run->table, op->file);
+	const struct file *file = &run->table->files[index];
 	struct done done = {0};
 
-	if (!file) {
+	if (!index) {
 		tally_skip(&worker->tally, KIND_FILEOP,
 			   is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE, 1);
 		return;
 	}
 	if (is_on_name(op->op)) {
-		done = replay_on_name(run, op, file);
+		done = replay_on_name(run, op, index);
 		worker->finished_ns = now_ns();
 	} else if (is_caller_error(op->result)) {
 		done = skipped(SKIP_CALLER_ERROR);
 	} else {
 		int descriptor =
-			file->directory ? run->image->directory : descriptors_acquire(&run->descriptors, op->file, 0);
+			file->directory ? run->image->directory : descriptors_acquire(&run->descriptors, index, 0);
 
 		if (descriptor < 0) {
 			done = descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : (struct done){.result = descriptor};
@@ -271,7 +274,7 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 			}
 			worker->finished_ns = end_ns;
 			if (!file->directory)
-				descriptors_release(&run->descriptors, op->file, 0);
+				descriptors_release(&run->descriptors, index, 0);
 		}
 	}
 	if (done.skipped)
