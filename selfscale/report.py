@@ -297,29 +297,34 @@ def _more_table(layers: Mapping[str, LayerCharacterization]) -> Table:
 
 
 def alterations_section(traces: Sequence[Trace]) -> Section:
-    """Wanted, achieved and held parameters of every trace that ``alter`` made."""
+    """Wanted, achieved and held parameters of every trace that ``alter`` made, from its lineage."""
     section = Section("alterations", "Alterations")
     rows = []
     for trace in traces:
-        manifest = trace.header.metadata.get("manifest")
-        if not isinstance(manifest, dict):
+        lineage = trace.header.metadata.get("lineage")
+        if not isinstance(lineage, dict) or "achieved" not in lineage:
             continue
-        original, wanted, achieved = (manifest.get(name) or {} for name in ("original", "wanted", "achieved"))
+        before, wanted, achieved, off, changes = (
+            lineage.get(name) or {} for name in ("before", "wanted", "achieved", "deviation", "changes")
+        )
         for parameter in PARAMETERS:
+            deviation = off.get(parameter)
             rows.append(
                 [
                     Cell(_name_of(trace.path)),
                     Cell(parameter),
-                    Cell(format_cell(original.get(parameter))),
-                    Cell(format_cell(wanted[parameter]) if parameter in wanted else "held"),
+                    Cell(format_cell(before.get(parameter))),
+                    Cell(format_cell(wanted.get(parameter)), changes.get(parameter, "held")),
                     Cell(format_cell(achieved.get(parameter))),
+                    Cell("-" if deviation is None else f"{deviation:+.2%}"),
                 ]
             )
     if rows:
         section.sentences = [
             "What each altered trace was to become, and what it is when characterized again (thesis, 6.2)."
         ]
-        section.tables = [Table("Wanted and achieved", ["trace", "parameter", "original", "wanted", "achieved"], rows)]
+        headings = ["trace", "parameter", "original", "wanted", "achieved", "deviation"]
+        section.tables = [Table("Wanted and achieved", headings, rows)]
     return section
 
 

@@ -183,14 +183,16 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     directory = tmp_path_factory.mktemp("report")
-    manifest = {
-        "original": {"sizeMean": 4096},
+    lineage = {
+        "changes": {"sizeMean": "4x"},
+        "before": {"sizeMean": 4096},
         "wanted": {"sizeMean": 16384},
         "achieved": {"sizeMean": 16380.5},
+        "deviation": {"sizeMean": -0.0002},
     }
     traces = [
         make_trace(directory / "one.iotrace"),
-        make_trace(directory / "altered.iotrace", name="/data/plain", manifest=manifest),
+        make_trace(directory / "altered.iotrace", name="/data/plain", lineage=lineage),
     ]
     path = write_report(directory / "r.html", profile=make_profile(), traces=traces, comparisons=[make_comparison()])
     return Page(path.read_text())
@@ -210,6 +212,7 @@ def test_every_section_and_figure_is_there(page: Page) -> None:
         "memory_limit_bytes",
         "uniqueBytes",
         "16380.5",
+        "-0.02%",
         "0% of its read bytes cold",
         "Remarks",
     ):
