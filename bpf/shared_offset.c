@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Finds the offset of calls on a shared file position where another call came in between (see syscalls.bpf.c).
+ * Finds the offset of calls on a shared file position where another call came in between (see file_position.bpf.h).
  *
  * Such a record says only: offset <= true offset <= offset + width. Every call that moved the position in between
  * overlaps it in time, and each call has a stretch of the file to itself. So the true offset is the lowest one in the

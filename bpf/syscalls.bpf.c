@@ -4,18 +4,9 @@
  *
  * sys_enter remembers what only the entry knows (time, file, position), sys_exit reads the arguments again (they are
  * still in pt_regs), adds the result and sends one record. A thread that is not traced leaves after one lookup.
- *
- * True offset of a call that uses the file position: every such call moves f_pos forward by the bytes done, under
- * f_pos_lock if the file is shared. The position only grows (but for lseek), so
- *	position at entry <= offset <= position at exit - bytes,
- * and where both sides are equal the offset is exact. If the lock was fought for, contention_end fires with the lock
- * held, and the position read there is exact as well. So is one that is read further inside the call, where the kernel
- * has tracepoints for that (a read that looks for its pages, a write that begins in ext4 or xfs). Only without those, and
- * where another thread came between entry and lock, or between unlock and exit, do the sides differ: the record then carries IO_OFFSET_INFERRED and the width of the interval, and the
- * recorder finds the place that the other calls leave free (shared_offset.c). With O_APPEND the file's size takes the
- * place of the position at entry, and for a positioned call that appends also at exit.
  */
 #include "file_identity.bpf.h"
+#include "file_position.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -32,7 +23,6 @@ struct {
 enum {
 	OPEN_CREATE = 0100,
 	OPEN_TRUNCATE = 01000,
-	OPEN_APPEND = 02000,
 	OPEN_DSYNC = 010000,
 	OPEN_DIRECT = 040000,
 	OPEN_SYNC = 04010000,
@@ -40,8 +30,6 @@ enum {
 	RWF_DSYNC = 0x2,
 	RWF_SYNC = 0x4,
 	RWF_NOWAIT = 0x8,
-	RWF_APPEND = 0x10,
-	RWF_NOAPPEND = 0x20,
 	THREAD_COMPAT = 0x2, /* TS_COMPAT */
 	AT_FDCWD = -100,
 	VECTORS_MAX = 128, /* longer vectors are recorded with asked = done */
@@ -94,41 +82,6 @@ static __always_inline void announce_task(struct task_struct *task, struct task_
 	state->announced = 1;
 }
 
-/* Whether the caller names the offset, and whether the kernel appends whatever the caller names. */
-static __always_inline void note_position_rule(struct pt_regs *regs, struct task_state *state, __u32 call)
-{
-	bool writes = call == CALL_WRITE || call == CALL_PWRITE || call == CALL_WRITEV || call == CALL_PWRITEV ||
-		      call == CALL_PWRITEV2;
-	state->positioned = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
-	/* pwrite on an O_APPEND file appends too (pwrite(2), BUGS), without moving the position. */
-	state->appends = writes && (state->descriptor_flags & OPEN_APPEND);
-	if (call == CALL_PREADV2 || call == CALL_PWRITEV2) {
-		if (regs->r10 == (unsigned long)-1)
-			state->positioned = 0;
-		if (regs->r9 & RWF_NOAPPEND)
-			state->appends = 0;
-		if (writes && (regs->r9 & RWF_APPEND))
-			state->appends = 1;
-	}
-}
-
-/* Lower bound of the offset of a call without an explicit one: the end of the file if it appends, else the position. */
-static __always_inline __s64 position_before(const struct task_state *state)
-{
-	struct file *file = (struct file *)state->file_pointer;
-	return state->appends ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
-}
-
-/* Upper bound of the end of what it moved. */
-static __always_inline __s64 position_after(const struct task_state *state)
-{
-	struct file *file = (struct file *)state->file_pointer;
-	/* The descriptor may have been closed meanwhile and its struct file reused. */
-	if ((__u64)BPF_CORE_READ(file, f_inode) != state->inode_pointer)
-		return 0;
-	return state->appends && state->positioned ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
-}
-
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
@@ -179,73 +132,6 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	return 0;
 }
 
-/* The lock of a shared file position has been fought for and won: nobody else can move the position now. */
-SEC("tp_btf/contention_end")
-int BPF_PROG(contention_end, void *lock, int error)
-{
-	struct task_state *state = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-	if (!state || state->call == CALL_NONE || !state->file || state->position_lock != (__u64)lock || error)
-		return 0;
-	state->position = position_before(state);
-	/* The end of the file can still move: through another struct file. */
-	state->position_exact = !state->appends;
-	return 0;
-}
-
-/* The call that runs in this thread on this inode, if its position is still to be found. */
-static __always_inline struct task_state *state_without_position(const struct inode *inode)
-{
-	struct task_state *state = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-	if (!state || state->call == CALL_NONE || state->call > CALL_DATA_LAST || state->position_exact ||
-	    state->inode_pointer != (__u64)inode)
-		return NULL;
-	return state;
-}
-
-/* A read looks for its pages: it holds the lock of the position by now. */
-SEC("tp_btf/mm_filemap_get_pages")
-int BPF_PROG(mm_filemap_get_pages, struct address_space *mapping, unsigned long index, unsigned long last_index)
-{
-	struct task_state *state = state_without_position(mapping->host);
-	if (state && !state->positioned) {
-		state->position = position_before(state);
-		state->position_exact = 1;
-	}
-	return 0;
-}
-
-/* A write has got to its first page: the file system says where, under the lock of the inode. */
-static __always_inline void write_begins(const struct inode *inode, __s64 position)
-{
-	struct task_state *state = state_without_position(inode);
-	if (state) {
-		state->position = position;
-		state->position_exact = 1;
-	}
-}
-
-SEC("tp_btf/ext4_da_write_begin")
-int BPF_PROG(ext4_da_write_begin, struct inode *inode, __s64 position)
-{
-	write_begins(inode, position);
-	return 0;
-}
-
-SEC("tp_btf/ext4_write_begin")
-int BPF_PROG(ext4_write_begin, struct inode *inode, __s64 position)
-{
-	write_begins(inode, position);
-	return 0;
-}
-
-SEC("tp_btf/xfs_file_buffered_write")
-int BPF_PROG(xfs_file_buffered_write, struct kiocb *iocb)
-{
-	struct file *file = iocb->ki_filp;
-	write_begins(file->f_inode, iocb->ki_pos);
-	return 0;
-}
-
 static __always_inline __u32 descriptor_io_flags(__u32 descriptor_flags)
 {
 	__u32 flags = 0;
@@ -288,25 +174,6 @@ static __always_inline __u32 vector_bytes(const struct io_vector *vectors, __u64
 		total += vector.bytes;
 	}
 	return total > 0xffffffff ? 0xffffffff : total;
-}
-
-/*
- * Where the data of a call without an explicit offset went or came from. *width is 0 if the answer is exact, else the
- * answer is the lowest possible offset and the highest is *width further.
- */
-static __always_inline __u64 implicit_offset(const struct task_state *state, __s64 after, __s64 done, __u32 *width)
-{
-	*width = 0;
-	/* A call that failed moved nothing; a position read under the lock is exact. */
-	if (done <= 0 || state->position_exact)
-		return state->position;
-	__s64 highest = after - done;
-	if (highest > state->position) {
-		__u64 difference = highest - state->position;
-		*width = difference > 0xfffffffe ? 0xfffffffe : difference;
-	}
-	/* highest < position: someone called lseek or truncate; the position at entry is the better guess. */
-	return state->position;
 }
 
 static __always_inline void send_io(struct pt_regs *regs, struct task_struct *task, struct task_state *state,

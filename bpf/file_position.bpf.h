@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * True offset of a call that uses the file position, from what can be read before, during and after it.
+ *
+ * Every such call moves f_pos forward by the bytes done, under f_pos_lock if the file is shared. The position only grows
+ * (but for lseek), so
+ *	position at entry <= offset <= position at exit - bytes,
+ * and where both sides are equal the offset is exact. If the lock was fought for, contention_end fires with the lock
+ * held, and the position read there is exact as well. So is one that is read further inside the call, where the kernel
+ * has tracepoints for that (a read that looks for its pages, a write that begins in ext4 or xfs). Only without those, and
+ * where another thread came between entry and lock, or between unlock and exit, do the sides differ: the record then
+ * carries IO_OFFSET_INFERRED and the width of the interval, and the recorder finds the place that the other calls leave
+ * free (shared_offset.c). With O_APPEND the file's size takes the place of the position at entry, and for a positioned
+ * call that appends also at exit.
+ */
+#ifndef FLEXTRACE_FILE_POSITION_BPF_H
+#define FLEXTRACE_FILE_POSITION_BPF_H
+
+#include "maps.bpf.h"
+
+enum {
+	OPEN_APPEND = 02000,
+	RWF_APPEND = 0x10,
+	RWF_NOAPPEND = 0x20,
+};
+
+/* Whether the caller names the offset, and whether the kernel appends whatever the caller names. */
+static __always_inline void note_position_rule(struct pt_regs *regs, struct task_state *state, __u32 call)
+{
+	bool writes = call == CALL_WRITE || call == CALL_PWRITE || call == CALL_WRITEV || call == CALL_PWRITEV ||
+		      call == CALL_PWRITEV2;
+	state->positioned = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
+	/* pwrite on an O_APPEND file appends too (pwrite(2), BUGS), without moving the position. */
+	state->appends = writes && (state->descriptor_flags & OPEN_APPEND);
+	if (call == CALL_PREADV2 || call == CALL_PWRITEV2) {
+		if (regs->r10 == (unsigned long)-1)
+			state->positioned = 0;
+		if (regs->r9 & RWF_NOAPPEND)
+			state->appends = 0;
+		if (writes && (regs->r9 & RWF_APPEND))
+			state->appends = 1;
+	}
+}
+
+/* Lower bound of the offset of a call without an explicit one: the end of the file if it appends, else the position. */
+static __always_inline __s64 position_before(const struct task_state *state)
+{
+	struct file *file = (struct file *)state->file_pointer;
+	return state->appends ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
+}
+
+/* Upper bound of the end of what it moved. */
+static __always_inline __s64 position_after(const struct task_state *state)
+{
+	struct file *file = (struct file *)state->file_pointer;
+	/* The descriptor may have been closed meanwhile and its struct file reused. */
+	if ((__u64)BPF_CORE_READ(file, f_inode) != state->inode_pointer)
+		return 0;
+	return state->appends && state->positioned ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
+}
+
+/*
+ * Where the data of a call without an explicit offset went or came from. *width is 0 if the answer is exact, else the
+ * answer is the lowest possible offset and the highest is *width further.
+ */
+static __always_inline __u64 implicit_offset(const struct task_state *state, __s64 after, __s64 done, __u32 *width)
+{
+	*width = 0;
+	/* A call that failed moved nothing; a position read under the lock is exact. */
+	if (done <= 0 || state->position_exact)
+		return state->position;
+	__s64 highest = after - done;
+	if (highest > state->position) {
+		__u64 difference = highest - state->position;
+		*width = difference > 0xfffffffe ? 0xfffffffe : difference;
+	}
+	/* highest < position: someone called lseek or truncate; the position at entry is the better guess. */
+	return state->position;
+}
+
+#endif /* FLEXTRACE_FILE_POSITION_BPF_H */
