@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns a size into memory for requests of that size. A large buffer is one small piece of memory mapped again and again:
- * requests stay one system call, and a trace with 1 GiB requests does not need 1 GiB per thread.
+ * Turns a size into memory for requests of that size. A large buffer is one small piece of memory mapped again and
+ * again: requests stay one system call, and a trace with 1 GiB requests does not need 1 GiB per thread.
  */
 #ifndef FLEXTRACE_BUFFER_H
 #define FLEXTRACE_BUFFER_H

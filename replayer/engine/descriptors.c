@@ -92,8 +92,8 @@ static void close_extra(struct descriptors *descriptors, struct open_file *open_
 }
 
 /*
- * Closes a descriptor that was not used since the last round (the clock algorithm, near to least recently used) and that
- * can be opened again by name. Under lock.
+ * Closes a descriptor that was not used since the last round (the clock algorithm, near to least recently used) and
+ * that can be opened again by name. Under lock.
  */
 static void make_room(struct descriptors *descriptors)
 {

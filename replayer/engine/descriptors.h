@@ -2,9 +2,9 @@
 /*
  * Turns files, by their index in the table, into open descriptors and current names while a replay runs.
  *
- * One descriptor per file and class (direct, sync) is kept and used by all threads; a recorded open that finds one there
- * opens another one, which only waits for its close. A descriptor that is in use by another thread at its close is closed
- * when that use ends, as the kernel does with the last reference.
+ * One descriptor per file and class (direct, sync) is kept and used by all threads; a recorded open that finds one
+ * there opens another one, which only waits for its close. A descriptor that is in use by another thread at its close
+ * is closed when that use ends, as the kernel does with the last reference.
  */
 #ifndef FLEXTRACE_DESCRIPTORS_H
 #define FLEXTRACE_DESCRIPTORS_H
@@ -62,8 +62,8 @@ enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, c
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor);
 
 /*
- * What a recorded close has to close: fills `closing` and returns how many; 0 when it is left to a thread that still uses
- * it; -ENOENT when there is none; -EBUSY when it stays open for others.
+ * What a recorded close has to close: fills `closing` and returns how many; 0 when it is left to a thread that still
+ * uses it; -ENOENT when there is none; -EBUSY when it stays open for others.
  */
 int descriptors_closing(struct descriptors *descriptors, uint32_t id, int closing[static DESCRIPTOR_CLASSES]);
 

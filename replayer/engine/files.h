@@ -50,8 +50,8 @@ struct file {
 };
 
 /*
- * Recorders count the ids of files from 1, and those of the new names of renames from 2^31. In the table the first stand
- * at their ids, the second behind them.
+ * Recorders count the ids of files from 1, and those of the new names of renames from 2^31. In the table the first
+ * stand at their ids, the second behind them.
  */
 #define FIRST_NAME_ID (1u << 31)
 

@@ -32,7 +32,7 @@ int image_open(struct image *image, const char *path, const atomic_bool *stop);
 /* Refuses (-ENOSPC) when the image and what the trace writes do not fit. Writes nothing. */
 int image_check_space(const struct image *image, const struct file_table *table);
 
-/* Makes every file have its size, with pseudo-random data and without holes, on the device and out of the page cache. */
+/* Gives every file its size, with pseudo-random data and without holes, on the device and out of the page cache. */
 int image_lay_out(struct image *image, const struct file_table *table);
 
 /* Refuses (-ENOENT) when a file is missing, too small, or too large where its end matters. */

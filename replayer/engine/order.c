@@ -66,8 +66,8 @@ static struct order_waiter *heap_pop(struct order *order)
 static void wake_reached(struct order *order)
 {
 	/*
-	 * next_target is published before the frontier is looked at, and order_complete() does it the other way round, so
-	 * that either the sleeper sees the new frontier or the completing thread sees the sleeper.
+	 * next_target is published before the frontier is looked at, and order_complete() does it the other way round,
+	 * so that either the sleeper sees the new frontier or the completing thread sees the sleeper.
 	 */
 	for (;;) {
 		atomic_store(&order->next_target, order->sleepers ? order->heap[0]->target : UINT64_MAX);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the records of a trace into one list of operations per recorded thread, and numbers them for the interval order.
+// Turns the records of a trace into one list of operations per thread, and numbers them for the interval order.
 #include <errno.h>
 #include <stdlib.h>
 
@@ -132,8 +132,8 @@ int schedule_build(struct schedule *schedule, const struct trace *trace)
 }
 
 /*
- * One recorded end. Among equal ends those of positive duration come first: an operation that starts at that moment waits
- * for them, but not for those of no duration, which may be itself or start with it. So an operation only ever waits for
+ * One recorded end. Among equal ends those of positive duration come first: an operation that starts at that moment
+ * waits for them, but not for those of no duration, which may be itself or start with it. So an operation only ever waits for
  * operations with an earlier start, and the waiting cannot go in a circle.
  */
 struct ending {

@@ -26,7 +26,7 @@ enum skip_reason {
 	SKIP_RECORDED_FAILURE, /* an open, rename, ... that failed when recorded: it changed nothing */
 	SKIP_NO_SUCH_FILE, /* removed, or never made, at this point of the replay */
 	SKIP_NOT_OPEN, /* a close without a descriptor */
-	SKIP_SHARED_DESCRIPTOR, /* a close of one of several descriptors that were open before the trace: one stands for all */
+	SKIP_SHARED_DESCRIPTOR, /* closes one of several that were open before the trace: one stands for all */
 	SKIP_STOPPED, /* the replay was stopped before */
 	SKIP_REASONS,
 };

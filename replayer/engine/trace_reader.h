@@ -50,7 +50,8 @@ static inline uint64_t record_end_ns(const union record *record)
 
 /*
  * Maps a trace. A file that is not a trace, of a newer major version, or shorter than its header says is refused with a
- * message and a negative errno; one that was not closed cleanly (TRACE_INCOMPLETE) is taken up to its last whole record.
+ * message and a negative errno; one that was not closed cleanly (TRACE_INCOMPLETE) is taken up to its last whole
+ * record.
  */
 int trace_open(struct trace *trace, const char *path);
 void trace_close(struct trace *trace);
