@@ -3,8 +3,8 @@
  * Turns starts and ends of operations of many threads into the time with at least one in flight.
  *
  * A thread that makes the number in flight leave 0 subtracts its start from the total, one that makes it 0 adds its
- * end. The order of these additions does not matter, so that no lock is needed. Exactness: the clock is read outside of the
- * counting, so that each transition is off by the time between the two, some 10 ns, or longer when the thread loses its
+ * end. The order of these additions does not matter, so that no lock is needed. Exactness: the clock is read outside
+ * of the counting, so that each transition is off by the time between the two, some 10 ns, or longer when the thread loses its
  * processor just there. With one thread (shared = false) it is the sum of the durations and exact.
  */
 #ifndef FLEXTRACE_BUSY_TIME_H

@@ -214,7 +214,7 @@ static void print_interval(const struct run *run, uint64_t now, uint64_t totals[
 	totals[1] = requests;
 }
 
-/* Until all threads are done: prints the intervals, stops the run at its time limit. A part interval at the end is not. */
+/* Until all threads are done: prints the intervals, stops the run at its time limit. The last, a part, is not. */
 static void watch(struct run *run, uint64_t start_ns)
 {
 	uint64_t limit_ns =

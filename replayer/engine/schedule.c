@@ -133,8 +133,8 @@ int schedule_build(struct schedule *schedule, const struct trace *trace)
 
 /*
  * One recorded end. Among equal ends those of positive duration come first: an operation that starts at that moment
- * waits for them, but not for those of no duration, which may be itself or start with it. So an operation only ever waits for
- * operations with an earlier start, and the waiting cannot go in a circle.
+ * waits for them, but not for those of no duration, which may be itself or start with it. So an operation only ever
+ * waits for operations with an earlier start, and the waiting cannot go in a circle.
  */
 struct ending {
 	uint64_t end_ns;
