@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``flextrace alter``: a trace becomes a flexible trace, and what was changed and held is measured and printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from characterize.errors import FlextraceError
+from characterize.units import format_bytes
+
+if TYPE_CHECKING:
+    from replayer.alter import Manifest
+
+SCHEMA = "flextrace.alteration/1"
+OPTIONS = {
+    "uniqueBytes": ("--unique-bytes", "such as 64MiB, 2x"),
+    "seqFrac": ("--seq-frac", "such as 0.8, 0.5x"),
+    "readFrac": ("--read-frac", "such as 0.8, 50%%"),
+    "sizeMean": ("--size-mean", "such as 16KiB, 2x"),
+    "processNum": ("--process-num", "such as 4, 2x"),
+}
+# Above this a held parameter did move: relative, of shares absolute.
+DEVIATION_MAX = 0.02
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="trace (.iotrace)")
+    wanted = parser.add_argument_group(
+        "parameters", "absolute, or relative to the trace's own as in 2x; others are held"
+    )
+    for name, (option, example) in OPTIONS.items():
+        wanted.add_argument(option, dest=name, metavar="X", help=example)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
+    output = parser.add_argument_group("output")
+    output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the flexible trace (.iotrace)")
+    output.add_argument("--force", action="store_true", help="overwrite OUT")
+    output.add_argument("--format", choices=("text", "json"), default="text", help="(default: text)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the flexible trace and print its five parameters; 3 if one that was to be held moved by more than 2 %."""
+    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+    from replayer.alter import alter, parse_change  # noqa: PLC0415
+
+    changes = {name: parse_change(name, text) for name in OPTIONS if (text := getattr(arguments, name)) is not None}
+    if not changes:
+        options = ", ".join(option for option, _ in OPTIONS.values())
+        raise FlextraceError(f"nothing to alter: give at least one of {options}", 2)
+    if arguments.output.exists() and not arguments.force:
+        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    parent = trace_file.open(arguments.file)
+    if arguments.output.exists() and arguments.output.samefile(arguments.file):
+        raise FlextraceError(f"{arguments.output} is the trace that is read: choose another name", 2)
+    for warning in parent.warnings:
+        print(f"flextrace alter: warning: {warning}", file=sys.stderr)
+    trace, manifest = alter(parent, changes, arguments.seed)
+    trace.header.metadata["alter_command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    trace_file.write(trace, arguments.output, force=arguments.force)
+    if arguments.format == "json":
+        print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **manifest.as_document()}, indent=1))
+    else:
+        print(render(manifest))
+    moved = {name: value for name, value in manifest.deviation.items() if abs(value) > DEVIATION_MAX}
+    if moved:
+        text = ", ".join(f"{name} by {value:+.1%}" for name, value in moved.items())
+        print(
+            f"flextrace alter: {arguments.output}: off the wanted value: {text}: "
+            "change less at once, or use the trace for what it achieved",
+            file=sys.stderr,
+        )
+        return 3
+    print(f"flextrace alter: run it with: flextrace replay {arguments.output} --directory DIR", file=sys.stderr)
+    return 0
+
+
+def render(manifest: Manifest) -> str:
+    """The five parameters before and after, as a table."""
+    before, wanted, achieved = (
+        workload.as_document() for workload in (manifest.before, manifest.wanted, manifest.achieved)
+    )
+    lines = [f"{'parameter':<12} {'before':>12} {'wanted':>12} {'achieved':>12} {'deviation':>10}"]
+    for name in OPTIONS:
+        values = [_show(name, document[name]) for document in (before, wanted, achieved)]
+        off = manifest.deviation.get(name)
+        deviation = "" if off is None else f"{off:+.4f}" if name in ("seqFrac", "readFrac") else f"{off:+.2%}"
+        held = "" if name in manifest.changes else "  held"
+        lines.append(f"{name:<12} {values[0]:>12} {values[1]:>12} {values[2]:>12} {deviation:>10}{held}")
+    lines.append(f"{'reuse':<12} {manifest.reuse_before:>12.4g} {'':>12} {manifest.reuse:>12.4g}")
+    lines.append(f"{manifest.moved} of {manifest.requests} requests differ from the parent's")
+    return "\n".join(lines)
+
+
+def _show(name: str, value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return format_bytes(value) if name in ("uniqueBytes", "sizeMean") else f"{value:.4g}"

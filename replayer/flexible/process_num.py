@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into one with more processes (clones in place) or fewer (merged), and its schedule with it.
+
+More: threads are cloned with their times, so that the clones run beside their originals. A clone works on the same
+files; on those that exist before the trace it does its thread's requests with another phase (rotated in time at a run's
+start), on those that the trace creates in step with its original, since it cannot read what is not written yet. Making,
+removing and renaming of files is not repeated. So the union, sizes, directions and runs of a clone are those of its
+original.
+
+Fewer: threads become one thread, run by run; the schedule moves so that no two operations of one thread overlap and
+every operation still starts behind all that had ended before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.intervals import overlap_at_starts
+from characterize.layout import Fileop, IoFlag
+from replayer.flexible.draft import Draft
+
+NAME_OPERATIONS = (Fileop.TRUNCATE, Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.FALLOCATE)
+CONTENT = ("op", "source", "flags", "asked_bytes", "offset", "result", "missed_bytes")
+PROCESSES_MAX = 4096
+
+
+def in_flight(draft: Draft) -> int:
+    """Largest number of requests in flight by the schedule; of a trace without times the number of its threads."""
+    requests = draft.io[draft.requests]
+    if draft.untimed:
+        return len(np.unique(requests["thread"]))
+    start, end = _spans(requests)
+    return int(overlap_at_starts(start, end).max(initial=0))
+
+
+def change_process_num(draft: Draft, target: float, generator: np.random.Generator) -> None:
+    """Make `target` requests be in flight at most, where the schedule had another number.
+
+    Raises
+    ------
+    FlextraceError
+        Not a whole number from 1 to 4096.
+    """
+    if target != int(target) or not 1 <= target <= PROCESSES_MAX:
+        raise FlextraceError(
+            f"processNum {target:g} is not reachable: give a whole number from 1 to {PROCESSES_MAX}", 2
+        )
+    present = in_flight(draft)
+    if target > present:
+        _clone(draft, int(target), present, generator)
+    elif target < present:
+        _merge(draft, int(target))
+
+
+def _spans(records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    start = records["start_ns"].astype(np.int64)
+    return start, start + np.maximum(records["duration_ns"].astype(np.int64), 1)
+
+
+def _busiest(draft: Draft) -> np.ndarray:
+    """Threads that have a request in flight at the moment when most are, in the order of their starts."""
+    requests = draft.io[draft.requests]
+    if draft.untimed:
+        return np.unique(requests["thread"])
+    start, end = _spans(requests)
+    moment = np.sort(start)[int(np.argmax(overlap_at_starts(start, end)))]
+    threads = requests["thread"][(start <= moment) & (end > moment)]
+    return threads[np.sort(np.unique(threads, return_index=True)[1])]
+
+
+# ---- more ----
+
+
+def _clone(draft: Draft, target: int, present: int, generator: np.random.Generator) -> None:
+    everyone = np.unique(np.concatenate([draft.io["thread"], draft.fileops["thread"]]))
+    whole, rest = divmod(target, present)
+    busiest = _busiest(draft)
+    groups = [everyone] * (whole - 1)
+    if rest:
+        # With several requests of one thread in flight at once its clone brings as many.
+        groups.append(busiest[: max(1, round(rest * len(busiest) / present))])
+    shared = np.concatenate([draft.created(), _resized(draft)])
+    next_id = int(max(draft.io["id"].max(initial=0), draft.fileops["id"].max(initial=0))) + 1
+    top = int(max(draft.tasks["thread"].max(initial=0), draft.tasks["process"].max(initial=0), everyone.max(initial=0)))
+    ios, fileops, tasks = [draft.io], [draft.fileops], [draft.tasks]
+    own = draft.io, draft.fileops, draft.tasks
+    for number, threads in enumerate(groups, start=1):
+        io = own[0][np.isin(own[0]["thread"], threads)].copy()
+        operations = own[1][np.isin(own[1]["thread"], threads)].copy()
+        task = own[2][np.isin(own[2]["thread"], threads)].copy()
+        # Every process that is cloned gets a new id, and so does every thread of it.
+        names = np.unique(np.concatenate([threads, io["process"], operations["process"], task["process"]]))
+        new = dict(zip(names.tolist(), range(top + 1, top + 1 + len(names)), strict=True))
+        top += len(names)
+        operations = operations[~np.isin(operations["op"], NAME_OPERATIONS)]
+        operations["flags"] &= ~np.uint32(IoFlag.CREATED | IoFlag.TRUNCATED)
+        # The clone cannot open a file before its original has created it.
+        operations = operations[~((operations["op"] == Fileop.OPEN) & np.isin(operations["file"], shared))]
+        operations = operations[~((operations["op"] == Fileop.CLOSE) & np.isin(operations["file"], shared))]
+        _rotate(io, shared, number / (len(groups) + 1))
+        for records in (io, operations, task):
+            for name in ("thread", "process"):
+                records[name] = [new[thread] for thread in records[name].tolist()]
+        for records in (io, operations):
+            records["id"] = np.arange(next_id, next_id + len(records))
+            next_id += len(records)
+        ios.append(io)
+        fileops.append(operations)
+        tasks.append(task)
+    draft.io = _in_time(np.concatenate(ios))
+    draft.fileops = _in_time(np.concatenate(fileops))
+    draft.tasks = np.concatenate(tasks)
+    draft.note("processNum", cloned_threads=sum(len(group) for group in groups), held="footprint; operations multiply")
+
+
+def _resized(draft: Draft) -> np.ndarray:
+    """Files whose name or size changes: their requests depend on what was done before."""
+    changing = np.isin(draft.fileops["op"], NAME_OPERATIONS) | ((draft.fileops["flags"] & IoFlag.TRUNCATED) != 0)
+    changed = draft.fileops["file"][changing & (draft.fileops["result"] >= 0)]
+    grown = draft.io["file"][(draft.io["flags"] & IoFlag.APPEND) != 0]
+    return np.unique(np.concatenate([changed, grown])).astype(np.int64)
+
+
+def _rotate(io: np.ndarray, fixed: np.ndarray, phase: float) -> None:
+    """Let the requests of every stream begin with the run at `phase` of them, and end with those before it."""
+    movable = np.flatnonzero((io["result"] > 0) & ~np.isin(io["file"], fixed))
+    movable = movable[np.lexsort((io["file"][movable], io["thread"][movable]))]
+    if not len(movable):
+        return
+    stream = np.stack([io["thread"][movable], io["file"][movable]])
+    first = np.flatnonzero(np.append(True, (np.diff(stream) != 0).any(axis=0)))
+    last = np.append(first[1:], len(movable))
+    end = io["offset"].astype(np.int64) + io["result"]
+    source = movable.copy()
+    for begin, stop in zip(first.tolist(), last.tolist(), strict=True):
+        mine = movable[begin:stop]
+        starts = np.flatnonzero(io["offset"][mine[1:]].astype(np.int64) != end[mine[:-1]]) + 1
+        if len(starts):
+            turn = int(starts[np.argmin(np.abs(starts - phase * len(mine)))])
+            source[begin:stop] = np.roll(mine, -turn)
+    for name in CONTENT:
+        io[name][movable] = io[name][source]
+
+
+def _in_time(records: np.ndarray) -> np.ndarray:
+    return records[np.argsort(records["start_ns"], kind="stable")]
+
+
+# ---- fewer ----
+
+
+def _merge(draft: Draft, target: int) -> None:
+    leader = _groups(draft, target)
+    size = max(leader) + 1
+    table = np.arange(size)
+    table[list(leader)] = list(leader.values())
+    process_of = dict(zip(draft.io["thread"].tolist(), draft.io["process"].tolist(), strict=True))
+    process_of.update(zip(draft.fileops["thread"].tolist(), draft.fileops["process"].tolist(), strict=True))
+    unit_begin = _unit_begins(draft)
+    both = np.concatenate(
+        [draft.io[["start_ns", "duration_ns", "thread"]], draft.fileops[["start_ns", "duration_ns", "thread"]]]
+    )
+    own = both["thread"].astype(np.int64)
+    thread = table[own]
+    order = np.lexsort((np.arange(len(both)), both["start_ns"], own, unit_begin))
+    if draft.untimed:
+        new = np.empty(len(both), np.int64)
+        by_thread = order[np.argsort(thread[order], kind="stable")]
+        counts = np.bincount(thread, minlength=size)
+        ahead = np.cumsum(counts) - counts
+        new[by_thread] = np.arange(len(both)) - ahead[thread[by_thread]]
+    else:
+        from replayer.flexible.reschedule import reschedule  # noqa: PLC0415 (numba is slow to import)
+
+        start = both["start_ns"].astype(np.int64)
+        end = start + np.maximum(both["duration_ns"].astype(np.int64), 1)
+        new = reschedule(start, end, thread, order)
+    for records, mine in ((draft.io, slice(0, len(draft.io))), (draft.fileops, slice(len(draft.io), None))):
+        records["start_ns"] = new[mine]
+        records["thread"] = thread[mine]
+        records["process"] = [process_of[name] for name in thread[mine].tolist()]
+    draft.io, draft.fileops = _in_time(draft.io), _in_time(draft.fileops)
+    draft.tasks = draft.tasks[np.isin(draft.tasks["thread"], thread)]
+    draft.note("processNum", merged_threads=len(leader), into=target)
+
+
+def _groups(draft: Draft, target: int) -> dict[int, int]:
+    """Thread that every thread becomes: the busiest moment is spread over all of them, then work is evened out."""
+    threads, count = np.unique(np.concatenate([draft.io["thread"], draft.fileops["thread"]]), return_counts=True)
+    work = dict(zip(threads.tolist(), count.tolist(), strict=True))
+    together = _busiest(draft).tolist()
+    rest = sorted(set(work) - set(together), key=lambda thread: -work[thread])
+    leaders: list[int] = []
+    load: dict[int, int] = {}
+    leader: dict[int, int] = {}
+    for thread in [*together, *rest]:
+        if len(leaders) < target:
+            leaders.append(thread)
+            load[thread] = 0
+        chosen = thread if thread in load and thread not in leader else min(leaders, key=lambda name: load[name])
+        leader[thread] = chosen
+        load[chosen] += work[thread]
+    return leader
+
+
+def _unit_begins(draft: Draft) -> np.ndarray:
+    """Start of the unit of every record, IO records first: a run is not divided, what stands between goes with it."""
+    begins_run = np.ones(len(draft.io), bool)
+    requests = draft.requests
+    before, _ = draft.streams()
+    by_thread = np.argsort(draft.io["thread"][requests], kind="stable")
+    directly = np.zeros(len(requests), bool)
+    directly[by_thread[1:]] = before[by_thread[1:]] == by_thread[:-1]
+    begins_run[requests[draft.sequential() & directly]] = False
+    thread = np.concatenate([draft.io["thread"], draft.fileops["thread"]])
+    start = np.concatenate([draft.io["start_ns"], draft.fileops["start_ns"]]).astype(np.int64)
+    begins = np.concatenate([begins_run, np.ones(len(draft.fileops), bool)])
+    order = np.lexsort((start, thread))
+    unit = np.cumsum(begins[order]) - 1
+    result = np.empty(len(start), np.int64)
+    result[order] = start[order][np.flatnonzero(begins[order])][unit]
+    return result

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the places of data in a file around until seqFrac is met: by relabelling, by exchanges, by moves.
+
+Relabelling is a bijection on segments (the smallest parts of a file that no request crosses): fewer sequential requests
+by scattering segments that follow each other, more by putting segments next to each other that are used one after the
+other. Everything but the places stays: sizes, directions, order, times, threads, uniqueBytes and every LRU stack
+distance. Where requests overlap so much that there are no segments, or all neighbours are taken, two requests of one
+size and direction on one file exchange their places: that holds all parameters as well, and changes reuse distances.
+What is still missing to more sequential requests is had by moving runs behind the run before them; that may uncover
+bytes, which `replayer.flexible.unique_bytes` brings back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from replayer.flexible.draft import Draft, UnreachableError
+
+TOLERANCE = 0.001
+ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Parts of files that no request crosses, by (file, address), and the one of every request."""
+
+    low: np.ndarray
+    high: np.ndarray
+    file: np.ndarray
+    grid: np.ndarray
+    of_request: np.ndarray
+
+
+def change_seq_frac(draft: Draft, target: float, generator: np.random.Generator) -> None:
+    """Relabel and exchange until `target` is met.
+
+    Raises
+    ------
+    UnreachableError
+        Neither reaches it; the message has the share that they reach.
+    """
+    parent = draft.copy()
+    _approach(draft, target, generator)
+    achieved = float(draft.sequential().mean())
+    if abs(achieved - target) > 0.01:
+        _approach(parent, 1.0 if achieved > target else 0.0, generator)
+        low, high = sorted([achieved, float(parent.sequential().mean())])
+        raise UnreachableError(
+            f"seqFrac {target:g} is not reachable by giving the same requests other places: "
+            f"reachable is {low:.3f} to {high:.3f}",
+            low,
+            high,
+        )
+
+
+def _approach(draft: Draft, target: float, generator: np.random.Generator) -> None:
+    requests = len(draft.requests)
+    goal = round(target * requests)
+    relabelled = 0
+    for _ in range(ROUNDS):
+        missing = goal - int(draft.sequential().sum())
+        if abs(missing) <= TOLERANCE * requests:
+            break
+        shift = _join(draft, missing) if missing > 0 else _scatter(draft, -missing, generator)
+        if not shift.any():
+            break
+        draft.shift(shift)
+        relabelled += int((shift != 0).sum())
+    exchanged = 0
+    missing = goal - int(draft.sequential().sum())
+    if abs(missing) > TOLERANCE * requests:
+        exchanged = _exchange(draft, missing, generator)
+    continued = 0
+    for on_new_files in (False, True):
+        missing = goal - int(draft.sequential().sum())
+        if missing > TOLERANCE * requests:
+            continued += _continue(draft, missing, generator, on_new_files=on_new_files)
+    draft.note("seqFrac", relabelled_requests=relabelled, exchanged_requests=exchanged, continued_runs=continued)
+
+
+def find_segments(draft: Draft) -> Segments:
+    """Cut every file at the aligned starts of requests that no other request crosses."""
+    start, end, file = draft.intervals()
+    grid = draft.alignment(file, start)
+    order = np.lexsort((end, start, file))
+    new_file = np.diff(file[order], prepend=-1) != 0
+    # Running maximum of the ends within a file: files are kept apart by a large step.
+    number = np.cumsum(new_file) - 1
+    step = int(end.max()) + 1
+    reached = np.maximum.accumulate(end[order] + number * step) - number * step
+    crossed = np.empty(len(order), np.int64)
+    crossed[0], crossed[1:] = 0, reached[:-1]
+    cut = new_file | ((start[order] >= crossed) & (start[order] % grid[order] == 0))
+    segment = np.cumsum(cut) - 1
+    first = np.flatnonzero(cut)
+    of_request = np.empty(len(order), np.int64)
+    of_request[order] = segment
+    return Segments(
+        start[order][first], np.maximum.reduceat(end[order], first), file[order][first], grid[order][first], of_request
+    )
+
+
+def _scatter(draft: Draft, fewer: int, generator: np.random.Generator) -> np.ndarray:
+    """Shift of every request that separates segments over which `fewer` sequential requests lead."""
+    segments = find_segments(draft)
+    before, _ = draft.streams()
+    sequential = draft.sequential()
+    leads = sequential & (segments.of_request != segments.of_request[before])
+    weight = np.bincount(segments.of_request[leads], minlength=len(segments.low))
+    candidates = generator.permutation(np.flatnonzero(weight))
+    total = np.cumsum(weight[candidates])
+    chosen = candidates[: np.searchsorted(total, fewer, side="right") + 1]
+    if len(chosen) and total[len(chosen) - 1] > fewer:
+        chosen = chosen[:-1]
+    if not len(chosen):
+        return np.zeros(len(before), np.int64)
+
+    cut = np.diff(segments.file, prepend=-1) != 0
+    first_of_file = np.flatnonzero(cut)
+    cut[chosen] = True
+    piece_of_segment = np.cumsum(cut) - 1
+    first = np.flatnonzero(cut)
+    file = segments.file[first]
+    low = segments.low[first]
+    last = np.append(first[1:], len(segments.low)) - 1
+    # A piece reaches to the next one (with the gap between them), the last one of a file to its end.
+    end = np.where(np.append(file[1:] == file[:-1], False), np.append(low[1:], 0), segments.high[last])
+    grid = segments.grid[first]
+    room = -(-(end - low) // grid) * grid
+    order = _shuffled(file, generator)
+    begin = np.cumsum(room[order]) - room[order]
+    base_number = np.cumsum(np.diff(file[order], prepend=-1) != 0) - 1
+    base = segments.low[first_of_file][base_number]
+    starts_at = begin[np.flatnonzero(np.diff(file[order], prepend=-1))][base_number]
+    new_low = np.empty(len(first), np.int64)
+    new_low[order] = base + begin - starts_at
+    return (new_low - low)[piece_of_segment][segments.of_request]
+
+
+def _shuffled(file: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """A random order of the pieces of every file in which none stands right behind its old neighbour."""
+    key = generator.random(len(file))
+    for _ in range(64):
+        order = np.lexsort((key, file))
+        kept = np.flatnonzero((np.diff(order) == 1) & (file[order[1:]] == file[order[:-1]]))
+        if not len(kept):
+            break
+        key[order[kept + 1]] = generator.random(len(kept))
+    return order
+
+
+def _join(draft: Draft, more: int) -> np.ndarray:
+    """Shift of every request that puts segments behind each other so that `more` requests become sequential."""
+    from replayer.flexible.exchange import choose_successors  # noqa: PLC0415 (numba is slow to import)
+
+    segments = find_segments(draft)
+    start, end, _ = draft.intervals()
+    before, _ = draft.streams()
+    here, there = segments.of_request[before], segments.of_request
+    at_border = (before >= 0) & (here != there) & (start == segments.low[there])
+    at_border &= (end[before] == segments.high[here]) & (segments.high[here] % segments.grid[here] == 0)
+    pairs, weight = np.unique(np.stack([here[at_border], there[at_border]]), axis=1, return_counts=True)
+    linked = (segments.high[pairs[0]] == segments.low[pairs[1]]) & (segments.file[pairs[0]] == segments.file[pairs[1]])
+    new = np.flatnonzero(~linked)
+    new = new[np.argsort(-weight[new], kind="stable")]
+    successor = np.full(len(segments.low), -1, np.int64)
+    successor[pairs[0][linked]] = pairs[1][linked]
+    gained = choose_successors(successor, pairs[0][new], pairs[1][new], weight[new], more)
+    if not gained:
+        return np.zeros(len(start), np.int64)
+
+    # Lay out chain by chain, in the order of the heads; the gaps of a chain follow it.
+    head = np.ones(len(successor), bool)
+    head[successor[successor >= 0]] = False
+    low = np.empty(len(successor), np.int64)
+    following = np.append(segments.low[1:], 0)
+    same_file = np.append(segments.file[1:] == segments.file[:-1], False)
+    gap = np.where(same_file, following - segments.high, 0)
+    at, file = 0, -1
+    for first in np.flatnonzero(head).tolist():
+        if segments.file[first] != file:
+            # A head may stand behind the first segment of its file: the file begins where its first segment does.
+            file = segments.file[first]
+            at = int(segments.low[np.searchsorted(segments.file, file)])
+        grid = int(segments.grid[first])
+        at = -(-at // grid) * grid
+        node, gaps = first, 0
+        while node >= 0:
+            low[node] = at
+            at += int(segments.high[node] - segments.low[node])
+            gaps += int(gap[node])
+            node = int(successor[node])
+        at += gaps
+    return (low - segments.low)[segments.of_request]
+
+
+def _exchange(draft: Draft, more: int, generator: np.random.Generator) -> int:
+    """Exchange places in pairs until `more` (or -`more` fewer) requests are sequential; returns requests moved."""
+    from replayer.flexible.exchange import exchange_places  # noqa: PLC0415
+
+    start, end, file = draft.intervals()
+    size = end - start
+    before, behind = draft.streams()
+    alike = np.unique(np.stack([file, size, draft.reads()]), axis=1, return_inverse=True)[1].reshape(-1)
+    moved = start.copy()
+    seed = int(generator.integers(2**31))
+    exchange_places(moved, size, before, behind, alike, more, seed)
+    draft.shift(moved - start)
+    return int((moved != start).sum())
+
+
+def _continue(draft: Draft, more: int, generator: np.random.Generator, *, on_new_files: bool) -> int:
+    """Move runs behind the end of the run before them in their stream, as far as the file reaches; returns how many."""
+    from replayer.flexible.exchange import continue_runs  # noqa: PLC0415
+
+    start, end, file = draft.intervals()
+    before, _ = draft.streams()
+    sequential = draft.sequential()
+    new = np.isin(file, np.concatenate([draft.created(), draft.reborn()]))
+    free = generator.permutation(np.flatnonzero(~sequential & (before >= 0) & (on_new_files | ~new)))
+    _, number = np.unique(file, return_inverse=True)
+    extent = np.zeros(number.max() + 1, np.int64)
+    np.maximum.at(extent, number, end)
+    order, run = draft.runs()
+    run_bytes = np.bincount(run, weights=(end - start)[order]).astype(np.int64)
+    length = np.empty(len(start), np.int64)
+    length[order] = run_bytes[run]
+    # Not every wish can be met (the file ends, or it was met by chance): ask for more until it is enough.
+    wished = np.zeros(len(start), bool)
+    best = start
+    reached = 0
+    count = more
+    for _ in range(ROUNDS * 2):
+        wished[:] = False
+        wished[free[:count]] = True
+        moved = continue_runs(start, end - start, before, sequential, wished, length, extent[number])
+        here = before >= 0
+        gained = int((here & (moved == moved[before] + (end - start)[before])).sum()) - int(sequential.sum())
+        if abs(more - gained) < abs(more - reached):
+            best, reached = moved, gained
+        if gained >= more or count >= len(free):
+            break
+        count = min(count + more - gained, len(free))
+    draft.shift(best - start)
+    return int((best != start).sum())

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A flexible trace has the parameter that was asked for and the other four of its parent, and can be replayed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from characterize import trace as trace_file
+from characterize.errors import FlextraceError
+from characterize.layout import (
+    BLOCK_DTYPE,
+    BlockOp,
+    FileFlag,
+    Fileop,
+    HeaderFlag,
+    IoFlag,
+    IoOp,
+    RecordKind,
+)
+from characterize.trace import Header, Trace
+from characterize.workload import PARAMETERS, workload_of
+from flextrace.main import main
+from replayer.alter import Relative, alter, parse_change
+from replayer.flexible.draft import UnreachableError
+from tests.flexible_traces import Recording, database_like, sort_like, traces, willy
+
+TRACES = traces()
+ALL_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
+
+
+def replay_size_violations(trace):
+    """Reads that would not find their data, by following every file record by record."""
+    size = {}
+    for file in trace.arrays[RecordKind.FILE]:
+        created = file["flags"] & (FileFlag.CREATED | FileFlag.NEW_NAME)
+        size[int(file["file"])] = 0 if created else int(file["size_bytes"])
+    operations = [(int(row["start_ns"]), 1, row) for row in trace.arrays[RecordKind.IO] if row["result"] > 0]
+    operations += [(int(row["start_ns"]), 0, row) for row in trace.arrays[RecordKind.FILEOP] if row["result"] >= 0]
+    violations = 0
+    for _, is_io, row in sorted(operations, key=lambda operation: operation[:2]):
+        file = int(row["file"])
+        if is_io:
+            end = int(row["offset"]) + int(row["result"])
+            if row["op"] == IoOp.READ:
+                violations += end > size[file]
+            else:
+                size[file] = max(size[file], end)
+        elif row["op"] == Fileop.TRUNCATE:
+            size[file] = int(row["argument"])
+        elif row["op"] == Fileop.UNLINK or (row["op"] == Fileop.OPEN and row["flags"] & IoFlag.TRUNCATED):
+            size[file] = 0
+    return violations
+
+
+def assert_sound(altered, parent):
+    io, fileops = altered.arrays[RecordKind.IO], altered.arrays[RecordKind.FILEOP]
+    ids = np.concatenate([io["id"], fileops["id"]])
+    assert len(np.unique(ids)) == len(ids)
+    assert (io["asked_bytes"][io["result"] > 0] >= io["result"][io["result"] > 0]).all()
+    known = set(altered.arrays[RecordKind.FILE]["file"].tolist())
+    assert set(io["file"].tolist()) | set(fileops["file"].tolist()) <= known
+    assert len(known) == len(altered.arrays[RecordKind.FILE])
+    assert set(io["thread"].tolist()) <= set(altered.arrays[RecordKind.TASK]["thread"].tolist())
+    assert not len(altered.arrays[RecordKind.BLOCK])
+    assert altered.header.flags & (HeaderFlag.PLANNED | HeaderFlag.UNTIMED)
+    assert replay_size_violations(altered) == replay_size_violations(parent) == 0
+    for _, mine in altered.io.groupby("thread"):
+        assert mine["start_ns"].is_monotonic_increasing
+
+
+def assert_held(manifest, target=0.01, held=0.02):
+    for name, deviation in manifest.deviation.items():
+        assert abs(deviation) <= (target if name in manifest.changes else held), (name, manifest.deviation)
+    assert set(manifest.deviation) == set(PARAMETERS)
+
+
+REACHABLE = [
+    (kind, parameter, change)
+    for kind in TRACES
+    for parameter, changes in {
+        "readFrac": [0.0, 0.25, 0.8, 1.0],
+        "seqFrac": [0.0, 0.2, 0.4, Relative(1.2)] if kind != "sort" else [0.0, 0.5, 0.95],
+        "sizeMean": [Relative(factor) for factor in (0.75, 1.5, 2)],
+        "uniqueBytes": [Relative(factor) for factor in (0.25, 0.5, 0.8, 1.3)],
+        "processNum": [1, 2, 3, 4, Relative(2)],
+    }.items()
+    for change in changes
+]
+
+
+@pytest.mark.parametrize(("kind", "parameter", "change"), REACHABLE, ids=str)
+def test_meets_the_target_and_holds_the_others(kind, parameter, change):
+    parent = TRACES[kind]
+    altered, manifest = alter(parent, {parameter: change})
+    assert_held(manifest)
+    if manifest.moved:
+        assert_sound(altered, parent)
+    # The manifest says what the characteriser says.
+    assert manifest.achieved == workload_of(altered)
+    assert manifest.before == workload_of(parent)
+
+
+def test_several_changes_compose():
+    parent = willy()
+    altered, manifest = alter(parent, {"readFrac": 0.9, "seqFrac": 0.2, "uniqueBytes": Relative(0.5), "processNum": 4})
+    assert_held(manifest)
+    assert_sound(altered, parent)
+    again, _ = alter(parent, {"processNum": 4, "uniqueBytes": Relative(0.5), "seqFrac": 0.2, "readFrac": 0.9})
+    assert (again.arrays[RecordKind.IO] == altered.arrays[RecordKind.IO]).all()
+
+
+# ---- identity, determinism ----
+
+
+@pytest.mark.parametrize("kind", TRACES)
+def test_no_change_returns_the_records_bit_by_bit(kind, tmp_path):
+    parent = TRACES[kind]
+    present = workload_of(parent)
+    for changes in (
+        {name: Relative(1.0) for name in PARAMETERS},
+        {"seqFrac": present.seq_frac, "sizeMean": present.size_mean, "processNum": present.process_num},
+    ):
+        altered, manifest = alter(parent, changes)
+        assert manifest.moved == 0
+        assert manifest.achieved == present
+        for record_kind in ALL_KINDS:
+            assert altered.arrays[record_kind].tobytes() == parent.arrays[record_kind].tobytes()
+        one = trace_file.write(parent, tmp_path / "one", force=True).read_bytes()
+        other = trace_file.write(altered, tmp_path / "other", force=True).read_bytes()
+        end = 4096 + 64 * sum(len(parent.arrays[record_kind]) for record_kind in ALL_KINDS)
+        assert one[4096:end] == other[4096:end]
+
+
+def test_equal_seed_gives_an_equal_trace_and_the_parent_stays():
+    parent = database_like(200)
+    untouched = {kind: parent.arrays[kind].copy() for kind in ALL_KINDS}
+    for changes in ({"seqFrac": 0.3}, {"uniqueBytes": Relative(0.5)}, {"readFrac": 0.6}, {"processNum": 3}):
+        one, same, other = (alter(parent, changes, seed)[0] for seed in (1, 1, 2))
+        for kind in ALL_KINDS:
+            assert one.arrays[kind].tobytes() == same.arrays[kind].tobytes()
+        if "seqFrac" in changes:
+            assert one.arrays[RecordKind.IO].tobytes() != other.arrays[RecordKind.IO].tobytes()
+    for kind in ALL_KINDS:
+        assert parent.arrays[kind].tobytes() == untouched[kind].tobytes()
+
+
+# ---- anything that a program may do ----
+
+
+@st.composite
+def recordings(draw):
+    recording = Recording()
+    threads = draw(st.integers(1, 3))
+    block = draw(st.sampled_from([512, 4096, 5000]))
+    known = [recording.file(f"/f{index}", 64 * block) for index in range(draw(st.integers(1, 3)))]
+    for number in range(draw(st.integers(4, 30))):
+        thread = draw(st.integers(1, threads))
+        what = draw(st.sampled_from(["read", "write", "stream", "temporary"]))
+        file = draw(st.sampled_from(known))
+        offset = draw(st.integers(0, 48)) * block
+        if what == "read":
+            recording.read(thread, file, offset, block * draw(st.integers(1, 4)))
+        elif what == "write":
+            recording.write(thread, file, offset, block * draw(st.integers(1, 4)))
+        elif what == "stream":
+            for step in range(draw(st.integers(2, 12))):
+                recording.read(thread, file, offset + step * block, block)
+        else:
+            temporary = recording.file(f"/t{number}", created=True)
+            recording.operate(Fileop.OPEN, thread, temporary, flags=int(IoFlag.CREATED))
+            for step in range(3):
+                recording.write(thread, temporary, step * block, block)
+            recording.read(thread, temporary, 0, block)
+            if draw(st.booleans()):
+                recording.operate(Fileop.TRUNCATE, thread, temporary, argument=block)
+                recording.read(thread, temporary, 0, block)
+            recording.operate(Fileop.UNLINK, thread, temporary)
+    return recording.trace()
+
+
+CHANGES = {
+    "readFrac": st.floats(0, 1),
+    "seqFrac": st.floats(0, 1),
+    "sizeMean": st.floats(0.3, 4).map(Relative),
+    "uniqueBytes": st.floats(0.3, 2).map(Relative),
+    "processNum": st.integers(1, 5),
+}
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(trace=recordings(), data=st.data())
+def test_any_alteration_is_sound_or_refused(trace, data):
+    names = data.draw(st.lists(st.sampled_from(PARAMETERS), min_size=1, max_size=2, unique=True))
+    changes = {name: data.draw(CHANGES[name]) for name in names}
+    try:
+        altered, manifest = alter(trace, changes, seed=1)
+    except UnreachableError as error:
+        assert error.low < error.high  # noqa: PT017 (either outcome is right, and each has its own truth)
+        return
+    if manifest.moved:
+        assert_sound(altered, trace)
+    requests = len(trace.requests)
+    if "readFrac" in changes and "processNum" not in changes:
+        assert abs(manifest.deviation["readFrac"]) <= 0.5 / requests + 1e-9
+    if names == ["readFrac"]:
+        assert manifest.achieved == manifest.wanted.replace(read_frac=manifest.achieved.read_frac)
+    if names == ["processNum"]:
+        assert manifest.achieved.unique_bytes == manifest.before.unique_bytes
+
+
+# ---- refusals ----
+
+
+def test_refuses_what_is_out_of_reach_with_the_range():
+    parent = sort_like()
+    moved = parent.requests["bytes"].sum()
+    with pytest.raises(FlextraceError, match=r"reachable is about .*iB to 9\d\.?\d* MiB"):
+        alter(parent, {"uniqueBytes": 2.0 * moved})
+    with pytest.raises(FlextraceError, match=r"with uniqueBytes held.*reachable is about 12 KiB"):
+        alter(parent, {"sizeMean": Relative(0.5)})
+    with pytest.raises(FlextraceError, match=r"2 GiB.*reachable is up to"):
+        alter(parent, {"sizeMean": 2.0**32})
+    with pytest.raises(FlextraceError, match=r"reachable is 0\.000 to 0\.\d+"):
+        alter(database_like(300), {"seqFrac": 1.0})
+    for changes in ({"readFrac": Relative(3)}, {"seqFrac": 1.5}, {"processNum": 2.5}, {"uniqueBytes": 0.0}):
+        with pytest.raises(FlextraceError, match="reachable") as raised:
+            alter(parent, changes)
+        assert raised.value.exit_code == 2
+    with pytest.raises(FlextraceError, match="unknown"):
+        alter(parent, {"cacheSize": 1.0})
+
+
+def test_the_range_that_it_names_is_reached():
+    parent = database_like(300)
+    with pytest.raises(FlextraceError) as raised:
+        alter(parent, {"seqFrac": 1.0})
+    _, manifest = alter(parent, {"seqFrac": raised.value.high})
+    assert manifest.achieved.seq_frac == pytest.approx(raised.value.high, abs=0.01)
+    with pytest.raises(FlextraceError) as raised:
+        alter(parent, {"uniqueBytes": Relative(20)})
+    _, manifest = alter(parent, {"uniqueBytes": raised.value.high})
+    assert manifest.achieved.unique_bytes == pytest.approx(raised.value.high, rel=0.01)
+
+
+def test_refuses_a_trace_of_blocks_only():
+    blocks = np.zeros(3, BLOCK_DTYPE)
+    blocks["kind"], blocks["op"], blocks["bytes"] = RecordKind.BLOCK, BlockOp.READ, 4096
+    with pytest.raises(FlextraceError, match="block requests only"):
+        alter(Trace(Header(), {RecordKind.BLOCK: blocks}), {"readFrac": 0.5})
+
+
+# ---- the command ----
+
+
+def test_parses_absolute_and_relative():
+    assert parse_change("uniqueBytes", "64MiB") == 64 * 1024**2
+    assert parse_change("seqFrac", "80%") == 0.8
+    assert parse_change("processNum", "4") == 4
+    assert parse_change("sizeMean", "0.5x") == Relative(0.5)
+    assert parse_change("uniqueBytes", "1e1x") == Relative(10)
+    for name, text in (
+        ("processNum", "2.5"),
+        ("seqFrac", "1.2"),
+        ("sizeMean", "x"),
+        ("sizeMean", "0x"),
+        ("sizeMean", "4Q"),
+    ):
+        with pytest.raises(FlextraceError) as raised:
+            parse_change(name, text)
+        assert raised.value.exit_code == 2
+
+
+def test_command(tmp_path, capsys):
+    parent, out = tmp_path / "parent.iotrace", tmp_path / "out.iotrace"
+    trace_file.write(willy(), parent)
+    assert main(["alter", str(parent), "-o", str(out), "--read-frac", "0.8", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "flextrace.alteration/1"
+    altered = trace_file.open(out)
+    assert document["achieved"] == workload_of(altered).as_document()
+    assert document["achieved"]["readFrac"] == pytest.approx(0.8, abs=0.001)
+    lineage = altered.header.metadata["lineage"]
+    assert lineage["parent"] == "parent.iotrace"
+    assert len(lineage["parent_sha256"]) == 64
+    assert lineage["changes"] == {"readFrac": "0.8"}
+    assert lineage["moved"] == document["moved"] > 0
+
+    assert main(["alter", str(parent), "-o", str(out), "--read-frac", "0.8"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main(["alter", str(parent), "-o", str(out), "--unique-bytes", "2x", "--force"]) == 0
+    text = capsys.readouterr().out
+    assert "16 MiB" in text
+    assert text.count("held") == 4
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "--seq-frac 2", "--size-mean 16parsec", "--process-num 0", "--read-frac 5x", "--unique-bytes 0x"]
+)
+def test_command_refuses_bad_input(tmp_path, capsys, wrong):
+    parent, out = tmp_path / "parent.iotrace", tmp_path / "out.iotrace"
+    trace_file.write(willy(), parent)
+    assert main(["alter", str(parent), "-o", str(out), *wrong.split()]) == 2
+    assert capsys.readouterr().err.startswith("flextrace alter: ")
+    assert not out.exists()
+
+
+def test_command_never_reads_and_writes_one_file(tmp_path, capsys):
+    parent = tmp_path / "parent.iotrace"
+    trace_file.write(willy(), parent)
+    content = parent.read_bytes()
+    assert main(["alter", str(parent), "-o", str(parent), "--read-frac", "0.8", "--force"]) == 2
+    assert "choose another name" in capsys.readouterr().err
+    assert parent.read_bytes() == content
