@@ -33,6 +33,8 @@ POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 BRACKET = 1.05
 """Bisection stops when both sides of a border are this close."""
+FILL_GAP, FILL_FALL = 1.08, 1.3
+"""A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it."""
 CURVE_PARAMETERS = ("sizeMean", "processNum", "readFrac", "seqFrac")
 GAIN = 1.1
 """A probe that brings less than this factor over the one before it ends the range of its parameter."""
@@ -192,8 +194,9 @@ class Exploration:
 
         try:
             for index, size in enumerate(self._shuffled(sizes)):
-                take(size, count - index + 4)
+                take(size, count - index + 8)
             self.boundaries = [self._refine(border, take) for border in self._borders(measured)]
+            self._fill_falls(measured, take, 4 if settings.points_affordable < 240 else 8)
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
             if len(measured) >= 2:
@@ -216,6 +219,25 @@ class Exploration:
             else:
                 bad = middle
         return good
+
+    @staticmethod
+    def _fill_falls(measured: dict[float, float], take: Callable[[float, int], None], count: int) -> None:
+        """Halve the gap over which the throughput falls most, up to `count` times.
+
+        Behind a border the curve is hyperbolic, and what is interpolated over a gap that falls by a factor is wrong by
+        as much (thesis, figure 5.4: predictions are worst near the border).
+        """
+        for left in range(count, 0, -1):
+            x = sorted(measured)
+            low, high = max(
+                itertools.pairwise(x),
+                key=lambda pair: (
+                    math.log(pair[1] / pair[0]) > math.log(FILL_GAP) and measured[pair[0]] / max(1.0, measured[pair[1]])
+                ),
+            )
+            if high / low <= FILL_GAP or measured[low] < FILL_FALL * measured[high]:
+                break
+            take(align(math.sqrt(low * high)), left)
 
     def _set_regions(self, low: float, high: float) -> None:
         edges = [low, *self.boundaries, high]
@@ -267,7 +289,7 @@ class Exploration:
         elif parameter == "processNum":
             values = [value for value in self._process_nums if focal.size_mean <= focal.unique_bytes / value / 8]
         else:
-            values = [float(value) for value in np.linspace(0, 1, count + 1 if count % 2 == 0 else count)]
+            values = [float(value) for value in np.linspace(0, 1, count + 1 + count % 2)]
         return _ends_first([value for value in sorted(set(values)) if value != getattr(focal, FIELD_OF[parameter])])[
             :count
         ]

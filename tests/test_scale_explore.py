@@ -4,6 +4,7 @@
 import contextlib
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -14,7 +15,7 @@ from characterize.workload import PARAMETERS, Workload
 from selfscale.explore import Exploration
 from selfscale.journal import Journal
 from selfscale.plan import Settings
-from selfscale.predict import errors_on_random
+from selfscale.predict import errors_on_random, predict
 from tests.synthetic_machine import MIB, Machine
 
 
@@ -87,6 +88,15 @@ def test_every_region_has_every_curve_around_its_focal_point():
         references = [point for point in profile.measured if point.role == "reference" and point.region == index]
         assert len(references) == 3
         assert {point.workload for point in references} == {region.focal}
+
+
+def test_unique_bytes_curve_is_dense_where_it_falls():
+    machine = Machine([(256 * MIB, 500e-6)])
+    profile = explore(machine).profile()
+    focal = profile.regions[1].focal
+    for size in np.geomspace(1.1 * 256 * MIB, 3.9 * 256 * MIB, 40):
+        target = focal.replace(unique_bytes=size)
+        assert predict(profile, target).throughput_bytes_per_s == pytest.approx(machine.throughput(target), rel=0.25)
 
 
 def test_order_of_points_depends_on_the_seed_only():
