@@ -17,7 +17,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 ARCH := $(shell uname -m | sed 's/x86_64/x86/;s/aarch64/arm64/')
 CC := gcc
 CLANG := clang
-CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_SOURCE -I. -Ibuild
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_SOURCE -DFLEXTRACE_VERSION='"$(VERSION)"' -I. -Ibuild
 BPF_CFLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -DFLEXTRACE_BPF_PROGRAM -I. -Ibpf
 PYTHON := .venv/bin/python
 

@@ -90,7 +90,7 @@ char *metadata_make(const struct options *options, const struct tracer *tracer, 
 		return NULL;
 
 	uname(&host);
-	fputs("{\"made_by\":\"flextrace record 0.1.0\",\"kernel\":", json);
+	fputs("{\"made_by\":\"flextrace record " FLEXTRACE_VERSION "\",\"kernel\":", json);
 	put_string(json, host.release);
 	fputs(",\"machine\":", json);
 	put_string(json, host.machine);

@@ -21,7 +21,7 @@ enum option_key {
 	OPTION_RING_BYTES,
 };
 
-const char *argp_program_version = "flextrace-record 0.1.0";
+const char *argp_program_version = "flextrace-record " FLEXTRACE_VERSION;
 
 static const char documentation[] =
 	"Record the I/O of a command and everything it starts, or of a running process with its threads and children, "

@@ -257,6 +257,7 @@ static __always_inline void send_descriptor_operation(struct pt_regs *regs, stru
 		record->op = FILEOP_SYNC_FILE_RANGE;
 		record->argument = regs->si;
 		record->length = regs->dx;
+		record->flags |= (__u32)regs->r10 << 16;
 		break;
 	case CALL_FTRUNCATE:
 		record->op = FILEOP_TRUNCATE;

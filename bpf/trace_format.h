@@ -114,7 +114,7 @@ enum fileop {
 	FILEOP_CLOSE = 2,	     /* argument: descriptor */
 	FILEOP_FSYNC = 3,
 	FILEOP_FDATASYNC = 4,
-	FILEOP_SYNC_FILE_RANGE = 5,  /* argument: offset; length */
+	FILEOP_SYNC_FILE_RANGE = 5,  /* argument: offset; length; flags (high half): SYNC_FILE_RANGE_* << 16, 0 = unknown */
 	FILEOP_TRUNCATE = 6,	     /* argument: new size in bytes */
 	FILEOP_FALLOCATE = 7,	     /* argument: offset; length; flags (high half): FALLOC_FL_* mode << 16 */
 	FILEOP_RENAME = 8,	     /* file: what is renamed; argument: file id that carries the new path in its FILE record */
@@ -163,7 +163,7 @@ struct file_record {
 	__u16 path_bytes; /* without terminating zero */
 	__u32 flags; /* enum file_flag */
 	__u64 time_ns; /* first sight */
-	__u32 file;    /* 1, 2, 3 ... in this trace */
+	__u32 file;    /* 1, 2, 3 ... in this trace; from 2^31 on for paths that were only named (rename, unlink) */
 	__u32 device;  /* kernel encoding: major << 20 | minor */
 	__u64 inode;
 	__u32 generation;

@@ -167,7 +167,7 @@ static const struct argp parser = {
 	       "result. Exit status: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why).",
 };
 
-const char *argp_program_version = "flextrace-replay " TOOL_VERSION;
+const char *argp_program_version = "flextrace-replay " FLEXTRACE_VERSION;
 
 static void watch_signals(void)
 {

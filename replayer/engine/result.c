@@ -223,7 +223,7 @@ bool result_print(const struct result *result)
 	add_up(result->run, totals);
 	json_open(NULL, '{');
 	json_text("schema", "flextrace.replay/1");
-	json_text("tool_version", TOOL_VERSION);
+	json_text("tool_version", FLEXTRACE_VERSION);
 	json_text("trace", result->trace->path);
 	json_text("directory", result->image->path);
 	json_text("phase", result->phase);

@@ -6,7 +6,6 @@
 #include "replayer/engine/cache_state.h"
 #include "replayer/engine/worker.h"
 
-#define TOOL_VERSION "0.1.0" /* as in pyproject.toml; tests/test_engine_cli.py compares */
 
 struct result {
 	const struct trace *trace;
