@@ -25,7 +25,7 @@ from characterize.workload import FIELD_OF, Workload
 from selfscale.measure import Point
 from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align
 from selfscale.profile import Profile, Region
-from selfscale.regions import find_borders, halfway
+from selfscale.regions import Border, find_borders, halfway
 
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
@@ -33,6 +33,8 @@ POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 BRACKET = 1.05
 """Bisection stops when both sides of a border are this close."""
+CERTAIN_FALL = 4.0
+"""A border with a smaller fall may be a disturbance of one point: both sides are measured again."""
 FILL_GAP, FILL_FALL = 1.08, 1.3
 """A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it."""
 CURVE_PARAMETERS = ("sizeMean", "processNum", "readFrac", "seqFrac")
@@ -190,12 +192,13 @@ class Exploration:
         def take(size: float, left: int) -> None:
             workload = self._focal.replace(unique_bytes=size)
             point = self._take(workload, "curve", until_s, left, parameter="uniqueBytes")
-            measured[size] = point.throughput_bytes_per_s
+            # What disturbs a measurement makes it slower, so of two the faster one is nearer to the truth.
+            measured[size] = max(measured.get(size, 0.0), point.throughput_bytes_per_s)
 
         try:
             for index, size in enumerate(self._shuffled(sizes)):
                 take(size, count - index + 8)
-            self.boundaries = [self._refine(border, take) for border in self._borders(measured)]
+            self.boundaries = [self._refine(border, measured, take) for border in self._confirmed(measured, take)]
             self._fill_falls(measured, take, 4 if settings.points_affordable < 240 else 8)
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
@@ -204,17 +207,37 @@ class Exploration:
                 self._set_regions(min(measured), max(measured))
 
     @staticmethod
-    def _borders(measured: dict[float, float]) -> list[Any]:
+    def _borders(measured: dict[float, float]) -> list[Border]:
         x = np.array(sorted(measured))
         return find_borders(x, np.array([measured[size] for size in x]))
 
-    def _refine(self, border: Any, take: Callable[[float, int], None]) -> float:
+    def _confirmed(self, measured: dict[float, float], take: Callable[[float, int], None]) -> list[Border]:
+        """Borders that are still there when both sides of each doubtful one have been measured again."""
+        steady = {point.workload.unique_bytes for point in self.points if point.role == "curve" and point.steady}
+        confirmed: set[float] = set()
+        while True:
+            borders = self._borders(measured)
+            doubtful = {
+                size
+                for border in borders
+                if border.fall < CERTAIN_FALL or border.bad_bytes not in steady
+                for size in (border.good_bytes, border.bad_bytes)
+            } - confirmed
+            if not doubtful:
+                return borders
+            for index, size in enumerate(sorted(doubtful)):
+                take(size, len(doubtful) - index + 8)
+            confirmed |= doubtful
+
+    def _refine(self, border: Border, measured: dict[float, float], take: Callable[[float, int], None]) -> float:
         """Bisect a border until both sides are close; the largest uniqueBytes that still performs like below it."""
         good, bad = border.good_bytes, border.bad_bytes
         while bad / good > BRACKET and align(math.sqrt(good * bad)) not in (good, bad):
             middle = align(math.sqrt(good * bad))
             take(middle, math.ceil(math.log2(math.log(bad / good) / math.log(BRACKET))))
-            if self.points[-1].throughput_bytes_per_s >= border.threshold:
+            if measured[middle] < border.threshold and not self.points[-1].steady:
+                take(middle, 4)
+            if measured[middle] >= border.threshold:
                 good = middle
             else:
                 bad = middle

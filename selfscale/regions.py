@@ -27,11 +27,14 @@ class Border:
         Smallest measured one above it that does not.
     threshold : float
         Throughput that separates both, bytes per s: the middle between the top and the foot of the fall.
+    fall : float
+        Throughput at the top over that at the foot.
     """
 
     good_bytes: float
     bad_bytes: float
     threshold: float
+    fall: float
 
 
 def log_slopes(x: np.ndarray, throughput: np.ndarray) -> np.ndarray:
@@ -78,7 +81,7 @@ def find_borders(x: np.ndarray, throughput: np.ndarray) -> list[Border]:
         if top / foot >= DROP_MIN:
             threshold = float(top + foot) / 2
             crossing = start + int(np.argmax(throughput[start : end + 1] < threshold))
-            borders.append(Border(float(x[crossing - 1]), float(x[crossing]), threshold))
+            borders.append(Border(float(x[crossing - 1]), float(x[crossing]), threshold, float(top / foot)))
         start = end
     return borders
 

@@ -25,11 +25,14 @@ class Machine:
         Seconds of a request of any size in the first level.
     noise : float
         Standard deviation of the throughput as a share of it.
+    disturbed : float
+        Share of measurements during which something else runs: 0.2 to 0.6 of the throughput, not steady.
     """
 
     levels: list[tuple[float, float]]
     hit_s: float = 5e-6
     noise: float = 0.0
+    disturbed: float = 0.0
     seed: int = 0
     cost_s: float = 2.0
     measured: list[Step] = field(default_factory=list)
@@ -47,14 +50,18 @@ class Machine:
         """A point; its noise depends on seed and workload only, so that a resumed run sees the same machine."""
         self.measured.append(step)
         text = f"{self.seed} {step.seed} {step.workload}".encode()
-        noise = random.Random(hashlib.sha256(text).digest()).gauss(0, self.noise) if self.noise else 0.0
-        throughput = self.throughput(step.workload) * max(0.3, 1 + noise)
+        generator = random.Random(hashlib.sha256(text).digest())
+        throughput = self.throughput(step.workload) * max(0.3, 1 + generator.gauss(0, 1) * self.noise)
+        disturbed = generator.random() < self.disturbed
+        if disturbed:
+            throughput *= generator.uniform(0.2, 0.6)
         run_s = min(self.cost_s, step.max_seconds)
         return Point(
             workload=step.workload,
             throughput_bytes_per_s=throughput,
             ci95_half_width_bytes_per_s=0.02 * throughput,
             response_time={"read": {"mean_ns": 1.0}, "write": {"mean_ns": 2.0}},
+            steady=not disturbed,
             elapsed_s=run_s,
             cost_s=run_s + 0.2,
         )

@@ -46,6 +46,16 @@ def test_boundary_within_15_per_cent_of_a_cache_of_any_size(cache, miss_us, seed
     assert 0.9 * cache * MIB <= exploration.boundaries[0] <= 1.1 * cache * MIB * shift
 
 
+def test_disturbances_of_single_points_make_no_border():
+    # Every tenth measurement is slowed down to 0.2 to 0.6 by something else.
+    right = 0
+    for seed in range(100):
+        machine = Machine([(256 * MIB, 500e-6)], noise=0.03, disturbed=0.1, seed=seed)
+        boundaries = explore(machine, seed=seed).boundaries
+        right += boundaries == [pytest.approx(256 * MIB, rel=0.15)]
+    assert right >= 90
+
+
 def test_two_caches_make_three_regions():
     machine = Machine([(30 * MIB, 400e-6), (300 * MIB, 20_000e-6)])
     exploration = explore(machine, budget_s=900.0)
