@@ -8,7 +8,8 @@ removing and renaming of files is not repeated. So the union, sizes, directions 
 original.
 
 Fewer: threads become one thread, run by run; the schedule moves so that no two operations of one thread overlap and
-every operation still starts behind all that had ended before it.
+every operation still starts behind those that had ended before it. Where a run of another thread that shares only read
+data is let through whole, that holds for operations on the same data, else for all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.intervals import overlap_at_starts
-from characterize.layout import Fileop, IoFlag
+from characterize.layout import Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 
 NAME_OPERATIONS = (Fileop.TRUNCATE, Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.FALLOCATE)
@@ -204,6 +205,16 @@ def _groups(draft: Draft, target: int) -> dict[int, int]:
     return leader
 
 
+def _contended(draft: Draft) -> np.ndarray:
+    """Files that several threads use and not all of them only read: what was ordered there has to stay so."""
+    changing = ~np.isin(draft.fileops["op"], (Fileop.OPEN, Fileop.CLOSE, Fileop.FADVISE))
+    changing |= (draft.fileops["flags"] & (IoFlag.CREATED | IoFlag.TRUNCATED)) != 0
+    written = np.concatenate([draft.io["file"][draft.io["op"] == IoOp.WRITE], draft.fileops["file"][changing]])
+    users = np.concatenate([draft.io[["file", "thread"]], draft.fileops[["file", "thread"]]])
+    file, count = np.unique(np.unique(users)["file"], return_counts=True)
+    return np.intersect1d(file[count > 1], written)
+
+
 def _unit_begins(draft: Draft) -> np.ndarray:
     """Start of the unit of every record, IO records first: a run is not divided, what stands between goes with it."""
     begins_run = np.ones(len(draft.io), bool)
@@ -212,7 +223,8 @@ def _unit_begins(draft: Draft) -> np.ndarray:
     by_thread = np.argsort(draft.io["thread"][requests], kind="stable")
     directly = np.zeros(len(requests), bool)
     directly[by_thread[1:]] = before[by_thread[1:]] == by_thread[:-1]
-    begins_run[requests[draft.sequential() & directly]] = False
+    undivided = draft.sequential() & directly & ~np.isin(draft.io["file"][requests], _contended(draft))
+    begins_run[requests[undivided]] = False
     thread = np.concatenate([draft.io["thread"], draft.fileops["thread"]])
     start = np.concatenate([draft.io["start_ns"], draft.fileops["start_ns"]]).astype(np.int64)
     begins = np.concatenate([begins_run, np.ones(len(draft.fileops), bool)])

@@ -19,6 +19,8 @@ import numpy as np
 from replayer.flexible.draft import Draft, UnreachableError
 
 TOLERANCE = 0.001
+# A smaller miss is not worth other reuse distances.
+EXCHANGE_TOLERANCE = 0.003
 ROUNDS = 4
 
 
@@ -70,12 +72,12 @@ def _approach(draft: Draft, target: float, generator: np.random.Generator) -> No
         relabelled += int((shift != 0).sum())
     exchanged = 0
     missing = goal - int(draft.sequential().sum())
-    if abs(missing) > TOLERANCE * requests:
+    if abs(missing) > max(EXCHANGE_TOLERANCE * requests, 2):
         exchanged = _exchange(draft, missing, generator)
     continued = 0
     for on_new_files in (False, True):
         missing = goal - int(draft.sequential().sum())
-        if missing > TOLERANCE * requests:
+        if missing > max(EXCHANGE_TOLERANCE * requests, 2):
             continued += _continue(draft, missing, generator, on_new_files=on_new_files)
     draft.note("seqFrac", relabelled_requests=relabelled, exchanged_requests=exchanged, continued_runs=continued)
 

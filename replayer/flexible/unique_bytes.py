@@ -9,6 +9,7 @@ cache / uniqueBytes stays about what it was.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -25,7 +26,7 @@ STEPS = 24
 CELL_REQUESTS = 256
 # Files below this many mean requests lose too many sequential requests when they are folded: they come last.
 LARGE_REQUESTS = 64
-COPIES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256)
+COPIES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128, 256)
 
 
 def change_unique_bytes(draft: Draft, target: float, generator: np.random.Generator) -> None:
@@ -57,10 +58,13 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
 
 
 def _spread(draft: Draft, target: float, generator: np.random.Generator) -> float:
-    """Send returning runs to twins of their places; first on files that exist before the trace."""
+    """Send returning runs to twins of their places in turn; first on files that exist before the trace.
+
+    All places have as many twins, or one more, as each other, so that none becomes hotter than it was beside them.
+    """
     start, end, file = draft.intervals()
-    unit, turn = _turns(draft)
-    chance = generator.random(int(unit.max()) + 1)[unit]
+    place, turn = _turns(draft)
+    chance = generator.random(int(place.max()) + 1)[place]
     _, number = np.unique(file, return_inverse=True)
     extent = np.zeros(number.max() + 1, np.int64)
     np.maximum.at(extent, number, end)
@@ -68,10 +72,12 @@ def _spread(draft: Draft, target: float, generator: np.random.Generator) -> floa
     existing = ~np.isin(file, np.concatenate([draft.created(), draft.reborn()]))
     best = (float(draft.unique_bytes()), np.zeros(len(start), np.int64))
     for allowed in (existing, np.ones(len(start), bool)):
-        for copies in COPIES:
+        for fewer, copies in itertools.pairwise(COPIES):
 
-            def shifted(share: float, allowed: np.ndarray = allowed, copies: int = copies) -> tuple[float, np.ndarray]:
-                shift = np.where(allowed & (chance < share), turn % copies * span, 0)
+            def shifted(
+                share: float, allowed: np.ndarray = allowed, fewer: int = fewer, copies: int = copies
+            ) -> tuple[float, np.ndarray]:
+                shift = np.where(allowed, turn % np.where(chance < share, copies, fewer) * span, 0)
                 return float(union_length(start + shift, end + shift, file)), shift
 
             all_of_it = shifted(1.0)
@@ -87,9 +93,9 @@ def _spread(draft: Draft, target: float, generator: np.random.Generator) -> floa
 
 
 def _turns(draft: Draft) -> tuple[np.ndarray, np.ndarray]:
-    """Number of the unit that every request moves with, and how many units began at the same place before it.
+    """Number of the place that every request moves with, and how many units began at it before the request's unit.
 
-    A unit is a run; of a long run the part in one cell of the file.
+    A unit is a run; of a long run the part in one cell of the file. Its place is where it begins.
     """
     start, end, file = draft.intervals()
     cell = max(int((end - start).mean()) * CELL_REQUESTS, 1)
@@ -101,11 +107,12 @@ def _turns(draft: Draft) -> tuple[np.ndarray, np.ndarray]:
     first = order[begins]
     # Continued pieces begin near the same place in every pass: the cell tells them, not the exact offset.
     continued = ~np.diff(run, prepend=-1).astype(bool)[begins]
-    units = pd.DataFrame({"file": file[first], "place": np.where(continued, -1 - start[first] // cell, start[first])})
+    where = np.stack([file[first], np.where(continued, -1 - start[first] // cell, start[first])])
+    place = np.unique(where, axis=1, return_inverse=True)[1].reshape(-1)
     in_time = np.argsort(first, kind="stable")
     turn = np.empty(len(first), np.int64)
-    turn[in_time] = units.iloc[in_time].groupby(["file", "place"]).cumcount().to_numpy()
-    return unit, turn[unit]
+    turn[in_time] = pd.Series(place[in_time]).groupby(place[in_time]).cumcount().to_numpy()
+    return place[unit], turn[unit]
 
 
 # ---- fewer ----
