@@ -25,6 +25,7 @@ from selfscale.comparison import (
     little_response_time_ns,
     load,
     mark_differences,
+    remarks_of,
     sample_of,
 )
 
@@ -160,7 +161,9 @@ def test_load_refuses_other_documents(tmp_path: Path) -> None:
 # ---- what compare() runs ----
 
 
-def recording(path: Path, *, resident_bytes: int = 0, memory_limit_bytes: int | None = 128 * MIB) -> Trace:
+def recording(
+    path: Path, *, resident_bytes: int = 0, memory_limit_bytes: int | None = 128 * MIB, size_bytes: int = MIB
+) -> Trace:
     """400 requests of 4 KiB over one file of 1 MiB: each of 256 blocks read or written once, then 144 of them again."""
     io = np.zeros(400, IO_DTYPE)
     io["kind"] = RecordKind.IO
@@ -174,7 +177,7 @@ def recording(path: Path, *, resident_bytes: int = 0, memory_limit_bytes: int | 
     io["missed_bytes"] = 2**32 - 1
     file = np.zeros(1, FILE_DTYPE)
     file["kind"], file["type"], file["file"] = RecordKind.FILE, FileType.REGULAR, 1
-    file["size_bytes"], file["resident_bytes"] = MIB, resident_bytes
+    file["size_bytes"], file["resident_bytes"] = size_bytes, resident_bytes
     task = np.zeros(1, TASK_DTYPE)
     task["kind"], task["thread"], task["process"] = RecordKind.TASK, 17, 17
     metadata = {} if memory_limit_bytes is None else {"memory_limit_bytes": memory_limit_bytes}
@@ -292,6 +295,19 @@ def test_the_extended_willy_is_as_cold_as_the_application(runs: Runs, tmp_path: 
     assert comparison.table.loc["willy_extended", "coldFrac"] == pytest.approx(0.16, abs=0.005)
     willy = [one for one in runs.replays if one["untimed"]]
     assert 0 < willy[0]["resident"] < 1
+
+
+def test_willy_says_that_it_overwrites_where_the_application_appends(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    trace = recording(tmp_path / "a.iotrace", size_bytes=MIB // 2)
+    # The upper half of the blocks is behind the end: 64 of 200 writes; the second round finds the file grown.
+    remarks = [
+        text
+        for _, text, labels in remarks_of(compare(trace, profile(), tmp_path, repeat=1).document)
+        if "Willy" in labels
+    ]
+    assert any(text.startswith("overwrites only; 32% of the bytes") for text in remarks), remarks
 
 
 def test_different_memory_limits_are_not_trusted(runs: Runs, tmp_path: Path) -> None:
