@@ -120,10 +120,10 @@ def format_cell(value: Any) -> str:
     return str(value)
 
 
-def byte_ticks(low: float, high: float) -> dict[str, Any]:
-    """A logarithmic axis with ticks at powers of two in binary units, at most about ten of them."""
+def byte_ticks(low: float, high: float, most: int = 10) -> dict[str, Any]:
+    """A logarithmic axis with ticks at powers of two in binary units, at most about `most` of them."""
     low, high = max(low, 1.0), max(high, 2.0)
     first, last = int(low).bit_length() - 1, int(high).bit_length()
-    step = max(1, -(-(last - first) // 9))
+    step = max(1, -(-(last - first) // (most - 1)))
     ticks = [2**power for power in range(first, last + 1, step)]
     return {"type": "log", "tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks]}

@@ -50,7 +50,7 @@ def single_parameter_graphs(profile: Profile) -> Figure:
         for number, region in enumerate(profile.regions):
             focal = getattr(region.focal, FIELD_OF[parameter])
             curve = profile.curve(parameter, number)
-            records.append(_draw(figure, curve, (row, number + 1), focal=focal, region=number + 1))
+            records.append(_draw(figure, curve, (row, number + 1), focal=focal, region=number + 1, columns=columns))
     figure.update_layout(height=420 + 235 * len(CURVES), showlegend=False)
     focal_points = "; ".join(
         f"region {number + 1}: {describe(region.focal)}" for number, region in enumerate(profile.regions)
@@ -73,10 +73,17 @@ def describe(workload: Workload) -> str:
 
 
 def _draw(
-    figure: go.Figure, curve: Curve, place: tuple[int, int], *, focal: float | None = None, region: int | None = None
+    figure: go.Figure,
+    curve: Curve,
+    place: tuple[int, int],
+    *,
+    focal: float | None = None,
+    region: int | None = None,
+    columns: int = 1,
 ) -> pd.DataFrame:
     """Draw one curve in the row and column `place`; returns its values as a table."""
     row, column = place
+    most = 10 if row == 1 else max(3, 10 // columns)
     error = np.where(np.isfinite(curve.half_width_95), curve.half_width_95, 0.0)
     bars = {"type": "data", "array": (error / 1e6).tolist(), "thickness": 1.2, "width": 3, "color": REGION}
     line: dict[str, Any] = {"mode": "lines+markers", "line": {"color": LINE, "width": 2}, "marker": {"size": 6}}
@@ -92,7 +99,7 @@ def _draw(
             col=column,
         )
     if curve.parameter in _BYTES and len(x):
-        figure.update_xaxes(byte_ticks(min(x), max(x)), row=row, col=column)
+        figure.update_xaxes(byte_ticks(min(x), max(x), most), row=row, col=column)
     elif curve.parameter == "processNum":
         figure.update_xaxes(type="log", tickvals=x, ticktext=[f"{value:g}" for value in x], row=row, col=column)
     else:

@@ -139,7 +139,7 @@ def _warnings(
     characterized: Sequence[tuple[Trace, Characterization]],
     comparisons: Sequence[Mapping[str, Any]],
 ) -> list[str]:
-    warnings = [warning for _, one in characterized for warning in one.warnings]
+    warnings = [f"{_name_of(trace.path)}: {warning}" for trace, one in characterized for warning in one.warnings]
     for document in comparisons:
         warnings += [f"comparison of {document.get('trace')}: {reason}" for reason in document["reasons"]]
     if profile is not None:

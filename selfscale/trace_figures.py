@@ -120,8 +120,8 @@ def places(requests: pd.DataFrame, paths: dict[int, str], seed: int = 0) -> Figu
     figure.update_yaxes(title_text="place in the files, one above the other", tickformat=".3s", ticksuffix="B")
     figure.update_layout(height=440)
     sentence = (
-        f"Where every request went: its offset, with the {len(spans)} files put above each other in the order of their "
-        "first use. Sequential access is a line, random access a cloud."
+        f"Where every request went: its offset, with the files ({len(spans)}) put above each other in the order "
+        "of their first use. Sequential access is a line, random access a cloud."
     )
     note = f"Shows {len(shown)} of {len(requests)} requests, drawn at random." if len(shown) < len(requests) else ""
     return Figure("Offsets over time", sentence, figure, data, note=note)
