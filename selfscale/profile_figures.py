@@ -83,7 +83,7 @@ def _draw(
 ) -> pd.DataFrame:
     """Draw one curve in the row and column `place`; returns its values as a table."""
     row, column = place
-    most = 10 if row == 1 else max(3, 10 // columns)
+    most = 10 if row == 1 else max(4, 16 // columns)
     error = np.where(np.isfinite(curve.half_width_95), curve.half_width_95, 0.0)
     bars = {"type": "data", "array": (error / 1e6).tolist(), "thickness": 1.2, "width": 3, "color": REGION}
     line: dict[str, Any] = {"mode": "lines+markers", "line": {"color": LINE, "width": 2}, "marker": {"size": 6}}
