@@ -35,7 +35,7 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Build the parser; with the options of one verb only, since the others are not imported."""
     parser = argparse.ArgumentParser(
         prog="flextrace",
-        description="What is this application's I/O like, what if it changed, and how fast would it run on that other machine?",
+        description="What is an application's I/O like, what if it changed, how fast would it run on another machine?",
         epilog=EXIT_CODES,
     )
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

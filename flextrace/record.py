@@ -7,6 +7,7 @@ import argparse
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.units import parse_size
@@ -16,9 +17,7 @@ from replayer.confine import MemoryGroup
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``record``."""
-    parser.usage = (
-        "flextrace record [-o FILE] [--layer vfs|block|both] [--memory SIZE] [--force] (-p PID | -- COMMAND ...)"
-    )
+    parser.usage = "flextrace record [OPTION ...] (-p PID | -- COMMAND [ARGUMENT ...])"
     parser.add_argument("-o", "--output", metavar="FILE", help="trace file (default: COMMAND-DATE-TIME.iotrace)")
     parser.add_argument("-p", "--process", metavar="PID", help="a running process, with its threads and children")
     parser.add_argument("--layer", choices=("vfs", "block", "both"), default="both", help="default: both")
@@ -30,8 +29,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_size,
         help="confine the command, and the page cache it fills, to SIZE (the same option as of scale and compare)",
     )
+    parser.add_argument(
+        "--warm",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="read FILE into the confined page cache before the command starts (with --memory; may be repeated)",
+    )
     parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16777216)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to start and record")
+
+
+def warm(paths: list[Path], group: MemoryGroup) -> None:
+    """Read files into the page cache of a memory group.
+
+    Pages that are cached already are charged to whoever read them first and would not count in the group, so they are
+    written back and dropped before.
+
+    Raises
+    ------
+    FlextraceError
+        A file cannot be read.
+    """
+    for path in paths:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise FlextraceError(f"cannot warm {path}: {error.strerror}") from error
+        subprocess.run(group.wrap(["cat", "--", str(path)]), stdout=subprocess.DEVNULL, check=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,12 +76,15 @@ def run(arguments: argparse.Namespace) -> int:
     if command:
         command = ["--", *command]
     if arguments.memory is None:
+        if arguments.warm:
+            raise FlextraceError("--warm fills the page cache of a memory group: give its size with --memory", 2)
         os.execv(recorder[0], recorder + command)
     if not command:
         raise FlextraceError("--memory confines a command that is started here, not a running process", 2)
     # Ctrl-C reaches the recorder from the terminal; here it must only not interrupt the wait.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with MemoryGroup(arguments.memory) as group:
+        warm(arguments.warm, group)
         return subprocess.call(
             [*recorder, f"--cgroup={group.path}", *command],
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

@@ -26,4 +26,6 @@ def find_binary(name: str) -> Path:
             return candidate
     if found := shutil.which(name):
         return Path(found)
-    raise FlextraceError(f"{name} is not built: run 'make build' in the flextrace checkout, or set FLEXTRACE_BINARIES to its directory")
+    raise FlextraceError(
+        f"{name} is not built: run 'make build' in the flextrace checkout, or set FLEXTRACE_BINARIES to its directory"
+    )

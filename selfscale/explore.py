@@ -23,7 +23,7 @@ import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
 from selfscale.measure import Point
-from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align
+from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.regions import Border, find_borders, halfway
 
@@ -73,7 +73,8 @@ class Exploration:
         self._random = random.Random(settings.seed)
         self._planned = 0
         self._focal = Workload(0.0, START["seq_frac"], START["read_frac"], START["size_mean"], START["process_num"])
-        self._sizes = [4096.0, 16384.0, 65536.0, 262144.0]
+        # From below a page on: databases write journals and headers of a few hundred bytes.
+        self._sizes = [1024.0, 4096.0, 16384.0, 65536.0, 262144.0]
         self._process_nums = [2.0**power for power in range(int(math.log2(settings.process_num_max)) + 1)]
 
     def run(self) -> None:
@@ -308,7 +309,7 @@ class Exploration:
         """Values of a parameter for its curve, without the focal one; both ends first, then the widest gaps."""
         if parameter == "sizeMean":
             sizes = self._sizes_for(focal.unique_bytes, focal.process_num)
-            values = [align(size) for size in np.geomspace(min(sizes), max(sizes), max(count, 3))]
+            values = [align_request(size) for size in np.geomspace(min(sizes), max(sizes), max(count, 3))]
         elif parameter == "processNum":
             values = [value for value in self._process_nums if focal.size_mean <= focal.unique_bytes / value / 8]
         else:
@@ -337,6 +338,7 @@ class Exploration:
 
         unique_bytes = align(logarithmic("uniqueBytes"))
         process_num = float(self._random.randint(1, int(profile.range_of("processNum")[1])))
+        # Aligned to pages, as the thesis's are to blocks (3.4.2).
         size = min(logarithmic("sizeMean"), unique_bytes / process_num / 8)
         return Workload(
             unique_bytes=unique_bytes,

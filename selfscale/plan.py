@@ -97,6 +97,11 @@ class Step:
         return replace(point, role=self.role, region=self.region, parameter=self.parameter, repeat=self.repeat)
 
 
+def align_request(size: float) -> float:
+    """The request size next to `size` that Willy makes: a multiple of 4 KiB, or a power of two from 512 bytes on."""
+    return align(size) if size >= ALIGN_BYTES else float(2 ** max(9, round(math.log2(size))))
+
+
 def align(size: float) -> float:
     """The multiple of 4 KiB next to a size, at least one."""
     return float(max(1, round(size / ALIGN_BYTES)) * ALIGN_BYTES)

@@ -183,7 +183,7 @@ def test_merging_synthetic_threads_keeps_runs_and_their_order():
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["sort", "willy"])
+@pytest.mark.parametrize("kind", ["sort", "database", "willy"])
 def test_the_engine_repeats_every_operation(kind, changes, tmp_path):
     try:
         find_binary("flextrace-replay")

@@ -106,13 +106,14 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 		return finished(descriptor);
 	}
 	enum name_state state = descriptors_name(&run->descriptors, index, name);
-	if (state == NAME_GONE)
+	/* A name that is gone comes back only by being made again: altered traces give several files one id in turn. */
+	if (state == NAME_GONE && !(op->flags & IO_CREATED))
 		return skipped(SKIP_NO_SUCH_FILE);
-	if (state == NAME_NEVER)
+	if (state != NAME_THERE)
 		image_name(name, false, index);
 	uint8_t class = class_of_flags(op->flags);
 	flags |= O_RDWR | O_NOFOLLOW;
-	flags |= op->flags & IO_CREATED || state == NAME_NEVER ? O_CREAT : 0;
+	flags |= op->flags & IO_CREATED || state != NAME_THERE ? O_CREAT : 0;
 	flags |= op->flags & IO_TRUNCATED ? O_TRUNC : 0;
 	flags |= (class & CLASS_SYNC ? O_SYNC : 0) | (class & CLASS_DSYNC ? O_DSYNC : 0);
 	int descriptor = openat(run->image->directory, name, flags | (class & CLASS_DIRECT ? O_DIRECT : 0), 0600);
