@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trace to numbers: open a trace and reduce it to the five parameters of Chen 1992, chapter 3, and what stands beside them.
+"""Trace to numbers: reduce a trace to the five parameters of Chen 1992, chapter 3, and what stands beside them.
 
 ``characterize.open(path)`` gives a `Trace` with DataFrames; ``characterize.write(trace, path)`` is its reverse;
 `characterize.characterization.characterize` makes all numbers. The names of this module are loaded when they are first
