@@ -28,19 +28,21 @@ static void close_descriptor(const int *descriptor)
 }
 
 /*
- * readahead(2) starts the reading of exactly these bytes, populating waits for it. Populating alone would read around
- * each page by the device's readahead, which can be the whole file.
+ * Of a file that is wanted whole, populating reads ahead as a program does that reads the file from its beginning, so
+ * that its pages come in the same large folios: with single pages, 64 KiB reads took 1.6 times as long here. Where only
+ * a part is wanted, readahead(2) starts the reading of exactly these bytes and populating only waits for it, since the
+ * device's readahead can be the whole file.
  */
-static int populate_chunk(int descriptor, uint64_t offset, size_t bytes)
+static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool whole)
 {
-	for (size_t at = 0; at < bytes; at += READAHEAD_BYTES)
+	for (size_t at = 0; !whole && at < bytes; at += READAHEAD_BYTES)
 		(void)readahead(descriptor, (off64_t)(offset + at),
 				bytes - at < READAHEAD_BYTES ? bytes - at : READAHEAD_BYTES);
 	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)offset);
 
 	if (map == MAP_FAILED)
 		return -errno;
-	madvise(map, bytes, MADV_RANDOM);
+	madvise(map, bytes, whole ? MADV_SEQUENTIAL : MADV_RANDOM);
 	int error = madvise(map, bytes, MADV_POPULATE_READ) < 0 ? -errno : 0;
 	if (error == -EINVAL) {
 		/* Before Linux 5.14. */
@@ -100,7 +102,7 @@ static int apply_to_file(const struct image *image, const struct file *file, con
 	posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	for (uint64_t at = 0; at < wanted && !atomic_load(image->stop); at += POPULATE_BYTES) {
 		uint64_t bytes = wanted - at < POPULATE_BYTES ? wanted - at : POPULATE_BYTES;
-		int error = populate_chunk(descriptor, at, bytes);
+		int error = populate_chunk(descriptor, at, bytes, wanted == file->layout_bytes);
 
 		if (error) {
 			complain("cannot read %s/%s into the page cache: %s", image->path, name, strerror(-error));
