@@ -12,6 +12,7 @@ from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, parse_duration, parse_size
+from replayer.run import make_directory
 
 WIDTH, LABEL_WIDTH, CELL_WIDTH = 98, 26, 12
 _HEADLINE = "Compare 'throughput in I/O': Willy and the prediction have no think time."
@@ -44,8 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(f"--repeat {arguments.repeat} runs nothing: give at least 1", 2)
     if arguments.output and arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
-    if not arguments.directory.is_dir():
-        raise FlextraceError(f"--directory {arguments.directory} is not a directory: make it, or name another", 2)
+    make_directory(arguments.directory)
 
     import characterize  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.compare import compare  # noqa: PLC0415

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_duration, parse_duration, parse_size
+from replayer.run import make_directory
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
@@ -131,8 +132,7 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if arguments.random < 0:
         raise FlextraceError(f"--random {arguments.random}: give a number of workloads, or leave it out", 2)
-    if not arguments.directory.is_dir():
-        raise FlextraceError(f"cannot measure in {arguments.directory}: it is not a directory; create it", 2)
+    make_directory(arguments.directory)
     if not os.access(arguments.directory, os.W_OK | os.X_OK):
         raise FlextraceError(
             f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2

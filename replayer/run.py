@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import IO, Any
 
 from characterize.errors import FlextraceError
@@ -25,6 +26,22 @@ PHASES = ("all", "prepare", "run")
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
 
 OnInterval = Callable[[dict[str, Any]], bool | None]
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory to work in, unless it is there.
+
+    Raises
+    ------
+    FlextraceError
+        It is something else than a directory, or cannot be made.
+    """
+    try:
+        path.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise FlextraceError(f"--directory {path} is not a directory: name another", 2) from error
+    except OSError as error:
+        raise FlextraceError(f"cannot make directory {path}: {error.strerror}", 2) from error
 
 
 def replay(
