@@ -68,6 +68,14 @@ bench-predict: build ## repeatability and prediction error on 30 random workload
 	$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-predict -o build/bench-predict.json --force \
 		--memory 128M --budget 10m --random 30 $(BENCH_ARGS)
 
+.PHONY: bench-cache
+bench-cache: build ## the cache size that scale finds under three known memory limits
+	@for limit in 128M 256M 512M; do \
+		printf '%s: ' $$limit; \
+		$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-cache -o build/bench-cache-$$limit.json --force \
+			--memory $$limit --budget 90s $(BENCH_ARGS) 2>&1 | grep 'effective size'; \
+	done
+
 .PHONY: clean
 clean: ## remove everything that was built (not .venv)
 	rm -rf build demo-output

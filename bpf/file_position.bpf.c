@@ -23,7 +23,7 @@ int BPF_PROG(contention_end, void *lock, int error)
 static __always_inline struct task_state *state_without_position(const struct inode *inode)
 {
 	struct task_state *state = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-	if (!state || state->call == CALL_NONE || state->call > CALL_DATA_LAST || state->position_exact ||
+	if (!state || state->call == CALL_NONE || !uses_position(state, state->call) || state->position_exact ||
 	    state->inode_pointer != (__u64)inode)
 		return NULL;
 	return state;

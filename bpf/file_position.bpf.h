@@ -42,6 +42,12 @@ static __always_inline void note_position_rule(struct pt_regs *regs, struct task
 	}
 }
 
+/* Whether the offset is the kernel's choice, and not the caller's. */
+static __always_inline bool uses_position(const struct task_state *state, __u32 call)
+{
+	return call <= CALL_DATA_LAST && (!state->positioned || state->appends);
+}
+
 /* Lower bound of the offset of a call without an explicit one: the end of the file if it appends, else the position. */
 static __always_inline __s64 position_before(const struct task_state *state)
 {

@@ -54,12 +54,13 @@ static __always_inline __u64 next_operation_id(void)
 
 static __always_inline struct file *file_of_descriptor(struct task_struct *task, __u32 descriptor)
 {
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	if (descriptor >= BPF_CORE_READ(table, max_fds))
+	/* Loads through pointers that the verifier knows cost less than calls of the read helper. */
+	struct files_struct *files = task->files;
+	struct fdtable *table = files ? files->fdt : NULL;
+	if (!table || descriptor >= table->max_fds)
 		return NULL;
-	struct file **slot = BPF_CORE_READ(table, fd);
 	struct file *file = NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), &slot[descriptor]);
+	bpf_probe_read_kernel(&file, sizeof(file), &table->fd[descriptor]);
 	return file;
 }
 
@@ -73,8 +74,8 @@ static __always_inline void announce_task(struct task_struct *task, struct task_
 	__builtin_memset(record, 0, sizeof(*record));
 	record->kind = RECORD_TASK;
 	record->time_ns = now_ns;
-	record->thread = BPF_CORE_READ(task, pid);
-	record->process = BPF_CORE_READ(task, tgid);
+	record->thread = task->pid;
+	record->process = task->tgid;
 	record->parent_process = BPF_CORE_READ(task, real_parent, tgid);
 	record->cgroup = bpf_get_current_cgroup_id();
 	bpf_get_current_comm(record->comm, sizeof(record->comm));
@@ -127,7 +128,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	/* The work above is the recorder's, not the application's. */
 	state->start_ns = bpf_ktime_get_ns();
 	/* Read after the start is taken, so that whoever moves it later overlaps this call in time. */
-	if (call <= CALL_DATA_LAST)
+	if (uses_position(state, call))
 		state->position = position_before(state);
 	return 0;
 }
@@ -202,8 +203,8 @@ static __always_inline void send_io(struct pt_regs *regs, struct task_struct *ta
 			(width ? IO_OFFSET_INFERRED : 0);
 	record->start_ns = state->start_ns;
 	record->duration_ns = now_ns - state->start_ns;
-	record->thread = BPF_CORE_READ(task, pid);
-	record->process = BPF_CORE_READ(task, tgid);
+	record->thread = task->pid;
+	record->process = task->tgid;
 	record->file = state->file;
 	record->asked_bytes = vectored		      ? vector_bytes((const struct io_vector *)regs->si, regs->dx, done)
 			      : regs->dx > 0xffffffff ? 0xffffffff
@@ -228,8 +229,8 @@ static __always_inline struct fileop_record *reserve_fileop(struct task_struct *
 	record->flags = descriptor_io_flags(state->descriptor_flags);
 	record->start_ns = state->start_ns;
 	record->duration_ns = now_ns - state->start_ns;
-	record->thread = BPF_CORE_READ(task, pid);
-	record->process = BPF_CORE_READ(task, tgid);
+	record->thread = task->pid;
+	record->process = task->tgid;
 	record->file = state->file;
 	record->result = result;
 	record->id = state->id;
@@ -354,7 +355,7 @@ static __always_inline void send_argument(struct task_struct *task, int director
 	name->bytes = bytes > 0 ? bytes - 1 : 0;
 	name->time_ns = now_ns;
 	name->file = 0;
-	name->thread = BPF_CORE_READ(task, pid);
+	name->thread = task->pid;
 	submit_event(name);
 }
 
@@ -405,7 +406,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	if (!state || state->call == CALL_NONE || state->call != call_of_syscall[number])
 		return 0;
 	/* Read before the end is taken, so that whoever moved it before overlaps this call in time. */
-	__s64 after = state->call <= CALL_DATA_LAST ? position_after(state) : 0;
+	__s64 after = uses_position(state, state->call) ? position_after(state) : 0;
 	__u64 now_ns = bpf_ktime_get_ns();
 	if (result < RESULT_RESTART_FIRST || result > RESULT_RESTART_LAST) {
 		if (state->call <= CALL_DATA_LAST)

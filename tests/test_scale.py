@@ -131,7 +131,9 @@ def test_refused_before_anything_is_measured(place, formula, capsys, monkeypatch
     (place / "p.json.points.ndjson").unlink()
     assert main(command(place, "--resume")) == 2
     assert "nothing to resume" in capsys.readouterr().err
-    assert main(["scale", "--directory", str(place / "none"), "-o", str(place / "p.json")]) == 2
+    (place / "file").touch()
+    assert main(["scale", "--directory", str(place / "file"), "-o", str(place / "p.json")]) == 2
+    assert main(["scale", "--directory", str(place / "no" / "where"), "-o", str(place / "p.json")]) == 2
     assert main(["scale", "--directory", str(place / "d"), "-o", str(place / "none" / "p.json")]) == 2
     assert main([*command(place), "--budget", "1s"]) == 2
     capsys.readouterr()
