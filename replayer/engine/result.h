@@ -6,7 +6,6 @@
 #include "replayer/engine/cache_state.h"
 #include "replayer/engine/worker.h"
 
-
 struct result {
 	const struct trace *trace;
 	const struct file_table *table;
