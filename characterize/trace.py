@@ -188,6 +188,46 @@ def open(path: str | os.PathLike[str]) -> Trace:
         The file cannot be read, is not a trace, or has a newer major version.
     """
     path = Path(path)
+    head, file_bytes = _read_head(path)
+    raw = np.frombuffer(head, HEADER_DTYPE)[0]
+    warnings: list[str] = []
+    flags = HeaderFlag(int(raw["flags"]))
+    record_count = _record_count(path, raw, file_bytes, warnings)
+    metadata = _read_metadata(path, raw, head, file_bytes, warnings)
+
+    records: np.ndarray
+    if record_count:
+        records = np.memmap(path, np.uint8, "r", TRACE_HEADER_BYTES, (record_count, TRACE_RECORD_BYTES))
+    else:
+        records = np.zeros((0, TRACE_RECORD_BYTES), np.uint8)
+    kinds = np.asarray(records[:, 0])
+    if flags & HeaderFlag.INCOMPLETE and (kinds == 0).any():
+        # A crash of the machine can leave a file longer than what reached the disk: kind 0 is never written.
+        records = records[: int(np.argmax(kinds == 0))]
+        kinds = kinds[: len(records)]
+    arrays = {
+        kind: np.ascontiguousarray(records[kinds == kind]).view(dtype).reshape(-1)
+        for kind, dtype in RECORD_DTYPE.items()
+    }
+    header = Header(
+        flags=flags,
+        version=(int(raw["version_major"]), int(raw["version_minor"])),
+        start_monotonic_ns=int(raw["start_monotonic_ns"]),
+        start_realtime_ns=int(raw["start_realtime_ns"]),
+        end_monotonic_ns=int(raw["end_monotonic_ns"]),
+        end_realtime_ns=int(raw["end_realtime_ns"]),
+        count={kind: len(arrays[kind]) for kind in RecordKind},
+        lost={kind: int(raw["lost"][kind]) for kind in RecordKind if raw["lost"][kind]},
+        metadata=metadata,
+    )
+    if header.lost:
+        lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
+        warnings.append(f"{path}: records were lost while recording ({lost}); uniqueBytes is a lower bound")
+    return Trace(header, arrays, _paths(arrays[RecordKind.TEXT]), path, warnings)
+
+
+def _read_head(path: Path) -> tuple[bytes, int]:
+    """The header of a trace that this program can read, and the size of the file."""
     try:
         file_bytes = path.stat().st_size
         with builtins.open(path, "rb") as stream:
@@ -215,52 +255,22 @@ def open(path: str | os.PathLike[str]) -> Trace:
             f"{path} is damaged: header of {raw['header_bytes']} and records of {raw['record_bytes']} bytes, "
             f"expected {TRACE_HEADER_BYTES} and {TRACE_RECORD_BYTES}"
         )
+    return head, file_bytes
 
-    warnings: list[str] = []
-    flags = HeaderFlag(int(raw["flags"]))
+
+def _record_count(path: Path, raw: np.void, file_bytes: int, warnings: list[str]) -> int:
+    """How many records can be read: all of them, or the whole ones of a file that was not finished or is cut off."""
     whole_records = (file_bytes - TRACE_HEADER_BYTES) // TRACE_RECORD_BYTES
-    if flags & HeaderFlag.INCOMPLETE:
-        record_count = whole_records
+    if HeaderFlag(int(raw["flags"])) & HeaderFlag.INCOMPLETE:
         warnings.append(
             f"{path} was not closed cleanly (its recorder was killed or the disk was full): "
             "read up to its last whole record"
         )
-    else:
-        record_count = int(raw["record_count"])
-        if record_count > whole_records:
-            warnings.append(f"{path} is truncated: {whole_records} of {record_count} records are there")
-            record_count = whole_records
-    metadata = _read_metadata(path, raw, head, file_bytes, warnings)
-
-    records: np.ndarray
-    if record_count:
-        records = np.memmap(path, np.uint8, "r", TRACE_HEADER_BYTES, (record_count, TRACE_RECORD_BYTES))
-    else:
-        records = np.zeros((0, TRACE_RECORD_BYTES), np.uint8)
-    kinds = np.asarray(records[:, 0])
-    if flags & HeaderFlag.INCOMPLETE and (kinds == 0).any():
-        # A crash of the machine can leave a file longer than what reached the disk: kind 0 is never written.
-        records = records[: int(np.argmax(kinds == 0))]
-        kinds = kinds[: len(records)]
-    arrays = {
-        kind: np.ascontiguousarray(records[kinds == kind]).view(dtype).reshape(-1)
-        for kind, dtype in RECORD_DTYPE.items()
-    }
-    header = Header(
-        flags=flags,
-        version=(major, minor),
-        start_monotonic_ns=int(raw["start_monotonic_ns"]),
-        start_realtime_ns=int(raw["start_realtime_ns"]),
-        end_monotonic_ns=int(raw["end_monotonic_ns"]),
-        end_realtime_ns=int(raw["end_realtime_ns"]),
-        count={kind: len(arrays[kind]) for kind in RecordKind},
-        lost={kind: int(raw["lost"][kind]) for kind in RecordKind if raw["lost"][kind]},
-        metadata=metadata,
-    )
-    if header.lost:
-        lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
-        warnings.append(f"{path}: records were lost while recording ({lost}); uniqueBytes is a lower bound")
-    return Trace(header, arrays, _paths(arrays[RecordKind.TEXT]), path, warnings)
+        return whole_records
+    record_count = int(raw["record_count"])
+    if record_count > whole_records:
+        warnings.append(f"{path} is truncated: {whole_records} of {record_count} records are there")
+    return min(record_count, whole_records)
 
 
 def _read_metadata(path: Path, raw: np.void, head: bytes, file_bytes: int, warnings: list[str]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Demo:
         Inputs and images; removed at the end, also after a failure.
     sizes : Sizes
     doubts : list of str
-        Steps whose result is not trustworthy (exit code 3).
+        Steps whose result is not trustworthy (exit 3).
     """
 
     output: Path
