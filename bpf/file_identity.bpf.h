@@ -61,8 +61,8 @@ static __always_inline bool is_pseudo_filesystem(unsigned long magic)
 }
 
 /*
- * Sends the path of a dentry as a ring_name. Walks from the leaf to the root, over mount points, and writes the text
- * from the end of the buffer to its front.
+ * Sends the path of a dentry as a ring_name, as the current task sees it (chroot, containers). Walks from the leaf to
+ * the task's root, over mount points, and writes the text from the end of the buffer to its front.
  */
 static __always_inline void send_path(const struct path *path, __u8 role, __u32 file, __u64 now_ns)
 {
@@ -72,10 +72,15 @@ static __always_inline void send_path(const struct path *path, __u8 role, __u32 
 	struct dentry *dentry = BPF_CORE_READ(path, dentry);
 	struct vfsmount *vfsmount = BPF_CORE_READ(path, mnt);
 	struct mount *mount = (void *)vfsmount - bpf_core_field_offset(struct mount, mnt);
+	struct fs_struct *fs = BPF_CORE_READ(bpf_get_current_task_btf(), fs);
+	struct dentry *root = BPF_CORE_READ(fs, root.dentry);
+	struct vfsmount *root_mount = BPF_CORE_READ(fs, root.mnt);
 	__u32 start = NAME_BYTES_MAX;
 
 	for (int i = 0; i < PATH_DEPTH_MAX; i++) {
 		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+		if (dentry == root && &mount->mnt == root_mount)
+			break;
 		if (dentry == BPF_CORE_READ(mount, mnt.mnt_root) || dentry == parent) {
 			struct mount *mount_parent = BPF_CORE_READ(mount, mnt_parent);
 			if (mount_parent == mount || !mount_parent)

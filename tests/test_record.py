@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -250,15 +251,22 @@ def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
 
 
 def test_ctrl_c_ends_a_recording_cleanly(tmp_path):
+    loop = f"while :; do echo x >> {tmp_path}/log; done"
     recorder = subprocess.Popen(
-        [RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", f"while :; do echo x >> {tmp_path}/log; done"],
+        # Whoever runs the tests in the background of a shell hands an ignored SIGINT down to the shell in here.
+        ["env", "--default-signal=INT", RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", loop],
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
-    assert "recording" in recorder.stderr.readline()
-    time.sleep(0.3)
-    recorder.send_signal(signal.SIGINT)
-    assert recorder.wait(timeout=30) == 128 + signal.SIGINT
+    try:
+        assert "recording" in recorder.stderr.readline()
+        time.sleep(0.3)
+        recorder.send_signal(signal.SIGINT)
+        assert recorder.wait(timeout=30) == 128 + signal.SIGINT
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(recorder.pid, signal.SIGKILL)
     trace = characterize.open(tmp_path / "t")
     assert not trace.warnings
     assert len(trace.io) > 0
@@ -337,3 +345,22 @@ def test_without_privilege_the_message_names_the_remedy(tmp_path):
     assert "CAP_BPF" in done.stderr
     assert "sudo" in done.stderr
     assert not (tmp_path / "t").exists()
+
+
+def test_paths_are_those_that_the_task_sees(tmp_path):
+    # In a chroot the kernel's own root lies above what the program calls /.
+    (tmp_path / "inside").mkdir()
+    for place in ("bin", "lib", "lib64", "usr"):
+        (tmp_path / place).mkdir()
+    binds = [place for place in ("bin", "lib", "lib64", "usr") if Path(f"/{place}").exists()]
+    script = " && ".join(f"mount --bind /{place} {tmp_path}/{place}" for place in binds)
+    command = "cd /inside && echo x > made && mv made moved && rm moved"
+    done = record(
+        tmp_path / "t",
+        *("unshare", "--mount", "sh", "-c", f"{script} && exec chroot {tmp_path} /bin/sh -c '{command}'"),
+    )
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    made = trace.files[trace.files["path"] == "/inside/made"].iloc[0]
+    unlink = trace.fileops[(trace.fileops["op"] == Fileop.UNLINK) & (trace.fileops["result"] == 0)]
+    assert unlink["file"].tolist() == [made["file"]]
