@@ -26,7 +26,8 @@ from characterize.trace import Header, Trace
 from characterize.workload import PARAMETERS, workload_of
 from flextrace.main import main
 from replayer.alter import Relative, alter, parse_change
-from replayer.flexible.draft import UnreachableError
+from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.readable import find_deficits, make_readable
 from tests.flexible_traces import Recording, database_like, sort_like, traces, willy
 
 TRACES = traces()
@@ -211,6 +212,36 @@ def test_any_alteration_is_sound_or_refused(trace, data):
         assert manifest.achieved == manifest.wanted.replace(read_frac=manifest.achieved.read_frac)
     if names == ["processNum"]:
         assert manifest.achieved.unique_bytes == manifest.before.unique_bytes
+
+
+def test_reads_of_a_file_that_is_made_again_find_data():
+    recording = Recording()
+    for number in range(2):
+        recording.operate(Fileop.OPEN, 1, 1, flags=int(IoFlag.CREATED))
+        recording.write(1, recording.file("/t", created=True) if not number else 1, 0, 8192)
+        recording.read(1, 1, 0, 4096)
+        recording.operate(Fileop.UNLINK, 1, 1)
+    draft = Draft.of(recording.trace())
+    # As when the second life's read goes to a twin that only the first life had.
+    draft.io["offset"][3] = 8192
+    make_readable(draft, np.array([1]))
+    first, second = draft.fileops[draft.fileops["op"] != Fileop.OPEN]
+    assert (first["op"], first["argument"], second["op"]) == (Fileop.TRUNCATE, 12288, Fileop.UNLINK)
+    opens = draft.fileops[draft.fileops["op"] == Fileop.OPEN]
+    assert (opens["flags"] & IoFlag.CREATED).astype(bool).tolist() == [True, False]
+    assert not len(find_deficits(draft, np.array([1])).file)
+
+
+def test_a_share_that_cannot_change_is_refused_with_what_is_accepted():
+    recording = Recording()
+    file = recording.file("/f", 64 << 12)
+    for _ in range(4):
+        recording.read(1, file, 0, 4096)
+    with pytest.raises(UnreachableError) as raised:
+        alter(recording.trace(), {"seqFrac": 0.5})
+    assert raised.value.low <= 0 < raised.value.high
+    _, manifest = alter(recording.trace(), {"seqFrac": raised.value.high})
+    assert manifest.achieved.seq_frac == 0
 
 
 # ---- refusals ----

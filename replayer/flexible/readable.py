@@ -28,8 +28,9 @@ def make_readable(draft: Draft, changed: np.ndarray) -> None:
     """Raise what a replay lays out, and truncations, until reads of the changed files stay inside their files.
 
     A file that the trace created and that now is read before it is written exists before the trace, with all of its
-    data in the page cache (what had just been written was there). Reads that met the end of a changed file ask for no
-    more than they got, and those that got nothing stand behind its end.
+    data in the page cache (what had just been written was there). One that is removed, made again and read before it is
+    written is resized instead of removed, since nothing can be laid out in between. Reads that met the end of a
+    changed file ask for no more than they got, and those that got nothing stand behind its end.
 
     Parameters
     ----------
@@ -50,6 +51,8 @@ def make_readable(draft: Draft, changed: np.ndarray) -> None:
                     pre_laid.add(file)
             elif draft.fileops["op"][cause] == Fileop.TRUNCATE:
                 draft.fileops["argument"][cause] = size
+            elif draft.fileops["op"][cause] == Fileop.UNLINK:
+                _keep(draft, cause, size)
             else:
                 draft.fileops["flags"][cause] &= ~np.uint32(IoFlag.TRUNCATED)
             raised.add(file)
@@ -78,6 +81,20 @@ def _lay_out(draft: Draft, file: int, size: int) -> bool:
     return was_created
 
 
+def _keep(draft: Draft, removal: int, size: int) -> None:
+    """Let a file keep its name and have `size` bytes where it was removed; opens up to the next removal find it."""
+    operations = draft.fileops
+    record = operations[removal]
+    same = (operations["file"] == record["file"]) & (operations["start_ns"] > record["start_ns"])
+    removals = operations["start_ns"][same & (operations["op"] == Fileop.UNLINK) & (operations["result"] >= 0)]
+    opens = same & (operations["op"] == Fileop.OPEN)
+    if len(removals):
+        opens &= operations["start_ns"] < removals.min()
+    operations["flags"][opens] &= ~np.uint32(IoFlag.CREATED)
+    operations["op"][removal] = Fileop.TRUNCATE
+    operations["argument"][removal] = size
+
+
 def find_deficits(draft: Draft, changed: np.ndarray) -> Deficits:
     """Follow the size of every file through the trace and find the reads that end behind it."""
     events = _events(draft, changed)
@@ -102,7 +119,9 @@ def find_deficits(draft: Draft, changed: np.ndarray) -> Deficits:
     at = first[needed.index.to_numpy()]
     cause = np.where(reset[at], events["index"].to_numpy()[at], -1)
     gone = np.zeros(len(cause), bool)
+    # A removed file that is never opened again is read through an earlier open: its data is still there.
     gone[cause >= 0] = draft.fileops["op"][cause[cause >= 0]] == Fileop.UNLINK
+    gone &= ~np.isin(file[at], draft.reborn())
     return Deficits(file[at][~gone], needed.to_numpy()[~gone], cause[~gone])
 
 
