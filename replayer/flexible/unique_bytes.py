@@ -21,6 +21,8 @@ from characterize.units import format_bytes
 from replayer.flexible.draft import Draft, UnreachableError
 
 TOLERANCE = 0.002
+# A target is met where the union is this near, relative.
+ACCEPTED = 0.01
 STEPS = 24
 # Long runs are moved in pieces of this many mean requests: each cut costs a sequential request at most.
 CELL_REQUESTS = 256
@@ -42,9 +44,12 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
         return
     parent = draft.copy()
     reached = _spread(draft, target, generator) if target > unique else _fold(draft, target, generator)
-    if abs(reached / target - 1) > 0.01:
+    if abs(reached / target - 1) > ACCEPTED:
         other = _fold(parent, 1, generator) if target > unique else _spread(parent, float("inf"), generator)
-        low, high = sorted([reached, other])
+        low, high = sorted([reached, float(unique), other])[::2]
+        if low == high:
+            # Nothing can be moved: what is accepted is what is as near as a target has to be met.
+            low, high = low * (1 - ACCEPTED), high * (1 + ACCEPTED)
         raise UnreachableError(
             f"uniqueBytes {format_bytes(target)} is not reachable: no byte is unique more often than it is moved, and "
             f"requests fit into no less than themselves; reachable is about {format_bytes(low)} to "
