@@ -49,7 +49,7 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
         low, high = sorted([reached, float(unique), other])[::2]
         if low == high:
             # Nothing can be moved: what is accepted is what is as near as a target has to be met.
-            low, high = low * (1 - ACCEPTED), high * (1 + ACCEPTED)
+            low, high = low / (1 + ACCEPTED), high / (1 - ACCEPTED)
         raise UnreachableError(
             f"uniqueBytes {format_bytes(target)} is not reachable: no byte is unique more often than it is moved, and "
             f"requests fit into no less than themselves; reachable is about {format_bytes(low)} to "
