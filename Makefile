@@ -24,8 +24,10 @@ PYTHON := .venv/bin/python
 
 APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zlib1g-dev linux-libc-dev libc6-dev \
 	python3 python3-venv libsqlite3-dev
-APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs
+APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs liburing-dev
+APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
 APT_LINT_PACKAGES := clang-format shellcheck
+APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup
 
 ##@ Use
 .PHONY: build
@@ -45,19 +47,44 @@ help: ## this text
 test: build build/.apt-test build/test-programs ## run all tests (as root: the recorder needs it)
 	$(SUDO) $(PYTHON) -m pytest $(PYTEST_ARGS)
 
+VM_KERNELS := 6.1 6.12
+
+.PHONY: test-vm
+test-vm: build build/.apt-test build/.apt-vm build/test-programs build/vm/virtme/.installed $(VM_KERNELS:%=build/vm/%/release) ## the recorder's tests on stock Debian kernels, in QEMU
+	$(SUDO) $(PYTHON) -m tests.vm.run_tests $(VM_KERNELS) --pytest-args '$(PYTEST_ARGS)'
+
+# One boot is part of make test. Where QEMU or the kernel cannot be had, that part is skipped and says why.
+test: vm
+
+.PHONY: vm
+vm:
+	@mkdir -p build/vm
+	@$(MAKE) --no-print-directory build/.apt-vm build/vm/virtme/.installed build/vm/$(firstword $(VM_KERNELS))/release \
+		2>&1 | tee build/vm/$(firstword $(VM_KERNELS)).log
+
 .PHONY: lint
 lint: build build/.apt-lint ## ruff, mypy, clang-format, shellcheck
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
-	clang-format --dry-run --Werror $(filter-out bpf/trace_format.h,$(wildcard bpf/*.[ch] replayer/engine/*.[ch] tests/programs/*.c))
+	clang-format --dry-run --Werror $(filter-out bpf/trace_format.h,$(wildcard bpf/*.[ch] replayer/engine/*.[ch] tests/programs/*.[ch]))
 	shellcheck .ci/run
 
 BENCH_ARGS :=
 
+BENCH_PROGRAMS := build/tests/debit_credit build/tests/system_calls build/bench/attach_probes build/bench/empty_probes.bpf.o
+
 .PHONY: bench-record
-bench-record: build build/.apt-test ## what recording costs, against no recording, bpftrace and strace
+bench-record: build build/.apt-test build/.apt-bench $(BENCH_PROGRAMS) ## what recording costs, beside its targets and other tracers
 	$(SUDO) $(PYTHON) -m tests.bench.bench_record $(BENCH_ARGS)
+
+build/bench/%.bpf.o: tests/bench/%.bpf.c | build/.apt
+	@mkdir -p $(@D)
+	$(call say,BPF,$<) $(CLANG) $(BPF_CFLAGS) -c $< -o $@
+
+build/bench/attach_probes: tests/bench/attach_probes.c | build/.apt
+	@mkdir -p $(@D)
+	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lbpf -lelf -lz
 
 .PHONY: bench-replay
 bench-replay: build build/.apt-test ## the engine against fio on the same load
@@ -109,13 +136,31 @@ build/.apt: Makefile
 build/.apt-test: Makefile
 	$(call apt_install,$(APT_TEST_PACKAGES))
 
+build/.apt-bench: Makefile
+	$(call apt_install,$(APT_BENCH_PACKAGES))
+
 build/.apt-lint: Makefile
 	$(call apt_install,$(APT_LINT_PACKAGES))
+
+build/.apt-vm: Makefile
+	$(call apt_install,$(APT_VM_PACKAGES))
 
 .venv/.installed: pyproject.toml | build/.apt
 	$(call say,VENV,.venv) python3 -m venv .venv
 	$(call say,PIP,flextrace[dev]) .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+# ---- what a VM consists of ----
+
+build/vm/virtme/.installed: | build/.apt
+	@mkdir -p $(@D)
+	$(call say,VENV,$(@D)) python3 -m venv $(@D)
+	$(call say,PIP,virtme-ng) $(@D)/bin/python -m pip install --quiet --disable-pip-version-check virtme-ng
+	@touch $@
+
+build/vm/%/release: tests/vm/fetch_kernel | build/.apt-vm
+	@mkdir -p $(@D)
+	$(call say,KERNEL,$*) tests/vm/fetch_kernel $* $(@D)
 
 # ---- the recorder: bpf/*.bpf.c are linked into one BPF object, embedded through its skeleton ----
 
@@ -154,12 +199,18 @@ build/flextrace-replay: $(ENGINE_OBJECTS)
 # ---- programs that tests trace: each does a known number of operations ----
 
 TEST_PROGRAMS := $(patsubst tests/programs/%.c,build/tests/%,$(wildcard tests/programs/*.c))
+ifneq ($(ARCH),x86)
+TEST_PROGRAMS := $(filter-out build/tests/compat,$(TEST_PROGRAMS))
+endif
 
 .PHONY: build/test-programs
 build/test-programs: $(TEST_PROGRAMS)
 
 build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
+build/tests/burst: PROGRAM_LIBRARIES := -static
+build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
+build/tests/io_uring build/tests/load: | build/.apt-test
 
-build/tests/%: tests/programs/%.c bpf/trace_format.h | build/.apt
+build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lpthread $(PROGRAM_LIBRARIES)

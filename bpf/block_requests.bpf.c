@@ -1,178 +1,186 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Requests of request-based block devices, from issue to completion -> BLOCK records.
+ * Requests of request-based block devices, from submission to completion -> BLOCK and BLOCK_DATA records.
  *
  * Keyed by request, never by (device, sector), which collides on flush, discard and reuse. Who submitted it is taken where
- * the submitter runs (block_io_start, block_rq_insert); the issue itself may run in a kernel worker.
+ * the submitter runs; the issue itself may run in a kernel worker.
  */
-#include "maps.bpf.h"
+#include "block_pieces.bpf.h"
+#include "block_totals.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+enum request_phase {
+	REQUEST_IDLE = 0,
+	REQUEST_SUBMITTED,
+	REQUEST_ISSUED,
+};
+
+/*
+ * Kept for the next use of the same struct request, of which a device has a fixed set: REQUEST_IDLE stands for a deleted
+ * entry, at a tenth of the cost.
+ */
 struct request_state {
-	__u64 queued_ns; /* when it was submitted, where that was seen */
+	struct submission submission;
 	__u64 issued_ns;
-	__u64 cause;
-	__u64 sector;
-	__u32 thread;
-	__u32 process;
+	__u64 queue; /* that device is of: a host's requests may serve several */
+	__u64 first_bio; /* the one that the request was made for */
+	__u64 sector; /* of a request that was completed in part */
 	__u32 device;
-	__u32 bytes;
 	__u32 done_bytes;
-	__u32 command_flags;
-	__u32 submitter_known;
-	__u32 requeued;
-	__u32 skipped;
+	__u8 phase; /* enum request_phase */
+	__u8 submitter_known;
+	__u8 requeued;
+};
+
+enum {
+	REQUESTS_MAX = 1 << 18, /* of all devices; an entry takes memory from its first use on */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, REQUESTS_IN_FLIGHT_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, REQUESTS_MAX);
 	__type(key, __u64);
 	__type(value, struct request_state);
 } requests SEC(".maps");
 
-/* The recorder itself and its trace file are not part of the trace. */
-const volatile __u32 recorder_process = 0;
-const volatile __u32 trace_file_device = 0;
-const volatile __u64 trace_file_inode = 0;
+/* Who wanted the flush that a device's own request for flushes will make; by queue. The last one, if several wait. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, DEVICES_MAX);
+	__type(key, __u64);
+	__type(value, struct submission);
+} flush_submissions SEC(".maps");
 
-/* enum req_op and enum req_flag_bits of include/linux/blk_types.h; the operation is the low byte. */
-enum {
-	REQUEST_OP_MASK = 0xff,
-	REQUEST_OP_READ = 0,
-	REQUEST_OP_WRITE = 1,
-	REQUEST_OP_FLUSH = 2,
-	REQUEST_OP_DISCARD = 3,
-	REQUEST_OP_SECURE_ERASE = 5,
-	REQUEST_OP_WRITE_ZEROES = 9,
-	REQUEST_OP_DRIVER_IN = 34,
-	REQUEST_OP_DRIVER_OUT = 35,
-	POINTER_TAG_MASK = 3, /* low bits of page->mapping: not a file's mapping */
-};
-
-/* Bit numbers differ between kernels, so they are read from BTF by name. */
-enum req_flag_bits {
-	__REQ_SYNC = 11,
-	__REQ_META = 12,
-	__REQ_PRIO = 13,
-	__REQ_FUA = 17,
-	__REQ_PREFLUSH = 18,
-	__REQ_RAHEAD = 19,
-	__REQ_BACKGROUND = 20,
-	__REQ_SWAP = 24,
-};
-
-#define flag_if(command_flags, bit, flag)                                                      \
-	(bpf_core_enum_value_exists(enum req_flag_bits, bit) &&                                \
-			 ((command_flags) >> bpf_core_enum_value(enum req_flag_bits, bit)) & 1 \
-		 ? (flag)                                                                      \
-		 : 0)
-
-static __always_inline __u32 block_flags(__u32 command_flags)
-{
-	return flag_if(command_flags, __REQ_SYNC, BLOCK_SYNC) | flag_if(command_flags, __REQ_META, BLOCK_META) |
-	       flag_if(command_flags, __REQ_PRIO, BLOCK_PRIO) | flag_if(command_flags, __REQ_FUA, BLOCK_FUA) |
-	       flag_if(command_flags, __REQ_PREFLUSH, BLOCK_PREFLUSH) |
-	       flag_if(command_flags, __REQ_RAHEAD, BLOCK_READAHEAD) |
-	       flag_if(command_flags, __REQ_BACKGROUND, BLOCK_BACKGROUND) |
-	       flag_if(command_flags, __REQ_SWAP, BLOCK_SWAP);
-}
-
-static __always_inline __u8 block_op(__u32 command_flags)
-{
-	switch (command_flags & REQUEST_OP_MASK) {
-	case REQUEST_OP_READ:
-		return BLOCK_READ;
-	case REQUEST_OP_WRITE:
-		return BLOCK_WRITE;
-	case REQUEST_OP_FLUSH:
-		return BLOCK_FLUSH;
-	case REQUEST_OP_DISCARD:
-		return BLOCK_DISCARD;
-	case REQUEST_OP_SECURE_ERASE:
-		return BLOCK_SECURE_ERASE;
-	case REQUEST_OP_WRITE_ZEROES:
-		return BLOCK_WRITE_ZEROES;
-	case REQUEST_OP_DRIVER_IN:
-	case REQUEST_OP_DRIVER_OUT:
-		return BLOCK_OTHER;
-	default:
-		return BLOCK_ZONE;
-	}
-}
-
-/* Whether the first page of a request belongs to the recorder's trace file, wherever it is written back from. */
-static __always_inline bool is_trace_file(struct request *request)
-{
-	struct page *page = BPF_CORE_READ(request, bio, bi_io_vec, bv_page);
-	if (!trace_file_inode || !page)
-		return false;
-	unsigned long head = BPF_CORE_READ(page, compound_head);
-	if (head & 1)
-		page = (struct page *)(head - 1);
-	struct address_space *mapping = BPF_CORE_READ(page, mapping);
-	if (!mapping || ((unsigned long)mapping & POINTER_TAG_MASK))
-		return false;
-	struct inode *inode = BPF_CORE_READ(mapping, host);
-	return BPF_CORE_READ(inode, i_ino) == trace_file_inode &&
-	       BPF_CORE_READ(inode, i_sb, s_dev) == trace_file_device;
-}
-
-static __always_inline void note_submitter(struct request_state *state)
-{
-	__u64 process_thread = bpf_get_current_pid_tgid();
-	state->thread = (__u32)process_thread;
-	state->process = process_thread >> 32;
-	struct task_state *task = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-	state->cause = task && task->call != CALL_NONE ? task->id : 0;
-}
-
-static __always_inline void request_submitted(struct request *request)
+static __always_inline struct request_state *state_of(struct request *request)
 {
 	__u64 key = (__u64)request;
-	struct request_state state = {.queued_ns = bpf_ktime_get_ns(), .submitter_known = 1};
-	note_submitter(&state);
-	/* A full table is counted when the request is issued. */
-	bpf_map_update_elem(&requests, &key, &state, BPF_NOEXIST);
+	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
+	if (state)
+		return state;
+	struct request_state fresh = {};
+	bpf_map_update_elem(&requests, &key, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&requests, &key);
+}
+
+static __always_inline void request_begins(struct request_state *state, struct request *request)
+{
+	__u64 queue = (__u64)request->q;
+	if (state->queue != queue) {
+		state->queue = queue;
+		state->device = device_number(request->q->disk);
+	}
+	state->first_bio = (__u64)request->bio;
+	state->done_bytes = 0;
+	state->requeued = 0;
+	state->submitter_known = 1;
 }
 
 SEC("tp_btf/block_io_start")
 int BPF_PROG(block_io_start, struct request *request)
 {
-	request_submitted(request);
+	struct request_state *state = state_of(request);
+	/* A full table is counted when the request is issued. */
+	if (!state)
+		return 0;
+	/* Where the device keeps statistics, the kernel has just taken the time. */
+	__u64 start_ns = request->start_time_ns;
+	note_submission(&state->submission, request->bio, start_ns ? start_ns : bpf_ktime_get_ns());
+	request_begins(state, request);
+	state->phase = REQUEST_SUBMITTED;
+	__u32 command_flags = request->cmd_flags;
+	if (has_request_flag(command_flags, __REQ_PREFLUSH) || has_request_flag(command_flags, __REQ_FUA)) {
+		__u64 queue = (__u64)request->q;
+		bpf_map_update_elem(&flush_submissions, &queue, &state->submission, BPF_ANY);
+	}
 	return 0;
 }
 
-SEC("tp_btf/block_rq_insert")
-int BPF_PROG(block_rq_insert, struct request *request)
+static __always_inline void bio_merges(struct bio *bio)
 {
-	request_submitted(request);
+	__u64 key = (__u64)bio;
+	struct submission submission;
+	note_submission(&submission, bio, bpf_ktime_get_ns());
+	/* What nobody traced does is found out without. */
+	if (submission.traced)
+		bpf_map_update_elem(&merged_submissions, &key, &submission, BPF_ANY);
+}
+
+/* Before 6.5, in place of block_io_start: the request that is made of the bio is not known yet. */
+SEC("tp_btf/block_getrq")
+int BPF_PROG(block_getrq, struct bio *bio)
+{
+	__u64 key = (__u64)bio;
+	struct submission submission;
+	note_submission(&submission, bio, bpf_ktime_get_ns());
+	bpf_map_update_elem(&merged_submissions, &key, &submission, BPF_ANY);
+	if (has_request_flag(bio->bi_opf, __REQ_PREFLUSH) || has_request_flag(bio->bi_opf, __REQ_FUA)) {
+		__u64 queue = (__u64)bio->bi_bdev->bd_disk->queue;
+		bpf_map_update_elem(&flush_submissions, &queue, &submission, BPF_ANY);
+	}
 	return 0;
+}
+
+SEC("tp_btf/block_bio_backmerge")
+int BPF_PROG(block_bio_backmerge, struct bio *bio)
+{
+	bio_merges(bio);
+	return 0;
+}
+
+SEC("tp_btf/block_bio_frontmerge")
+int BPF_PROG(block_bio_frontmerge, struct bio *bio)
+{
+	bio_merges(bio);
+	return 0;
+}
+
+/* The bios of a request join another request; the request itself is given back without a completion. */
+SEC("tp_btf/block_rq_merge")
+int BPF_PROG(block_rq_merge, struct request *request)
+{
+	__u64 key = (__u64)request;
+	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
+	if (!state || state->phase == REQUEST_IDLE)
+		return 0;
+	state->phase = REQUEST_IDLE;
+	if (state->submission.traced)
+		bpf_map_update_elem(&merged_submissions, &state->first_bio, &state->submission, BPF_ANY);
+	return 0;
+}
+
+/* Of a request whose start was not seen: before 6.5, what its bio told; of a flush, the last one who wanted it. */
+static __always_inline void find_submission(struct request_state *state, struct request *request, __u64 now_ns)
+{
+	__u64 bio = (__u64)request->bio, queue = (__u64)request->q;
+	bool is_flush = (request->cmd_flags & REQUEST_OP_MASK) == REQUEST_OP_FLUSH;
+	struct submission *found = is_flush ? bpf_map_lookup_elem(&flush_submissions, &queue)
+					    : bpf_map_lookup_elem(&merged_submissions, &bio);
+	request_begins(state, request);
+	if (!found) {
+		note_submission(&state->submission, request->bio, now_ns);
+		state->submission.direct = 0;
+		state->submitter_known = 0;
+		return;
+	}
+	state->submission = *found;
+	if (!is_flush)
+		bpf_map_delete_elem(&merged_submissions, &bio);
 }
 
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *request)
 {
-	__u64 key = (__u64)request;
 	__u64 now_ns = bpf_ktime_get_ns();
-	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
+	struct request_state *state = state_of(request);
 	if (!state) {
-		struct request_state fresh = {};
-		note_submitter(&fresh);
-		bpf_map_update_elem(&requests, &key, &fresh, BPF_NOEXIST);
-		state = bpf_map_lookup_elem(&requests, &key);
-		if (!state) {
-			count_loss(RECORD_BLOCK, now_ns);
-			return 0;
-		}
+		count_loss(RECORD_BLOCK, now_ns);
+		return 0;
 	}
-	struct gendisk *disk = BPF_CORE_READ(request, q, disk);
-	state->device = (__u32)BPF_CORE_READ(disk, major) << 20 | (__u32)BPF_CORE_READ(disk, first_minor);
-	state->sector = BPF_CORE_READ(request, __sector);
-	state->bytes = BPF_CORE_READ(request, __data_len);
-	state->command_flags = BPF_CORE_READ(request, cmd_flags);
-	state->skipped = state->process == recorder_process || is_trace_file(request);
+	if (state->phase == REQUEST_IDLE)
+		find_submission(state, request, now_ns);
+	state->phase = REQUEST_ISSUED;
 	state->issued_ns = now_ns;
 	return 0;
 }
@@ -187,47 +195,162 @@ int BPF_PROG(block_rq_requeue, struct request *request)
 	return 0;
 }
 
+static __always_inline void fill_block(struct block_record *block, const struct request_state *state,
+				       struct request *request, __u8 status, __u64 now_ns)
+{
+	const struct submission *submission = &state->submission;
+	__u32 command_flags = request->cmd_flags;
+	__u64 sector = request->__sector;
+	/* Keeps the compiler from choosing between two addresses instead, which the verifier refuses. */
+	barrier_var(sector);
+	if (state->done_bytes)
+		sector = state->sector;
+	block->kind = RECORD_BLOCK;
+	block->op = block_op(command_flags);
+	block->form = BLOCK_REQUEST;
+	block->status = status;
+	block->flags = block_flags(command_flags) | (state->requeued ? BLOCK_REQUEUED : 0) |
+		       (state->submitter_known ? 0 : BLOCK_UNATTRIBUTED) | (state->done_bytes ? BLOCK_PARTIAL : 0);
+	block->start_ns = state->issued_ns;
+	block->duration_ns = now_ns - state->issued_ns;
+	block->thread = submission->thread;
+	block->process = submission->process;
+	block->device = state->device;
+	block->bytes = state->done_bytes + request->__data_len;
+	/* The two without a place have a number there that is left from another use, or -1. */
+	block->sector = block->op == BLOCK_FLUSH || block->op == BLOCK_OTHER ? 0 : sector;
+	block->queued_ns = state->submitter_known ? state->issued_ns - submission->queued_ns : TRACE_NOT_MEASURED_U64;
+	block->cause = submission->cause;
+}
+
+/* The hot path: one bio of direct I/O. If it was completed in parts, it is what is left of it now. */
+static __always_inline void send_direct(const struct request_state *state, struct request *request, __u8 status,
+					__u64 now_ns)
+{
+	const struct submission *submission = &state->submission;
+	struct block_event *event = reserve_event(sizeof(struct block_event), RECORD_BLOCK, now_ns);
+	if (!event) {
+		count_loss(RECORD_BLOCK_DATA, now_ns);
+		return;
+	}
+	__u64 offset = submission->offset - state->done_bytes;
+	struct owner owner = {
+		.class = DATA_DIRECT,
+		.file = submission->placed ? submission->file : 0,
+		.cause = submission->cause,
+		.thread = submission->thread,
+		.process = submission->process,
+	};
+	fill_block(&event->block, state, request, status, now_ns);
+	begin_piece(&event->piece, &event->block, &owner, event->block.sector, offset, event->block.bytes);
+	submit_event(event);
+}
+
+/*
+ * Where a request is walked: the stack has no room for it before 6.12. The kernel never runs a program twice at a time on a
+ * CPU, so this is one request's.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk);
+} request_walk SEC(".maps");
+
+/* Returns true if the data is the recorder's own. */
+static __always_inline bool send_walk(const struct request_state *state, struct request *request, __u8 status,
+				      __u64 now_ns)
+{
+	struct bio *bio = request->bio;
+	__u64 key = (__u64)bio, first_bio = state->first_bio;
+	__u32 zero = 0;
+	struct walk *walk = bpf_map_lookup_elem(&request_walk, &zero);
+	if (!walk)
+		return false;
+	__builtin_memset(walk, 0, sizeof(*walk));
+	walk->submission = state->submission;
+	walk->bio = key;
+	walk->bio_flags = bio->bi_opf;
+	walk->left = bio->bi_iter.bi_size;
+	walk->vector = bio->bi_iter.bi_idx;
+	walk->vector_done = bio->bi_iter.bi_bvec_done;
+	walk->vectors = bio->bi_io_vec;
+	walk->sector = request->__sector;
+	fill_block(&walk->block, state, request, status, now_ns);
+	walk->block.flags |= bio->bi_next ? BLOCK_MERGED : 0;
+	if (key != first_bio) {
+		/* Something was merged in front of the bio that the request was made for, or that one is done. */
+		if (!state->done_bytes)
+			bpf_map_update_elem(&merged_submissions, &first_bio, &walk->submission, BPF_ANY);
+		take_merged(&walk->submission, key);
+	}
+	return send_pieces(walk);
+}
+
+/* Whether the user wants to know of the device, which may be a partition. */
+static __always_inline bool is_wanted(const struct request_state *state, struct request *request)
+{
+	return !filter_device || filter_device == state->device ||
+	       (bpf_core_field_exists(request->part) && filter_device == request->part->bd_dev);
+}
+
+/* Returns true if the request was the recorder's own, of which nothing is sent. */
+static __always_inline bool send_request(const struct request_state *state, struct request *request, __u8 status,
+					 __u64 now_ns)
+{
+	struct bio *bio = request->bio;
+	if (state->submission.process == recorder_process)
+		return true;
+	if (!is_wanted(state, request))
+		return false;
+	if (bio && moves_data(request->cmd_flags)) {
+		if (bio->bi_next || !state->submission.direct || (__u64)bio != state->first_bio)
+			return send_walk(state, request, status, now_ns);
+		send_direct(state, request, status, now_ns);
+		return false;
+	}
+	struct block_record block = {};
+	fill_block(&block, state, request, status, now_ns);
+	send_block(&block);
+	return false;
+}
+
+/* A part of a request is done. What is to come begins where it ends. */
+static __always_inline void part_is_done(struct request_state *state, struct request *request, __u32 bytes)
+{
+	struct bio *bio = request->bio;
+	if (!state->done_bytes)
+		state->sector = request->__sector;
+	state->done_bytes += bytes;
+	if ((__u64)bio == state->first_bio && bytes < bio->bi_iter.bi_size)
+		state->submission.offset += bytes;
+}
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *request, __u8 status, unsigned int bytes)
 {
 	__u64 key = (__u64)request;
 	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
-	if (!state)
-		return 0;
-	if (!state->issued_ns) {
-		/* Completed without an issue: it was in flight before recording began, and the entry is half known. */
-		bpf_map_delete_elem(&requests, &key);
+	__u32 command_flags = request->cmd_flags;
+	/* The last part ends a request, and an error does, whatever was transferred. */
+	bool ends = status || bytes >= request->__data_len;
+	bool own = false;
+	if (!state) {
+		/* It was in flight when recording began, or the table was full. */
+		add_to_total(device_number(request->q->disk), command_flags, bytes, ends, false);
 		return 0;
 	}
-	/* A request may complete in parts; the last part ends it. An error ends it whatever was transferred. */
-	state->done_bytes += bytes;
-	if (state->done_bytes < state->bytes && !status)
-		return 0;
-	__u64 now_ns = bpf_ktime_get_ns();
-	if (state->skipped) {
-		count_skip(SKIP_OWN_BLOCK);
-	} else {
-		struct block_record *record = reserve_event(sizeof(struct block_record), RECORD_BLOCK, now_ns);
-		if (record) {
-			record->kind = RECORD_BLOCK;
-			record->op = block_op(state->command_flags);
-			record->form = BLOCK_REQUEST;
-			record->status = status;
-			record->flags = block_flags(state->command_flags) | (state->requeued ? BLOCK_REQUEUED : 0) |
-					(state->submitter_known ? 0 : BLOCK_UNATTRIBUTED);
-			record->start_ns = state->issued_ns;
-			record->duration_ns = now_ns - state->issued_ns;
-			record->thread = state->thread;
-			record->process = state->process;
-			record->device = state->device;
-			record->bytes = state->bytes;
-			record->sector = state->sector;
-			record->queued_ns =
-				state->submitter_known ? state->issued_ns - state->queued_ns : TRACE_NOT_MEASURED_U64;
-			record->cause = state->cause;
-			submit_event(record);
-		}
+	__u8 phase = state->phase;
+	if (phase == REQUEST_ISSUED && ends) {
+		own = send_request(state, request, status, bpf_ktime_get_ns());
+		if (own)
+			count_skip(SKIP_OWN_BLOCK);
+	} else if (phase == REQUEST_ISSUED) {
+		part_is_done(state, request, bytes);
 	}
-	bpf_map_delete_elem(&requests, &key);
+	/* One that never was issued asked for a flush only. One with data and a flush ends a second time, after the flush. */
+	if (ends)
+		state->phase = REQUEST_IDLE;
+	add_to_total(state->device, command_flags, bytes, ends && phase != REQUEST_IDLE, own);
 	return 0;
 }

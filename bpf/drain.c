@@ -10,22 +10,17 @@
 
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "clock.h"
 
 enum {
 	PENDING_MAX = 1 << 24, /* records held in memory, 1.5 GiB; beyond that they are counted as lost */
 	FILE_SEARCH_MAX = 4096, /* how far back the FILE of a name is looked for */
 	NAME_IDS_FIRST = 0x80000000u, /* ids from the kernel side start at 1 */
 };
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
 
 static struct announced *announced_of(struct drain *drain, uint32_t thread)
 {
@@ -51,16 +46,18 @@ static void take_name(struct drain *drain, const struct ring_name *name)
 		return;
 	char *text = strndup(name->text + name->start, name->bytes);
 	if (!text) {
-		drain->lost_here++;
+		drain->lost_here[name->role == NAME_OF_FILE ? RECORD_FILE : RECORD_FILEOP]++;
 		return;
 	}
 	struct announced *announced = announced_of(drain, name->thread);
+	announced->time_ns = name->time_ns;
 	switch (name->role) {
 	case NAME_OF_FILE:
 		for (size_t i = 1; i <= drain->pending_count && i <= FILE_SEARCH_MAX; i++) {
 			struct pending *pending = &drain->pending[drain->pending_count - i];
 			if (pending->record.kind == RECORD_FILE && pending->record.file.file == name->file) {
 				replace(&pending->path, text);
+				pending->viewer_process = name->process;
 				return;
 			}
 		}
@@ -96,37 +93,52 @@ static struct pending *add_pending(struct drain *drain)
 	return pending;
 }
 
+/* All timed records have start and duration in the same place. */
+static uint64_t timed_record_end_ns(const struct io_record *record)
+{
+	return record->start_ns + record->duration_ns;
+}
+
+/* A call on names takes the names that were announced at its very end; those of a call whose record was lost stay behind. */
+static void take_announced(struct drain *drain, struct pending *pending)
+{
+	struct announced *announced = announced_of(drain, pending->record.fileop.thread);
+	if (announced->time_ns != pending->end_ns)
+		return;
+	pending->path = announced->path;
+	pending->new_path = announced->new_path;
+	announced->path = announced->new_path = NULL;
+}
+
+/* An event is one record, or several that end together. */
 static int take_event(void *context, void *data, size_t bytes)
 {
 	struct drain *drain = context;
 	const uint8_t *kind = data;
 
+	drain->event_count++;
+	drain->event_bytes += bytes;
 	if (*kind == RING_NAME && bytes >= sizeof(struct ring_name)) {
 		take_name(drain, data);
 		return 0;
 	}
-	struct pending *pending = bytes >= TRACE_RECORD_BYTES ? add_pending(drain) : NULL;
-	if (!pending) {
-		drain->lost_here++;
-		return 0;
-	}
-	memcpy(&pending->record, data, TRACE_RECORD_BYTES);
-	switch (*kind) {
-	case RECORD_FILE:
-		pending->end_ns = pending->record.file.time_ns;
-		break;
-	case RECORD_TASK:
-		pending->end_ns = pending->record.task.time_ns;
-		break;
-	default: /* all timed records have start and duration in the same place */
-		pending->end_ns = pending->record.io.start_ns + pending->record.io.duration_ns;
-	}
-	if (*kind == RECORD_FILEOP &&
-	    (pending->record.fileop.op == FILEOP_UNLINK || pending->record.fileop.op == FILEOP_RENAME)) {
-		struct announced *announced = announced_of(drain, pending->record.fileop.thread);
-		pending->path = announced->path;
-		pending->new_path = announced->new_path;
-		announced->path = announced->new_path = NULL;
+	uint64_t end_ns = 0;
+	for (size_t at = 0; at + TRACE_RECORD_BYTES <= bytes; at += TRACE_RECORD_BYTES) {
+		struct pending *pending = add_pending(drain);
+		if (!pending) {
+			drain->lost_here[*((const uint8_t *)data + at) % TRACE_KINDS_MAX]++;
+			continue;
+		}
+		memcpy(&pending->record, (const uint8_t *)data + at, TRACE_RECORD_BYTES);
+		if (at == 0 && *kind == RECORD_FILE)
+			end_ns = pending->record.file.time_ns;
+		else if (at == 0 && *kind == RECORD_TASK)
+			end_ns = pending->record.task.time_ns;
+		else if (at == 0)
+			end_ns = timed_record_end_ns(&pending->record.io);
+		pending->end_ns = end_ns;
+		if (pending->record.kind == RECORD_FILEOP)
+			take_announced(drain, pending);
 	}
 	return 0;
 }
@@ -140,10 +152,12 @@ static int compare_pending(const void *a, const void *b)
 }
 
 /* A FILE record for a path that was never opened in this trace. */
-static uint32_t write_name_only_file(struct drain *drain, const char *path, uint64_t time_ns, uint32_t flags)
+static uint32_t write_name_only_file(struct drain *drain, const char *path, uint64_t time_ns, enum file_type type,
+				     uint32_t flags)
 {
 	struct file_record record = {
 		.kind = RECORD_FILE,
+		.type = type,
 		.flags = flags,
 		.time_ns = time_ns,
 		.file = NAME_IDS_FIRST + drain->name_ids++,
@@ -153,23 +167,63 @@ static uint32_t write_name_only_file(struct drain *drain, const char *path, uint
 	return record.file;
 }
 
+/* The file that the call names; one that was never seen is only entered if the call has found it. */
+static int enter_existing_name(struct drain *drain, const char *path, struct fileop_record *record)
+{
+	record->file = names_find(&drain->names, path);
+	if (record->file || record->result)
+		return 0;
+	enum file_type type = record->op == FILEOP_RMDIR ? FILE_TYPE_DIRECTORY : FILE_TYPE_UNKNOWN;
+	record->file = write_name_only_file(drain, path, record->start_ns, type, 0);
+	return names_put(&drain->names, path, record->file);
+}
+
+/* RENAME_EXCHANGE, after `to` has been given to what was `from`. */
+static int exchange_names(struct names *names, const char *from, const char *to, uint32_t file_of_to)
+{
+	static const char between[] = "/\1"; /* no path that a program can name in this trace */
+	int error = names_put(names, from, file_of_to);
+	if (!error)
+		error = names_move_directory(names, from, between);
+	if (!error)
+		error = names_move_directory(names, to, from);
+	return error ? error : names_move_directory(names, between, to);
+}
+
+/* The name that the call has made, and whose name it is from now on. */
+static int enter_new_name(struct drain *drain, const char *path, const char *old_path, struct fileop_record *record)
+{
+	if (record->op == FILEOP_MKDIR) {
+		record->file = write_name_only_file(drain, path, record->start_ns, FILE_TYPE_DIRECTORY, FILE_CREATED);
+		return names_put(&drain->names, path, record->file);
+	}
+	uint32_t replaced = names_find(&drain->names, path);
+	record->argument = write_name_only_file(drain, path, record->start_ns, FILE_TYPE_UNKNOWN, FILE_NEW_NAME);
+	if (record->op == FILEOP_SYMLINK)
+		return 0;
+	int error = names_put(&drain->names, path, record->file);
+	if (record->op != FILEOP_RENAME || !old_path)
+		return error;
+	if (error)
+		return error;
+	if (record->length & RENAME_EXCHANGE && replaced)
+		return exchange_names(&drain->names, old_path, path, replaced);
+	names_remove(&drain->names, old_path);
+	return names_move_directory(&drain->names, old_path, path);
+}
+
 static int write_name_operation(struct drain *drain, struct pending *pending)
 {
 	struct fileop_record *record = &pending->record.fileop;
-	int error = 0;
-	if (pending->path && *pending->path) {
-		record->file = names_find(&drain->names, pending->path);
-		if (!record->file && !record->result) {
-			record->file = write_name_only_file(drain, pending->path, record->start_ns, 0);
-			error = names_put(&drain->names, pending->path, record->file);
-		}
-		if (!record->result && pending->new_path && *pending->new_path) {
-			record->argument =
-				write_name_only_file(drain, pending->new_path, record->start_ns, FILE_NEW_NAME);
-			error = names_put(&drain->names, pending->new_path, record->file);
-		}
-		if (!record->result)
-			names_remove(&drain->names, pending->path);
+	const char *path = pending->path && *pending->path ? pending->path : NULL;
+	const char *new_path = pending->new_path && *pending->new_path ? pending->new_path : NULL;
+	int error = path ? enter_existing_name(drain, path, record) : 0;
+
+	if (!record->result) {
+		if (new_path && !error)
+			error = enter_new_name(drain, new_path, path, record);
+		else if (path && (record->op == FILEOP_UNLINK || record->op == FILEOP_RMDIR))
+			names_remove(&drain->names, path);
 	}
 	writer_append(drain->writer, record);
 	return error;
@@ -182,12 +236,14 @@ static int write_pending(struct drain *drain, struct pending *pending)
 		drain->late_count++;
 	else
 		drain->written_until_ns = pending->end_ns;
+	if (drain->observe)
+		drain->observe(drain->observer, pending);
 	if (pending->record.kind == RECORD_FILE) {
 		const char *path = pending->path ? pending->path : "";
 		writer_append_file(drain->writer, &pending->record.file, path, strlen(path));
 		if (*path)
 			error = names_put(&drain->names, path, pending->record.file.file);
-	} else if (pending->record.kind == RECORD_FILEOP && pending->path) {
+	} else if (pending->record.kind == RECORD_FILEOP && (pending->path || pending->new_path)) {
 		error = write_name_operation(drain, pending);
 	} else {
 		writer_append(drain->writer, &pending->record);

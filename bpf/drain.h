@@ -16,8 +16,9 @@ struct ring_buffer; /* of libbpf */
 struct pending {
 	uint64_t end_ns;
 	uint64_t sequence; /* arrival; keeps the order of equal ends */
-	char *path; /* of a FILE, or first argument of a FILEOP on names; NULL = none */
-	char *new_path; /* second argument of rename */
+	char *path; /* of a FILE, or the existing name of a FILEOP on names; NULL = none */
+	char *new_path; /* the name that a FILEOP makes */
+	uint32_t viewer_process; /* of a FILE: whose view the path is */
 	union {
 		uint8_t kind;
 		struct io_record io;
@@ -25,12 +26,14 @@ struct pending {
 		struct file_record file;
 		struct task_record task;
 		struct block_record block;
+		struct block_data_record block_data;
 	} record;
 };
 
-/* Names that a thread's unlink or rename has announced. */
+/* Names that a thread's call on names has announced. */
 struct announced {
 	uint32_t thread;
+	uint64_t time_ns; /* end of the call */
 	char *directory, *path, *new_path;
 };
 
@@ -47,7 +50,12 @@ struct drain {
 	uint64_t late_count; /* records that arrived after their turn; the file is not in order there */
 	uint32_t name_ids; /* file ids given out here, for paths that the kernel side never saw */
 	uint64_t round_began_ns; /* of the round before */
-	uint64_t lost_here; /* events dropped for lack of memory */
+	uint64_t
+		lost_here[TRACE_KINDS_MAX]; /* events dropped for lack of memory, by the kind of record they would be */
+	/* Sees every record before it is written, and may complete it. */
+	void (*observe)(void *observer, struct pending *pending);
+	void *observer;
+	uint64_t event_count, event_bytes; /* what came through the rings, without their headers of 8 bytes */
 	struct announced announced[ANNOUNCED_MAX];
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
 /*
- * Turns a struct file into a file id of the trace; at first sight it also sends the FILE record and the path.
+ * Turns a struct file or inode into a file id of the trace; at first sight it also sends the FILE record and the path.
  */
 #ifndef FLEXTRACE_FILE_IDENTITY_BPF_H
 #define FLEXTRACE_FILE_IDENTITY_BPF_H
@@ -24,12 +24,43 @@ struct {
 
 __u32 file_id_last __weak = 0;
 
+/*
+ * Filters of the user's, filled by the recorder before load. A file is judged once, at first sight: a file that is renamed
+ * into the prefix later stays out.
+ */
+const volatile char filter_path_prefix[FILTER_PATH_BYTES_MAX] __weak = {};
+const volatile __u32 filter_path_prefix_bytes __weak = 0;
+const volatile __u32 filter_device __weak = 0;
+
+/*
+ * A field of a structure at a kernel address that may be anything. Where an object asks for it (FLEXTRACE_DIRECT_READS)
+ * and the kernel has it (since 6.2), by a plain load instead of a call: it is what a call costs on the hot path. The linker
+ * of libbpf 1.1 takes a kernel function from one object only.
+ */
+#ifdef FLEXTRACE_DIRECT_READS
+const volatile bool has_rdonly_cast = false; /* set by the recorder */
+extern void *bpf_rdonly_cast(void *object, __u32 type) __ksym __weak;
+
+#define typed_pointer(pointer) \
+	((typeof(pointer))bpf_rdonly_cast((void *)(pointer), bpf_core_type_id_kernel(typeof(*(pointer)))))
+#define read_field(pointer, field) (has_rdonly_cast ? typed_pointer(pointer)->field : BPF_CORE_READ(pointer, field))
+#else
+#define read_field(pointer, field) BPF_CORE_READ(pointer, field)
+#endif
+
 enum {
+	FILE_FILTERED = 0xffffffff, /* instead of a file id: left out by a filter */
+	IDENTIFY_DIRECTORIES = 1 << 0, /* directories are files, too */
+	IDENTIFY_EARLY = 1 << 1, /* opened before recording began: whatever made the file, it was not in this trace */
 	MODE_TYPE_MASK = 0170000,
 	MODE_DIRECTORY = 0040000,
 	MODE_BLOCK_DEVICE = 0060000,
 	MODE_REGULAR = 0100000,
+	OPEN_PATH = 010000000, /* O_PATH: names a file, and cannot move data */
 	FMODE_CREATED = 1 << 20, /* the open that made this struct file created the inode (include/linux/fs.h) */
+	TMPFS_MAGIC = 0x01021994,
+	OPEN_TMPFILE = 020000000, /* __O_TMPFILE: created, without a name */
+	SB_KERNMOUNT = 1 << 22, /* mounted by the kernel for itself: memfd, System V shared memory, pipes, sockets */
 	PAGE_BYTES = 4096,
 	PATH_DEPTH_MAX = 40, /* components and mounts; a deeper path is cut at its front */
 };
@@ -60,19 +91,47 @@ static __always_inline bool is_pseudo_filesystem(unsigned long magic)
 	}
 }
 
-/*
- * Sends the path of a dentry as a ring_name, as the current task sees it (chroot, containers). Walks from the leaf to
- * the task's root, over mount points, and writes the text from the end of the buffer to its front.
- */
-static __always_inline void send_path(const struct path *path, __u8 role, __u32 file, __u64 now_ns)
+static __always_inline struct file *file_of_descriptor(struct task_struct *task, __u32 descriptor)
 {
-	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILE, now_ns);
+	struct files_struct *files = task->files;
+	struct fdtable *table = files ? files->fdt : NULL;
+	if (!table || descriptor >= table->max_fds)
+		return NULL;
+	struct file **slot = &table->fd[descriptor];
+#ifdef FLEXTRACE_DIRECT_READS
+	if (has_rdonly_cast) /* a kiocb begins with a pointer to a file, as the slot does */
+		return typed_pointer((struct kiocb *)slot)->ki_filp;
+#endif
+	struct file *file = NULL;
+	bpf_probe_read_kernel(&file, sizeof(file), slot);
+	return file;
+}
+
+/*
+ * The functions below that are not static are verified once, by themselves, instead of in each of their callers. Such a
+ * function takes kernel pointers as numbers, which the verifier has to be shown: what is read from memory is one.
+ */
+static __always_inline __u64 number_of(const void *pointer)
+{
+	__u64 number = 0;
+	bpf_probe_read_kernel(&number, sizeof(number), &pointer);
+	return number;
+}
+
+/*
+ * Writes the path of a dentry as a task sees it (chroot, containers). Walks from the leaf to the task's root, over mount
+ * points, and writes the text from the end of the buffer to its front.
+ */
+__weak int write_path(struct ring_name *name, __u64 path_pointer, __u64 viewer_pointer)
+{
+	const struct path *path = (const struct path *)path_pointer;
+	struct task_struct *viewer = (struct task_struct *)viewer_pointer;
 	if (!name)
-		return;
+		return 0;
 	struct dentry *dentry = BPF_CORE_READ(path, dentry);
 	struct vfsmount *vfsmount = BPF_CORE_READ(path, mnt);
 	struct mount *mount = (void *)vfsmount - bpf_core_field_offset(struct mount, mnt);
-	struct fs_struct *fs = BPF_CORE_READ(bpf_get_current_task_btf(), fs);
+	struct fs_struct *fs = BPF_CORE_READ(viewer, fs);
 	struct dentry *root = BPF_CORE_READ(fs, root.dentry);
 	struct vfsmount *root_mount = BPF_CORE_READ(fs, root.mnt);
 	__u32 start = NAME_BYTES_MAX;
@@ -99,33 +158,91 @@ static __always_inline void send_path(const struct path *path, __u8 role, __u32 
 		bpf_probe_read_kernel(&name->text[start + 1], component_bytes, BPF_CORE_READ(dentry, d_name.name));
 		dentry = parent;
 	}
-	name->kind = RING_NAME;
-	name->role = role;
 	name->start = start;
 	name->bytes = NAME_BYTES_MAX - start;
+	return 0;
+}
+
+static __always_inline void finish_name(struct ring_name *name, __u8 role, __u32 file, struct task_struct *viewer,
+					__u64 now_ns)
+{
+	name->kind = RING_NAME;
+	name->role = role;
 	name->time_ns = now_ns;
 	name->file = file;
-	name->thread = (__u32)bpf_get_current_pid_tgid();
+	name->thread = BPF_CORE_READ(viewer, pid);
+	name->process = BPF_CORE_READ(viewer, tgid);
+}
+
+/* Sends the path of a directory or file that the task that runs has named. */
+static __always_inline void send_path(const struct path *path, __u8 role, __u64 now_ns)
+{
+	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
+	if (!name)
+		return;
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	write_path(name, number_of(path), (__u64)task);
+	finish_name(name, role, 0, task, now_ns);
 	submit_event(name);
 }
 
-static __always_inline void send_file(struct file *file, struct inode *inode, const struct file_key *key, __u32 id,
-				      __u16 mode, __u64 now_ns)
+/* Whether the path lies below the prefix of the user's, or is it. */
+static __always_inline bool has_wanted_prefix(const struct ring_name *name)
+{
+	__u32 bytes = filter_path_prefix_bytes;
+	__u32 start = name->start;
+	if (!bytes)
+		return true;
+	if (name->bytes < bytes)
+		return false;
+	for (__u32 i = 0; i < FILTER_PATH_BYTES_MAX && i < bytes; i++)
+		if (name->text[(start + i) & (NAME_BYTES_MAX - 1)] != filter_path_prefix[i])
+			return false;
+	/* /data does not mean /database; a prefix that ends in a slash does not get here (the recorder cuts it). */
+	return name->bytes == bytes || name->text[(start + bytes) & (NAME_BYTES_MAX - 1)] == '/';
+}
+
+/* Whether the data is on no device: a direct read of it (tmpfs takes O_DIRECT since 6.6) misses no cache. */
+static __always_inline bool is_in_memory(const struct inode *data)
+{
+	return BPF_CORE_READ(data, i_sb, s_magic) == TMPFS_MAGIC;
+}
+
+/* Whether the open that made this struct file made the file, too. */
+static __always_inline bool was_created(const struct file *file)
+{
+	return BPF_CORE_READ(file, f_mode) & FMODE_CREATED || BPF_CORE_READ(file, f_flags) & OPEN_TMPFILE;
+}
+
+/* The FILE record and its path, unless a filter leaves the file out. Space for both is taken first. */
+static __always_inline __u32 send_file(struct file *file, struct inode *inode, const struct file_key *key, __u32 id,
+				       __u32 how, struct task_struct *viewer, __u64 now_ns)
 {
 	struct file_record *record = reserve_event(sizeof(struct file_record), RECORD_FILE, now_ns);
 	if (!record)
-		return;
+		return id;
+	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILE, now_ns);
+	if (name) {
+		write_path(name, (__u64)&file->f_path, (__u64)viewer);
+		if (!has_wanted_prefix(name)) {
+			bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
+			bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+			return FILE_FILTERED;
+		}
+		finish_name(name, NAME_OF_FILE, id, viewer, now_ns);
+	}
 	__builtin_memset(record, 0, sizeof(*record));
 	/* Of a block device, data and size belong to the inode of the device, not to that of the node in /dev. */
 	struct address_space *mapping = BPF_CORE_READ(file, f_mapping);
 	__u64 size_bytes = BPF_CORE_READ(mapping, host, i_size);
 	__u64 resident_bytes = BPF_CORE_READ(mapping, nrpages) * PAGE_BYTES;
 
+	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
 	record->kind = RECORD_FILE;
 	record->type = mode == MODE_BLOCK_DEVICE ? FILE_TYPE_BLOCK_DEVICE
 		       : mode == MODE_DIRECTORY	 ? FILE_TYPE_DIRECTORY
 						 : FILE_TYPE_REGULAR;
-	record->flags = BPF_CORE_READ(file, f_mode) & FMODE_CREATED ? FILE_CREATED : 0;
+	record->flags = !(how & IDENTIFY_EARLY) && was_created(file) ? FILE_CREATED : 0;
 	record->time_ns = now_ns;
 	record->file = id;
 	record->device = key->device;
@@ -135,48 +252,102 @@ static __always_inline void send_file(struct file *file, struct inode *inode, co
 	record->size_bytes = size_bytes;
 	record->resident_bytes = resident_bytes < size_bytes ? resident_bytes : size_bytes;
 	submit_event(record);
-	send_path(&file->f_path, NAME_OF_FILE, id, now_ns);
+	if (name)
+		submit_event(name);
+	return id;
+}
+
+/* Of a regular file, block device or directory on a real file system. false for everything else. */
+static __always_inline bool make_key(const struct inode *inode, __u16 mode, struct file_key *key)
+{
+	if (mode == MODE_BLOCK_DEVICE) {
+		key->device = BPF_CORE_READ(inode, i_rdev);
+		return true;
+	}
+	struct super_block *super = BPF_CORE_READ(inode, i_sb);
+	if (BPF_CORE_READ(super, s_flags) & SB_KERNMOUNT || is_pseudo_filesystem(BPF_CORE_READ(super, s_magic)))
+		return false;
+	key->device = BPF_CORE_READ(super, s_dev);
+	key->inode = BPF_CORE_READ(inode, i_ino);
+	key->generation = BPF_CORE_READ(inode, i_generation);
+	return true;
+}
+
+/* The id of the file that an inode is, 0 if it was never seen or is left out. Sends and counts nothing. */
+static __always_inline __u32 find_inode(const struct inode *inode)
+{
+	struct file_key key = {};
+	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+	if ((mode != MODE_REGULAR && mode != MODE_BLOCK_DEVICE) || !make_key(inode, mode, &key))
+		return 0;
+	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
+	return known && *known != FILE_FILTERED ? *known : 0;
 }
 
 /*
- * The id of a regular file or block device, or of a directory if those are wanted; 0 for everything else, for which it
+ * The inode that has the data of an overlay's file is another one: what the page cache and the block layer know of it has
+ * to be found under the same id.
+ */
+static __always_inline void enter_data_inode(const struct inode *data, const struct inode *inode, __u32 id)
+{
+	struct file_key key = {};
+	__u16 mode = BPF_CORE_READ(data, i_mode) & MODE_TYPE_MASK;
+	if (data != inode && mode == MODE_REGULAR && make_key(data, mode, &key))
+		bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST);
+}
+
+/*
+ * The id of a regular file or block device, or of a directory if those are wanted (how: IDENTIFY_*); 0 for everything else, for which it
  * counts a skip. A file that cannot be entered into the full table gets id 0 too, and is counted as a lost FILE.
  */
-static __always_inline __u32 identify_file(struct file *file, bool directories, __u64 now_ns)
+__weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointer, __u64 now_ns)
 {
+	struct file *file = (struct file *)file_pointer;
+	struct task_struct *viewer = (struct task_struct *)viewer_pointer;
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
 	struct file_key key = {};
 
-	if (mode == MODE_BLOCK_DEVICE) {
-		key.device = BPF_CORE_READ(inode, i_rdev);
-	} else if (mode == MODE_REGULAR || (directories && mode == MODE_DIRECTORY)) {
-		struct super_block *super = BPF_CORE_READ(inode, i_sb);
-		if (is_pseudo_filesystem(BPF_CORE_READ(super, s_magic))) {
-			count_skip(SKIP_PSEUDO_FILE);
-			return 0;
-		}
-		key.device = BPF_CORE_READ(super, s_dev);
-		key.inode = BPF_CORE_READ(inode, i_ino);
-		key.generation = BPF_CORE_READ(inode, i_generation);
-	} else {
+	bool wanted = mode == MODE_REGULAR || mode == MODE_BLOCK_DEVICE ||
+		      (how & IDENTIFY_DIRECTORIES && mode == MODE_DIRECTORY);
+	if (!wanted || BPF_CORE_READ(file, f_flags) & OPEN_PATH) {
 		count_skip(SKIP_NOT_A_FILE);
 		return 0;
 	}
-
-	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
-	if (known)
-		return *known;
-	__u32 id = __sync_fetch_and_add(&file_id_last, 1) + 1;
-	if (bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST)) {
-		/* Another CPU was first (it also sends the record), or the table is full. */
-		known = bpf_map_lookup_elem(&file_ids, &key);
-		if (!known)
-			count_loss(RECORD_FILE, now_ns);
-		return known ? *known : 0;
+	if (!make_key(inode, mode, &key)) {
+		count_skip(SKIP_PSEUDO_FILE);
+		return 0;
 	}
-	send_file(file, inode, &key, id, mode, now_ns);
+	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
+	__u32 id = known ? *known : 0;
+	if (!known) {
+		__u32 fresh = __sync_fetch_and_add(&file_id_last, 1) + 1;
+		id = filter_device && filter_device != key.device ? FILE_FILTERED : fresh;
+		if (bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST)) {
+			/* Another CPU was first (it also sends the record), or the table is full. */
+			known = bpf_map_lookup_elem(&file_ids, &key);
+			if (!known)
+				count_loss(RECORD_FILE, now_ns);
+			id = known ? *known : 0;
+		} else if (id != FILE_FILTERED &&
+			   send_file(file, inode, &key, id, how, viewer, now_ns) == FILE_FILTERED) {
+			id = FILE_FILTERED;
+			bpf_map_update_elem(&file_ids, &key, &id, BPF_ANY);
+		}
+	}
+	if (id == FILE_FILTERED) {
+		count_skip(SKIP_FILTERED);
+		return 0;
+	}
+	if (!known && id && mode == MODE_REGULAR)
+		enter_data_inode(BPF_CORE_READ(file, f_mapping, host), inode, id);
 	return id;
+}
+
+static __always_inline __u32 identify_file(struct file *file, bool directories, __u64 now_ns)
+{
+	return identify_file_of(number_of(file), directories ? IDENTIFY_DIRECTORIES : 0, bpf_get_current_task(),
+				now_ns);
 }
 
 #endif /* FLEXTRACE_FILE_IDENTITY_BPF_H */

@@ -10,8 +10,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("tp_btf/contention_end")
 int BPF_PROG(contention_end, void *lock, int error)
 {
-	struct task_state *state = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-	if (!state || state->call == CALL_NONE || !state->file || state->position_lock != (__u64)lock || error)
+	struct task_state *state = current_state();
+	if (!state || !state->id || state->position_lock != (__u64)lock || error)
 		return 0;
 	state->position = position_before(state);
 	/* The end of the file can still move: through another struct file. */
@@ -22,8 +22,11 @@ int BPF_PROG(contention_end, void *lock, int error)
 /* The call that runs in this thread on this inode, if its position is still to be found. */
 static __always_inline struct task_state *state_without_position(const struct inode *inode)
 {
-	struct task_state *state = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
-	if (!state || state->call == CALL_NONE || !uses_position(state, state->call) || state->position_exact ||
+	/* Every read of every task on the machine comes by here. */
+	if (!in_flight)
+		return NULL;
+	struct task_state *state = current_state();
+	if (!state || !state->id || !uses_position(state) || state->position_exact ||
 	    state->inode_pointer != (__u64)inode)
 		return NULL;
 	return state;

@@ -16,13 +16,8 @@
 #ifndef FLEXTRACE_FILE_POSITION_BPF_H
 #define FLEXTRACE_FILE_POSITION_BPF_H
 
-#include "maps.bpf.h"
-
-enum {
-	OPEN_APPEND = 02000,
-	RWF_APPEND = 0x10,
-	RWF_NOAPPEND = 0x20,
-};
+#include "file_identity.bpf.h"
+#include "io_flags.bpf.h"
 
 /* Whether the caller names the offset, and whether the kernel appends whatever the caller names. */
 static __always_inline void note_position_rule(struct pt_regs *regs, struct task_state *state, __u32 call)
@@ -43,16 +38,17 @@ static __always_inline void note_position_rule(struct pt_regs *regs, struct task
 }
 
 /* Whether the offset is the kernel's choice, and not the caller's. */
-static __always_inline bool uses_position(const struct task_state *state, __u32 call)
+static __always_inline bool uses_position(const struct task_state *state)
 {
-	return call <= CALL_DATA_LAST && (!state->positioned || state->appends);
+	return state->call <= CALL_DATA_LAST && (!state->positioned || state->appends);
 }
 
 /* Lower bound of the offset of a call without an explicit one: the end of the file if it appends, else the position. */
 static __always_inline __s64 position_before(const struct task_state *state)
 {
 	struct file *file = (struct file *)state->file_pointer;
-	return state->appends ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
+	struct inode *inode = (struct inode *)state->inode_pointer;
+	return state->appends ? read_field(inode, i_size) : read_field(file, f_pos);
 }
 
 /* Upper bound of the end of what it moved. */
@@ -60,9 +56,10 @@ static __always_inline __s64 position_after(const struct task_state *state)
 {
 	struct file *file = (struct file *)state->file_pointer;
 	/* The descriptor may have been closed meanwhile and its struct file reused. */
-	if ((__u64)BPF_CORE_READ(file, f_inode) != state->inode_pointer)
+	if ((__u64)read_field(file, f_inode) != state->known_inode_pointer)
 		return 0;
-	return state->appends && state->positioned ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
+	struct inode *inode = (struct inode *)state->inode_pointer;
+	return state->appends && state->positioned ? read_field(inode, i_size) : read_field(file, f_pos);
 }
 
 /*

@@ -27,10 +27,14 @@ enum { false = 0, true = 1 };
 /* The map types, update flags and ring flags that are used; from the kernel's stable user interface (linux/bpf.h). */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
@@ -50,6 +54,7 @@ struct qstr {
 
 struct super_block {
 	__u32 s_dev;
+	unsigned long s_flags;
 	unsigned long s_magic;
 };
 
@@ -107,6 +112,7 @@ struct file {
 struct kiocb {
 	struct file *ki_filp;
 	__s64 ki_pos;
+	void *ki_complete; /* NULL: whoever submitted it waits for it */
 };
 
 struct fdtable {
@@ -127,14 +133,32 @@ struct thread_info {
 	__u32 status; /* x86: TS_COMPAT marks a 32-bit system call */
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live; /* threads that have not ended */
+};
+
+struct task_io_accounting {
+	__u64 rchar, wchar, syscr, syscw, read_bytes, write_bytes;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct task_struct *group_leader;
+	struct signal_struct *signal;
+	struct task_io_accounting ioac;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
 	struct files_struct *files;
 	struct fs_struct *fs;
 	char comm[16];
+	unsigned int flags; /* PF_* */
+	void *worker_private;
+	struct bio_list *bio_list; /* not NULL: a bio is being submitted by this thread */
 };
 
 struct seq_file;
@@ -150,9 +174,44 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_flags;
+	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+};
+
+struct bio;
+struct request_queue;
+
+struct block_device_operations {
+	void (*submit_bio)(struct bio *bio); /* NULL: the device is request-based */
+};
+
 struct gendisk {
 	int major;
 	int first_minor;
+	const struct block_device_operations *fops;
+	struct request_queue *queue;
+};
+
+struct block_device {
+	__u32 bd_dev;
+	__u64 bd_start_sect; /* of a partition, on the whole disk */
+	struct gendisk *bd_disk;
 };
 
 struct request_queue {
@@ -167,9 +226,24 @@ struct page {
 
 struct bio_vec {
 	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
 };
 
+struct bvec_iter {
+	__u64 bi_sector;
+	unsigned int bi_size;
+	unsigned int bi_idx;
+	unsigned int bi_bvec_done;
+} __attribute__((packed, aligned(4)));
+
 struct bio {
+	struct bio *bi_next;
+	struct block_device *bi_bdev;
+	__u32 bi_opf;
+	__u8 bi_status;
+	struct bvec_iter bi_iter;
+	void *bi_private;
 	struct bio_vec *bi_io_vec;
 };
 
@@ -179,6 +253,274 @@ struct request {
 	__u32 __data_len;
 	__u64 __sector;
 	struct bio *bio;
+	__u64 start_time_ns; /* 0 where nobody needs it */
+	struct block_device *part;
+};
+
+/* Direct I/O of a file system that uses iomap: bi_private of its bios. */
+struct iomap_dio {
+	struct kiocb *iocb;
+	__u64 size; /* bytes from ki_pos on that have been submitted, or were holes */
+};
+
+struct btrfs_root {
+	__u32 anon_dev;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+
+/* What surrounds a bio of btrfs. */
+struct btrfs_bio {
+	struct btrfs_inode *inode;
+	__u64 file_offset;
+	struct bio bio;
+};
+
+struct io_cqe {
+	__s32 res;
+	int fd; /* until the file is assigned: the descriptor, or the index of a registered file */
+};
+
+struct io_wq_work_node {
+	struct io_wq_work_node *next;
+};
+
+struct io_wq_work {
+	struct io_wq_work_node list;
+};
+
+struct io_kiocb {
+	struct file *file;
+	__u8 opcode;
+	__u32 flags; /* u64 since 6.10; only low bits are read */
+	struct io_cqe cqe;
+	struct io_ring_ctx *ctx;
+	struct io_kiocb *link;
+	struct io_wq_work work;
+};
+
+/* Of registered files: since 6.13 nodes, before that a table. The lowest bits of file_ptr are flags. */
+struct io_rsrc_node {
+	unsigned long file_ptr;
+};
+
+struct io_rsrc_data {
+	unsigned int nr;
+	struct io_rsrc_node **nodes;
+};
+
+struct io_file_table {
+	struct io_rsrc_data data;
+};
+
+struct io_fixed_file {
+	unsigned long file_ptr;
+};
+
+struct io_file_table___before_6_13 {
+	struct io_fixed_file *files;
+};
+
+struct io_submit_link {
+	struct io_kiocb *head;
+	struct io_kiocb *last;
+};
+
+struct io_submit_state {
+	struct io_submit_link link;
+};
+
+struct io_ring_ctx {
+	unsigned int flags;
+	struct io_file_table file_table;
+	unsigned int nr_user_files; /* before 6.13 */
+	struct io_submit_state submit_state;
+};
+
+struct io_uring_cqe {
+	__u64 user_data;
+	__s32 res;
+	__u32 flags;
+};
+
+/* What overlays a struct io_kiocb, by operation. */
+struct io_rw {
+	struct kiocb kiocb;
+	__u64 addr;
+	__u32 len;
+	__u32 flags;
+};
+
+struct io_sync {
+	__s64 len;
+	__s64 off;
+	int flags;
+	int mode;
+};
+
+struct io_fadvise {
+	__u64 offset;
+	__u64 len; /* u32 before 6.11 */
+	__u32 advice;
+};
+
+struct io_ftrunc {
+	__s64 len;
+};
+
+struct filename {
+	const char *name;
+};
+
+struct open_how {
+	__u64 flags;
+	__u64 mode;
+};
+
+struct io_open {
+	__u32 file_slot;
+	struct filename *filename;
+	struct open_how how;
+};
+
+struct io_close {
+	int fd;
+	__u32 file_slot;
+};
+
+struct io_rename {
+	int old_dfd;
+	int new_dfd;
+	struct filename *oldpath;
+	struct filename *newpath;
+	int flags;
+};
+
+struct io_unlink {
+	int dfd;
+	int flags;
+	struct filename *filename;
+};
+
+struct io_mkdir {
+	int dfd;
+	__u16 mode;
+	struct filename *filename;
+};
+
+struct io_link {
+	int old_dfd;
+	int new_dfd;
+	struct filename *oldpath;
+	struct filename *newpath;
+};
+
+struct io_splice {
+	__s64 off_out;
+	__s64 off_in;
+	__u64 len;
+	int splice_fd_in;
+	unsigned int flags;
+};
+
+struct io_worker {
+	struct io_wq_work *cur_work;
+};
+
+struct io_event {
+	__u64 data;
+	__u64 obj;
+	__s64 res;
+	__s64 res2;
+};
+
+struct aio_kiocb {
+	struct kiocb rw;
+	struct io_event ki_res;
+};
+
+struct folio {
+	struct address_space *mapping;
+	unsigned long index; /* in pages */
+	unsigned int _nr_pages; /* of a large folio; since 6.15 */
+};
+struct folio___before_6_15 {
+	unsigned int _folio_nr_pages;
+};
+
+/* Flags are a word in a struct of its own since 6.18. */
+struct memdesc_flags {
+	unsigned long f;
+};
+struct folio___since_6_18 {
+	struct memdesc_flags flags;
+};
+struct folio___before_6_18 {
+	unsigned long flags;
+};
+
+enum pageflags {
+	PG_uptodate,
+	PG_head,
+	PG_swapcache,
+	PG_swapbacked,
+};
+
+struct xarray {
+	void *xa_head;
+};
+
+struct address_space___pages {
+	struct xarray i_pages;
+};
+
+struct xa_node {
+	unsigned char shift;
+	void *slots[64]; /* [16] where CONFIG_BASE_SMALL is set */
+};
+
+struct task_struct___faults {
+	unsigned long min_flt, maj_flt;
+};
+
+struct list_head {
+	struct list_head *next;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup_root {
+	int hierarchy_id;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+	struct list_head cgrp_links;
+};
+
+struct cgrp_cset_link {
+	struct cgroup *cgrp;
+	struct list_head cgrp_link;
+};
+
+struct task_struct___groups {
+	struct css_set *cgroups;
 };
 
 #pragma clang attribute pop

@@ -14,8 +14,11 @@
 
 enum {
 	CPUS_MAX = 1024,
+	OPERATION_COUNT_BITS = 40,
 	FILES_MAX = 1 << 20,
 	REQUESTS_IN_FLIGHT_MAX = 1 << 16,
+	DIRTY_STRETCHES_MAX = 1 << 18,
+	DIRTY_STRETCH_BYTES = 1 << 20,
 };
 
 /* One ring for each CPU, so that producers never share a lock; made and put in by the recorder. */
@@ -44,22 +47,64 @@ struct {
 	__type(value, __u64);
 } skips __weak SEC(".maps");
 
-/* A traced thread has one of these; a thread without is not traced. Made at fork, so that the whole tree has it. */
+/* Whether the TASK record of a thread was sent. One that never got through is counted as lost when the thread ends. */
+enum announced {
+	NOT_ANNOUNCED = 0,
+	ANNOUNCED = 1,
+	ANNOUNCE_FAILED = 2, /* to be tried again */
+};
+
+/*
+ * A traced thread has one of these; a thread without is not traced. Made at fork, so that the whole tree has it.
+ *
+ * The operation that runs is what block requests and page-cache misses in this thread are caused by. A system call sets
+ * it at its entry and clears it at its exit; within io_submit and io_uring_enter it is one request after the other.
+ */
 struct task_state {
 	__u32 call; /* enum call of the system call that is running, CALL_NONE outside */
-	__u32 announced; /* TASK record sent */
+	__u32 announced; /* enum announced */
+	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
+	__u64 id_base; /* operation ids of this thread start here; 0 = not yet given */
+	__u64 id_count;
+
+	/* The operation that runs. */
+	__u64 id; /* 0 = none */
 	__u64 start_ns;
-	__u64 id; /* operation id of the running call */
-	__u64 file_pointer; /* struct file of the running call */
-	__u64 inode_pointer;
-	__u64 position_lock; /* address of the struct file's f_pos_lock */
-	__s64 position; /* f_pos (appending: i_size) at entry, or under the lock if that was fought for */
+	__u64 file_pointer; /* struct file */
+	__u64 inode_pointer; /* struct inode of the data, which is f_mapping->host */
+	__u64 request; /* struct io_kiocb or aio_kiocb, 0 = a plain system call */
+	__u32 file; /* file id, 0 = not one that is recorded */
+	__u32 descriptor_flags; /* f_flags */
+	__s64 position; /* offset where known, else f_pos (appending: i_size) at entry */
+	__u64 asked_bytes;
 	__u32 position_exact; /* position was read inside the call, with the lock held */
 	__u32 positioned; /* the caller names the offset */
+	__u32 in_memory; /* a direct read comes from no device either */
 	__u32 appends; /* the kernel appends, whatever the caller names */
-	__u32 reserved;
-	__u32 file; /* file id */
-	__u32 descriptor_flags; /* f_flags */
+	__u64 position_lock; /* address of the struct file's f_pos_lock */
+	__u64 direct_bio; /* of direct I/O: the bio that was submitted last, block_submission.bpf.h */
+	__u64 direct_end; /* where it ends in the file */
+
+	/* Second file of sendfile, splice and copy_file_range: the one that is written. */
+	__u64 target_file_pointer;
+	__u64 target_id;
+	__s64 target_position;
+	__u32 target_file;
+	__u32 target_flags;
+
+	/* The file of the call before, which is mostly that of the next: spares the search for its id (identify_file). */
+	__u64 known_file_pointer;
+	__u64 known_inode_pointer;
+	__u64 known_inode_number;
+	__u64 known_data_inode_pointer; /* what the page cache and the block layer know: of block devices and overlays another */
+	__u32 known_generation;
+	__u32 known_file;
+	__u32 known_in_memory; /* on a file system without a device */
+
+	/* Of task->ioac at the entry of execve: what the kernel itself reads of the program is no call of the program. */
+	__u64 exec_rchar, exec_syscr;
+	/* task->ioac when tracing of this thread began. */
+	struct account before;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -67,6 +112,43 @@ struct {
 	__type(key, int);
 	__type(value, struct task_state);
 } tasks __weak SEC(".maps");
+
+/* Which task dirtied a stretch of a file last; written where pages get dirty, read when they are written back. */
+struct dirty_key {
+	__u32 file;
+	__u32 stretch; /* offset / DIRTY_STRETCH_BYTES */
+};
+struct dirtier {
+	__u64 cause; /* operation id, 0 = a store to a mapping */
+	__u32 thread;
+	__u32 process;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, DIRTY_STRETCHES_MAX);
+	__type(key, struct dirty_key);
+	__type(value, struct dirtier);
+} dirtiers __weak SEC(".maps");
+
+/* What the tracer saw of all traced threads: [op - 1][source], independent of whether a record got through. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TOTALS_MAX);
+	__type(key, __u32);
+	__type(value, struct total);
+} totals __weak SEC(".maps");
+
+/* Data operations in flight, over all traced threads. */
+__u64 in_flight __weak = 0;
+__u64 in_flight_max __weak = 0;
+
+/* Both sides of the closure check: what the calls that were seen amount to, and what the kernel charged their threads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ACCOUNTS);
+	__type(key, __u32);
+	__type(value, struct account);
+} accounts __weak SEC(".maps");
 
 static __always_inline void count_skip(__u32 skip)
 {
@@ -86,16 +168,83 @@ static __always_inline void count_loss(__u32 kind, __u64 now_ns)
 	__sync_fetch_and_add(&loss->count, 1);
 }
 
-/* Space for one event in this CPU's ring, or NULL after counting the loss. The size must be a constant. */
-#define reserve_event(event_bytes, record_kind, now_ns)                                \
-	({                                                                             \
-		__u32 cpu = bpf_get_smp_processor_id();                                \
-		void *ring = bpf_map_lookup_elem(&rings, &cpu);                        \
-		void *event = ring ? bpf_ringbuf_reserve(ring, event_bytes, 0) : NULL; \
-		if (!event)                                                            \
-			count_loss(record_kind, now_ns);                               \
-		event;                                                                 \
+/* Space for one event in this CPU's ring, or NULL. The size must be a constant. */
+#define try_reserve_event(event_bytes)                                   \
+	({                                                               \
+		__u32 cpu = bpf_get_smp_processor_id();                  \
+		void *ring = bpf_map_lookup_elem(&rings, &cpu);          \
+		ring ? bpf_ringbuf_reserve(ring, event_bytes, 0) : NULL; \
 	})
+
+/* The same; NULL after counting the loss. */
+#define reserve_event(event_bytes, record_kind, now_ns)       \
+	({                                                    \
+		void *event = try_reserve_event(event_bytes); \
+		if (!event)                                   \
+			count_loss(record_kind, now_ns);      \
+		event;                                        \
+	})
+
+static __always_inline struct account *account_of(__u32 side)
+{
+	return bpf_map_lookup_elem(&accounts, &side);
+}
+
+/* The state of the thread that runs, NULL if it is not traced. */
+static __always_inline struct task_state *current_state(void)
+{
+	return bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
+}
+
+__u64 id_base_last __weak = 0;
+
+/* Unique in the trace, without a counter that threads share: each thread has its own range. */
+static __always_inline __u64 next_operation_id(struct task_state *state)
+{
+	if (!state->id_base)
+		state->id_base = (__sync_fetch_and_add(&id_base_last, 1) + 1) << OPERATION_COUNT_BITS;
+	return state->id_base + ++state->id_count;
+}
+
+static __always_inline void operation_begins(void)
+{
+	__u64 now = __sync_fetch_and_add(&in_flight, 1) + 1;
+	/* Two CPUs can overwrite each other's maximum only by one that was true at the same moment. */
+	if (now > in_flight_max)
+		in_flight_max = now;
+}
+
+/* An operation whose end nobody will see. */
+static __always_inline void operation_is_abandoned(void)
+{
+	__sync_fetch_and_add(&in_flight, -1);
+}
+
+/* The call that runs in a thread, if it moves data: it will not end, or it will begin anew. */
+static __always_inline void abandon_call(const struct task_state *state)
+{
+	bool two_files = state->call > CALL_DESCRIPTOR_LAST && state->call <= CALL_TWO_FILES_LAST;
+	if (state->id && state->call != CALL_NONE && (state->call <= CALL_DATA_LAST || two_files))
+		operation_is_abandoned();
+	if (state->target_id)
+		operation_is_abandoned();
+}
+
+/* result as in io_record. */
+static __always_inline void operation_ends(__u8 op, __u8 source, __s64 result)
+{
+	__sync_fetch_and_add(&in_flight, -1);
+	__u32 key = total_key(op, source);
+	struct total *total = bpf_map_lookup_elem(&totals, &key);
+	if (!total)
+		return;
+	if (result <= 0) {
+		total->failed++;
+		return;
+	}
+	total->count++;
+	total->bytes += result;
+}
 
 /* The recorder polls: waking it for every event would cost more than the event. */
 static __always_inline void submit_event(void *event)

@@ -4,67 +4,27 @@
  */
 #include "metadata.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 
 #include "cleanup.h"
+#include "counters.h"
+#include "json.h"
 
-enum { ARGUMENTS_MAX = 64, DEVICES_MAX = 64 };
+enum { ARGUMENTS_MAX = 64 };
 
-static void put_string(FILE *json, const char *text)
-{
-	fputc('"', json);
-	for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-		if (*at == '"' || *at == '\\')
-			fprintf(json, "\\%c", *at);
-		else if (*at < 0x20 ||
-			 *at >= 0x7f) /* bytes of unknown encoding: one escape each keeps the JSON valid */
-			fprintf(json, "\\u%04x", *at);
-		else
-			fputc(*at, json);
-	}
-	fputc('"', json);
-}
+static const char *const stop_names[] = {
+	[STOP_NOT_YET] = "",	      [STOP_END] = "end",	    [STOP_SIGNAL] = "signal",
+	[STOP_DURATION] = "duration", [STOP_MAX_SIZE] = "max-size", [STOP_FAILED] = "failure",
+};
 
-/* First line of a small file, without its newline. false if it cannot be read. */
-static bool read_line(const char *path, char *line, size_t room)
-{
-	_cleanup_fclose_ FILE *stream = fopen(path, "re");
-	if (!stream || !fgets(line, room, stream))
-		return false;
-	line[strcspn(line, "\n")] = '\0';
-	return true;
-}
-
-static void put_devices(FILE *json)
-{
-	DIR *directory = opendir("/sys/block");
-	int count = 0;
-	fputs(",\"devices\":[", json);
-	for (struct dirent *entry; directory && count < DEVICES_MAX && (entry = readdir(directory));) {
-		char path[600], number[32], sectors[32], rotational[8] = "";
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/sys/block/%s/dev", entry->d_name);
-		if (!read_line(path, number, sizeof(number)))
-			continue;
-		snprintf(path, sizeof(path), "/sys/block/%s/size", entry->d_name);
-		if (!read_line(path, sectors, sizeof(sectors)) || !strcmp(sectors, "0"))
-			continue;
-		snprintf(path, sizeof(path), "/sys/block/%s/queue/rotational", entry->d_name);
-		read_line(path, rotational, sizeof(rotational));
-		fprintf(json, "%s{\"device\":\"%s\",\"name\":", count++ ? "," : "", number);
-		put_string(json, entry->d_name);
-		fprintf(json, ",\"sectors\":%s,\"rotational\":%s}", sectors,
-			strcmp(rotational, "1") ? "false" : "true");
-	}
-	fputc(']', json);
-	if (directory)
-		closedir(directory);
-}
+const char *const kind_names[TRACE_KINDS_MAX] = {
+	[RECORD_IO] = "IO",	[RECORD_FILEOP] = "FILEOP",	    [RECORD_FILE] = "FILE",
+	[RECORD_TASK] = "TASK", [RECORD_BLOCK] = "BLOCK",	    [RECORD_GAP] = "GAP",
+	[RECORD_TEXT] = "TEXT", [RECORD_BLOCK_DATA] = "BLOCK_DATA", [RECORD_RESIDENT] = "RESIDENT",
+};
 
 /* The limit of the control group, in version 1 or 2; 0 = none. */
 static uint64_t memory_limit_bytes(const char *cgroup)
@@ -73,15 +33,126 @@ static uint64_t memory_limit_bytes(const char *cgroup)
 	for (int i = 0; cgroup && i < 2; i++) {
 		char path[4096], line[64];
 		snprintf(path, sizeof(path), "%s/%s", cgroup, names[i]);
-		if (read_line(path, line, sizeof(line)))
+		_cleanup_fclose_ FILE *limit = fopen(path, "re");
+		if (limit && fgets(line, sizeof(line), limit))
 			return strtoull(line, NULL, 10);
 	}
 	return 0;
 }
 
-char *metadata_make(const struct options *options, const struct tracer *tracer, const struct drain *drain,
-		    int64_t exit_status)
+static void put_target(FILE *json, const struct options *options)
 {
+	if (options->process)
+		fprintf(json, ",\"process\":%d", options->process);
+	if (options->group_path) {
+		fputs(",\"in_cgroup\":", json);
+		json_string(json, options->group_path);
+	}
+	if (options->command) {
+		fputs(",\"command\":[", json);
+		for (int i = 0; options->command[i] && i < ARGUMENTS_MAX; i++) {
+			if (i)
+				fputc(',', json);
+			json_string(json, options->command[i]);
+		}
+		fputc(']', json);
+	}
+	uint64_t limit_bytes = memory_limit_bytes(options->cgroup);
+	if (limit_bytes)
+		fprintf(json, ",\"memory_limit_bytes\":%llu", (unsigned long long)limit_bytes);
+}
+
+static void put_filters(FILE *json, const struct options *options)
+{
+	const char *separator = "";
+	fputs(",\"filters\":{", json);
+	if (options->device) {
+		fprintf(json, "\"device\":\"%u:%u\"", options->device >> 20, options->device & 0xfffff);
+		separator = ",";
+	}
+	if (*options->path_prefix) {
+		fprintf(json, "%s\"path\":", separator);
+		json_string(json, options->path_prefix);
+		separator = ",";
+	}
+	if (options->size_bytes_min)
+		json_number(json, &separator, "min_size_bytes", options->size_bytes_min);
+	fputc('}', json);
+}
+
+static void put_op_totals(FILE *json, const struct tracer *tracer, uint8_t op)
+{
+	static const char *const sources[TOTAL_SOURCES] = {
+		[SOURCE_SYSCALL] = "syscall", [SOURCE_AIO] = "aio",	  [SOURCE_IO_URING] = "io_uring",
+		[SOURCE_MMAP] = "mmap",	      [SOURCE_SPLICE] = "splice",
+	};
+	const char *separator = "";
+	for (int source = 0; source < TOTAL_SOURCES; source++) {
+		struct total total = counters_total(tracer, op, source);
+		if (!sources[source] || (!total.count && !total.failed))
+			continue;
+		fprintf(json, "%s\"%s\":{\"count\":%llu,\"bytes\":%llu,\"failed\":%llu}", separator, sources[source],
+			(unsigned long long)total.count, (unsigned long long)total.bytes,
+			(unsigned long long)total.failed);
+		separator = ",";
+	}
+}
+
+/* Counted in the kernel, so that they are exact whatever was lost. */
+static void put_counters(FILE *json, const struct tracer *tracer)
+{
+	static const char *const skips[SKIP_KINDS] = {
+		[SKIP_NOT_A_FILE] = "not_a_file", [SKIP_PSEUDO_FILE] = "pseudo_file",
+		[SKIP_COMPAT] = "compat_call",	  [SKIP_OWN_BLOCK] = "own_block_request",
+		[SKIP_FILTERED] = "filtered",
+	};
+	const char *separator = "";
+	fputs(",\"totals\":{\"read\":{", json);
+	put_op_totals(json, tracer, IO_READ);
+	fputs("},\"write\":{", json);
+	put_op_totals(json, tracer, IO_WRITE);
+	fprintf(json, "}},\"in_flight_max\":%llu,\"skips\":{", (unsigned long long)counters_in_flight_max(tracer));
+	for (int skip = 0; skip < SKIP_KINDS; skip++)
+		if (skips[skip])
+			json_number(json, &separator, skips[skip], counters_skip(tracer, skip));
+	fprintf(json, "},\"missed_runs\":%llu", (unsigned long long)counters_missed_runs(tracer));
+}
+
+static void put_lost(FILE *json, const struct trace_header *header)
+{
+	const char *separator = "";
+	fputs(",\"lost\":{", json);
+	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)
+		if (header->lost[kind])
+			json_number(json, &separator, kind_names[kind] ? kind_names[kind] : "unknown",
+				    header->lost[kind]);
+	fputc('}', json);
+}
+
+static void put_result(FILE *json, const struct metadata *metadata)
+{
+	const struct drain *drain = metadata->drain;
+	fprintf(json, ",\"stopped_by\":\"%s\",\"exit_status\":", stop_names[metadata->stopped_by]);
+	if (metadata->exit_status >= 0)
+		fprintf(json, "%lld", (long long)metadata->exit_status);
+	else
+		fputs("null", json);
+	fprintf(json,
+		",\"records_out_of_order\":%llu,\"ring\":{\"bytes_per_cpu\":%llu,\"events\":%llu,\"event_bytes\":%llu}",
+		(unsigned long long)drain->late_count, (unsigned long long)metadata->options->ring_bytes,
+		(unsigned long long)drain->event_count, (unsigned long long)drain->event_bytes);
+	put_counters(json, metadata->tracer);
+	put_lost(json, metadata->header);
+	fputs(",\"closure\":", json);
+	closure_put(metadata->closure, json);
+	fputs(",\"devices\":[", json);
+	topology_put(metadata->topology, json);
+	fputc(']', json);
+}
+
+char *metadata_make(const struct metadata *metadata)
+{
+	const struct options *options = metadata->options;
 	char *text = NULL;
 	size_t bytes = 0;
 	struct utsname host = {};
@@ -91,41 +162,20 @@ char *metadata_make(const struct options *options, const struct tracer *tracer, 
 
 	uname(&host);
 	fputs("{\"made_by\":\"flextrace record " FLEXTRACE_VERSION "\",\"kernel\":", json);
-	put_string(json, host.release);
+	json_string(json, host.release);
 	fputs(",\"machine\":", json);
-	put_string(json, host.machine);
+	json_string(json, host.machine);
 	fprintf(json, ",\"layers\":[%s%s%s]", options->layer_vfs ? "\"vfs\"" : "",
 		options->layer_vfs && options->layer_block ? "," : "", options->layer_block ? "\"block\"" : "");
-	if (options->process)
-		fprintf(json, ",\"process\":%d", options->process);
-	if (options->command) {
-		fputs(",\"command\":[", json);
-		for (int i = 0; options->command[i] && i < ARGUMENTS_MAX; i++) {
-			if (i)
-				fputc(',', json);
-			put_string(json, options->command[i]);
-		}
+	put_target(json, options);
+	put_filters(json, options);
+	if (metadata->tracer) {
+		fprintf(json, ",\"cpus\":%d,\"programs\":[", metadata->tracer->cpu_count);
+		tracer_put_programs(metadata->tracer, json);
 		fputc(']', json);
 	}
-	uint64_t limit_bytes = memory_limit_bytes(options->cgroup);
-	if (limit_bytes)
-		fprintf(json, ",\"memory_limit_bytes\":%llu", (unsigned long long)limit_bytes);
-	if (tracer)
-		fprintf(json, ",\"probes\":\"%s\",\"ring_bytes\":%llu,\"cpus\":%d", tracer_attached(tracer),
-			(unsigned long long)options->ring_bytes, tracer->cpu_count);
-	if (drain) {
-		fprintf(json,
-			",\"exit_status\":%lld,\"records_out_of_order\":%llu,\"skipped\":{\"not_a_file\":%llu,"
-			"\"pseudo_file\":%llu,\"compat_call\":%llu,\"unrecorded_call\":%llu,\"own_block_request\":%"
-			"llu}",
-			(long long)exit_status, (unsigned long long)drain->late_count,
-			(unsigned long long)tracer_skips(tracer, SKIP_NOT_A_FILE),
-			(unsigned long long)tracer_skips(tracer, SKIP_PSEUDO_FILE),
-			(unsigned long long)tracer_skips(tracer, SKIP_COMPAT),
-			(unsigned long long)tracer_skips(tracer, SKIP_UNRECORDED_CALL),
-			(unsigned long long)tracer_skips(tracer, SKIP_OWN_BLOCK));
-		put_devices(json);
-	}
+	if (metadata->drain)
+		put_result(json, metadata);
 	fputc('}', json);
 	return fclose(json) ? NULL : text;
 }

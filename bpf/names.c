@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <search.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,13 +42,40 @@ static struct name *find(const struct names *names, const char *path)
 
 void names_init(struct names *names)
 {
-	names->tree = NULL;
+	*names = (struct names){};
 }
 
 void names_deinit(struct names *names)
 {
 	tdestroy(names->tree, free);
-	names->tree = NULL;
+	tdestroy(names->directories, free);
+	names_init(names);
+}
+
+/* Enters the directories of a path, from the innermost to the first that is known. 0 or -ENOMEM. */
+static int note_directories(struct names *names, const char *path)
+{
+	struct name *name = name_create(path, 0);
+	if (!name)
+		return -ENOMEM;
+	for (;;) {
+		char *slash = strrchr(name->path, '/');
+		if (!slash || slash == name->path)
+			break;
+		*slash = '\0';
+		struct name **node = tsearch(name, &names->directories, compare_names);
+		if (!node)
+			break;
+		if (*node != name) {
+			free(name);
+			return 0;
+		}
+		name = name_create((*node)->path, 0);
+		if (!name)
+			return -ENOMEM;
+	}
+	free(name);
+	return 0;
 }
 
 int names_put(struct names *names, const char *path, uint32_t file)
@@ -61,7 +90,62 @@ int names_put(struct names *names, const char *path, uint32_t file)
 		free(name);
 		return -ENOMEM;
 	}
-	return 0;
+	return note_directories(names, path);
+}
+
+/* What a walk over the tree collects: the names below a directory. */
+struct below {
+	const char *directory;
+	size_t directory_bytes;
+	struct name **names;
+	size_t count, room;
+	int error;
+};
+
+static void collect_below(const void *node, VISIT visit, void *context)
+{
+	struct below *below = context;
+	struct name *name = *(struct name *const *)node;
+	if ((visit != postorder && visit != leaf) || strncmp(name->path, below->directory, below->directory_bytes) ||
+	    name->path[below->directory_bytes] != '/')
+		return;
+	if (below->count == below->room) {
+		size_t room = below->room ? below->room * 2 : 64;
+		struct name **grown = realloc(below->names, room * sizeof(struct name *));
+		if (!grown) {
+			below->error = -ENOMEM;
+			return;
+		}
+		below->names = grown;
+		below->room = room;
+	}
+	below->names[below->count++] = name;
+}
+
+int names_move_directory(struct names *names, const char *from, const char *to)
+{
+	struct name *key = name_create(from, 0);
+	if (!key)
+		return -ENOMEM;
+	bool is_directory = tfind(key, &names->directories, compare_names) != NULL;
+	free(key);
+	if (!is_directory)
+		return 0;
+	struct below below = {.directory = from, .directory_bytes = strlen(from)};
+	twalk_r(names->tree, collect_below, &below);
+	for (size_t i = 0; i < below.count; i++) {
+		struct name *name = below.names[i];
+		char *moved = NULL;
+		if (asprintf(&moved, "%s%s", to, name->path + below.directory_bytes) < 0)
+			below.error = -ENOMEM;
+		else if (names_put(names, moved, name->file))
+			below.error = -ENOMEM;
+		free(moved);
+		tdelete(name, &names->tree, compare_names);
+		free(name);
+	}
+	free(below.names);
+	return below.error;
 }
 
 uint32_t names_find(const struct names *names, const char *path)

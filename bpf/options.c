@@ -6,52 +6,193 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+#include "names.h"
+#include "quantity.h"
+#include "ring_event.h"
+#include "topology.h"
 
 enum {
 	RING_BYTES_DEFAULT = 16 << 20,
 	RING_BYTES_MIN = 1 << 12,
 	RING_BYTES_MAX = 1 << 30,
+	TRACE_BYTES_MIN = 1 << 20,
 };
 
 enum option_key {
 	OPTION_LAYER = 0x100,
+	OPTION_IN_CGROUP,
+	OPTION_DEVICE,
+	OPTION_PATH,
+	OPTION_MIN_SIZE,
+	OPTION_DURATION,
+	OPTION_MAX_SIZE,
 	OPTION_CGROUP,
 	OPTION_RING_BYTES,
+	OPTION_DRY_RUN,
 };
 
 const char *argp_program_version = "flextrace-record " FLEXTRACE_VERSION;
 
 static const char documentation[] =
-	"Record the I/O of a command and everything it starts, or of a running process with its threads and children, "
-	"at the VFS layer (system calls on files) and the block layer (requests of devices).\v"
+	"Record the I/O of a command and everything it starts, of a running process with its threads and children, or "
+	"of a "
+	"control group, at the VFS layer (operations on files) and the block layer (requests of devices).\v"
+	"BYTES may have K, M, G or T behind it; TIME ns, us, ms, s, m or h.\n"
+	"\n"
 	"The command's exit status is passed on. Otherwise: 0 ok, 1 failed, 2 usage, 3 records were lost.\n"
-	"Ctrl-C ends a recording cleanly.";
+	"Ctrl-C ends a recording cleanly; it reaches the command too. --duration and --max-size end the recording and "
+	"nothing else: the command goes on, and its end is waited for, without cost for it.";
 
 static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "What to record:", 1},
 	{"process", 'p', "PID", 0, "a running process, with its threads and children", 1},
+	{"in-cgroup", OPTION_IN_CGROUP, "DIRECTORY", 0,
+	 "all tasks of this control group (version 1 or 2) and of those below it, also those that enter it later", 1},
 	{"layer", OPTION_LAYER, "LAYER", 0, "vfs, block or both (default: both)", 1},
-	{0, 0, 0, 0, "Where to:", 2},
-	{"output", 'o', "FILE", 0, "trace file (default: COMMAND-DATE-TIME.iotrace)", 2},
-	{"force", 'f', 0, 0, "overwrite FILE", 2},
-	{"quiet", 'q', 0, 0, "say nothing but warnings and errors", 2},
-	{0, 0, 0, 0, "How:", 3},
-	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 3},
+	{0, 0, 0, 0, "What to leave out (decided in the kernel; what is left out is counted):", 2},
+	{"device", OPTION_DEVICE, "DEVICE", 0,
+	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of the file system "
+	 "on "
+	 "it",
+	 2},
+	{"path", OPTION_PATH, "PREFIX", 0, "operations on all files but those below this directory, or this file", 2},
+	{"min-size", OPTION_MIN_SIZE, "BYTES", 0, "reads and writes that ask for less", 2},
+	{0, 0, 0, 0, "When to end:", 3},
+	{"duration", OPTION_DURATION, "TIME", 0, "after this time", 3},
+	{"max-size", OPTION_MAX_SIZE, "BYTES", 0, "before the trace file gets larger than this", 3},
+	{0, 0, 0, 0, "Where to:", 4},
+	{"output", 'o', "FILE", 0, "trace file (default: COMMAND-DATE-TIME.iotrace)", 4},
+	{"force", 'f', 0, 0, "overwrite FILE", 4},
+	{"quiet", 'q', 0, 0, "say nothing but warnings and errors", 4},
+	{0, 0, 0, 0, "How:", 5},
+	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 5},
 	{"ring-bytes", OPTION_RING_BYTES, "BYTES", 0,
-	 "size of the ring buffer of each CPU, a power of two (default: 16777216)", 3},
+	 "size of the ring buffer of each CPU, a power of two (default: 16M)", 5},
+	{"dry-run", OPTION_DRY_RUN, 0, 0, "say what would be recorded, and how, and load the programs; record nothing",
+	 5},
 	{0},
 };
 
-static uint64_t parse_number(const char *text, uint64_t max, struct argp_state *state, const char *what)
+static uint64_t parse_bytes(const char *text, uint64_t min, uint64_t max, struct argp_state *state, const char *what)
+{
+	uint64_t bytes = 0;
+	if (!quantity_bytes(text, &bytes) || bytes < min || bytes > max)
+		argp_error(state, "%s '%s' is not a size from %llu to %llu bytes such as 65536, 64K or 1M", what, text,
+			   (unsigned long long)min, (unsigned long long)max);
+	return bytes;
+}
+
+static pid_t parse_process(const char *text, struct argp_state *state)
 {
 	char *end = NULL;
-	errno = 0;
-	uint64_t value = strtoull(text, &end, 10);
-	if (errno || end == text || *end || value == 0 || value > max || *text == '-')
-		argp_error(state, "%s '%s' is not a number from 1 to %llu", what, text, (unsigned long long)max);
-	return value;
+	long long process = strtoll(text, &end, 10);
+	if (end == text || *end || process < 1 || process > INT32_MAX)
+		argp_error(state, "process '%s' is not a number from 1 to %d", text, INT32_MAX);
+	return process;
+}
+
+static uint32_t parse_device(const char *text, struct argp_state *state)
+{
+	struct stat node;
+	unsigned int device_major, device_minor;
+	char rest;
+	if (sscanf(text, "%u:%u%c", &device_major, &device_minor, &rest) == 2) {
+		char path[64];
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", device_major, device_minor);
+		if (access(path, F_OK))
+			argp_error(state, "there is no block device %s (see lsblk)", text);
+		return device_number(device_major, device_minor);
+	}
+	if (stat(text, &node))
+		argp_error(state, "cannot find device '%s': %s", text, strerror(errno));
+	else if (!S_ISBLK(node.st_mode))
+		argp_error(state,
+			   "'%s' is not a block device: give a path such as /dev/sda1, or MAJOR:MINOR (see lsblk)",
+			   text);
+	return device_number(major(node.st_rdev), minor(node.st_rdev));
+}
+
+/*
+ * Paths in a trace have no symbolic links, so the longest part of the path that exists is freed of them; the rest may be
+ * made by the program.
+ */
+static int resolve(char *path, char *prefix)
+{
+	char existing[PATH_MAX];
+	char *rest = path + strlen(path);
+	for (;;) {
+		char kept = *rest;
+		*rest = '\0';
+		bool exists = realpath(*path ? path : "/", existing);
+		*rest = kept;
+		if (exists)
+			return snprintf(prefix, PATH_MAX, "%s%s", strcmp(existing, "/") ? existing : "", rest);
+		do
+			rest--;
+		while (rest > path && *rest != '/');
+	}
+}
+
+static void parse_prefix(const char *text, char *prefix, struct argp_state *state)
+{
+	char directory[PATH_MAX];
+	_cleanup_free_ char *path = getcwd(directory, sizeof(directory)) ? names_join(directory, text) : NULL;
+	if (!path || !*text)
+		argp_error(state, "path '%s' cannot be used", text);
+	int bytes = resolve(path, prefix);
+	if (bytes >= FILTER_PATH_BYTES_MAX)
+		argp_error(state, "path '%s' is longer than %d bytes", text, FILTER_PATH_BYTES_MAX - 1);
+	if (bytes == 0)
+		argp_error(state, "path '%s' leaves nothing out: leave out --path", text);
+}
+
+static void parse_group(struct options *options, char *directory, struct argp_state *state)
+{
+	options->group_path = directory;
+	int error = control_group_find(&options->group, directory);
+	if (error == -EINVAL)
+		argp_error(state, "'%s' is not the directory of a control group, such as /sys/fs/cgroup/system.slice",
+			   directory);
+	else if (error)
+		argp_error(state, "cannot find control group '%s': %s", directory, strerror(-error));
+}
+
+static void parse_filter(struct options *options, int key, char *argument, struct argp_state *state)
+{
+	switch (key) {
+	case OPTION_DEVICE:
+		options->device_name = argument;
+		options->device = parse_device(argument, state);
+		break;
+	case OPTION_PATH:
+		parse_prefix(argument, options->path_prefix, state);
+		break;
+	default:
+		options->size_bytes_min = parse_bytes(argument, 1, UINT32_MAX, state, "smallest size");
+	}
+}
+
+static void check(const struct options *options, struct argp_state *state)
+{
+	int targets = !!options->command + !!options->process + !!options->group_path;
+	if (!targets)
+		argp_error(state, "nothing to record: name a command (-- COMMAND ...), a process (-p PID) or a control "
+				  "group (--in-cgroup DIRECTORY)");
+	if (targets > 1)
+		argp_error(state, "a command, a process (-p) and a control group (--in-cgroup) at once: choose one");
+	if (options->cgroup && !options->command)
+		argp_error(state, "--cgroup moves only a command that is started here, not a running process");
+	if (!options->layer_vfs && (*options->path_prefix || options->size_bytes_min))
+		argp_error(state,
+			   "--path and --min-size leave out operations on files, which --layer block does not record");
 }
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
@@ -60,7 +201,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		options->process = parse_number(argument, INT32_MAX, state, "process");
+		options->process = parse_process(argument, state);
 		break;
 	case 'o':
 		options->output = argument;
@@ -71,31 +212,43 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 	case 'q':
 		options->quiet = true;
 		break;
+	case OPTION_DRY_RUN:
+		options->dry_run = true;
+		break;
 	case OPTION_LAYER:
 		options->layer_vfs = !strcmp(argument, "vfs") || !strcmp(argument, "both");
 		options->layer_block = !strcmp(argument, "block") || !strcmp(argument, "both");
 		if (!options->layer_vfs && !options->layer_block)
 			argp_error(state, "layer '%s' is unknown: choose vfs, block or both", argument);
 		break;
+	case OPTION_IN_CGROUP:
+		parse_group(options, argument, state);
+		break;
+	case OPTION_DEVICE:
+	case OPTION_PATH:
+	case OPTION_MIN_SIZE:
+		parse_filter(options, key, argument, state);
+		break;
+	case OPTION_DURATION:
+		if (!quantity_duration_ns(argument, &options->duration_ns) || !options->duration_ns)
+			argp_error(state, "duration '%s' is not a time such as 30s, 500ms or 5m", argument);
+		break;
+	case OPTION_MAX_SIZE:
+		options->trace_bytes_max = parse_bytes(argument, TRACE_BYTES_MIN, INT64_MAX, state, "largest size");
+		break;
 	case OPTION_CGROUP:
 		options->cgroup = argument;
 		break;
 	case OPTION_RING_BYTES:
-		options->ring_bytes = parse_number(argument, RING_BYTES_MAX, state, "ring size");
-		if (options->ring_bytes < RING_BYTES_MIN || (options->ring_bytes & (options->ring_bytes - 1)))
-			argp_error(state, "ring size '%s' is not a power of two of at least %d", argument,
-				   RING_BYTES_MIN);
+		options->ring_bytes = parse_bytes(argument, RING_BYTES_MIN, RING_BYTES_MAX, state, "ring size");
+		if (options->ring_bytes & (options->ring_bytes - 1))
+			argp_error(state, "ring size '%s' is not a power of two", argument);
 		break;
 	case ARGP_KEY_ARGS:
 		options->command = state->argv + state->next;
 		break;
 	case ARGP_KEY_END:
-		if (!options->command && !options->process)
-			argp_error(state, "nothing to record: name a command (-- COMMAND ...) or a process (-p PID)");
-		if (options->command && options->process)
-			argp_error(state, "a command and a process (-p) at once: choose one");
-		if (options->cgroup && options->process)
-			argp_error(state, "--cgroup moves only a command that is started here, not a running process");
+		check(options, state);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -108,7 +261,7 @@ void options_parse(struct options *options, int argc, char **argv)
 	static const struct argp argp = {
 		.options = argp_options,
 		.parser = parse_option,
-		.args_doc = "-- COMMAND [ARGUMENT...]\n-p PID",
+		.args_doc = "-- COMMAND [ARGUMENT...]\n-p PID\n--in-cgroup DIRECTORY",
 		.doc = documentation,
 	};
 

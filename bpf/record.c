@@ -16,19 +16,47 @@
 #include <time.h>
 
 #include "cleanup.h"
+#include "clock.h"
+#include "closure.h"
 #include "drain.h"
+#include "losses.h"
 #include "metadata.h"
 #include "options.h"
+#include "plan.h"
+#include "residency.h"
+#include "status.h"
+#include "summary.h"
 #include "target.h"
+#include "topology.h"
 #include "tracer.h"
 #include "writer.h"
 
-/* Between two rounds. At 10^6 events per second on a CPU its default ring fills in 230 ms. */
-enum { POLL_INTERVAL_MS = 5 };
+enum {
+	POLL_INTERVAL_MS =
+		5, /* between two rounds. At 10^6 events per second on a CPU its default ring fills in 230 ms. */
+	RESIDENCY_NS_MAX = 1000000, /* of each round; the rings fill meanwhile */
+};
 
-static const char *const kind_names[] = {
-	[RECORD_IO] = "IO",	  [RECORD_FILEOP] = "FILEOP", [RECORD_FILE] = "FILE", [RECORD_TASK] = "TASK",
-	[RECORD_BLOCK] = "BLOCK", [RECORD_GAP] = "GAP",	      [RECORD_TEXT] = "TEXT",
+/* Everything of one recording. */
+struct session {
+	const struct options *options;
+	const char *path;
+	struct programs_wish wish;
+	struct target target;
+	struct tracer tracer;
+	struct writer writer;
+	struct drain drain;
+	struct losses losses;
+	struct residency residency;
+	struct topology topology;
+	struct closure closure;
+	struct status status;
+	dev_t trace_filesystem;
+	int signals; /* signalfd */
+	int signal_count;
+	uint64_t ends_ns; /* CLOCK_MONOTONIC, 0 = no limit */
+	enum stop stopped_by;
+	bool loss_said;
 };
 
 static int fail(const char *what, const char *object, int error, const char *remedy)
@@ -42,151 +70,277 @@ static void default_output(const struct options *options, char *path, size_t roo
 	char date[32], name[64];
 	time_t now = time(NULL);
 	strftime(date, sizeof(date), "%Y%m%d-%H%M%S", localtime(&now));
-	if (options->command) {
-		_cleanup_free_ char *command = strdup(options->command[0]);
-		snprintf(name, sizeof(name), "%s", command ? basename(command) : "command");
+	const char *object = options->command ? options->command[0] : options->group_path;
+	if (object) {
+		_cleanup_free_ char *copy = strdup(object);
+		snprintf(name, sizeof(name), "%s", copy ? basename(copy) : "command");
 	} else {
 		snprintf(name, sizeof(name), "process-%d", options->process);
 	}
 	snprintf(path, room, "%s-%s.iotrace", name, date);
 }
 
-/* Ctrl-C from a terminal reaches the command too; a signal sent to the recorder alone is handed on. */
-static bool stop_wanted(int signals, const struct target *target, int *signal_count)
+/* Ctrl-C from a terminal reaches the command too; a signal sent to the recorder alone is handed on. True at the second. */
+static bool take_signal(struct session *session)
 {
 	struct signalfd_siginfo info;
-	if (read(signals, &info, sizeof(info)) != sizeof(info))
+	if (read(session->signals, &info, sizeof(info)) != sizeof(info))
 		return false;
-	if (!target->is_command || ++*signal_count > 1)
+	if (!session->target.is_command || ++session->signal_count > 1)
 		return true;
 	if (info.ssi_code != SI_KERNEL)
-		kill(target->process, info.ssi_signo);
+		kill(session->target.process, info.ssi_signo);
 	return false;
 }
 
-/* Drains until the target has ended or the user has had enough. 0 or a negative errno. */
-static int record_until_end(struct drain *drain, const struct target *target, int signals)
+/* Completes records before they are written. */
+static void observe(void *observer, struct pending *pending)
 {
-	struct pollfd polled[] = {{.fd = target->process_descriptor, .events = POLLIN},
-				  {.fd = signals, .events = POLLIN}};
-	int signal_count = 0;
+	struct session *session = observer;
+	if (pending->record.kind == RECORD_FILE) {
+		residency_note(&session->residency, &pending->record.file, pending->path, pending->viewer_process);
+	} else if (pending->record.kind == RECORD_BLOCK) {
+		const struct device *device = topology_device(&session->topology, pending->record.block.device);
+		if (device && device->stacked)
+			pending->record.block.flags |= BLOCK_STACKED;
+	}
+}
 
-	for (;;) {
+/* Takes what the rings hold and writes what is ready. 0 or a negative errno. */
+static int do_round(struct session *session)
+{
+	int error = drain_round(&session->drain);
+	if (!error)
+		error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
+	if (!error)
+		error = tracer_adopt_arrivals(&session->tracer);
+	residency_round(&session->residency, &session->writer, RESIDENCY_NS_MAX);
+	if (session->losses.sum && !session->loss_said) {
+		session->loss_said = true;
+		status_clear(&session->status);
+		summary_say_losing(session->options, session->losses.sum);
+	}
+	status_update(&session->status, &session->writer, session->losses.sum);
+	return error ? error : session->writer.error;
+}
+
+/* Until the target has ended or somebody has had enough. 0 or a negative errno. */
+static int record_until_end(struct session *session)
+{
+	struct pollfd polled[] = {{.fd = session->target.process_descriptor, .events = POLLIN},
+				  {.fd = session->signals, .events = POLLIN}};
+
+	while (!session->stopped_by) {
 		int ready = poll(polled, 2, POLL_INTERVAL_MS);
 		if (ready < 0 && errno != EINTR)
 			return -errno;
-		int error = drain_round(drain);
+		int error = do_round(session);
 		if (error)
 			return error;
 		if (ready > 0 && polled[0].revents)
-			return 0;
-		if (ready > 0 && polled[1].revents && stop_wanted(signals, target, &signal_count))
-			return 0;
+			session->stopped_by = STOP_END;
+		else if (ready > 0 && polled[1].revents && take_signal(session))
+			session->stopped_by = STOP_SIGNAL;
+		else if (session->writer.full)
+			session->stopped_by = STOP_MAX_SIZE;
+		else if (session->ends_ns && monotonic_ns() >= session->ends_ns)
+			session->stopped_by = STOP_DURATION;
 	}
+	return 0;
 }
 
-/* Enters the losses into the header and one GAP record per CPU and kind. Their sum, or a negative errno. */
-static int64_t write_losses(const struct tracer *tracer, struct writer *writer)
+/* A command that is no longer recorded goes on; its exit status is passed on all the same. */
+static int64_t wait_for_command(struct session *session)
 {
-	int64_t sum = 0;
-	_cleanup_free_ struct loss *of_cpu = calloc(tracer->cpu_count, sizeof(*of_cpu));
-	if (!of_cpu)
-		return -ENOMEM;
-	for (uint32_t kind = 1; kind < TRACE_KINDS_MAX; kind++) {
-		int error = tracer_losses(tracer, kind, of_cpu);
-		if (error)
-			return error;
-		for (int cpu = 0; cpu < tracer->cpu_count; cpu++) {
-			if (!of_cpu[cpu].count)
-				continue;
-			struct gap_record gap = {
-				.kind = RECORD_GAP,
-				.lost_kind = kind,
-				.cpu = cpu,
-				.start_ns = of_cpu[cpu].first_ns,
-				.duration_ns = of_cpu[cpu].last_ns - of_cpu[cpu].first_ns,
-				.lost_count = of_cpu[cpu].count,
-			};
-			writer_append(writer, &gap);
-			writer->header.lost[kind] += gap.lost_count;
-			sum += gap.lost_count;
-		}
+	struct pollfd polled[] = {{.fd = session->target.process_descriptor, .events = POLLIN},
+				  {.fd = session->signals, .events = POLLIN}};
+	while (poll(polled, 2, -1) >= 0 || errno == EINTR) {
+		if (polled[0].revents)
+			break;
+		if (polled[1].revents && take_signal(session))
+			return EXIT_FAILED; /* the user does not want to wait */
 	}
-	return sum;
+	return target_exit_status(&session->target);
 }
 
-static void say_result(const struct options *options, const struct tracer *tracer, const char *path,
-		       const struct trace_header *header, int64_t lost)
+/* Attaches and lets the target run. 0, or a negative errno after saying what failed. */
+static int begin(struct session *session)
 {
-	if (lost) {
-		fprintf(stderr, "flextrace record: WARNING: %lld RECORDS WERE LOST (", (long long)lost);
-		const char *separator = "";
-		for (size_t kind = 0; kind < sizeof(kind_names) / sizeof(kind_names[0]); kind++) {
-			if (!header->lost[kind])
-				continue;
-			fprintf(stderr, "%s%llu %s", separator, (unsigned long long)header->lost[kind],
-				kind_names[kind]);
-			separator = ", ";
-		}
-		fprintf(stderr,
-			"): numbers made from this trace are lower bounds. Give a larger --ring-bytes than %llu.\n",
-			(unsigned long long)options->ring_bytes);
+	const struct options *options = session->options;
+	int error = tracer_attach(&session->tracer);
+	if (error)
+		return error;
+	closure_begin(&session->closure, &session->tracer, &session->wish);
+	writer_mark_start(&session->writer);
+	error = tracer_adopt(&session->tracer, session->target.process);
+	if (error)
+		return error;
+	/* A command has done nothing until now; a process that runs has been recorded since it was adopted. */
+	if (session->target.is_command)
+		writer_mark_start(&session->writer);
+	/* What was lost until now lies before the start. */
+	error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
+	if (error)
+		return error;
+	error = target_release(&session->target);
+	if (error) {
+		fail("start", options->command[0], error, options->cgroup ? ", or its control group" : "");
+		return error;
 	}
-	uint64_t unrecorded = tracer_skips(tracer, SKIP_UNRECORDED_CALL);
-	if (unrecorded)
-		fprintf(stderr,
-			"flextrace record: warning: %llu calls moved data in ways that are not recorded yet (sendfile, "
-			"splice, "
-			"copy_file_range, io_submit, io_uring): uniqueBytes and the request counts are lower bounds\n",
-			(unsigned long long)unrecorded);
-	if (!options->quiet)
-		fprintf(stderr,
-			"flextrace record: %llu data operations, %llu file operations, %llu block requests, %lld lost: "
-			"%s\n"
-			"next: flextrace characterize %s\n",
-			(unsigned long long)header->count[RECORD_IO], (unsigned long long)header->count[RECORD_FILEOP],
-			(unsigned long long)header->count[RECORD_BLOCK], (long long)lost, path, path);
+	session->ends_ns = options->duration_ns ? monotonic_ns() + options->duration_ns : 0;
+	if (options->quiet)
+		return 0;
+	fprintf(stderr, "flextrace record: recording %s; Ctrl-C ends it\n",
+		options->command      ? options->command[0]
+		: options->group_path ? options->group_path
+				      : "the process");
+	summary_say_same_disk(&session->topology, session->path, session->trace_filesystem,
+			      options->command ? getpid() : session->target.process, options->path_prefix, stderr);
+	return 0;
+}
+
+/* Detaches and writes what is left. 0 or a negative errno. */
+static int end(struct session *session)
+{
+	writer_mark_end(&session->writer);
+	closure_end_disks(&session->closure, &session->tracer);
+	tracer_detach(&session->tracer);
+	closure_end_tasks(&session->closure, &session->tracer);
+	int error = drain_finish(&session->drain);
+	residency_round(&session->residency, &session->writer, 0);
+	int losses_error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
+	topology_scan(&session->topology);
+	return error ? error : losses_error;
 }
 
 /* From a target that waits to a closed trace. The exit code. */
-static int record(const struct options *options, const char *path, struct target *target, struct tracer *tracer,
-		  struct writer *writer, int signals)
+static int record(struct session *session)
 {
-	struct drain drain;
-	int error = drain_init(&drain, tracer->rings, tracer->cpu_count, writer);
-	if (error)
-		return fail("read", "the ring buffers", error, "");
-	error = tracer_attach(tracer, target->process);
-	if (!error) {
-		writer_mark_start(writer);
-		error = target_release(target);
-		if (error)
-			fail("start", options->command[0], error, options->cgroup ? ", or its control group" : "");
-	}
-	if (error) {
-		drain_deinit(&drain);
+	struct metadata metadata = {
+		.options = session->options,
+		.tracer = &session->tracer,
+		.drain = &session->drain,
+		.topology = &session->topology,
+		.closure = &session->closure,
+		.header = &session->writer.header,
+		.exit_status = -1,
+	};
+	if (begin(session)) {
+		unlink(session->path); /* nothing was recorded */
 		return EXIT_FAILED;
 	}
-	if (!options->quiet)
-		fprintf(stderr, "flextrace record: recording %s; Ctrl-C ends it\n",
-			options->command ? options->command[0] : "the process");
-	error = record_until_end(&drain, target, signals);
-	writer_mark_end(writer);
-	tracer_detach(tracer);
-	int finish_error = drain_finish(&drain);
-	error = error ? error : finish_error;
-
-	int exit_status = target_exit_status(target);
-	int64_t lost = write_losses(tracer, writer);
-	_cleanup_free_ char *json = metadata_make(options, tracer, &drain, exit_status);
-	int close_error = writer_deinit(writer, json ? json : "{}");
-	drain_deinit(&drain);
+	int error = record_until_end(session);
+	int end_error = end(session);
+	error = error ? error : end_error;
+	status_clear(&session->status);
+	if (error)
+		session->stopped_by = STOP_FAILED;
+	metadata.stopped_by = session->stopped_by;
+	bool goes_on = session->target.is_command && session->stopped_by != STOP_END;
+	if (!goes_on)
+		metadata.exit_status = target_exit_status(&session->target);
+	_cleanup_free_ char *json = metadata_make(&metadata);
+	int close_error = writer_deinit(&session->writer, json ? json : "{}");
 	error = error ? error : close_error;
-	if (error || lost < 0)
-		return fail("finish trace", path, error ? error : (int)lost,
-			    "; it is marked incomplete and can be read up to its last whole record");
-	say_result(options, tracer, path, &writer->header, lost);
-	return exit_status ? exit_status : lost ? EXIT_NOT_TRUSTWORTHY : EXIT_OK;
+	if (error)
+		fail("go on writing trace", session->path, error,
+		     error == -ENOSPC
+			     ? "; it is marked incomplete and can be read up to its last whole record. Make room, "
+			       "choose another place with -o, or set a limit with --max-size"
+			     : "; it is marked incomplete and can be read up to its last whole record");
+	else
+		summary_say(&metadata, session->path, session->losses.sum, goes_on);
+	int64_t exit_status = goes_on ? wait_for_command(session) : metadata.exit_status;
+	if (error)
+		return EXIT_FAILED;
+	return exit_status ? exit_status : session->losses.sum ? EXIT_NOT_TRUSTWORTHY : EXIT_OK;
+}
+
+/* Makes what lies between the tracer and the trace file. The exit code. */
+static int record_with_buffers(struct session *session)
+{
+	int error = drain_init(&session->drain, session->tracer.rings, session->tracer.cpu_count, &session->writer);
+	if (error)
+		return fail("read", "the ring buffers", error, "");
+	session->drain.observe = observe;
+	session->drain.observer = session;
+	error = losses_init(&session->losses, &session->tracer);
+	if (!error)
+		error = residency_init(&session->residency);
+	if (session->options->trace_bytes_max)
+		writer_limit(&session->writer, session->options->trace_bytes_max,
+			     (uint64_t)TRACE_KINDS_MAX * session->tracer.cpu_count);
+	status_init(&session->status, session->options->quiet);
+	int exit_code = error ? fail("make", "buffers", error, "") : record(session);
+	closure_deinit(&session->closure);
+	residency_deinit(&session->residency);
+	losses_deinit(&session->losses);
+	drain_deinit(&session->drain);
+	return exit_code;
+}
+
+static int init_target(struct session *session)
+{
+	const struct options *options = session->options;
+	int error = options->command ? target_init_command(&session->target, options->command, options->cgroup)
+				     : target_init_process(&session->target, options->process);
+	if (error) {
+		char process[32];
+		snprintf(process, sizeof(process), "process %d", options->process);
+		fail(options->command ? "start" : "record", options->command ? options->command[0] : process, error,
+		     "");
+	}
+	return error;
+}
+
+static int init_tracer(struct session *session, const struct stat *trace_file)
+{
+	const struct options *options = session->options;
+	struct tracer_settings settings = {
+		.wish = session->wish,
+		.ring_bytes = options->ring_bytes,
+		.group = options->group,
+		.path_prefix = *options->path_prefix ? options->path_prefix : NULL,
+		.device = options->device,
+		.size_bytes_min = options->size_bytes_min,
+	};
+	if (trace_file) {
+		settings.trace_file_device = device_number(major(trace_file->st_dev), minor(trace_file->st_dev));
+		settings.trace_file_inode = trace_file->st_ino;
+	}
+	return tracer_init(&session->tracer, &settings);
+}
+
+/* Makes the trace file, records into it. The exit code. */
+static int record_to_file(struct session *session)
+{
+	const struct options *options = session->options;
+	struct stat trace_file;
+	struct metadata metadata = {.options = options};
+	_cleanup_free_ char *json = metadata_make(&metadata);
+	int error = writer_init(&session->writer, session->path, options->force, json ? json : "{}");
+	if (error) {
+		fail("make trace", session->path, error,
+		     error == -EEXIST ? ": choose another name or give --force" : "");
+		return error == -EEXIST ? EXIT_USAGE : EXIT_FAILED;
+	}
+	if (fstat(session->writer.descriptor, &trace_file) || init_tracer(session, &trace_file)) {
+		unlink(session->path);
+		return EXIT_FAILED;
+	}
+	session->trace_filesystem = trace_file.st_dev;
+	int exit_code = record_with_buffers(session);
+	tracer_deinit(&session->tracer);
+	return exit_code;
+}
+
+static int dry_run(struct session *session)
+{
+	if (init_tracer(session, NULL))
+		return EXIT_FAILED;
+	int exit_code = plan_say(session->options, &session->wish, &session->tracer, session->path);
+	tracer_deinit(&session->tracer);
+	return exit_code;
 }
 
 static int make_signals(void)
@@ -201,11 +355,8 @@ static int make_signals(void)
 
 int main(int argc, char **argv)
 {
+	static struct session session; /* too large for the stack */
 	struct options options;
-	struct target target;
-	struct tracer tracer;
-	struct writer writer;
-	struct stat trace_file;
 	char path[PATH_MAX];
 
 	options_parse(&options, argc, argv);
@@ -213,39 +364,17 @@ int main(int argc, char **argv)
 		snprintf(path, sizeof(path), "%s", options.output);
 	else
 		default_output(&options, path, sizeof(path));
+	session.options = &options;
+	session.path = path;
+	session.wish = (struct programs_wish){
+		.layer_vfs = options.layer_vfs, .layer_block = options.layer_block, .group = options.group_path};
+	if (options.dry_run)
+		return dry_run(&session);
 	_cleanup_close_ int signals = make_signals();
-
-	int error = options.command ? target_init_command(&target, options.command, options.cgroup)
-				    : target_init_process(&target, options.process);
-	if (error) {
-		char process[32];
-		snprintf(process, sizeof(process), "process %d", options.process);
-		return fail(options.command ? "start" : "record", options.command ? options.command[0] : process, error,
-			    "");
-	}
-	_cleanup_free_ char *json = metadata_make(&options, NULL, NULL, 0);
-	error = writer_init(&writer, path, options.force, json ? json : "{}");
-	if (error) {
-		target_deinit(&target);
-		fail("make trace", path, error, error == -EEXIST ? ": choose another name or give --force" : "");
-		return error == -EEXIST ? EXIT_USAGE : EXIT_FAILED;
-	}
-	int exit_code = EXIT_FAILED;
-	if (!fstat(writer.descriptor, &trace_file)) {
-		struct tracer_settings settings = {
-			.layer_vfs = options.layer_vfs,
-			.layer_block = options.layer_block,
-			.ring_bytes = options.ring_bytes,
-			.trace_file_device = major(trace_file.st_dev) << 20 | minor(trace_file.st_dev),
-			.trace_file_inode = trace_file.st_ino,
-		};
-		if (!tracer_init(&tracer, &settings)) {
-			exit_code = record(&options, path, &target, &tracer, &writer, signals);
-			tracer_deinit(&tracer);
-		} else {
-			unlink(path);
-		}
-	}
-	target_deinit(&target);
+	session.signals = signals;
+	if (init_target(&session))
+		return EXIT_FAILED;
+	int exit_code = record_to_file(&session);
+	target_deinit(&session.target);
 	return exit_code;
 }

@@ -11,15 +11,16 @@
 enum {
 	NAME_BYTES_MAX = 4096, /* of a path, as PATH_MAX */
 	NAME_COMPONENT_MAX = 256, /* of one component, as NAME_MAX rounded up */
+	FILTER_PATH_BYTES_MAX = 256,
 	RING_NAME = 128, /* first byte of a struct ring_name; record kinds stay below */
 };
 
 enum name_role {
 	NAME_OF_FILE = 1, /* full path of the FILE record with the same file id, sent right after it */
 	NAME_DIRECTORY = 2, /* where the next NAME_ARGUMENT of this thread starts, if that is relative */
-	NAME_ARGUMENT = 3, /* a path as the program gave it: unlink, first argument of rename */
+	NAME_ARGUMENT = 3, /* a path as the program gave it: unlink, first argument of rename and link */
 	NAME_NEW_DIRECTORY = 4,
-	NAME_NEW_ARGUMENT = 5, /* second argument of rename */
+	NAME_NEW_ARGUMENT = 5, /* second argument of rename and link, the only one of mkdir and symlink */
 };
 
 /* Text stands at [start, start + bytes) of text. */
@@ -31,11 +32,13 @@ struct ring_name {
 	__u16 reserved;
 	__u64 time_ns; /* sorts as a record's end */
 	__u32 file;
-	__u32 thread;
+	__u32 thread; /* whose view the path is */
+	__u32 process;
+	__u32 reserved1;
 	char text[NAME_BYTES_MAX + NAME_COMPONENT_MAX];
 };
 
-_Static_assert(sizeof(struct ring_name) == 24 + NAME_BYTES_MAX + NAME_COMPONENT_MAX, "ring_name size");
+_Static_assert(sizeof(struct ring_name) == 32 + NAME_BYTES_MAX + NAME_COMPONENT_MAX, "ring_name size");
 
 /* Which call a system call number stands for: the recorder fills the table, so that the programs know no numbers. */
 enum call {
@@ -58,7 +61,13 @@ enum call {
 	CALL_FTRUNCATE,
 	CALL_FALLOCATE,
 	CALL_FADVISE,
-	CALL_DESCRIPTOR_LAST = CALL_FADVISE,
+	CALL_READAHEAD,
+	CALL_SYNCFS,
+	CALL_DESCRIPTOR_LAST = CALL_SYNCFS,
+	CALL_SENDFILE,
+	CALL_SPLICE,
+	CALL_COPY_FILE_RANGE,
+	CALL_TWO_FILES_LAST = CALL_COPY_FILE_RANGE,
 	CALL_OPEN,
 	CALL_CREAT,
 	CALL_OPENAT,
@@ -69,10 +78,32 @@ enum call {
 	CALL_RENAME,
 	CALL_RENAMEAT,
 	CALL_RENAMEAT2,
-	CALL_UNRECORDED, /* moves data, and is only counted: sendfile, splice, copy_file_range, io_submit, io_uring */
+	CALL_TRUNCATE,
+	CALL_MKDIR,
+	CALL_MKDIRAT,
+	CALL_RMDIR,
+	CALL_LINK,
+	CALL_LINKAT,
+	CALL_SYMLINK,
+	CALL_SYMLINKAT,
+	CALL_NAME_LAST = CALL_SYMLINKAT,
+	CALL_SYNC,
+	CALL_MSYNC,
+	CALL_MMAP, /* only makes the file known, for the page faults that follow */
+	CALL_EXEC,
+	CALL_EXIT, /* of the whole process: never returns */
+	CALL_IO_SUBMIT, /* libaio: aio.bpf.c */
+	CALL_IO_GETEVENTS,
+	CALL_IO_DESTROY,
+	CALL_IO_URING_ENTER, /* io_uring.bpf.c */
 };
 
-enum { SYSCALL_NUMBERS_MAX = 512 };
+enum {
+	SYSCALL_NUMBERS_MAX = 512,
+	/* Added to the call of a number: a 32-bit program has another number for the same calls. */
+	CALL_IF_COMPAT = 0x80,
+	CALL_MASK = 0x7f,
+};
 
 /* What was dropped on one CPU of one record kind. */
 struct loss {
@@ -87,8 +118,49 @@ enum skip {
 	SKIP_PSEUDO_FILE = 1, /* proc, sysfs and the like */
 	SKIP_COMPAT = 2, /* 32-bit system call */
 	SKIP_OWN_BLOCK = 3, /* block requests of the recorder's own trace file */
-	SKIP_UNRECORDED_CALL = 4, /* CALL_UNRECORDED that moved data or submitted operations */
+	SKIP_FILTERED = 4, /* data operations that a filter of the user's leaves out */
 	SKIP_KINDS,
+};
+
+/* Data operations of one direction and source that were seen, whether or not their records got through. Per CPU. */
+struct total {
+	__u64 count; /* that moved at least one byte */
+	__u64 bytes;
+	__u64 failed; /* moved nothing: errors and ends of files */
+};
+
+enum { TOTAL_SOURCES = 8, TOTALS_MAX = 2 * TOTAL_SOURCES };
+
+static inline __u32 total_key(__u8 op, __u8 source)
+{
+	return ((op - 1u) * TOTAL_SOURCES + source) % TOTALS_MAX;
+}
+
+/* As in the kernel's struct task_io_accounting (/proc/PID/io). Per CPU. */
+struct account {
+	__u64 rchar; /* read by the read family, sendfile and copy_file_range, from whatever */
+	__u64 wchar;
+	__u64 syscr;
+	__u64 syscw;
+	__u64 read_bytes; /* submitted to a block device by the task */
+	__u64 write_bytes; /* dirtied, or written directly */
+};
+
+/* The closure check compares SEEN with KERNEL - EXEC. */
+enum account_side {
+	ACCOUNT_SEEN = 0, /* what the traced calls, bios and dirtied pages add up to */
+	ACCOUNT_KERNEL = 1, /* what the kernel charged the traced threads while they were traced */
+	ACCOUNT_EXEC = 2, /* of that: rchar and syscr of the kernel itself in execve */
+	ACCOUNTS,
+};
+
+/* What block devices moved, by device: the tracer's side of the comparison with /sys/block/DEVICE/stat. */
+struct device_total {
+	__u64 reads, read_bytes;
+	__u64 writes,
+		write_bytes; /* as the kernel counts: also write zeroes, zone operations, writes that only flush */
+	__u64 others; /* flush, discard, pass-through */
+	__u64 own_bytes; /* of the recorder itself: in the bytes above, but not in the trace */
 };
 
 #endif /* FLEXTRACE_RING_EVENT_H */

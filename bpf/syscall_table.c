@@ -35,17 +35,36 @@ static const struct {
 	{SYS_openat2, CALL_OPENAT2},
 	{SYS_unlinkat, CALL_UNLINKAT},
 	{SYS_renameat2, CALL_RENAMEAT2},
-	{SYS_sendfile, CALL_UNRECORDED},
-	{SYS_splice, CALL_UNRECORDED},
-	{SYS_copy_file_range, CALL_UNRECORDED},
-	{SYS_io_submit, CALL_UNRECORDED},
-	{SYS_io_uring_enter, CALL_UNRECORDED},
+	{SYS_readahead, CALL_READAHEAD},
+	{SYS_syncfs, CALL_SYNCFS},
+	{SYS_sendfile, CALL_SENDFILE},
+	{SYS_splice, CALL_SPLICE},
+	{SYS_copy_file_range, CALL_COPY_FILE_RANGE},
+	{SYS_truncate, CALL_TRUNCATE},
+	{SYS_mkdirat, CALL_MKDIRAT},
+	{SYS_linkat, CALL_LINKAT},
+	{SYS_symlinkat, CALL_SYMLINKAT},
+	{SYS_sync, CALL_SYNC},
+	{SYS_msync, CALL_MSYNC},
+	{SYS_mmap, CALL_MMAP},
+	{SYS_execve, CALL_EXEC},
+	{SYS_execveat, CALL_EXEC},
+	{SYS_exit_group, CALL_EXIT},
+	{SYS_io_submit, CALL_IO_SUBMIT},
+	{SYS_io_getevents, CALL_IO_GETEVENTS},
+	{SYS_io_pgetevents, CALL_IO_GETEVENTS},
+	{SYS_io_destroy, CALL_IO_DESTROY},
+	{SYS_io_uring_enter, CALL_IO_URING_ENTER},
 /* Newer architectures have only the *at forms of these. */
 #ifdef SYS_open
 	{SYS_open, CALL_OPEN},
 	{SYS_creat, CALL_CREAT},
 	{SYS_unlink, CALL_UNLINK},
 	{SYS_rename, CALL_RENAME},
+	{SYS_mkdir, CALL_MKDIR},
+	{SYS_rmdir, CALL_RMDIR},
+	{SYS_link, CALL_LINK},
+	{SYS_symlink, CALL_SYMLINK},
 #endif
 #ifdef SYS_renameat
 	{SYS_renameat, CALL_RENAMEAT},
@@ -58,4 +77,5 @@ void syscall_table_fill(uint8_t *call_of_syscall)
 		assert(table[i].number < SYSCALL_NUMBERS_MAX);
 		call_of_syscall[table[i].number] = table[i].call;
 	}
+	compat_table_fill(call_of_syscall);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,14 +33,17 @@ static int join_cgroup(const char *cgroup)
 static void __attribute__((noreturn)) become_command(char **command, const char *cgroup, int released, int tell)
 {
 	sigset_t none;
-	char byte;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	/* The recorder may be killed; its half-started command must not stay behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* Joined before the wait: the trace shall not show it. */
 	int error = cgroup ? join_cgroup(cgroup) : 0;
-	if (read(released, &byte, 1) != 1)
+	/* Not read: the call would end in the recording, but has not begun in it. A pipe that only hangs up is no release. */
+	struct pollfd wait = {.fd = released, .events = POLLIN};
+	while (poll(&wait, 1, -1) < 0 && errno == EINTR)
+		;
+	if (!(wait.revents & POLLIN))
 		_exit(127);
 	prctl(PR_SET_PDEATHSIG, 0);
 	if (!error) {
@@ -90,7 +94,9 @@ int target_init_command(struct target *target, char **command, const char *cgrou
 
 int target_init_process(struct target *target, pid_t process)
 {
-	*target = (struct target){.process = process, .release = -1, .exec_error = -1};
+	*target = (struct target){.process = process, .process_descriptor = -1, .release = -1, .exec_error = -1};
+	if (!process)
+		return 0;
 	target->process_descriptor = open_process(process);
 	return target->process_descriptor < 0 ? target->process_descriptor : 0;
 }

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* What is recorded: a command that waits to be released, or a process that runs already. */
+/* What is recorded: a command that waits to be released, a process that runs already, or neither (a control group). */
 struct target {
-	pid_t process;
-	int process_descriptor; /* pidfd: readable when the process has ended */
+	pid_t process; /* 0 = neither */
+	int process_descriptor; /* pidfd: readable when the process has ended; -1 = neither */
 	int release; /* write end of the pipe that the command waits on, -1 for a running process */
 	int exec_error; /* read end of the pipe on which a failed exec is told */
 	bool is_command;
@@ -16,7 +16,7 @@ struct target {
 
 /* Forks a child that joins the control group (NULL = stays) and waits. 0 or a negative errno. */
 int target_init_command(struct target *target, char **command, const char *cgroup);
-/* -ESRCH if there is no such process. */
+/* -ESRCH if there is no such process. 0 = none. */
 int target_init_process(struct target *target, pid_t process);
 /* Lets the command run. 0, or the negative errno of joining the control group or of exec. */
 int target_release(struct target *target);

@@ -1,24 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which threads are traced: the target with its threads and descendants, by task storage that children inherit.
+ * Which threads are traced: the target with its threads and descendants, by task storage that children inherit. Also
+ * what these threads have open or mapped when recording begins, and what the kernel has charged them when it ends.
  */
-#include "maps.bpf.h"
+#include "adoption.bpf.h"
+#include "aio.bpf.h"
+#include "page_cache.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-enum { ANCESTORS_MAX = 64 };
+enum {
+	ANCESTORS_MAX = 64,
+	MAPPING_EXECUTABLE = 4, /* VM_EXEC */
+};
 
 /* Process whose tree is taken in when the iterator runs. */
 __u32 target_process = 0;
 
+/* At the end of a thread, or of its tracing: adds what the kernel charged it since tracing of it began. */
+static __always_inline void settle_account(struct task_state *state, struct task_struct *task)
+{
+	struct account now;
+	struct account *sum = account_of(ACCOUNT_KERNEL);
+	if (!sum)
+		return;
+	note_account(&now, task);
+	sum->rchar += now.rchar - state->before.rchar;
+	sum->wchar += now.wchar - state->before.wchar;
+	sum->syscr += now.syscr - state->before.syscr;
+	sum->syscw += now.syscw - state->before.syscw;
+	sum->read_bytes += now.read_bytes - state->before.read_bytes;
+	sum->write_bytes += now.write_bytes - state->before.write_bytes;
+	state->before = now;
+	if (state->announced == ANNOUNCE_FAILED)
+		count_loss(RECORD_TASK, bpf_ktime_get_ns());
+}
+
+/* A new thread has been charged nothing yet. */
 SEC("tp_btf/task_newtask")
 int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 {
 	if (!bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0))
 		return 0;
-	struct task_state fresh = {};
+	struct task_state fresh = {.creator = bpf_get_current_pid_tgid()};
 	if (!bpf_task_storage_get(&tasks, task, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE))
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
+	if (!state)
+		return 0;
+	settle_account(state, task);
+	/* Killed in the middle of a call: no exit will come. */
+	abandon_call(state);
+	state->call = CALL_NONE;
+	state->id = state->target_id = 0;
+	if (BPF_CORE_READ(task, signal, live.counter) == 0)
+		async_process_ends(task->tgid);
 	return 0;
 }
 
@@ -32,9 +74,7 @@ int adopt_target(struct bpf_iter__task *context)
 	struct task_struct *ancestor = task;
 	for (int i = 0; i < ANCESTORS_MAX; i++) {
 		if ((__u32)BPF_CORE_READ(ancestor, tgid) == target_process) {
-			struct task_state fresh = {};
-			if (!bpf_task_storage_get(&tasks, task, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE))
-				count_loss(RECORD_TASK, bpf_ktime_get_ns());
+			adopt_task(task);
 			return 0;
 		}
 		struct task_struct *parent = BPF_CORE_READ(ancestor, real_parent);
@@ -42,5 +82,46 @@ int adopt_target(struct bpf_iter__task *context)
 			return 0;
 		ancestor = parent;
 	}
+	return 0;
+}
+
+/* Files that were opened before recording began: every descriptor of every traced task. */
+SEC("iter/task_file")
+int announce_open_files(struct bpf_iter__task_file *context)
+{
+	struct task_struct *task = context->task;
+	struct file *file = context->file;
+	if (task && file && bpf_task_storage_get(&tasks, task, NULL, 0))
+		identify_file_of(number_of(file), IDENTIFY_EARLY, number_of(task), bpf_ktime_get_ns());
+	return 0;
+}
+
+/* Files that were mapped before recording began; their descriptors may be closed. */
+SEC("iter/task_vma")
+int announce_mapped_files(struct bpf_iter__task_vma *context)
+{
+	struct task_struct *task = context->task;
+	struct vm_area_struct *area = context->vma;
+	if (!task || !area || !bpf_task_storage_get(&tasks, task, NULL, 0))
+		return 0;
+	struct file *file = area->vm_file;
+	__u32 id = 0;
+	if (file)
+		id = identify_file_of(number_of(file), IDENTIFY_EARLY, number_of(task), bpf_ktime_get_ns());
+	if (id && area->vm_flags & MAPPING_EXECUTABLE)
+		note_program(id);
+	return 0;
+}
+
+/* At the end of recording: what the traced tasks that still run were charged. From then on they are not traced. */
+SEC("iter/task")
+int collect_accounts(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct task_state *state = task ? bpf_task_storage_get(&tasks, task, NULL, 0) : NULL;
+	if (!state)
+		return 0;
+	settle_account(state, task);
+	bpf_task_storage_delete(&tasks, task);
 	return 0;
 }

@@ -11,8 +11,8 @@
  * TRACE_INCOMPLETE set; a reader then takes every whole record up to the end of the file. A reader refuses a file whose
  * major version it does not know, and ignores record kinds and flags of a newer minor version that it does not know.
  *
- * Order: the records of one thread stand in the order of their starts. Across threads no order is promised (recordings
- * are near the order of the ends). FILE and TASK records stand before the first record that names them.
+ * Order: the records of one thread stand in the order of their starts, but for SOURCE_AIO, IO_URING and MMAP, which stand
+ * where they ended. Across threads no order is promised (recordings are near the order of the ends). FILE and TASK records stand before the first record that names them.
  *
  * All enums are append-only: never renumber, never reuse a number.
  */
@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 0,
+	TRACE_VERSION_MINOR = 1,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -53,6 +53,8 @@ enum record_kind {
 	RECORD_BLOCK = 5,  /* struct block_record */
 	RECORD_GAP = 6,	   /* struct gap_record */
 	RECORD_TEXT = 7,   /* struct text_record */
+	RECORD_BLOCK_DATA = 8, /* struct block_data_record, since 1.1 */
+	RECORD_RESIDENT = 9,   /* struct resident_record, since 1.1 */
 };
 
 enum io_op {
@@ -64,9 +66,9 @@ enum record_source {
 	SOURCE_UNKNOWN = 0,   /* foreign traces */
 	SOURCE_SYSCALL = 1,   /* read/write families, and every FILEOP system call */
 	SOURCE_AIO = 2,	      /* io_submit */
-	SOURCE_IO_URING = 3,
+	SOURCE_IO_URING = 3,  /* thread: who submitted, or made the ring if the kernel polls for it (SQPOLL) */
 	SOURCE_MMAP = 4,      /* page fault */
-	SOURCE_SPLICE = 5,    /* sendfile, splice, copy_file_range */
+	SOURCE_SPLICE = 5,    /* sendfile, splice, copy_file_range: one record for each side that is a file */
 	SOURCE_SYNTHETIC = 6, /* made by willy or alter, has not run */
 };
 
@@ -85,6 +87,11 @@ enum io_flag {
 	IO_CREATED = 1u << 10,	      /* open: this call created the file */
 	IO_TRUNCATED = 1u << 11,      /* open: O_TRUNC was asked for */
 	IO_DIRECTORY = 1u << 12,      /* file operation on a directory */
+	IO_ESTIMATED = 1u << 13,      /* whole pages that the kernel mapped or dirtied: what was touched is at most this */
+	IO_FIXED_BUFFER = 1u << 14,   /* io_uring: registered buffer */
+	IO_LINKED = 1u << 15,	      /* io_uring: starts when the operations before it have ended (links, drain) */
+	IO_PROGRAM = 1u << 16,	      /* SOURCE_MMAP: page of a file that is mapped as a program (text or data of an
+					 executable or library): not the program's data */
 };
 
 /*
@@ -105,22 +112,35 @@ struct io_record {
 	__u32 asked_bytes;
 	__u64 offset; /* bytes from the start of the file */
 	__s32 result; /* bytes done, or -errno */
-	__u32 missed_bytes; /* of a read: bytes that were not in the page cache; ~0 = not measured */
+	/*
+	 * Of a read: bytes that came from the device and not from the page cache. Each byte of a page that the kernel
+	 * fetched, wanted or ahead, counts once, for the read that takes it first; so one pass over a cold file misses
+	 * everything. ~0 = not measured.
+	 */
+	__u32 missed_bytes;
 	__u64 id; /* operation id, unique in the trace; block records name it as their cause; 0 = none */
 };
 
+/* A call that failed made no name: its argument, and the file of a MKDIR, is 0. */
 enum fileop {
-	FILEOP_OPEN = 1,	     /* argument: descriptor; length: mode; flags: IO_CREATED, IO_TRUNCATED, ... */
+	FILEOP_OPEN = 1,	     /* argument: descriptor, ~0 (32 bits) = a registered file of io_uring without one;
+					length: mode; flags: IO_CREATED, IO_TRUNCATED, ... */
 	FILEOP_CLOSE = 2,	     /* argument: descriptor */
 	FILEOP_FSYNC = 3,
 	FILEOP_FDATASYNC = 4,
 	FILEOP_SYNC_FILE_RANGE = 5,  /* argument: offset; length; flags (high half): SYNC_FILE_RANGE_* << 16, 0 = unknown */
 	FILEOP_TRUNCATE = 6,	     /* argument: new size in bytes */
 	FILEOP_FALLOCATE = 7,	     /* argument: offset; length; flags (high half): FALLOC_FL_* mode << 16 */
-	FILEOP_RENAME = 8,	     /* file: what is renamed; argument: file id that carries the new path in its FILE record */
+	FILEOP_RENAME = 8,	     /* file: what is renamed; argument: file id that carries the new path in its FILE record;
+					length: RENAME_* flags */
 	FILEOP_UNLINK = 9,
 	FILEOP_FADVISE = 10,	     /* argument: offset; length; flags (high half): POSIX_FADV_* << 16 */
-	FILEOP_MKDIR = 11,
+	FILEOP_MKDIR = 11,	     /* length: mode */
+	FILEOP_RMDIR = 12,
+	FILEOP_LINK = 13,	     /* file: the old name's; argument: file id that carries the new path in its FILE record */
+	FILEOP_SYMLINK = 14,	     /* argument: file id that carries the new path; the target is not recorded */
+	FILEOP_SYNCFS = 15,	     /* file: any of that file system, 0 = all of them (sync) */
+	FILEOP_MSYNC = 16,	     /* file: of the first mapping; argument: offset in it; length; flags (high half): MS_* << 16 */
 };
 
 /* One operation on a file that moves no data but that a replay has to repeat. */
@@ -169,7 +189,7 @@ struct file_record {
 	__u32 generation;
 	__u32 filesystem_magic; /* statfs f_type; 0 = unknown */
 	__u64 size_bytes; /* at first sight, after an O_TRUNC; what a replay lays out */
-	__u64 resident_bytes; /* in the page cache at first sight; ~0 = not measured */
+	__u64 resident_bytes; /* in the page cache at first sight; which ranges: RESIDENT records; ~0 = not measured */
 	__u64 reserved;
 };
 
@@ -215,6 +235,9 @@ enum block_flag {
 	BLOCK_SWAP = 1u << 7,
 	BLOCK_REQUEUED = 1u << 8, /* issued more than once; start_ns is the last issue */
 	BLOCK_UNATTRIBUTED = 1u << 9, /* thread and process are those that issued it, which may be a kernel worker */
+	BLOCK_MERGED = 1u << 10,      /* made of several bios */
+	BLOCK_PARTIAL = 1u << 11,     /* completed in several parts */
+	BLOCK_STACKED = 1u << 12,     /* the device passes its data on to others (dm, md, loop): totals leave it out */
 };
 
 /* One request (or bio) of a block device, written at its completion. */
@@ -232,7 +255,50 @@ struct block_record {
 	__u32 bytes;
 	__u64 sector; /* 512-byte sectors from the start of the whole disk */
 	__u64 queued_ns; /* time between being queued and being issued; ~0 = not measured */
-	__u64 cause; /* io_record.id or fileop_record.id; 0 = unattributed */
+	__u64 cause; /* io_record.id or fileop_record.id of the running call that submitted it; 0 = none */
+};
+
+/* Why a piece of a block request moved, from the most to the least certain. */
+enum block_data_class {
+	DATA_UNKNOWN = 0,
+	DATA_DIRECT = 1,    /* direct I/O; cause: the operation */
+	DATA_FILL = 2,	    /* into the page cache; cause: the read or fault that missed, or read ahead */
+	DATA_WRITEBACK = 3, /* from the page cache; cause: the operation that dirtied it last, which thread and process did */
+	DATA_METADATA = 4,  /* of the file system */
+	DATA_JOURNAL = 5,   /* of the file system */
+	DATA_SWAP = 6,
+	DATA_UNTRACED = 7,  /* of a program that is not traced */
+};
+
+/*
+ * A piece of a block request that is contiguous in a file. The pieces of a request follow its BLOCK record in the order
+ * of their sectors; where they do not add up to its bytes, the rest is DATA_UNKNOWN.
+ */
+struct block_data_record {
+	__u8 kind; /* RECORD_BLOCK_DATA */
+	__u8 class; /* enum block_data_class */
+	__u8 reserved0[2];
+	__u32 file; /* 0 = none, or not known */
+	__u64 start_ns; /* of the BLOCK record */
+	__u64 duration_ns; /* of the BLOCK record */
+	__u32 thread;  /* who caused it, not who submitted it; 0 = not known */
+	__u32 process;
+	__u32 device; /* of the BLOCK record */
+	__u32 bytes;
+	__u64 sector;
+	__u64 offset; /* in the file, in bytes */
+	__u64 cause; /* io_record.id; 0 = not known */
+};
+
+/* A range of a file that was in the page cache when the file was first seen. */
+struct resident_record {
+	__u8 kind; /* RECORD_RESIDENT */
+	__u8 reserved0[3];
+	__u32 file;
+	__u64 time_ns;
+	__u64 offset;
+	__u64 bytes;
+	__u64 reserved[4];
 };
 
 /* Records that were lost on one CPU, by kind. Sum over GAP records = header.lost. */
@@ -286,6 +352,8 @@ _Static_assert(sizeof(struct fileop_record) == TRACE_RECORD_BYTES, "fileop_recor
 _Static_assert(sizeof(struct file_record) == TRACE_RECORD_BYTES, "file_record size");
 _Static_assert(sizeof(struct task_record) == TRACE_RECORD_BYTES, "task_record size");
 _Static_assert(sizeof(struct block_record) == TRACE_RECORD_BYTES, "block_record size");
+_Static_assert(sizeof(struct block_data_record) == TRACE_RECORD_BYTES, "block_data_record size");
+_Static_assert(sizeof(struct resident_record) == TRACE_RECORD_BYTES, "resident_record size");
 _Static_assert(sizeof(struct gap_record) == TRACE_RECORD_BYTES, "gap_record size");
 _Static_assert(sizeof(struct text_record) == TRACE_RECORD_BYTES, "text_record size");
 

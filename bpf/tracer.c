@@ -9,20 +9,30 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "json.h"
+#include "privileges.h"
 #include "record.skel.h"
 #include "syscall_table.h"
+
+#define KERNEL_TYPES "/sys/kernel/btf/vmlinux"
 
 enum { LOG_TAIL_BYTES = 1500 };
 
 /* libbpf explains a failed load at length; its words are kept for the error case only. */
 static char *libbpf_words;
 static size_t libbpf_words_bytes;
+
+static void forget_words(void)
+{
+	free(libbpf_words);
+	libbpf_words = NULL;
+	libbpf_words_bytes = 0;
+}
 
 static int keep_words(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -44,21 +54,26 @@ static int keep_words(enum libbpf_print_level level, const char *format, va_list
 
 static int explain(const char *what, int error)
 {
-	if (error == -EPERM || error == -EACCES) {
+	char missing[128];
+	if (privileges_missing(missing, sizeof(missing))) {
 		fprintf(stderr,
-			"flextrace record: cannot %s: recording needs the capabilities CAP_BPF and CAP_PERFMON; "
-			"run it as root (sudo flextrace record ...)\n",
+			"flextrace record: cannot %s: recording needs the capabilities CAP_BPF and CAP_PERFMON "
+			"(missing: "
+			"%s); run it as root (sudo flextrace record ...)\n",
+			what, missing);
+		return error;
+	}
+	if (access(KERNEL_TYPES, R_OK)) {
+		fprintf(stderr,
+			"flextrace record: cannot %s: this kernel has no readable BTF (" KERNEL_TYPES
+			"); use a kernel built "
+			"with CONFIG_DEBUG_INFO_BTF=y\n",
 			what);
 		return error;
 	}
-	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
-		fprintf(stderr,
-			"flextrace record: cannot %s: this kernel has no readable BTF (/sys/kernel/btf/vmlinux); "
-			"use a kernel built with CONFIG_DEBUG_INFO_BTF=y\n",
-			what);
-		return error;
-	}
-	fprintf(stderr, "flextrace record: cannot %s: %s\n", what, strerror(-error));
+	fprintf(stderr, "flextrace record: cannot %s: %s%s\n", what, strerror(-error),
+		error == -EPERM ? " (in a container or user namespace, CAP_BPF and CAP_PERFMON of the host are needed)"
+				: "");
 	/* The end of the verifier's log names the reason. */
 	if (libbpf_words)
 		fprintf(stderr, "%s",
@@ -83,160 +98,163 @@ static int make_rings(struct tracer *tracer, uint64_t ring_bytes)
 	return 0;
 }
 
-/* What a kernel offers is tried, never concluded from its version. */
-static bool has_tracepoint(const char *name)
+static void fill_constants(const struct tracer *tracer, const struct tracer_settings *settings)
 {
-	char type[128];
-	snprintf(type, sizeof(type), "btf_trace_%s", name);
-	struct btf *kernel = btf__load_vmlinux_btf();
-	bool found = kernel && btf__find_by_name_kind(kernel, type, BTF_KIND_TYPEDEF) >= 0;
-	btf__free(kernel);
-	return found;
+	struct record_bpf__rodata *constants = tracer->bpf->rodata;
+	syscall_table_fill(constants->call_of_syscall);
+	constants->recorder_process = getpid();
+	constants->trace_file_device = settings->trace_file_device;
+	constants->trace_file_inode = settings->trace_file_inode;
+	constants->has_rdonly_cast = btf__find_by_name_kind(tracer->kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) >= 0;
+	constants->wanted_hierarchy = settings->group.hierarchy;
+	constants->wanted_group = settings->group.id;
+	constants->filter_device = settings->device;
+	constants->filter_size_bytes_min = settings->size_bytes_min;
+	if (settings->path_prefix) {
+		constants->filter_path_prefix_bytes = strlen(settings->path_prefix);
+		memcpy(constants->filter_path_prefix, settings->path_prefix, constants->filter_path_prefix_bytes);
+	}
 }
 
-static void choose_programs(struct tracer *tracer, const struct tracer_settings *settings)
+/* The program that libbpf says could not be loaded, to be freed; NULL if it was something else. */
+static char *refused_program(void)
 {
-	struct record_bpf *bpf = tracer->bpf;
-	bpf_program__set_autoload(bpf->progs.sys_enter, settings->layer_vfs);
-	bpf_program__set_autoload(bpf->progs.sys_exit, settings->layer_vfs);
-	/* These make offsets on shared positions exact; without them more are inferred. The file systems' are in the
-	 * kernel's own BTF only where they are built in. */
-	struct bpf_program *optional[] = {bpf->progs.contention_end, bpf->progs.mm_filemap_get_pages,
-					  bpf->progs.ext4_da_write_begin, bpf->progs.ext4_write_begin,
-					  bpf->progs.xfs_file_buffered_write};
-	for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
-		bpf_program__set_autoload(optional[i],
-					  settings->layer_vfs && has_tracepoint(bpf_program__name(optional[i])));
-	bool io_start = settings->layer_block && has_tracepoint("block_io_start");
-	bpf_program__set_autoload(bpf->progs.block_io_start, io_start);
-	/* Where requests are announced at their start, their insertion adds nothing. */
-	bpf_program__set_autoload(bpf->progs.block_rq_insert, settings->layer_block && !io_start);
-	bpf_program__set_autoload(bpf->progs.block_rq_issue, settings->layer_block);
-	bpf_program__set_autoload(bpf->progs.block_rq_requeue, settings->layer_block);
-	bpf_program__set_autoload(bpf->progs.block_rq_complete, settings->layer_block);
+	static const char words[] = "': failed to load: ";
+	char *at = libbpf_words ? strstr(libbpf_words, words) : NULL;
+	char *name = at;
+	while (name && name > libbpf_words && name[-1] != '\'')
+		name--;
+	return name ? strndup(name, at - name) : NULL;
+}
+
+static void leave_out_refused(const struct tracer *tracer)
+{
+	for (int i = 0; i < tracer->refused_count; i++) {
+		struct bpf_program *program = bpf_object__find_program_by_name(tracer->bpf->obj, tracer->refused[i]);
+		if (program)
+			bpf_program__set_autoload(program, false);
+	}
+}
+
+/* 0; -EAGAIN if the kernel refused a program that is left out the next time; or another negative errno. */
+static int try_to_load(struct tracer *tracer, const struct tracer_settings *settings)
+{
+	/* Said by name, because else libbpf looks for types in modules too, which takes CAP_SYS_ADMIN; none are there. */
+	LIBBPF_OPTS(bpf_object_open_opts, open_options, .btf_custom_path = KERNEL_TYPES);
+	forget_words();
+	tracer->bpf = record_bpf__open_opts(&open_options);
+	if (!tracer->bpf)
+		return -errno;
+	fill_constants(tracer, settings);
+	int error = programs_choose(tracer->bpf->obj, &settings->wish, tracer->kernel);
+	if (error)
+		return error;
+	leave_out_refused(tracer);
+	error = record_bpf__load(tracer->bpf);
+	_cleanup_free_ char *refused = error ? refused_program() : NULL;
+	if (!refused || programs_is_required(refused) || tracer->refused_count == REFUSED_MAX)
+		return error;
+	fprintf(stderr, "flextrace record: warning: this kernel refuses the program %s (%s): going on without it\n",
+		refused, strerror(-error));
+	tracer->refused[tracer->refused_count++] = strdup(refused);
+	record_bpf__destroy(tracer->bpf);
+	tracer->bpf = NULL;
+	return -EAGAIN;
 }
 
 int tracer_init(struct tracer *tracer, const struct tracer_settings *settings)
 {
 	*tracer = (struct tracer){.cpu_count = libbpf_num_possible_cpus()};
+	char missing[128];
 	libbpf_set_print(keep_words);
-	tracer->bpf = record_bpf__open();
-	if (!tracer->bpf)
-		return explain("open the BPF programs", -errno);
-	syscall_table_fill(tracer->bpf->rodata->call_of_syscall);
-	tracer->bpf->rodata->recorder_process = getpid();
-	tracer->bpf->rodata->trace_file_device = settings->trace_file_device;
-	tracer->bpf->rodata->trace_file_inode = settings->trace_file_inode;
-	choose_programs(tracer, settings);
-	int error = record_bpf__load(tracer->bpf);
+	tracer->kernel = btf__load_vmlinux_btf();
+	int error = tracer->kernel ? 0 : -errno;
+	/* A kernel that refuses everything for want of privilege is not asked program by program. */
+	if (!error && privileges_missing(missing, sizeof(missing)))
+		error = -EPERM;
+	if (!error)
+		do
+			error = try_to_load(tracer, settings);
+		while (error == -EAGAIN);
 	if (!error)
 		error = make_rings(tracer, settings->ring_bytes);
 	if (error) {
-		explain("load the BPF programs", error);
+		if (error != -ENOENT || !tracer->bpf)
+			explain("load the BPF programs", error);
 		tracer_deinit(tracer);
 	}
 	return error;
 }
 
-/* Reading the iterator to its end runs the program for every task. */
-static int adopt(struct tracer *tracer, pid_t target)
+int tracer_attach(struct tracer *tracer)
 {
-	tracer->bpf->bss->target_process = target;
-	struct bpf_link *link = bpf_program__attach_iter(tracer->bpf->progs.adopt_target, NULL);
-	if (!link)
-		return -errno;
-	_cleanup_close_ int iterator = bpf_iter_create(bpf_link__fd(link));
-	int error = iterator < 0 ? -errno : 0;
-	char ignored[64];
-	ssize_t bytes = 0;
-	while (!error && (bytes = read(iterator, ignored, sizeof(ignored))) > 0)
-		;
-	if (bytes < 0)
-		error = -errno;
-	bpf_link__destroy(link);
-	return error;
+	/* First inheritance, then adoption: no child can slip through in between. */
+	static const char *const births[] = {"task_newtask", "cgroup_attach_task", "group_newtask"};
+	struct bpf_object *object = tracer->bpf->obj;
+	int error = programs_attach_all(&tracer->programs, object);
+	for (size_t i = 0; !error && i < sizeof(births) / sizeof(births[0]); i++)
+		error = programs_attach(&tracer->programs, object, births[i]);
+	return error ? explain("attach the BPF programs", error) : 0;
 }
 
-int tracer_attach(struct tracer *tracer, pid_t target)
+/* Tracing of a task begins with all programs in place, at the moment at which what it was charged so far is read. */
+int tracer_adopt(struct tracer *tracer, pid_t target)
 {
-	struct record_bpf *bpf = tracer->bpf;
-	const struct {
-		struct bpf_program *program;
-		struct bpf_link **link;
-	} attached[] = {
-		/* What ends a record is attached before what begins one. */
-		{bpf->progs.block_rq_complete, &bpf->links.block_rq_complete},
-		{bpf->progs.block_rq_requeue, &bpf->links.block_rq_requeue},
-		{bpf->progs.block_rq_issue, &bpf->links.block_rq_issue},
-		{bpf->progs.block_rq_insert, &bpf->links.block_rq_insert},
-		{bpf->progs.block_io_start, &bpf->links.block_io_start},
-		{bpf->progs.contention_end, &bpf->links.contention_end},
-		{bpf->progs.mm_filemap_get_pages, &bpf->links.mm_filemap_get_pages},
-		{bpf->progs.ext4_da_write_begin, &bpf->links.ext4_da_write_begin},
-		{bpf->progs.ext4_write_begin, &bpf->links.ext4_write_begin},
-		{bpf->progs.xfs_file_buffered_write, &bpf->links.xfs_file_buffered_write},
-		{bpf->progs.sys_exit, &bpf->links.sys_exit},
-		{bpf->progs.sys_enter, &bpf->links.sys_enter},
-	};
+	static const char *const iterators[] = {"adopt_target", "adopt_group", "announce_open_files",
+						"announce_mapped_files"};
+	int error = 0;
+	tracer->bpf->bss->target_process = target;
+	for (size_t i = target ? 0 : 1; !error && i < sizeof(iterators) / sizeof(iterators[0]); i++)
+		error = programs_run_iterator(tracer->bpf->obj, iterators[i]);
+	return error ? explain("look through the tasks", error) : 0;
+}
 
-	/* First inheritance, then adoption: no child can slip through in between. */
-	bpf->links.task_newtask = bpf_program__attach(bpf->progs.task_newtask);
-	int error = bpf->links.task_newtask ? adopt(tracer, target) : -errno;
-	for (size_t i = 0; !error && i < sizeof(attached) / sizeof(attached[0]); i++) {
-		if (!bpf_program__autoload(attached[i].program))
-			continue;
-		*attached[i].link = bpf_program__attach(attached[i].program);
-		if (!*attached[i].link)
-			error = -errno;
-	}
-	return error ? explain("attach the BPF programs", error) : 0;
+int tracer_adopt_arrivals(struct tracer *tracer)
+{
+	uint32_t arrivals = tracer->bpf->bss->group_arrivals;
+	if (arrivals == tracer->group_arrivals)
+		return 0;
+	tracer->group_arrivals = arrivals;
+	return programs_run_iterator(tracer->bpf->obj, "adopt_group");
 }
 
 void tracer_detach(struct tracer *tracer)
 {
-	record_bpf__detach(tracer->bpf);
+	programs_run_iterator(tracer->bpf->obj, "collect_accounts");
+	programs_detach(&tracer->programs);
 }
 
-int tracer_losses(const struct tracer *tracer, uint32_t kind, struct loss *of_cpu)
+void tracer_put_programs(const struct tracer *tracer, FILE *json)
 {
-	return bpf_map_lookup_elem(bpf_map__fd(tracer->bpf->maps.losses), &kind, of_cpu) ? -errno : 0;
-}
-
-uint64_t tracer_skips(const struct tracer *tracer, enum skip skip)
-{
-	uint64_t sum = 0;
-	uint32_t key = skip;
-	_cleanup_free_ uint64_t *of_cpu = calloc(tracer->cpu_count, sizeof(*of_cpu));
-	if (of_cpu && !bpf_map_lookup_elem(bpf_map__fd(tracer->bpf->maps.skips), &key, of_cpu))
-		for (int cpu = 0; cpu < tracer->cpu_count; cpu++)
-			sum += of_cpu[cpu];
-	return sum;
-}
-
-const char *tracer_attached(const struct tracer *tracer)
-{
-	static char names[512];
 	struct bpf_program *program;
-	names[0] = '\0';
+	const char *separator = "";
 	bpf_object__for_each_program(program, tracer->bpf->obj)
 	{
 		if (!bpf_program__autoload(program))
 			continue;
-		size_t used = strlen(names);
-		snprintf(names + used, sizeof(names) - used, "%s%s:%s", used ? "," : "",
-			 bpf_program__section_name(program), bpf_program__name(program));
+		char name[PROGRAM_NAME_BYTES];
+		programs_put_name(program, name, sizeof(name));
+		fputs(separator, json);
+		json_string(json, name);
+		separator = ",";
 	}
-	return names;
+}
+
+void tracer_describe(const struct tracer *tracer, const struct programs_wish *wish, FILE *stream)
+{
+	programs_describe(tracer->bpf->obj, wish, tracer->kernel, stream);
 }
 
 void tracer_deinit(struct tracer *tracer)
 {
+	programs_detach(&tracer->programs);
 	for (int cpu = 0; tracer->rings && cpu < tracer->cpu_count; cpu++)
 		if (tracer->rings[cpu] >= 0)
 			close(tracer->rings[cpu]);
 	free(tracer->rings);
 	record_bpf__destroy(tracer->bpf);
-	free(libbpf_words);
-	libbpf_words = NULL;
-	libbpf_words_bytes = 0;
+	btf__free(tracer->kernel);
+	for (int i = 0; i < tracer->refused_count; i++)
+		free(tracer->refused[i]);
+	forget_words();
 }

@@ -4,37 +4,54 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
+#include "control_group.h"
+#include "programs.h"
 #include "ring_event.h"
 
 struct record_bpf;
 
+enum { REFUSED_MAX = 16 };
+
 /* The loaded BPF programs, their rings and counters. */
 struct tracer {
 	struct record_bpf *bpf;
+	struct programs programs;
+	struct btf *kernel; /* types and functions of this kernel */
 	int *rings; /* one per CPU */
 	int cpu_count;
+	char *refused[REFUSED_MAX]; /* optional programs that the kernel did not take */
+	int refused_count;
+	uint32_t group_arrivals; /* that were taken in */
 };
 
 struct tracer_settings {
-	bool layer_vfs;
-	bool layer_block;
+	struct programs_wish wish;
 	uint64_t ring_bytes;
-	uint32_t trace_file_device;
+	uint32_t trace_file_device; /* kernel encoding */
 	uint64_t trace_file_inode;
+	struct control_group group; /* whose tasks are traced, id 0 = none */
+	/* What is left out, decided in the kernel. */
+	const char *path_prefix; /* NULL = none */
+	uint32_t device; /* kernel encoding, 0 = any */
+	uint64_t size_bytes_min;
 };
 
 /* Loads the programs. Nothing is traced yet. 0, or a negative errno after saying on stderr what failed and what to do. */
 int tracer_init(struct tracer *tracer, const struct tracer_settings *settings);
-/* Takes in the target's tree and attaches. */
-int tracer_attach(struct tracer *tracer, pid_t target);
+/* Attaches. No task is traced yet. */
+int tracer_attach(struct tracer *tracer);
+/* Begins to trace: takes in the target's tree (0 = none) and the tasks of the control group. */
+int tracer_adopt(struct tracer *tracer, pid_t target);
+/* Takes in the threads of processes that were moved into the control group since the last time. 0 or a negative errno. */
+int tracer_adopt_arrivals(struct tracer *tracer);
+/* Ends tracing of each task at the moment at which what it was charged is read. */
 void tracer_detach(struct tracer *tracer);
-/* Losses of one record kind on one CPU. */
-int tracer_losses(const struct tracer *tracer, uint32_t kind, struct loss *of_cpu);
-uint64_t tracer_skips(const struct tracer *tracer, enum skip skip);
-/* Names of the programs that are attached, comma-separated; static storage. */
-const char *tracer_attached(const struct tracer *tracer);
+/* Sections of the programs that are loaded, as elements of a JSON array. */
+void tracer_put_programs(const struct tracer *tracer, FILE *json);
+void tracer_describe(const struct tracer *tracer, const struct programs_wish *wish, FILE *stream);
 void tracer_deinit(struct tracer *tracer);
 
 #endif /* FLEXTRACE_TRACER_H */

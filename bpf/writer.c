@@ -8,19 +8,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "shared_offset.h"
 
-enum { INFERRED_MAX = 1 << 24 };
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
+enum {
+	INFERRED_MAX = 1 << 24,
+	JSON_RESERVED_BYTES = 64 << 10,
+};
 
 static int write_all(int descriptor, const void *data, size_t bytes, off_t offset)
 {
@@ -100,12 +96,34 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 	return error;
 }
 
+/*
+ * What was written is sent to the disk at once, and a little later, when that has mostly happened, it is dropped: the
+ * trace neither collects dirty memory nor takes the page cache from the machine that is measured. Errors other than
+ * those of the disk mean that the file system cannot do that.
+ */
+static int write_back(struct writer *writer, off_t offset, size_t bytes)
+{
+	sync_file_range(writer->descriptor, offset, bytes, SYNC_FILE_RANGE_WRITE);
+	uint64_t end = offset + bytes;
+	if (end - writer->dropped_until < WRITER_BEHIND_BYTES + WRITER_BUFFER_BYTES)
+		return 0;
+	uint64_t drop_bytes = end - WRITER_BEHIND_BYTES - writer->dropped_until;
+	int error = sync_file_range(writer->descriptor, writer->dropped_until, drop_bytes,
+				    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
+			    ? -errno
+			    : 0;
+	posix_fadvise(writer->descriptor, writer->dropped_until, drop_bytes, POSIX_FADV_DONTNEED);
+	writer->dropped_until += drop_bytes;
+	return error == -EIO || error == -ENOSPC ? error : 0;
+}
+
 void writer_flush(struct writer *writer)
 {
-	if (!writer->error && writer->buffered_bytes) {
-		off_t offset = records_end(writer) - writer->buffered_bytes;
+	off_t offset = records_end(writer) - writer->buffered_bytes;
+	if (!writer->error && writer->buffered_bytes)
 		writer->error = write_all(writer->descriptor, writer->buffer, writer->buffered_bytes, offset);
-	}
+	if (!writer->error && writer->buffered_bytes)
+		writer->error = write_back(writer, offset, writer->buffered_bytes);
 	writer->buffered_bytes = 0;
 }
 
@@ -123,10 +141,8 @@ static void note_inferred(struct writer *writer)
 		writer->inferred[writer->inferred_count++] = writer->header.record_count;
 }
 
-void writer_append(struct writer *writer, const void *record)
+static void append(struct writer *writer, const void *record)
 {
-	if (writer->error)
-		return;
 	const struct io_record *io = record;
 	if (io->kind == RECORD_IO && (io->flags & IO_OFFSET_INFERRED))
 		note_inferred(writer);
@@ -134,21 +150,45 @@ void writer_append(struct writer *writer, const void *record)
 	writer->buffered_bytes += TRACE_RECORD_BYTES;
 	writer->header.record_count++;
 	writer->header.count[io->kind]++;
-	if (writer->buffered_bytes == WRITER_BUFFER_BYTES)
+	if (records_end(writer) % WRITER_BUFFER_BYTES == 0)
 		writer_flush(writer);
+}
+
+/* Whether so many records more are taken. What comes after the first that is not taken is not taken either. */
+static bool has_room(struct writer *writer, uint64_t count)
+{
+	if (writer->records_max && writer->header.record_count + count > writer->records_max)
+		writer->full = true;
+	return !writer->error && !writer->full;
+}
+
+void writer_append(struct writer *writer, const void *record)
+{
+	/* There is room set aside for the GAP records of the last round. */
+	bool is_gap = *(const uint8_t *)record == RECORD_GAP;
+	if (is_gap ? !writer->error : has_room(writer, 1))
+		append(writer, record);
 }
 
 void writer_append_file(struct writer *writer, struct file_record *record, const char *path, size_t path_bytes)
 {
 	record->path_bytes = path_bytes;
-	writer_append(writer, record);
+	if (!has_room(writer, 1 + (path_bytes + TRACE_TEXT_BYTES - 1) / TRACE_TEXT_BYTES))
+		return;
+	append(writer, record);
 	for (size_t done = 0, index = 0; done < path_bytes; done += TRACE_TEXT_BYTES, index++) {
 		size_t bytes = path_bytes - done < TRACE_TEXT_BYTES ? path_bytes - done : TRACE_TEXT_BYTES;
 		struct text_record text = {
 			.kind = RECORD_TEXT, .bytes = bytes, .index = index, .reference = record->file};
 		memcpy(text.text, path + done, bytes);
-		writer_append(writer, &text);
+		append(writer, &text);
 	}
+}
+
+void writer_limit(struct writer *writer, uint64_t bytes_max, uint64_t gap_count_max)
+{
+	uint64_t reserved_bytes = TRACE_HEADER_BYTES + JSON_RESERVED_BYTES + gap_count_max * TRACE_RECORD_BYTES;
+	writer->records_max = bytes_max > reserved_bytes ? (bytes_max - reserved_bytes) / TRACE_RECORD_BYTES : 1;
 }
 
 int writer_deinit(struct writer *writer, const char *json)

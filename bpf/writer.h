@@ -8,12 +8,18 @@
 
 #include "trace_format.h"
 
-enum { WRITER_BUFFER_BYTES = 1 << 20 };
+enum {
+	WRITER_BUFFER_BYTES = 1 << 20, /* one write; begins at a multiple of this in the file */
+	WRITER_BEHIND_BYTES = 8 << 20, /* how far dropping from the page cache is behind writing */
+};
 
 struct writer {
 	int descriptor;
 	uint8_t *buffer;
 	size_t buffered_bytes;
+	uint64_t dropped_until; /* in the file: written back and out of the page cache */
+	uint64_t records_max; /* after this many only GAP records are taken, 0 = no limit */
+	bool full; /* a record was not taken because of records_max */
 	struct trace_header header;
 	int error; /* first negative errno of a failed write; later records are not written */
 	/* Records whose offset still has to be resolved, see shared_offset.h. */
@@ -32,10 +38,15 @@ void writer_mark_start(struct writer *writer);
 void writer_mark_end(struct writer *writer);
 /* Appends one record of TRACE_RECORD_BYTES. */
 void writer_append(struct writer *writer, const void *record);
-/* Appends a FILE record and its path. */
+/* Appends a FILE record and its path, both or neither. */
 void writer_append_file(struct writer *writer, struct file_record *record, const char *path, size_t path_bytes);
 void writer_flush(struct writer *writer);
-/* Writes the final header and JSON block and closes; the first error of all writes. */
+/* Keeps the file, with its JSON block and gap_count_max more GAP records, below so many bytes. */
+void writer_limit(struct writer *writer, uint64_t bytes_max, uint64_t gap_count_max);
+/*
+ * Writes the final header and JSON block and closes; the first error of all writes. After an error the trace stays
+ * INCOMPLETE.
+ */
 int writer_deinit(struct writer *writer, const char *json);
 
 #endif /* FLEXTRACE_WRITER_H */

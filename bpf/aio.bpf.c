@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Requests of io_submit (libaio) -> IO and FILEOP records.
+ *
+ * The kernel has no tracepoint where it takes a request, so they are read from the memory of the program at the entry of
+ * io_submit; its result says how many were taken. A request ends
+ *	- where the file system has finished its direct I/O (direct_io.bpf.c), with the time of the device;
+ *	- else where io_getevents returns its event;
+ *	- else where its event is seen in the completion ring, which lies in the memory of the program because programs
+ *	  (libaio, fio) take events there without a system call: looked at around every call on the context.
+ * Whichever is first counts. Buffered requests are done inside io_submit, and are seen in the ring at its exit.
+ */
+#include "aio.bpf.h"
+#include "async_record.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum {
+	COMMAND_PREAD = 0, /* IOCB_CMD_* of include/uapi/linux/aio_abi.h */
+	COMMAND_PWRITE = 1,
+	COMMAND_FSYNC = 2,
+	COMMAND_FDSYNC = 3,
+	COMMAND_PREADV = 7,
+	COMMAND_PWRITEV = 8,
+	REQUESTS_PER_CALL_MAX = 1 << 16, /* default of fs.aio-max-nr, which is for the whole machine */
+	REQUESTS_SEARCHED_MAX = 1 << 8,
+	EVENTS_MAX = 1 << 17, /* in a ring: at most twice the requests that it was made for */
+	RING_MAGIC = 0xa10a10a1,
+	OFFSET_WIDTH_MAX = 0xfffffffe, /* as implicit_offset (file_position.bpf.h) */
+};
+
+/* struct iocb, of the user interface. */
+struct user_iocb {
+	__u64 data;
+	__u32 key;
+	__u32 rw_flags;
+	__u16 command;
+	__s16 priority;
+	__u32 descriptor;
+	__u64 buffer;
+	__u64 bytes;
+	__s64 offset;
+	__u64 reserved;
+	__u32 flags;
+	__u32 event_descriptor;
+};
+
+struct user_event {
+	__u64 data;
+	__u64 iocb;
+	__s64 result;
+	__s64 result2;
+};
+
+/* struct aio_ring of fs/aio.c: not in the kernel's user interface, but unchanged for as long as libaio has read it. */
+struct user_ring {
+	__u32 id;
+	__u32 entries;
+	__u32 head;
+	__u32 tail;
+	__u32 magic;
+	__u32 compat_features;
+	__u32 incompat_features;
+	__u32 header_bytes;
+};
+
+/*
+ * Of an append through the page cache only the lowest possible offset is known (take_request): how far the highest is away,
+ * for the recorder to find the place (shared_offset.c).
+ */
+static __always_inline __u32 append_width(const struct async_operation *operation, __s64 done)
+{
+	struct inode *inode = (struct inode *)operation->inode_pointer;
+	if (!operation->appends || operation->kiocb || done <= 0)
+		return 0;
+	__s64 width = BPF_CORE_READ(inode, i_size) - done - operation->position;
+	return width <= 0 ? 0 : width > OFFSET_WIDTH_MAX ? OFFSET_WIDTH_MAX : width;
+}
+
+int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns)
+{
+	struct async_key key = {.request = iocb, .process = process};
+	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, &key);
+	/* Several threads can look at the same event: it ends for the first. */
+	if (!operation || __sync_val_compare_and_swap(&operation->ended, 0, 1))
+		return 0;
+	if (operation->kiocb)
+		bpf_map_delete_elem(&aio_keys, &operation->kiocb);
+	if (operation->noted_ns)
+		end_ns = operation->noted_ns;
+	add_file_flags(operation);
+	if (operation->kind == RECORD_IO) {
+		operation_ends(operation->op, SOURCE_AIO, result);
+		async_send_io(operation, operation->position, append_width(operation, result), result, end_ns);
+	} else {
+		async_send_fileop(operation, result, end_ns);
+	}
+	bpf_map_delete_elem(&async_operations, &key);
+	return 0;
+}
+
+static __always_inline bool describe(const struct user_iocb *iocb, struct async_operation *operation)
+{
+	bool vectored = iocb->command == COMMAND_PREADV || iocb->command == COMMAND_PWRITEV;
+	switch (iocb->command) {
+	case COMMAND_FSYNC:
+	case COMMAND_FDSYNC:
+		operation->kind = RECORD_FILEOP;
+		operation->op = iocb->command == COMMAND_FSYNC ? FILEOP_FSYNC : FILEOP_FDATASYNC;
+		return true;
+	case COMMAND_PREAD:
+	case COMMAND_PREADV:
+		operation->op = IO_READ;
+		break;
+	case COMMAND_PWRITE:
+	case COMMAND_PWRITEV:
+		operation->op = IO_WRITE;
+		operation->appends = !!(iocb->rw_flags & RWF_APPEND);
+		break;
+	default: /* poll */
+		return false;
+	}
+	operation->kind = RECORD_IO;
+	operation->position = iocb->offset;
+	operation->asked_bytes = vectored ? vector_bytes(iocb->buffer, iocb->bytes) : iocb->bytes;
+	operation->flags = call_io_flags(iocb->rw_flags) | IO_POSITIONED | (vectored ? IO_VECTORED : 0);
+	return true;
+}
+
+struct submission {
+	__u64 iocbs;
+	__u64 now_ns;
+	__u64 first; /* of those that the kernel did not take */
+	/* The last request of this call that appends, and where it will end if all goes well. */
+	__u64 append_inode, append_end;
+};
+
+/* Describes a request that is submitted now; false if it is none that is recorded. */
+static __always_inline bool enter_request(const struct user_iocb *iocb, struct async_operation *operation,
+					  struct file *file, struct submission *submission)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
+	operation->source = SOURCE_AIO;
+	operation->thread = task->pid;
+	operation->process = task->tgid;
+	if (!state || !describe(iocb, operation) || !set_file(operation, file, submission->now_ns))
+		return false;
+	if (operation->kind == RECORD_IO && operation->asked_bytes < filter_size_bytes_min) {
+		count_skip(SKIP_FILTERED);
+		return false;
+	}
+	if (operation->op == IO_WRITE && operation->kind == RECORD_IO && operation->descriptor_flags & OPEN_APPEND)
+		operation->appends = 1;
+	/* Direct I/O tells where exactly when it begins (direct_io.bpf.c); the rest is done one after the other. */
+	if (operation->appends) {
+		bool follows = submission->append_inode == operation->inode_pointer;
+		operation->position = follows ? submission->append_end : BPF_CORE_READ(file, f_mapping, host, i_size);
+		submission->append_inode = operation->inode_pointer;
+		submission->append_end = operation->position + operation->asked_bytes;
+	}
+	operation->id = next_operation_id(state);
+	async_start(operation, bpf_ktime_get_ns());
+	return true;
+}
+
+static long take_request(__u32 index, void *context)
+{
+	struct submission *submission = context;
+	struct user_iocb iocb;
+	__u64 address = 0;
+	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + index);
+	/* What cannot be read, or has no file, the kernel will refuse, with all that follow. */
+	if (bpf_probe_read_user(&iocb, sizeof(iocb), (const void *)address))
+		return 1;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file *file = file_of_descriptor(task, iocb.descriptor);
+	if (!file)
+		return 1;
+	struct async_key key = async_key_of(address);
+	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, &key);
+	if (operation) {
+		/* In flight twice: only one of the two ends will be found. */
+		async_abandon(operation);
+		count_loss(operation->kind, submission->now_ns);
+	}
+	if (bpf_map_update_elem(&async_operations, &key, &no_operation, BPF_ANY)) {
+		count_loss(RECORD_IO, submission->now_ns);
+		return 0;
+	}
+	operation = bpf_map_lookup_elem(&async_operations, &key);
+	if (operation && !enter_request(&iocb, operation, file, submission))
+		bpf_map_delete_elem(&async_operations, &key);
+	return 0;
+}
+
+int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs)
+{
+	struct task_state *state = current_state();
+	if (!state)
+		return 0;
+	aio_look(context);
+	note_async_process(bpf_get_current_pid_tgid() >> 32);
+	struct submission submission = {.iocbs = iocbs, .now_ns = bpf_ktime_get_ns()};
+	bpf_loop(count < REQUESTS_PER_CALL_MAX ? count : REQUESTS_PER_CALL_MAX, take_request, &submission, 0);
+	__u64 address = 0;
+	if (count == 1 && !bpf_probe_read_user(&address, sizeof(address), (const void *)iocbs))
+		async_switch(state, address);
+	return 0;
+}
+
+static long take_back_request(__u32 index, void *context)
+{
+	const struct submission *submission = context;
+	__u64 address = 0;
+	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + submission->first + index);
+	struct async_key key = async_key_of(address);
+	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, &key);
+	if (!operation)
+		return 0;
+	async_abandon(operation);
+	bpf_map_delete_elem(&async_operations, &key);
+	return 0;
+}
+
+int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result)
+{
+	struct task_state *state = current_state();
+	if (!state)
+		return 0;
+	async_switch(state, 0);
+	__u64 taken = result > 0 ? result : 0;
+	struct submission submission = {.iocbs = iocbs, .first = taken};
+	if (taken < count) {
+		__u64 left = count - taken;
+		bpf_loop(left < REQUESTS_PER_CALL_MAX ? left : REQUESTS_PER_CALL_MAX, take_back_request, &submission,
+			 0);
+	}
+	aio_look(context);
+	return 0;
+}
+
+/* A request of the call that runs, by what it is doing. */
+struct search {
+	__u64 iocbs;
+	__u64 inode;
+	__u64 offset;
+	__u64 found; /* address of its iocb, 0 = none */
+};
+
+static long match_request(__u32 index, void *context)
+{
+	struct search *search = context;
+	__u64 address = 0;
+	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)search->iocbs + index);
+	struct async_operation *operation = async_operation_at(address);
+	if (!operation || operation->inode_pointer != search->inode)
+		return 0;
+	__u64 first = operation->position & ~(__u64)(PAGE_BYTES - 1);
+	if (!operation->appends &&
+	    (search->offset < first || search->offset >= operation->position + operation->asked_bytes))
+		return 0;
+	search->found = address;
+	return 1;
+}
+
+int aio_runs_at(__u64 inode, __u64 offset)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
+	if (!state || state->call != CALL_IO_SUBMIT)
+		return 0;
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u64 count = regs->si;
+	if (count == 1)
+		return 0;
+	struct search search = {.iocbs = regs->dx, .inode = inode, .offset = offset};
+	bpf_loop(count < REQUESTS_SEARCHED_MAX ? count : REQUESTS_SEARCHED_MAX, match_request, &search, 0);
+	if (search.found)
+		async_switch(state, search.found);
+	return 0;
+}
+
+struct events {
+	__u64 address;
+	__u64 now_ns;
+	__u64 process;
+	__u32 entries; /* of the array or ring */
+	__u32 first; /* index of the first to take */
+	__u32 taken;
+	__u32 unreadable;
+};
+
+static __always_inline __u32 event_index(const struct events *events, __u32 count)
+{
+	return (events->first + count) % events->entries;
+}
+
+static long take_event(__u32 index, void *context)
+{
+	struct events *events = context;
+	struct user_event event;
+	const struct user_event *at = (const struct user_event *)events->address + event_index(events, index);
+	if (bpf_probe_read_user(&event, sizeof(event), at)) {
+		events->unreadable = 1;
+		return 1;
+	}
+	aio_request_ends(event.iocb, events->process, event.result, events->now_ns);
+	/* Not counted up: the verifier would follow every value. */
+	events->taken = index + 1;
+	return 0;
+}
+
+/* Events from one index of a ring up to another. */
+static __always_inline __u32 distance(const struct user_ring *ring, __u32 from, __u32 to)
+{
+	return to >= from ? to - from : to + ring->entries - from;
+}
+
+int aio_look(__u64 context)
+{
+	struct user_ring ring;
+	struct async_key key = async_key_of(context);
+	/* Nobody has used a context whose ring was never touched. */
+	bool unused = bpf_probe_read_user(&ring, sizeof(ring), (const void *)context);
+	struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
+	if (!known || unused) {
+		struct aio_context fresh = {.seen = unused ? 0 : ring.tail};
+		if (!known && bpf_map_update_elem(&aio_contexts, &key, &fresh, BPF_ANY))
+			count_loss(RECORD_IO, bpf_ktime_get_ns());
+		return 0;
+	}
+	if (ring.magic != RING_MAGIC || ring.entries > EVENTS_MAX || ring.tail >= ring.entries ||
+	    ring.head >= ring.entries || known->seen >= ring.entries || known->seen == ring.tail)
+		return 0;
+	struct events events = {
+		.address = context + sizeof(ring),
+		.now_ns = bpf_ktime_get_ns(),
+		.process = key.process,
+		.entries = ring.entries,
+		.first = known->seen,
+	};
+	bpf_loop(distance(&ring, known->seen, ring.tail), take_event, &events, 0);
+	/*
+	 * A page of the ring that the program has never read is not there. What io_getevents has taken from it has been
+	 * seen as it was returned; what nobody has taken yet is for later.
+	 */
+	__u32 next = event_index(&events, events.taken);
+	if (events.unreadable && distance(&ring, next, ring.tail) > distance(&ring, ring.head, ring.tail))
+		next = ring.head;
+	known->seen = next;
+	return 0;
+}
+
+int aio_events_returned(__u64 context, __u64 address, __s64 count)
+{
+	struct events events = {
+		.address = address,
+		.now_ns = bpf_ktime_get_ns(),
+		.process = bpf_get_current_pid_tgid() >> 32,
+		.entries = EVENTS_MAX,
+	};
+	if (count > 0)
+		bpf_loop(count < EVENTS_MAX ? count : EVENTS_MAX, take_event, &events, 0);
+	return aio_look(context);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * What syscalls.bpf.c calls at the entry and exit of the calls of libaio, with their arguments.
+ */
+#ifndef FLEXTRACE_AIO_BPF_H
+#define FLEXTRACE_AIO_BPF_H
+
+#include "maps.bpf.h"
+
+/* io_submit. iocbs: address of the array of addresses. */
+int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs);
+int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result);
+/*
+ * Within io_submit: makes the request of the call that moves this page of the file the running operation. For whoever
+ * sees pages of buffered requests, which nothing announces one by one; ask only if state->call is CALL_IO_SUBMIT.
+ */
+int aio_runs_at(__u64 inode, __u64 offset);
+/* Exit of io_getevents and io_pgetevents, which have written count events. */
+int aio_events_returned(__u64 context, __u64 events, __s64 count);
+/* Entry of io_getevents, io_pgetevents and io_destroy. */
+int aio_look(__u64 context);
+/* Entry of exit_group, where the memory of the process can still be read; needed before 6.16. */
+int async_process_looks(void);
+/* sched_process_exit of the last thread of a process. */
+int async_process_ends(__u64 process);
+
+#endif /* FLEXTRACE_AIO_BPF_H */

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A process that ends -> the end of its requests of which it has not learned.
+ */
+#include "aio.bpf.h"
+#include "async_record.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct ended {
+	__u64 process;
+	__u64 now_ns;
+};
+
+static long look_at_context(void *map, const struct async_key *key, struct aio_context *context, struct ended *ended)
+{
+	if (key->process == ended->process)
+		aio_look(key->request);
+	return 0;
+}
+
+static long forget_context(void *map, const struct async_key *key, struct aio_context *context, struct ended *ended)
+{
+	struct async_key own = *key;
+	if (own.process == ended->process)
+		bpf_map_delete_elem(&aio_contexts, &own);
+	return 0;
+}
+
+static long end_operation(void *map, const struct async_key *key, struct async_operation *operation,
+			  struct ended *ended)
+{
+	if (operation->process != ended->process)
+		return 0;
+	struct async_key own = *key;
+	if (operation->source == SOURCE_IO_URING) {
+		struct io_kiocb *request = (struct io_kiocb *)own.request;
+		/* Others are cancelled or completed, which is seen. */
+		if (operation->silent)
+			uring_request_ends(own.request, BPF_CORE_READ(request, cqe.res));
+		return 0;
+	}
+	/* The kernel waits for it, and direct_io.bpf.c sees its end. */
+	if (operation->kiocb)
+		return 0;
+	async_abandon(operation);
+	count_loss(operation->kind, ended->now_ns);
+	bpf_map_delete_elem(&async_operations, &own);
+	return 0;
+}
+
+int async_process_looks(void)
+{
+	struct ended ended = {.process = bpf_get_current_pid_tgid() >> 32};
+	__u32 process = ended.process;
+	if (bpf_map_lookup_elem(&async_processes, &process))
+		bpf_for_each_map_elem(&aio_contexts, look_at_context, &ended, 0);
+	return 0;
+}
+
+int async_process_ends(__u64 process)
+{
+	struct ended ended = {.process = process, .now_ns = bpf_ktime_get_ns()};
+	__u32 key = process;
+	if (!bpf_map_lookup_elem(&async_processes, &key))
+		return 0;
+	async_process_looks();
+	bpf_for_each_map_elem(&async_operations, end_operation, &ended, 0);
+	bpf_for_each_map_elem(&aio_contexts, forget_context, &ended, 0);
+	bpf_map_delete_elem(&async_processes, &key);
+	return 0;
+}

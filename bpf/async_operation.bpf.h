@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * Requests of io_uring and of io_submit, which are submitted in one place and end in another -> what is known of each in
+ * between, and which of them is the running operation of a thread.
+ */
+#ifndef FLEXTRACE_ASYNC_OPERATION_BPF_H
+#define FLEXTRACE_ASYNC_OPERATION_BPF_H
+
+#include "maps.bpf.h"
+
+enum {
+	OPERATIONS_IN_FLIGHT_MAX =
+		1 << 17, /* also the highest number of requests of io_submit: fs.aio-max-nr is 2^16 */
+	POSITION_OF_KERNEL = -1, /* the kernel chooses: file position or end of file */
+	TASK_IO_WORKER = 0x10, /* PF_IO_WORKER (include/linux/sched.h): runs what io_uring must not block for */
+};
+
+/* What names an operation: a struct io_kiocb, or a process and the address of its struct iocb. */
+struct async_key {
+	__u64 request;
+	__u64 process; /* 0 = request is an address in the kernel */
+};
+
+struct async_operation {
+	__u64 id;
+	__u64 start_ns;
+	__u64 file_pointer; /* 0 = not known yet */
+	__u64 inode_pointer;
+	__u64 asked_bytes;
+	__s64 position; /* or POSITION_OF_KERNEL */
+	__u64 argument; /* of a FILEOP, as its length */
+	__u64 length;
+	__u64 previous; /* of io_uring: request of the chain that has to end first, 0 = none */
+	__u64 kiocb; /* of aio: struct aio_kiocb, 0 = not known */
+	__u64 noted_ns; /* of aio: the device was done, 0 = not yet */
+	__u32 thread;
+	__u32 process;
+	__u32 file;
+	__u32 flags; /* enum io_flag, and the high half of a FILEOP's */
+	__u32 descriptor_flags; /* f_flags */
+	int directory, new_directory; /* where names start */
+	__u32 ended; /* of aio: whoever set it sends the record */
+	__u8 kind; /* RECORD_IO or RECORD_FILEOP */
+	__u8 op;
+	__u8 source;
+	__u8 appends;
+	__u8 has_file; /* the request holds the struct file: what it says at the end is the truth */
+	__u8 started; /* counted as in flight */
+	__u8 silent; /* io_uring tells nobody of its success (IOSQE_CQE_SKIP_SUCCESS) */
+	__u8 punted; /* given to a worker */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, OPERATIONS_IN_FLIGHT_MAX);
+	__type(key, struct async_key);
+	__type(value, struct async_operation);
+} async_operations __weak SEC(".maps");
+
+/*
+ * What an operation is before anything is known of it: it is entered so and described in the map, as the stack has no room
+ * for another.
+ */
+static const struct async_operation no_operation = {};
+
+/* struct aio_kiocb of a direct request -> its key; entered where the file system begins with it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, OPERATIONS_IN_FLIGHT_MAX);
+	__type(key, __u64);
+	__type(value, struct async_key);
+} aio_keys __weak SEC(".maps");
+
+static __always_inline struct async_key async_key_of(__u64 request)
+{
+	/* Addresses of the kernel have the highest bit set. */
+	bool of_kernel = (__s64)request < 0;
+	return (struct async_key){.request = request, .process = of_kernel ? 0 : bpf_get_current_pid_tgid() >> 32};
+}
+
+static __always_inline struct async_operation *async_operation_at(__u64 request)
+{
+	struct async_key key = async_key_of(request);
+	return bpf_map_lookup_elem(&async_operations, &key);
+}
+
+/* The operation of a struct kiocb that the file system or the block layer has, NULL if it is none of a traced task's. */
+static __always_inline struct async_operation *async_operation_of_kiocb(__u64 kiocb)
+{
+	struct async_key *of_aio = bpf_map_lookup_elem(&aio_keys, &kiocb);
+	struct async_key key = of_aio ? *of_aio : (struct async_key){.request = kiocb};
+	return bpf_map_lookup_elem(&async_operations, &key);
+}
+
+/* Makes a request the operation that runs in this thread; 0, or a request that is not recorded, makes it none. */
+static __always_inline void async_switch(struct task_state *state, __u64 request)
+{
+	/* The same address can be another request by now: the kernel uses them again. */
+	if (!state->request && !request)
+		return;
+	state->request = 0;
+	state->id = 0;
+	state->file = 0;
+	struct async_operation *operation = request ? async_operation_at(request) : NULL;
+	if (!operation)
+		return;
+	state->request = request;
+	state->id = operation->id;
+	state->start_ns = operation->start_ns;
+	state->file_pointer = operation->file_pointer;
+	state->inode_pointer = operation->inode_pointer;
+	state->file = operation->file;
+	state->descriptor_flags = operation->descriptor_flags;
+	state->position = operation->position;
+	state->asked_bytes = operation->asked_bytes;
+	/* The search for a position (file_position.bpf.h) is for system calls. */
+	state->positioned = 1;
+	state->appends = 0;
+	state->position_lock = 0;
+}
+
+/*
+ * State of the thread that runs, with the operation that runs in it. Nothing tells when a worker of io_uring takes a
+ * request, so it is looked up where something happens.
+ */
+static __always_inline struct task_state *running_state(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
+	if (!state || !(task->flags & TASK_IO_WORKER))
+		return state;
+	struct io_worker *worker = task->worker_private;
+	if (!worker)
+		return state; /* the thread that submits (SQPOLL) */
+	struct io_wq_work *work = BPF_CORE_READ(worker, cur_work);
+	async_switch(state, work ? (__u64)work - bpf_core_field_offset(struct io_kiocb, work) : 0);
+	return state;
+}
+
+#endif /* FLEXTRACE_ASYNC_OPERATION_BPF_H */

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * A request of io_uring or io_submit that has ended -> its IO or FILEOP record.
+ */
+#ifndef FLEXTRACE_ASYNC_RECORD_BPF_H
+#define FLEXTRACE_ASYNC_RECORD_BPF_H
+
+#include "async_operation.bpf.h"
+#include "file_identity.bpf.h"
+#include "io_flags.bpf.h"
+#include "page_cache.bpf.h"
+
+enum {
+	AIO_CONTEXTS_MAX = 1 << 12,
+	ASYNC_PROCESSES_MAX = 1 << 12,
+};
+
+/* Of io_submit; key: process and address. */
+struct aio_context {
+	__u32 seen; /* index of the first event in its ring that has not been looked at */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, AIO_CONTEXTS_MAX);
+	__type(key, struct async_key);
+	__type(value, struct aio_context);
+} aio_contexts __weak SEC(".maps");
+
+/* Processes that may have requests when they end (async_exit.bpf.c). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ASYNC_PROCESSES_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} async_processes __weak SEC(".maps");
+
+/*
+ * The ways to an end, from whichever object notices it. Verified once, by themselves (file_identity.bpf.h). A request that
+ * is not known, or has ended, is passed over.
+ */
+int uring_request_ends(__u64 request, __s64 result);
+int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns);
+/* Looks at what has ended in the completion ring of a context, in the memory of the process that runs. */
+int aio_look(__u64 context);
+
+static __always_inline void note_async_process(__u32 process)
+{
+	bpf_map_update_elem(&async_processes, &process, &process, BPF_ANY);
+}
+
+/* false if the file is none that is recorded; that is counted. */
+static __always_inline bool set_file(struct async_operation *operation, struct file *file, __u64 now_ns)
+{
+	bool directories = operation->kind == RECORD_FILEOP;
+	operation->file_pointer = (__u64)file;
+	operation->file = identify_file(file, directories, now_ns);
+	/* Of the data: of a block device f_inode is the node in /dev. */
+	operation->inode_pointer = (__u64)BPF_CORE_READ(file, f_mapping, host);
+	operation->descriptor_flags = BPF_CORE_READ(file, f_flags);
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY)
+		operation->flags |= IO_DIRECTORY;
+	return operation->file;
+}
+
+/* Flags that depend on the file. */
+static __always_inline void add_file_flags(struct async_operation *operation)
+{
+	operation->flags |= descriptor_io_flags(operation->descriptor_flags);
+	if (operation->kind != RECORD_IO || operation->op != IO_WRITE)
+		return;
+	if (operation->descriptor_flags & OPEN_APPEND)
+		operation->appends = 1;
+	operation->flags = operation->appends ? operation->flags | IO_APPEND : operation->flags & ~IO_APPEND;
+}
+
+/* Counts it as in flight, from the moment that it no longer waits for another. */
+static __always_inline void async_start(struct async_operation *operation, __u64 now_ns)
+{
+	if (operation->started)
+		return;
+	operation->started = 1;
+	operation->start_ns = now_ns;
+	if (operation->kind == RECORD_IO)
+		operation_begins();
+}
+
+/* Ended without having been on a file. */
+static __always_inline void async_abandon(const struct async_operation *operation)
+{
+	if (operation->started && operation->kind == RECORD_IO)
+		operation_is_abandoned();
+}
+
+/* As the record has it. */
+static __always_inline __u32 async_missed(const struct async_operation *operation, __u64 offset, __s64 done)
+{
+	if (operation->op != IO_READ)
+		return TRACE_NOT_MEASURED_U32;
+	if (done <= 0)
+		return 0;
+	if (operation->descriptor_flags & OPEN_DIRECT)
+		return is_in_memory((struct inode *)operation->inode_pointer) ? 0 : done;
+	return take_missed_of(operation->file, operation->inode_pointer, offset, done);
+}
+
+/* width: how uncertain the offset is, 0 = it is exact; as for system calls (file_position.bpf.h). */
+static __always_inline void async_send_io(const struct async_operation *operation, __u64 offset, __u32 width,
+					  __s64 result, __u64 end_ns)
+{
+	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, end_ns);
+	if (!record)
+		return;
+	record->kind = RECORD_IO;
+	record->op = operation->op;
+	record->source = operation->source;
+	record->reserved = 0;
+	record->flags = operation->flags | (width ? IO_OFFSET_INFERRED : 0);
+	record->start_ns = operation->start_ns;
+	record->duration_ns = end_ns - operation->start_ns;
+	record->thread = operation->thread;
+	record->process = operation->process;
+	record->file = operation->file;
+	record->asked_bytes = saturated_u32(operation->asked_bytes);
+	record->offset = offset;
+	record->result = result;
+	record->missed_bytes = width ? width : async_missed(operation, offset, result);
+	record->id = operation->id;
+	submit_event(record);
+}
+
+static __always_inline void async_send_fileop(const struct async_operation *operation, __s64 result, __u64 end_ns)
+{
+	struct fileop_record *record = reserve_event(sizeof(struct fileop_record), RECORD_FILEOP, end_ns);
+	if (!record)
+		return;
+	record->kind = RECORD_FILEOP;
+	record->op = operation->op;
+	record->source = operation->source;
+	record->reserved = 0;
+	record->flags = operation->flags;
+	record->start_ns = operation->start_ns;
+	record->duration_ns = end_ns - operation->start_ns;
+	record->thread = operation->thread;
+	record->process = operation->process;
+	record->file = operation->file;
+	record->result = result;
+	record->argument = operation->argument;
+	record->length = operation->length;
+	record->id = operation->id;
+	submit_event(record);
+}
+
+#endif /* FLEXTRACE_ASYNC_RECORD_BPF_H */

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reads what the BPF programs count, per CPU, and adds it up.
+ */
+#include "counters.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+
+#include "cleanup.h"
+#include "record.skel.h"
+
+/* Every value of these maps is an array of 64-bit counters. */
+static bool read_sum(const struct tracer *tracer, const struct bpf_map *map, const void *key, uint64_t *sum,
+		     size_t bytes)
+{
+	size_t words = bytes / sizeof(*sum);
+	enum bpf_map_type type = bpf_map__type(map);
+	int copies = type == BPF_MAP_TYPE_PERCPU_ARRAY || type == BPF_MAP_TYPE_PERCPU_HASH ||
+				     type == BPF_MAP_TYPE_LRU_PERCPU_HASH
+			     ? tracer->cpu_count
+			     : 1;
+	_cleanup_free_ uint64_t *of_cpu = calloc(copies, bytes);
+	if (!of_cpu || bpf_map_lookup_elem(bpf_map__fd(map), key, of_cpu))
+		return false;
+	for (size_t i = 0; i < copies * words; i++)
+		sum[i % words] += of_cpu[i];
+	return true;
+}
+
+uint64_t counters_skip(const struct tracer *tracer, enum skip skip)
+{
+	uint32_t key = skip;
+	uint64_t sum = 0;
+	read_sum(tracer, tracer->bpf->maps.skips, &key, &sum, sizeof(sum));
+	return sum;
+}
+
+struct total counters_total(const struct tracer *tracer, uint8_t op, uint8_t source)
+{
+	uint32_t key = total_key(op, source);
+	struct total total = {};
+	read_sum(tracer, tracer->bpf->maps.totals, &key, (uint64_t *)&total, sizeof(total));
+	return total;
+}
+
+struct account counters_account(const struct tracer *tracer, enum account_side side)
+{
+	uint32_t key = side;
+	struct account account = {};
+	read_sum(tracer, tracer->bpf->maps.accounts, &key, (uint64_t *)&account, sizeof(account));
+	return account;
+}
+
+uint64_t counters_missed_runs(const struct tracer *tracer)
+{
+	uint64_t sum = 0;
+	struct bpf_program *program;
+	bpf_object__for_each_program(program, tracer->bpf->obj)
+	{
+		struct bpf_prog_info info = {};
+		__u32 bytes = sizeof(info);
+		if (bpf_program__fd(program) >= 0 && !bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes))
+			sum += info.recursion_misses;
+	}
+	return sum;
+}
+
+uint64_t counters_in_flight_max(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->in_flight_max;
+}
+
+struct device_total counters_device(const struct tracer *tracer, uint32_t device)
+{
+	struct device_total total = {};
+	read_sum(tracer, tracer->bpf->maps.device_totals, &device, (uint64_t *)&total, sizeof(total));
+	return total;
+}
+
+/* In one call, because it is made in each round of the recorder; per-CPU arrays can do that since 5.13. */
+int counters_losses(const struct tracer *tracer, struct loss *of)
+{
+	uint32_t keys[TRACE_KINDS_MAX], count = TRACE_KINDS_MAX, position;
+	int error =
+		bpf_map_lookup_batch(bpf_map__fd(tracer->bpf->maps.losses), NULL, &position, keys, of, &count, NULL);
+	/* The end of the map is told as an error. */
+	return error && error != -ENOENT ? error : count == TRACE_KINDS_MAX ? 0 : -EIO;
+}

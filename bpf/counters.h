@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLEXTRACE_COUNTERS_H
+#define FLEXTRACE_COUNTERS_H
+
+#include "ring_event.h"
+#include "tracer.h"
+
+/* Of all CPUs together. What cannot be read is 0. */
+uint64_t counters_skip(const struct tracer *tracer, enum skip skip);
+struct total counters_total(const struct tracer *tracer, uint8_t op, uint8_t source);
+struct account counters_account(const struct tracer *tracer, enum account_side side);
+/*
+ * Runs that the kernel left out because the same program was already running on that CPU: what they would have told is
+ * missing, and of no known kind.
+ */
+uint64_t counters_missed_runs(const struct tracer *tracer);
+uint64_t counters_in_flight_max(const struct tracer *tracer);
+/* Nothing for a device that has completed nothing. */
+struct device_total counters_device(const struct tracer *tracer, uint32_t device);
+/* of[kind * cpu_count + cpu] for all TRACE_KINDS_MAX kinds. 0 or a negative errno. */
+int counters_losses(const struct tracer *tracer, struct loss *of);
+
+#endif /* FLEXTRACE_COUNTERS_H */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * Flags of open(2), preadv2(2) and vectors of buffers -> io_flag and bytes of the trace.
+ */
+#ifndef FLEXTRACE_IO_FLAGS_BPF_H
+#define FLEXTRACE_IO_FLAGS_BPF_H
+
+#include "maps.bpf.h"
+
+/* O_* and RWF_* of the generic architectures (include/uapi). */
+enum {
+	OPEN_CREATE = 0100,
+	OPEN_TRUNCATE = 01000,
+	OPEN_APPEND = 02000,
+	OPEN_DSYNC = 010000,
+	OPEN_DIRECT = 040000,
+	OPEN_SYNC = 04010000,
+	RWF_HIPRI = 0x1,
+	RWF_DSYNC = 0x2,
+	RWF_SYNC = 0x4,
+	RWF_NOWAIT = 0x8,
+	RWF_APPEND = 0x10,
+	RWF_NOAPPEND = 0x20,
+	VECTORS_MAX = 1024, /* UIO_MAXIOV */
+};
+
+/* Data operations that ask for less are left out; filled by the recorder before load. */
+const volatile __u64 filter_size_bytes_min __weak = 0;
+
+struct io_vector {
+	__u64 base;
+	__u64 bytes;
+};
+
+static __always_inline __u32 descriptor_io_flags(__u32 descriptor_flags)
+{
+	__u32 flags = 0;
+	if (descriptor_flags & OPEN_DIRECT)
+		flags |= IO_DIRECT;
+	if (descriptor_flags & OPEN_APPEND)
+		flags |= IO_APPEND;
+	/* O_SYNC contains the bit of O_DSYNC. */
+	if ((descriptor_flags & OPEN_SYNC) == OPEN_SYNC)
+		flags |= IO_SYNC;
+	else if (descriptor_flags & OPEN_DSYNC)
+		flags |= IO_DSYNC;
+	return flags;
+}
+
+static __always_inline __u32 call_io_flags(__u32 rwf)
+{
+	__u32 flags = 0;
+	if (rwf & RWF_HIPRI)
+		flags |= IO_HIPRI;
+	if (rwf & RWF_DSYNC)
+		flags |= IO_DSYNC;
+	if (rwf & RWF_SYNC)
+		flags |= IO_SYNC;
+	if (rwf & RWF_NOWAIT)
+		flags |= IO_NOWAIT;
+	if (rwf & RWF_APPEND)
+		flags |= IO_APPEND;
+	return flags;
+}
+
+/* As the field of the record holds it. */
+static __always_inline __u32 saturated_u32(__u64 value)
+{
+	return value > 0xffffffff ? 0xffffffff : value;
+}
+
+/* Bytes of a vector of buffers in the memory of the task that runs; the kernel has just read it, so it is resident. */
+__weak __u64 vector_bytes(__u64 vectors, __u64 count)
+{
+	__u64 total = 0;
+	for (__u32 i = 0; i < VECTORS_MAX && i < count; i++) {
+		struct io_vector vector = {};
+		if (bpf_probe_read_user(&vector, sizeof(vector), (const struct io_vector *)vectors + i))
+			break;
+		total += vector.bytes;
+	}
+	return total;
+}
+
+#endif /* FLEXTRACE_IO_FLAGS_BPF_H */

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Requests of io_uring -> IO and FILEOP records, and which of them runs in a thread.
+ *
+ * A request is entered when it is made from its submission queue entry and recorded when its completion is posted. Its
+ * thread is the one that submitted it; of a ring with a submitting thread of the kernel (SQPOLL) the one that made the
+ * ring, because a replay makes that kernel thread anew. Cancelled requests (-ECANCELED) have not been on a file and are
+ * left out, as are those that the kernel refuses before it makes a request of them.
+ *
+ * The request that is submitted is issued at once, but for chains (issued when their last request is there, one after the
+ * other), drained requests and those given to a worker; there the assignment of the file, the end of the request before
+ * and the worker itself (async_operation.bpf.h) tell which one runs.
+ */
+#include "io_uring_request.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum {
+	ERROR_CANCELLED = -125, /* ECANCELED */
+	COMPLETION_IS_NOT_LAST = 1 << 1, /* IORING_CQE_F_MORE */
+	DIRECTORY_OF_TASK = -100, /* AT_FDCWD */
+	CHAIN_MAX = 128, /* requests of a chain that are silent about their success */
+};
+
+static __always_inline bool describe_splice(struct io_kiocb *request, struct async_operation *operation, __u64 now_ns)
+{
+	struct io_splice *splice = (struct io_splice *)request;
+	__u32 source_flags = BPF_CORE_READ(splice, flags);
+	struct file *target = file_of_request(request->ctx, request->flags & ENTRY_FIXED_FILE, request->cqe.fd);
+	struct file *source = file_of_request(request->ctx, source_flags & SPLICE_SOURCE_IS_REGISTERED,
+					      BPF_CORE_READ(splice, splice_fd_in));
+	operation->kind = RECORD_IO;
+	operation->asked_bytes = BPF_CORE_READ(splice, len);
+	/* One side is a pipe. */
+	if (source && set_file(operation, source, now_ns)) {
+		operation->op = IO_READ;
+		operation->position = BPF_CORE_READ(splice, off_in);
+	} else if (target && set_file(operation, target, now_ns)) {
+		operation->op = IO_WRITE;
+		operation->position = BPF_CORE_READ(splice, off_out);
+	} else {
+		return false;
+	}
+	operation->flags |= operation->position == POSITION_OF_KERNEL ? 0 : IO_POSITIONED;
+	return true;
+}
+
+/* The file that a close is about, while it is open. */
+static __always_inline bool find_closed(struct io_kiocb *request, struct async_operation *operation, __u64 now_ns)
+{
+	struct io_close *close = (struct io_close *)request;
+	struct io_ring_ctx *ring = BPF_CORE_READ(request, ctx);
+	__u32 slot = BPF_CORE_READ(close, file_slot);
+	__u32 descriptor = BPF_CORE_READ(close, fd);
+	struct file *file = file_of_request(ring, slot, slot ? slot - 1 : descriptor);
+	operation->argument = slot ? DESCRIPTOR_NONE : descriptor;
+	return file ? set_file(operation, file, now_ns) : operation->previous;
+}
+
+/* Whether the request is one to record, as far as can be said now. */
+static __always_inline bool describe(struct io_kiocb *request, struct async_operation *operation, __u64 now_ns)
+{
+	__u8 opcode = request->opcode;
+	struct names_of_request names = {};
+	if (opcode == URING_SPLICE)
+		return describe_splice(request, operation, now_ns);
+	if (opcode == URING_CLOSE) {
+		operation->kind = RECORD_FILEOP;
+		operation->op = FILEOP_CLOSE;
+		return find_closed(request, operation, now_ns);
+	}
+	if (opcode == URING_OPENAT || opcode == URING_OPENAT2)
+		return describe_open(request, operation);
+	if (describe_name_operation(request, opcode, operation, &names)) {
+		keep_names(operation, (__u64)request, &names, now_ns);
+		return true;
+	}
+	if (!describe_data(request, opcode, operation) && !describe_file_operation(request, opcode, operation))
+		return false;
+	if (operation->kind == RECORD_IO && operation->asked_bytes < filter_size_bytes_min) {
+		count_skip(SKIP_FILTERED);
+		return false;
+	}
+	operation->has_file = 1;
+	bool registered = request->flags & ENTRY_FIXED_FILE;
+	struct file *file = file_of_request(request->ctx, registered, request->cqe.fd);
+	if (file)
+		return set_file(operation, file, now_ns);
+	/* The request before it in the chain may be about to open it. */
+	return operation->previous;
+}
+
+/* Where the kernel has put the data of a request that did not say so. */
+static __always_inline __u64 position_of_kernel(struct io_kiocb *request, const struct async_operation *operation,
+						__s64 done)
+{
+	struct file *file = (struct file *)operation->file_pointer;
+	if (done <= 0)
+		return operation->appends ? BPF_CORE_READ(file, f_inode, i_size) : BPF_CORE_READ(file, f_pos);
+	/* Taken by the kernel under the locks that it moves the data under, and moved forward by what was done. */
+	if (operation->has_file)
+		return BPF_CORE_READ((struct io_rw *)request, kiocb.ki_pos) - done;
+	return BPF_CORE_READ(file, f_pos) - done;
+}
+
+static __always_inline void send_data(struct io_kiocb *request, struct async_operation *operation, __s64 result,
+				      __u64 now_ns)
+{
+	__u64 offset = operation->position;
+	add_file_flags(operation);
+	if (offset == (__u64)POSITION_OF_KERNEL || operation->appends)
+		offset = position_of_kernel(request, operation, result);
+	operation_ends(operation->op, operation->source, result);
+	/* Buffers that the kernel chooses from a pool may have no size asked for. */
+	if (!operation->asked_bytes && result > 0)
+		operation->asked_bytes = result;
+	async_send_io(operation, offset, 0, result, now_ns);
+}
+
+/* The file that an open has given the program; 0 if there is none to record. */
+static __always_inline bool find_opened(struct io_kiocb *request, struct async_operation *operation, __s64 result,
+					__u64 now_ns)
+{
+	__u32 slot = BPF_CORE_READ((struct io_open *)request, file_slot);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file *file = NULL;
+	if (slot) {
+		struct io_ring_ctx *ring = BPF_CORE_READ(request, ctx);
+		file = registered_file(ring, slot == DESCRIPTOR_NONE ? result : slot - 1);
+	} else {
+		operation->argument = result;
+		if ((__u32)task->tgid == operation->process)
+			file = file_of_descriptor(task, result);
+	}
+	if (!file || !set_file(operation, file, now_ns))
+		return false;
+	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
+		operation->flags |= IO_CREATED;
+	return true;
+}
+
+static __always_inline void finish_name_of(const struct async_operation *operation, struct ring_name *name, __u8 role,
+					   __u64 now_ns)
+{
+	finish_name(name, role, 0, (struct task_struct *)bpf_get_current_task(), now_ns);
+	/* The thread of its record, and not the worker that ends it. */
+	name->thread = operation->thread;
+	name->process = operation->process;
+	submit_event(name);
+}
+
+/* Where a name starts if it is relative. */
+static __noinline int send_directory(const struct async_operation *operation, int directory, __u8 role, __u64 now_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file *file = directory == DIRECTORY_OF_TASK ? NULL : file_of_descriptor(task, directory);
+	if (directory != DIRECTORY_OF_TASK && !file)
+		return 0;
+	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
+	if (!name)
+		return 0;
+	struct task_struct *viewer = (struct task_struct *)bpf_get_current_task();
+	struct fs_struct *fs = BPF_CORE_READ(viewer, fs);
+	write_path(name, file ? (__u64)&file->f_path : (__u64)&fs->pwd, (__u64)viewer);
+	finish_name_of(operation, name, role, now_ns);
+	return 0;
+}
+
+static __always_inline void send_kept_name(const struct async_operation *operation, const char *text, int directory,
+					   __u8 role, __u64 now_ns)
+{
+	bool is_new = role == NAME_NEW_ARGUMENT;
+	send_directory(operation, directory, is_new ? NAME_NEW_DIRECTORY : NAME_DIRECTORY, now_ns);
+	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
+	if (!name)
+		return;
+	long bytes = bpf_probe_read_kernel_str(name->text, NAME_BYTES_MAX, text);
+	name->start = 0;
+	name->bytes = bytes > 0 ? bytes - 1 : 0;
+	finish_name_of(operation, name, role, now_ns);
+}
+
+static __always_inline void send_file_operation(struct io_kiocb *request, struct async_operation *operation,
+						__s64 result, __u64 now_ns)
+{
+	__u64 key = (__u64)request;
+	if (operation->op == FILEOP_OPEN) {
+		if (result >= 0 && !find_opened(request, operation, result, now_ns))
+			return;
+		result = result < 0 ? result : 0;
+	}
+	struct request_names *names = bpf_map_lookup_elem(&request_names, &key);
+	if (names) {
+		if (names->has_text)
+			send_kept_name(operation, names->text, operation->directory, NAME_ARGUMENT, now_ns);
+		if (names->has_new_text)
+			send_kept_name(operation, names->new_text, operation->new_directory, NAME_NEW_ARGUMENT, now_ns);
+		bpf_map_delete_elem(&request_names, &key);
+	}
+	add_file_flags(operation);
+	async_send_fileop(operation, result, now_ns);
+}
+
+/* The next request of the chain no longer waits. */
+static __always_inline void start_next(struct io_kiocb *request, struct task_state *state, __u64 now_ns)
+{
+	if (!(BPF_CORE_READ(request, flags) & (ENTRY_LINK | ENTRY_HARDLINK)))
+		return;
+	__u64 next = (__u64)BPF_CORE_READ(request, link);
+	struct async_operation *operation = next ? async_operation_at(next) : NULL;
+	if (!operation)
+		return;
+	/* Opened by this request, closed by the next. */
+	if (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE && !operation->file_pointer)
+		find_closed((struct io_kiocb *)next, operation, now_ns);
+	async_start(operation, now_ns);
+	if (state)
+		async_switch(state, next);
+}
+
+/* Sends the record of a request, if it is one that is known. Verified once, by itself (file_identity.bpf.h). */
+int uring_request_ends(__u64 pointer, __s64 result)
+{
+	struct async_operation *operation = async_operation_at(pointer);
+	if (!operation)
+		return 0;
+	struct io_kiocb *request = (struct io_kiocb *)pointer;
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct task_state *state = current_state();
+	bool recorded = result != ERROR_CANCELLED;
+
+	async_start(operation, operation->start_ns);
+	struct file *file = recorded && operation->has_file ? BPF_CORE_READ(request, file) : NULL;
+	if (file && (__u64)file != operation->file_pointer)
+		set_file(operation, file, now_ns);
+	if (operation->has_file || (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE))
+		recorded = recorded && operation->file;
+	if (!recorded) {
+		async_abandon(operation);
+		bpf_map_delete_elem(&request_names, &pointer);
+	} else if (operation->kind == RECORD_IO) {
+		send_data(request, operation, result, now_ns);
+	} else {
+		send_file_operation(request, operation, result, now_ns);
+	}
+	if (state && state->request == pointer)
+		async_switch(state, 0);
+	start_next(request, state, now_ns);
+	struct async_key key = {.request = pointer};
+	bpf_map_delete_elem(&async_operations, &key);
+	return 0;
+}
+
+/* How far a request has moved its own position. */
+static __always_inline __s64 moved_bytes(__u64 request, const struct async_operation *operation)
+{
+	return BPF_CORE_READ((struct io_rw *)request, kiocb.ki_pos) - operation->position;
+}
+
+/* Of a silent request that has succeeded. 6.1 leaves in cqe.res of a write what an earlier request has left there. */
+static __always_inline __s64 result_of_silent(__u64 request, const struct async_operation *operation)
+{
+	__s64 moved = moved_bytes(request, operation);
+	if (operation->kind == RECORD_IO && moved > 0 && (__u64)moved <= operation->asked_bytes)
+		return moved;
+	return BPF_CORE_READ((struct io_kiocb *)request, cqe.res);
+}
+
+/* Ends requests of a chain that were silent about their success, when one behind them begins or ends. */
+int end_silent_before(__u64 request)
+{
+	for (int i = 0; i < CHAIN_MAX && request; i++) {
+		struct async_operation *operation = async_operation_at(request);
+		if (!operation)
+			break;
+		__u64 previous = operation->previous;
+		if (operation->silent)
+			uring_request_ends(request, result_of_silent(request, operation));
+		request = previous;
+	}
+	return 0;
+}
+
+/*
+ * Ends a silent request that has succeeded without leaving this thread: data has moved the request's position by what
+ * its result says; all else is either done at once or given to a worker.
+ */
+static __always_inline void end_if_silently_done(__u64 request)
+{
+	struct async_operation *operation = request ? async_operation_at(request) : NULL;
+	if (!operation || !operation->silent || operation->punted)
+		return;
+	struct io_kiocb *silent = (struct io_kiocb *)request;
+	__s64 result = BPF_CORE_READ(silent, cqe.res);
+	bool is_done = operation->kind != RECORD_IO || (result > 0 && moved_bytes(request, operation) == result);
+	if (is_done)
+		uring_request_ends(request, result);
+}
+
+/* Describes a request that is submitted now, behind the head of a chain if there is one; false if it is none to record. */
+static __always_inline bool enter_request(struct io_kiocb *request, struct async_operation *operation,
+					  struct task_state *state, __u64 head, __u64 now_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct io_ring_ctx *ring = request->ctx;
+	__u32 entry_flags = request->flags;
+	bool waits = head || (entry_flags & ENTRY_DRAIN);
+	operation->source = SOURCE_IO_URING;
+	operation->thread = task->pid;
+	operation->process = task->tgid;
+	operation->previous = head ? (__u64)BPF_CORE_READ(ring, submit_state.link.last) : 0;
+	operation->silent = !!(entry_flags & ENTRY_SUCCESS_IS_SILENT);
+	if (ring->flags & RING_HAS_THREAD)
+		operation->thread = state->creator ? state->creator : task->tgid;
+	if (waits)
+		operation->flags = IO_LINKED;
+	if (!describe(request, operation, now_ns))
+		return false;
+	operation->id = next_operation_id(state);
+	/* The work above is the recorder's, not the application's. */
+	operation->start_ns = bpf_ktime_get_ns();
+	if (!waits)
+		async_start(operation, operation->start_ns);
+	if (operation->silent)
+		note_async_process(operation->process);
+	return true;
+}
+
+static __always_inline int request_submitted(struct io_kiocb *request)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
+	if (!state)
+		return 0;
+	end_if_silently_done(state->request);
+	struct async_key key = {.request = number_of(request)};
+	/* A request that is used again has ended. */
+	uring_request_ends(key.request, request->cqe.res);
+
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct async_operation *operation = NULL;
+	if (bpf_map_update_elem(&async_operations, &key, &no_operation, BPF_ANY))
+		count_loss(RECORD_IO, now_ns);
+	else
+		operation = bpf_map_lookup_elem(&async_operations, &key);
+	struct io_ring_ctx *ring = request->ctx;
+	__u64 head = (__u64)BPF_CORE_READ(ring, submit_state.link.head);
+	__u32 entry_flags = request->flags;
+	if (operation && !enter_request(request, operation, state, head, now_ns))
+		bpf_map_delete_elem(&async_operations, &key);
+	/* A chain is issued from its head when its last request is there. */
+	bool chain_goes_on = entry_flags & (ENTRY_LINK | ENTRY_HARDLINK);
+	async_switch(state, chain_goes_on ? 0 : head ? head : key.request);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(io_uring_submit_req, struct io_kiocb *request)
+{
+	return request_submitted(request);
+}
+
+/* Its name before 6.4. */
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(io_uring_submit_sqe, struct io_kiocb *request)
+{
+	return request_submitted(request);
+}
+
+/* A request is issued, in whatever thread; it gets its file. Registered files come without this. */
+SEC("tp_btf/io_uring_file_get")
+int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
+{
+	struct task_state *state = current_state();
+	if (!state)
+		return 0;
+	__u64 pointer = number_of(request);
+	struct async_operation *operation = async_operation_at(pointer);
+	if (operation) {
+		__u64 now_ns = bpf_ktime_get_ns();
+		if (operation->previous)
+			end_silent_before(operation->previous);
+		async_start(operation, now_ns);
+		struct file *file =
+			operation->file_pointer ? NULL : file_of_descriptor(bpf_get_current_task_btf(), descriptor);
+		if (file)
+			set_file(operation, file, now_ns);
+	}
+	async_switch(state, pointer);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_queue_async_work")
+int BPF_PROG(io_uring_queue_async_work, struct io_kiocb *request)
+{
+	struct task_state *state = current_state();
+	if (state && state->request == (__u64)request)
+		async_switch(state, 0);
+	struct async_operation *operation = async_operation_at((__u64)request);
+	if (operation)
+		operation->punted = 1;
+	return 0;
+}
+
+static __always_inline int request_completed(void *request, __s64 result, __u32 completion_flags)
+{
+	__u64 pointer = number_of(request);
+	struct async_operation *operation = pointer ? async_operation_at(pointer) : NULL;
+	if (!operation || completion_flags & COMPLETION_IS_NOT_LAST)
+		return 0;
+	if (operation->previous)
+		end_silent_before(operation->previous);
+	return uring_request_ends(pointer, result);
+}
+
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(io_uring_complete, struct io_ring_ctx *ring, void *request, struct io_uring_cqe *completion)
+{
+	return request_completed(request, completion->res, completion->flags);
+}
+
+/* The prototype of older kernels (6.1). */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(io_uring_complete_scalars, void *ring, void *request, __u64 user_data, int result, unsigned int flags)
+{
+	return request_completed(request, result, flags);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLEXTRACE_PROGRAMS_H
+#define FLEXTRACE_PROGRAMS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct bpf_link;
+struct bpf_object;
+struct bpf_program;
+struct btf;
+
+enum { PROGRAMS_MAX = 64, PROGRAM_NAME_BYTES = 128 };
+
+/* What is attached. */
+struct programs {
+	struct bpf_link *links[PROGRAMS_MAX];
+	int link_count;
+};
+
+/* What is to be recorded. */
+struct programs_wish {
+	bool layer_vfs;
+	bool layer_block;
+	bool group; /* tasks of a control group */
+};
+
+/*
+ * Switches on what this kernel has the tracepoints for and what is wished, and off the rest. 0, or -ENOENT after saying
+ * which tracepoint is missing that recording cannot do without.
+ */
+int programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel);
+/* Where it is attached; of an iterator also which it is. */
+void programs_put_name(const struct bpf_program *program, char *name, size_t room);
+bool programs_is_required(const char *name);
+/* One line for each program that is wished: whether it is loaded, and why not. */
+void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel,
+		       FILE *stream);
+/* Attaches a program if it is switched on. 0 or a negative errno. The links end with the process, also if it is killed. */
+int programs_attach(struct programs *programs, struct bpf_object *object, const char *name);
+/* Attaches all that are switched on, but those of the table that are attached apart. 0 or a negative errno. */
+int programs_attach_all(struct programs *programs, struct bpf_object *object);
+/* In the reverse order. */
+void programs_detach(struct programs *programs);
+/* Runs an iterator once, over all there is, if it is switched on. 0 or a negative errno. */
+int programs_run_iterator(struct bpf_object *object, const char *name);
+
+#endif /* FLEXTRACE_PROGRAMS_H */

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * System calls that move data -> IO records: the read and write families, and the calls between two files.
+ */
+#ifndef FLEXTRACE_RECORD_IO_BPF_H
+#define FLEXTRACE_RECORD_IO_BPF_H
+
+#include "file_position.bpf.h"
+#include "page_cache.bpf.h"
+
+static __always_inline bool call_reads(__u32 call)
+{
+	return call == CALL_READ || call == CALL_PREAD || call == CALL_READV || call == CALL_PREADV ||
+	       call == CALL_PREADV2;
+}
+
+static __always_inline __u64 call_asked_bytes(struct pt_regs *regs, __u32 call)
+{
+	return call >= CALL_READV && call <= CALL_DATA_LAST ? vector_bytes(regs->si, regs->dx) : regs->dx;
+}
+
+enum {
+	ERROR_BAD_DESCRIPTOR = -9, /* EBADF: also a descriptor that is not open for this direction */
+	ERROR_INVALID = -22, /* EINVAL */
+	ERROR_NOT_SEEKABLE = -29, /* ESPIPE */
+};
+
+/*
+ * The kernel's own rules for /proc/PID/io (fs/read_write.c): a call counts once its descriptor, position and direction
+ * have been found good, whatever becomes of it; readv and its kin count without a good descriptor, too.
+ */
+static __always_inline bool kernel_counts(struct pt_regs *regs, __u32 call, __s64 done)
+{
+	bool named_position = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
+	if (done >= 0)
+		return true;
+	if (done == ERROR_INVALID && named_position && (__s64)regs->r10 < 0)
+		return false;
+	return call >= CALL_READV || (done != ERROR_BAD_DESCRIPTOR && done != ERROR_NOT_SEEKABLE);
+}
+
+static __always_inline void account_direction(bool reads, __s64 done)
+{
+	struct account *account = account_of(ACCOUNT_SEEN);
+	if (!account)
+		return;
+	__u64 bytes = done > 0 ? done : 0;
+	if (reads) {
+		account->rchar += bytes;
+		account->syscr++;
+	} else {
+		account->wchar += bytes;
+		account->syscw++;
+	}
+}
+
+/* Of a read, as the record has it. */
+static __always_inline __u32 missed_bytes(struct task_state *state, __u64 offset, __s64 done)
+{
+	if (done <= 0)
+		return 0;
+	if (state->descriptor_flags & OPEN_DIRECT)
+		return state->in_memory ? 0 : done;
+	return take_missed(state, offset, done);
+}
+
+/* At the entry of a call of the read or write family. */
+static __always_inline void data_call_begins(struct pt_regs *regs, struct task_state *state, __u32 call)
+{
+	note_position_rule(regs, state, call);
+	state->asked_bytes = call_asked_bytes(regs, call);
+	if (state->asked_bytes < filter_size_bytes_min) {
+		count_skip(SKIP_FILTERED);
+		state->file = 0;
+		return;
+	}
+	state->id = next_operation_id(state);
+	operation_begins();
+	state->start_ns = bpf_ktime_get_ns();
+	/* Read after the start is taken, so that whoever moves it later overlaps this call in time. */
+	state->position = uses_position(state) ? position_before(state) : (__s64)regs->r10;
+}
+
+/* At the exit of any call that moves data, recorded or not. */
+static __always_inline void account_call(struct pt_regs *regs, __u32 call, __s64 done)
+{
+	if (call > CALL_DATA_LAST) {
+		/* splice(2) is charged to nobody; sendfile and copy_file_range are, on both sides (fs/read_write.c). */
+		if (call == CALL_SPLICE || done == ERROR_BAD_DESCRIPTOR || done == ERROR_INVALID)
+			return;
+		account_direction(true, done);
+		account_direction(false, done);
+	} else if (kernel_counts(regs, call, done)) {
+		account_direction(call_reads(call), done);
+	}
+}
+
+/* At its exit. */
+static __always_inline void data_call_ends(struct pt_regs *regs, struct task_struct *task, struct task_state *state,
+					   __s64 done)
+{
+	__u32 call = state->call;
+	bool reads = call_reads(call);
+	if (!state->id)
+		return;
+	/* Read before the end is taken, so that whoever moved it before overlaps this call in time. */
+	__u32 width = 0;
+	__u64 offset = uses_position(state) ? implicit_offset(state, position_after(state), done, &width)
+					    : (__u64)state->position;
+	__u64 now_ns = bpf_ktime_get_ns();
+	operation_ends(reads ? IO_READ : IO_WRITE, SOURCE_SYSCALL, done);
+
+	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
+	if (!record)
+		return;
+	__u32 flags = descriptor_io_flags(state->descriptor_flags);
+	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
+		flags |= call_io_flags(regs->r9);
+	if (!reads)
+		flags = state->appends ? flags | IO_APPEND : flags & ~IO_APPEND;
+	record->kind = RECORD_IO;
+	record->op = reads ? IO_READ : IO_WRITE;
+	record->source = SOURCE_SYSCALL;
+	record->reserved = 0;
+	record->flags = flags | (state->positioned ? IO_POSITIONED : 0) | (call >= CALL_READV ? IO_VECTORED : 0) |
+			(width ? IO_OFFSET_INFERRED : 0);
+	record->start_ns = state->start_ns;
+	record->duration_ns = now_ns - state->start_ns;
+	record->thread = task->pid;
+	record->process = task->tgid;
+	record->file = state->file;
+	/* A vector is in memory for certain once the kernel has read it. */
+	record->asked_bytes = saturated_u32(call >= CALL_READV ? vector_bytes(regs->si, regs->dx) : state->asked_bytes);
+	record->offset = offset;
+	record->result = done;
+	/* Until the recorder has resolved an inferred offset this carries the width of its interval. */
+	record->missed_bytes = width ? width : reads ? missed_bytes(state, offset, done) : TRACE_NOT_MEASURED_U32;
+	record->id = state->id;
+	submit_event(record);
+}
+
+/* Arguments of sendfile, splice and copy_file_range. */
+struct two_files {
+	__u32 source_descriptor, target_descriptor;
+	__u64 source_position, target_position; /* addresses of offsets, 0 = the position of the descriptor */
+	__u64 asked_bytes;
+};
+
+static __always_inline void two_files_of(struct pt_regs *regs, __u32 call, struct two_files *files)
+{
+	if (call == CALL_SENDFILE) {
+		*files = (struct two_files){.source_descriptor = regs->si,
+					    .target_descriptor = regs->di,
+					    .source_position = regs->dx,
+					    .asked_bytes = regs->r10};
+		return;
+	}
+	*files = (struct two_files){.source_descriptor = regs->di,
+				    .source_position = regs->si,
+				    .target_descriptor = regs->dx,
+				    .target_position = regs->r10,
+				    .asked_bytes = regs->r8};
+}
+
+static __always_inline __s64 position_at(struct file *file, __u64 address)
+{
+	__s64 position = 0;
+	if (!address)
+		return read_field(file, f_pos);
+	bpf_probe_read_user(&position, sizeof(position), (const void *)address);
+	return position;
+}
+
+static __always_inline void two_files_call_begins(struct pt_regs *regs, struct task_struct *task,
+						  struct task_state *state, __u32 call, __u64 now_ns)
+{
+	struct two_files files;
+	two_files_of(regs, call, &files);
+	struct file *source = file_of_descriptor(task, files.source_descriptor);
+	struct file *target = file_of_descriptor(task, files.target_descriptor);
+	if (!source || !target)
+		return; /* the call will say EBADF */
+	if (files.asked_bytes < filter_size_bytes_min) {
+		count_skip(SKIP_FILTERED);
+		return;
+	}
+	state->asked_bytes = files.asked_bytes;
+	state->file = identify_file(source, false, now_ns);
+	state->target_file = identify_file(target, false, now_ns);
+	state->start_ns = bpf_ktime_get_ns();
+	if (state->file) {
+		state->file_pointer = (__u64)source;
+		state->inode_pointer = (__u64)BPF_CORE_READ(source, f_mapping, host);
+		state->in_memory = 0; /* in pages, whatever the flags say */
+		state->descriptor_flags = read_field(source, f_flags);
+		state->positioned = files.source_position != 0;
+		state->position = position_at(source, files.source_position);
+		state->id = next_operation_id(state);
+		operation_begins();
+	}
+	if (state->target_file) {
+		state->target_file_pointer = (__u64)target;
+		state->target_flags =
+			descriptor_io_flags(read_field(target, f_flags)) | (files.target_position ? IO_POSITIONED : 0);
+		state->target_position = position_at(target, files.target_position);
+		state->target_id = next_operation_id(state);
+		operation_begins();
+	}
+}
+
+static __always_inline void send_one_side(struct task_struct *task, struct task_state *state, __u8 op, __s64 done,
+					  __u64 now_ns)
+{
+	bool reads = op == IO_READ;
+	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
+	if (!record)
+		return;
+	record->kind = RECORD_IO;
+	record->op = op;
+	record->source = SOURCE_SPLICE;
+	record->reserved = 0;
+	record->flags = reads ? descriptor_io_flags(state->descriptor_flags) | (state->positioned ? IO_POSITIONED : 0)
+			      : state->target_flags;
+	record->start_ns = state->start_ns;
+	record->duration_ns = now_ns - state->start_ns;
+	record->thread = task->pid;
+	record->process = task->tgid;
+	record->file = reads ? state->file : state->target_file;
+	record->asked_bytes = saturated_u32(state->asked_bytes);
+	record->offset = reads ? state->position : state->target_position;
+	record->result = done;
+	record->missed_bytes = reads ? missed_bytes(state, state->position, done) : TRACE_NOT_MEASURED_U32;
+	record->id = reads ? state->id : state->target_id;
+	submit_event(record);
+}
+
+static __always_inline void two_files_call_ends(struct task_struct *task, struct task_state *state, __s64 done)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	if (state->id) {
+		operation_ends(IO_READ, SOURCE_SPLICE, done);
+		send_one_side(task, state, IO_READ, done, now_ns);
+	}
+	if (state->target_id) {
+		operation_ends(IO_WRITE, SOURCE_SPLICE, done);
+		send_one_side(task, state, IO_WRITE, done, now_ns);
+	}
+}
+
+#endif /* FLEXTRACE_RECORD_IO_BPF_H */

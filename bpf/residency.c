@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Turns a file that was partly in the page cache when it was first seen into RESIDENT records.
+ *
+ * The kernel side knows how many pages there were, not which. They are looked up here, when the FILE record is written: up
+ * to two rounds of the recorder (10 ms) after first sight, for a large file more. What the program has read or dropped in
+ * between counts as if it had been there or not; nothing is subtracted, because the records say what was read, and when.
+ */
+#include "residency.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "topology.h"
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451 /* since Linux 6.5, the same on all architectures */
+#endif
+
+enum { CHUNK_PAGES = 1024 };
+
+/* include/uapi/linux/mman.h; not yet in the headers of all distributions. */
+struct cache_range {
+	uint64_t offset, bytes;
+};
+struct cache_counts {
+	uint64_t cached, dirty, writeback, evicted, recently_evicted;
+};
+
+static uint64_t page_bytes(void)
+{
+	return sysconf(_SC_PAGESIZE);
+}
+
+int residency_init(struct residency *residency)
+{
+	*residency = (struct residency){
+		.descriptor = -1,
+		.has_cachestat = true,
+		.waiting = calloc(RESIDENT_FILES_MAX, sizeof(*residency->waiting)),
+		.ranges = calloc(RESIDENT_RANGES_MAX, sizeof(*residency->ranges)),
+	};
+	return residency->waiting && residency->ranges ? 0 : -ENOMEM;
+}
+
+/* Opening a file there asks a server, which may take forever, or be the very program that is recorded. */
+static bool may_hang(uint32_t filesystem_magic)
+{
+	switch (filesystem_magic) {
+	case NFS_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case V9FS_MAGIC:
+	case CEPH_SUPER_MAGIC:
+	case FUSE_SUPER_MAGIC:
+	case AFS_SUPER_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void residency_note(struct residency *residency, const struct file_record *record, const char *path, pid_t viewer)
+{
+	if (record->type != FILE_TYPE_REGULAR || !record->resident_bytes ||
+	    record->resident_bytes == TRACE_NOT_MEASURED_U64 || may_hang(record->filesystem_magic) ||
+	    residency->count == RESIDENT_FILES_MAX)
+		return;
+	char *copy = path ? strdup(path) : NULL;
+	if (!copy)
+		return;
+	uint32_t slot = (residency->first + residency->count++) % RESIDENT_FILES_MAX;
+	residency->waiting[slot] = (struct resident_file){.record = *record, .path = copy, .viewer = viewer};
+}
+
+static bool is_the_file(int descriptor, const struct file_record *record)
+{
+	struct stat now;
+	return !fstat(descriptor, &now) && S_ISREG(now.st_mode) && now.st_ino == record->inode &&
+	       device_number(major(now.st_dev), minor(now.st_dev)) == record->device;
+}
+
+/* Without moving the access time, which is a write; only the owner and root may ask for that. */
+static int open_path(const char *path, const struct file_record *record)
+{
+	int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	int descriptor = open(path, flags | O_NOATIME);
+	if (descriptor < 0 && errno == EPERM)
+		descriptor = open(path, flags);
+	if (descriptor >= 0 && !is_the_file(descriptor, record)) {
+		close(descriptor);
+		return -1;
+	}
+	return descriptor;
+}
+
+/* The process that has named the path may have ended; then only our own view is left. */
+static int open_file(const struct resident_file *file)
+{
+	char path[PATH_MAX + 64];
+	snprintf(path, sizeof(path), "/proc/%d/root%s", file->viewer, file->path);
+	int descriptor = open_path(path, &file->record);
+	return descriptor >= 0 ? descriptor : open_path(file->path, &file->record);
+}
+
+/* Joins the ranges with small gaps between them, until half of the table is free. */
+static void coarsen(struct residency *residency)
+{
+	while (residency->range_count > RESIDENT_RANGES_MAX / 2) {
+		uint32_t kept = 0;
+		residency->joined_pages = residency->joined_pages ? residency->joined_pages * 2 : 1;
+		for (uint32_t i = 1; i < residency->range_count; i++) {
+			struct resident_range *last = &residency->ranges[kept], next = residency->ranges[i];
+			if (next.first - last->last <= residency->joined_pages)
+				last->last = next.last;
+			else
+				residency->ranges[++kept] = next;
+		}
+		residency->range_count = kept + 1;
+	}
+}
+
+static void add_range(struct residency *residency, uint64_t first, uint64_t last)
+{
+	struct resident_range *range = residency->ranges + residency->range_count - 1;
+	if (residency->range_count && first - range->last <= residency->joined_pages) {
+		range->last = last;
+		return;
+	}
+	if (residency->range_count == RESIDENT_RANGES_MAX)
+		coarsen(residency);
+	residency->ranges[residency->range_count++] = (struct resident_range){first, last};
+}
+
+/* Pages of the chunk that are in the cache, or -1 if the kernel cannot say so in one call. */
+static int64_t count_cached(struct residency *residency, uint64_t first, uint64_t pages)
+{
+	struct cache_range range = {first * page_bytes(), pages * page_bytes()};
+	struct cache_counts counts;
+	if (!residency->has_cachestat)
+		return -1;
+	if (syscall(SYS_cachestat, residency->descriptor, &range, &counts, 0)) {
+		residency->has_cachestat = false;
+		return -1;
+	}
+	return counts.cached;
+}
+
+/* Page by page. The mapping is not touched, so that nothing is read. */
+static void look_at_pages(struct residency *residency, uint64_t first, uint64_t pages)
+{
+	unsigned char resident[CHUNK_PAGES];
+	size_t bytes = pages * page_bytes();
+	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, residency->descriptor, first * page_bytes());
+	if (map == MAP_FAILED)
+		return;
+	if (!mincore(map, bytes, resident))
+		for (uint64_t i = 0; i < pages; i++)
+			if (resident[i] & 1)
+				add_range(residency, first + i, first + i + 1);
+	munmap(map, bytes);
+}
+
+static void look_at_chunk(struct residency *residency)
+{
+	uint64_t left = residency->pages - residency->page;
+	uint64_t pages = left < CHUNK_PAGES ? left : CHUNK_PAGES;
+	int64_t cached = count_cached(residency, residency->page, pages);
+	if (cached >= (int64_t)pages)
+		add_range(residency, residency->page, residency->page + pages);
+	else if (cached)
+		look_at_pages(residency, residency->page, pages);
+	residency->page += pages;
+}
+
+static void begin_file(struct residency *residency)
+{
+	const struct resident_file *file = &residency->waiting[residency->first];
+	residency->page = residency->range_count = residency->joined_pages = 0;
+	residency->pages = (file->record.size_bytes + page_bytes() - 1) / page_bytes();
+	if (file->record.resident_bytes < file->record.size_bytes) {
+		residency->descriptor = open_file(file);
+		if (residency->descriptor < 0)
+			residency->pages = 0;
+	} else {
+		/* All of it: nothing to look up. */
+		residency->page = residency->pages;
+		add_range(residency, 0, residency->pages);
+	}
+}
+
+static void end_file(struct residency *residency, struct writer *writer)
+{
+	struct resident_file *file = &residency->waiting[residency->first];
+	for (uint32_t i = 0; i < residency->range_count; i++) {
+		const struct resident_range *range = &residency->ranges[i];
+		uint64_t end = range->last * page_bytes();
+		struct resident_record record = {
+			.kind = RECORD_RESIDENT,
+			.file = file->record.file,
+			.time_ns = file->record.time_ns,
+			.offset = range->first * page_bytes(),
+		};
+		/* The last page ends where the file does. */
+		record.bytes = (end < file->record.size_bytes ? end : file->record.size_bytes) - record.offset;
+		writer_append(writer, &record);
+	}
+	if (residency->descriptor >= 0)
+		close(residency->descriptor);
+	residency->descriptor = -1;
+	residency->pages = residency->page = 0;
+	free(file->path);
+	residency->first = (residency->first + 1) % RESIDENT_FILES_MAX;
+	residency->count--;
+}
+
+void residency_round(struct residency *residency, struct writer *writer, uint64_t limit_ns)
+{
+	uint64_t began_ns = monotonic_ns();
+	while (residency->count && (!limit_ns || monotonic_ns() - began_ns < limit_ns)) {
+		if (residency->page == 0)
+			begin_file(residency);
+		if (residency->page < residency->pages)
+			look_at_chunk(residency);
+		if (residency->page >= residency->pages)
+			end_file(residency, writer);
+	}
+}
+
+void residency_deinit(struct residency *residency)
+{
+	while (residency->waiting && residency->count) {
+		free(residency->waiting[residency->first].path);
+		residency->first = (residency->first + 1) % RESIDENT_FILES_MAX;
+		residency->count--;
+	}
+	if (residency->descriptor >= 0)
+		close(residency->descriptor);
+	free(residency->waiting);
+	free(residency->ranges);
+}

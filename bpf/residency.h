@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLEXTRACE_RESIDENCY_H
+#define FLEXTRACE_RESIDENCY_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "writer.h"
+
+enum {
+	RESIDENT_RANGES_MAX = 4096, /* of one file; where there are more, close ones are joined */
+	RESIDENT_FILES_MAX = 1 << 16, /* that wait; beyond that files have no ranges */
+};
+
+struct resident_range {
+	uint64_t first, last; /* page numbers, last is not in it */
+};
+
+/* A file that was partly in the page cache at first sight. */
+struct resident_file {
+	struct file_record record;
+	char *path;
+	pid_t viewer; /* process whose view the path is */
+};
+
+struct residency {
+	struct resident_file *waiting; /* a ring */
+	uint32_t first, count;
+	/* The file that is looked at. */
+	int descriptor; /* -1 = none */
+	uint64_t page, pages;
+	uint64_t joined_pages; /* gaps up to this are part of a range */
+	struct resident_range *ranges;
+	uint32_t range_count;
+	bool has_cachestat;
+};
+
+int residency_init(struct residency *residency);
+/* Takes note of a file at its first sight. */
+void residency_note(struct residency *residency, const struct file_record *record, const char *path, pid_t viewer);
+/* Looks at files for at most limit_ns (0: until none waits) and writes the ranges of those that are through. */
+void residency_round(struct residency *residency, struct writer *writer, uint64_t limit_ns);
+void residency_deinit(struct residency *residency);
+
+#endif /* FLEXTRACE_RESIDENCY_H */

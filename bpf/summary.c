@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Turns the end of a recording, and what goes wrong during it, into what the user is told.
+ */
+#include "summary.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "counters.h"
+
+static void say_losses(const struct metadata *metadata, uint64_t lost)
+{
+	const char *separator = "";
+	fprintf(stderr, "flextrace record: WARNING: %llu RECORDS WERE LOST (", (unsigned long long)lost);
+	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++) {
+		if (!metadata->header->lost[kind])
+			continue;
+		fprintf(stderr, "%s%llu %s", separator, (unsigned long long)metadata->header->lost[kind],
+			kind_names[kind] ? kind_names[kind] : "unknown");
+		separator = ", ";
+	}
+	fprintf(stderr, "): numbers made from this trace are lower bounds. Give a larger --ring-bytes than %llu.\n",
+		(unsigned long long)metadata->options->ring_bytes);
+}
+
+static void say_why(const struct metadata *metadata, bool command_goes_on)
+{
+	const struct options *options = metadata->options;
+	const char *rest = command_goes_on ? "; the command goes on, unrecorded: waiting for its end" : "";
+	if (metadata->stopped_by == STOP_DURATION)
+		fprintf(stderr, "flextrace record: ended after %.9g s (--duration)%s\n", options->duration_ns / 1e9,
+			rest);
+	else if (metadata->stopped_by == STOP_MAX_SIZE)
+		fprintf(stderr, "flextrace record: ended at %llu bytes (--max-size)%s\n",
+			(unsigned long long)options->trace_bytes_max, rest);
+	else if (metadata->stopped_by == STOP_SIGNAL)
+		fprintf(stderr, "flextrace record: ended by a signal%s\n", rest);
+}
+
+void summary_say(const struct metadata *metadata, const char *path, uint64_t lost, bool command_goes_on)
+{
+	const struct trace_header *header = metadata->header;
+	if (!metadata->options->quiet)
+		say_why(metadata, command_goes_on);
+	if (lost)
+		say_losses(metadata, lost);
+	uint64_t compat = counters_skip(metadata->tracer, SKIP_COMPAT);
+	if (compat)
+		fprintf(stderr,
+			"flextrace record: warning: %llu calls of 32-bit programs were not recorded: numbers made from "
+			"this "
+			"trace are lower bounds\n",
+			(unsigned long long)compat);
+	uint64_t missed_runs = counters_missed_runs(metadata->tracer);
+	if (missed_runs)
+		fprintf(stderr,
+			"flextrace record: warning: the kernel left out %llu runs of the programs that record, because "
+			"the same program was running on that CPU: as many events are missing\n",
+			(unsigned long long)missed_runs);
+	closure_say(metadata->closure, stderr);
+	if (!metadata->options->quiet)
+		fprintf(stderr,
+			"flextrace record: %llu data operations, %llu file operations, %llu block requests, %llu lost: "
+			"%s\n"
+			"next: flextrace characterize %s\n",
+			(unsigned long long)header->count[RECORD_IO], (unsigned long long)header->count[RECORD_FILEOP],
+			(unsigned long long)header->count[RECORD_BLOCK], (unsigned long long)lost, path, path);
+}
+
+void summary_say_losing(const struct options *options, uint64_t lost)
+{
+	fprintf(stderr,
+		"flextrace record: WARNING: RECORDS ARE BEING LOST (%llu so far): this recording will not be complete; "
+		"give a larger --ring-bytes than %llu\n",
+		(unsigned long long)lost, (unsigned long long)options->ring_bytes);
+}
+
+void summary_say_same_disk(struct topology *topology, const char *path, dev_t trace_filesystem, pid_t process,
+			   const char *prefix, FILE *stream)
+{
+	char directory[64];
+	struct stat target;
+	uint32_t disk = topology_disk_of(topology, trace_filesystem);
+	snprintf(directory, sizeof(directory), "/proc/%d/cwd", process);
+	const char *place = *prefix ? prefix : process ? directory : NULL;
+	if (!disk || !place || stat(place, &target) || topology_disk_of(topology, target.st_dev) != disk)
+		return;
+	const struct device *device = topology_device(topology, disk);
+	fprintf(stream,
+		"%snote: the trace is written to the disk that the target works on (%s), and so costs it time; its own "
+		"requests are left out of the trace. To avoid that: -o FILE on another disk or a tmpfs\n",
+		stream == stderr ? "flextrace record: " : "", device ? device->name : path);
+}

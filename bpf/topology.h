@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef FLEXTRACE_TOPOLOGY_H
+#define FLEXTRACE_TOPOLOGY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+enum { DEVICES_MAX = 512, SLAVES_MAX = 16 };
+
+/* A block device as /sys says it is. Device numbers in the kernel's encoding: major << 20 | minor. */
+struct device {
+	uint32_t device;
+	char name[32]; /* "" = unknown, it has gone */
+	uint64_t sectors;
+	bool rotational;
+	bool stacked; /* passes its data on to another block device */
+	uint32_t parent; /* whole disk of a partition, 0 = is one */
+	uint32_t slaves[SLAVES_MAX]; /* what it is made of: dm, md */
+	int slave_count;
+	uint32_t backing; /* of a loop device: the device of its file's file system */
+};
+
+/* Devices that are there or were seen while recording. */
+struct topology {
+	struct device devices[DEVICES_MAX];
+	int count;
+};
+
+static inline uint32_t device_number(uint32_t major, uint32_t minor)
+{
+	return major << 20 | minor;
+}
+
+/* Looks up a device at its first sight; NULL if the table is full. */
+const struct device *topology_device(struct topology *topology, uint32_t device);
+/* The disk that carries a file system, 0 if none does (tmpfs). */
+uint32_t topology_disk_of(struct topology *topology, dev_t filesystem);
+/* Looks up all block devices that hold data, with their partitions. */
+void topology_scan(struct topology *topology);
+/* The elements of a JSON array. */
+void topology_put(const struct topology *topology, FILE *json);
+
+#endif /* FLEXTRACE_TOPOLOGY_H */
