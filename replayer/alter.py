@@ -6,7 +6,9 @@ what a stretched sizeMean did to it), seqFrac (also to bring back what the two d
 works on what the one before it left. The result is measured like any other trace; the manifest has wanted, achieved
 and held.
 
-BLOCK records are not carried over: what the altered requests do to the device is not known before they run.
+BLOCK and BLOCK_DATA records are not carried over: what the altered requests do to the device is not known before they
+run. Neither are RESIDENT records, since places and sizes of files change; how much of a file is cached stays in its
+FILE record. Pages read of mapped programs are no requests and are left out.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, IoFlag, RecordKind
+from characterize.loss import RECORDING_KEYS
 from characterize.provenance import sha256_of, tool_version
+from characterize.requests import left_out
 from characterize.trace import Header, Trace
 from characterize.units import format_bytes, parse_fraction, parse_size
-from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of
+from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.process_num import change_process_num, in_flight
 from replayer.flexible.read_frac import change_read_frac
@@ -184,15 +188,20 @@ def alter(trace: Trace, changes: Mapping[str, float | Relative], seed: int = 0) 
 
 
 def _before(trace: Trace) -> Workload:
-    io = trace.arrays[RecordKind.IO]
     name = trace.path or "the trace"
-    if not (io["result"] > 0).any():
+    if not _request_count(trace):
         only_blocks = " (it has block requests only)" if len(trace.arrays[RecordKind.BLOCK]) else ""
         raise FlextraceError(
             f"cannot alter {name}: it has no requests of the application's layer{only_blocks}: "
             "record with --layer vfs or both"
         )
-    return workload_of(trace)
+    return workload_of_records(trace)
+
+
+def _request_count(trace: Trace) -> int:
+    """Number of requests of the application's layer."""
+    io = trace.arrays[RecordKind.IO]
+    return int(((io["result"] > 0) & ~left_out(trace)).sum())
 
 
 def _wanted(before: Workload, changes: Mapping[str, float | Relative]) -> Workload:
@@ -281,7 +290,7 @@ def _finish(  # noqa: PLR0917
     seed: int,
 ) -> tuple[Trace, Manifest]:
     """Measure the altered trace and write its lineage."""
-    old = trace.arrays[RecordKind.IO]
+    old_requests = _request_count(trace)
     if draft is None:
         arrays, paths, flags = trace.arrays, trace.paths, trace.header.flags
     else:
@@ -296,6 +305,8 @@ def _finish(  # noqa: PLR0917
         flags = trace.header.flags | (HeaderFlag(0) if trace.untimed else HeaderFlag.PLANNED)
     metadata = {key: value for key, value in trace.header.metadata.items() if key != "lineage"}
     if draft is not None:
+        for key in RECORDING_KEYS:
+            metadata.pop(key, None)
         declared = before.process_num if wanted.process_num == before.process_num else in_flight(draft)
         metadata["made_by"] = "alter"
         metadata["declared"] = {} if math.isnan(declared) else {"processNum": int(declared)}
@@ -309,9 +320,10 @@ def _finish(  # noqa: PLR0917
         lost=dict(trace.header.lost),
         metadata=metadata,
     )
-    altered = Trace(header, arrays, paths, warnings=list(trace.warnings))
-    achieved = before if draft is None else workload_of(altered)
-    requests = int((altered.arrays[RecordKind.IO]["result"] > 0).sum())
+    owners = trace.block_of_data if draft is None else None
+    altered = Trace(header, arrays, paths, warnings=list(trace.warnings), block_of_data=owners)
+    achieved = before if draft is None else workload_of_records(altered)
+    requests = _request_count(altered)
     notes = {} if draft is None else draft.notes
     manifest = Manifest(
         parent=trace.path.name if trace.path else "",
@@ -322,8 +334,8 @@ def _finish(  # noqa: PLR0917
         wanted=wanted,
         achieved=achieved,
         requests=requests,
-        moved=notes.get("all", {}).get("changed_requests", 0) + requests - int((old["result"] > 0).sum()),
-        reuse_before=before.size_mean * int((old["result"] > 0).sum()) / before.unique_bytes,
+        moved=notes.get("all", {}).get("changed_requests", 0) + requests - old_requests,
+        reuse_before=before.size_mean * old_requests / before.unique_bytes,
         reuse=achieved.size_mean * requests / achieved.unique_bytes,
         notes=notes,
     )

@@ -235,6 +235,7 @@ void descriptors_start_pass(struct descriptors *descriptors)
 		struct open_file *open_file = &descriptors->files[id];
 
 		open_file->name = file->laid_out ? id : 0;
+		open_file->links = 0;
 		open_file->existed = file->laid_out;
 		open_file->opens = file->opens_before;
 		descriptors->owners[id] = open_file->name;
@@ -357,14 +358,27 @@ void descriptors_keep(struct descriptors *descriptors, uint32_t id)
 	}
 }
 
-/* Under lock. */
-static void lose_name(struct descriptors *descriptors, uint32_t id)
+/*
+ * Takes one name from a file. Under lock. Of several names the trace does not say which one an unlink means, nor does it
+ * matter to the time that it takes.
+ */
+static void lose_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
 {
 	struct open_file *open_file = &descriptors->files[id];
+	uint32_t *place = &open_file->name;
 
-	if (open_file->name)
-		descriptors->owners[open_file->name] = 0;
-	open_file->name = 0;
+	descriptors->owners[name] = 0;
+	if (name != open_file->name) {
+		for (place = &open_file->links; *place && *place != name;)
+			place = &descriptors->files[*place].next_link;
+		*place = *place ? descriptors->files[*place].next_link : 0;
+		return;
+	}
+	open_file->name = open_file->links;
+	if (open_file->name) {
+		open_file->links = descriptors->files[open_file->name].next_link;
+		return;
+	}
 	if (!open_file->opens && !descriptors->table->files[id].used_after_unlink)
 		close_slots(descriptors, open_file);
 }
@@ -372,7 +386,31 @@ static void lose_name(struct descriptors *descriptors, uint32_t id)
 void descriptors_unlinked(struct descriptors *descriptors, uint32_t id)
 {
 	pthread_mutex_lock(&descriptors->lock);
-	lose_name(descriptors, id);
+	lose_name(descriptors, id, descriptors->files[id].name);
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	descriptors->files[name].next_link = descriptors->files[id].links;
+	descriptors->files[id].links = name;
+	descriptors->owners[name] = id;
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t before = descriptors->files[id].name;
+	uint32_t other = descriptors->owners[name];
+
+	descriptors->files[id].name = name;
+	descriptors->owners[name] = id;
+	if (other && other != id) {
+		descriptors->files[other].name = before;
+		descriptors->owners[before] = other;
+	}
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
@@ -381,7 +419,7 @@ void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t 
 	pthread_mutex_lock(&descriptors->lock);
 	uint32_t victim = descriptors->owners[name];
 	if (victim && victim != id)
-		lose_name(descriptors, victim);
+		lose_name(descriptors, victim, name);
 	if (descriptors->files[id].name)
 		descriptors->owners[descriptors->files[id].name] = 0;
 	descriptors->files[id].name = name;

@@ -25,6 +25,8 @@ struct open_file {
 	uint32_t extra_capacity;
 	uint32_t opens; /* recorded opens that were not closed yet */
 	uint32_t name; /* id of the place it has in the directory; 0 = none */
+	uint32_t links; /* first of further places that it has by links; 0 = none */
+	uint32_t next_link; /* of the file that has this place by a link: the place after this one */
 	bool existed; /* was made or laid out in this pass */
 	bool pinned; /* never closed during a pass: used without counting */
 	atomic_bool touched; /* since the search for one to close came by */
@@ -71,6 +73,8 @@ int descriptors_closing(struct descriptors *descriptors, uint32_t id, int closin
 void descriptors_keep(struct descriptors *descriptors, uint32_t id);
 void descriptors_unlinked(struct descriptors *descriptors, uint32_t id);
 void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name);
+void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name);
+void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t name);
 void descriptors_created(struct descriptors *descriptors, uint32_t id);
 
 #endif

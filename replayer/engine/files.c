@@ -2,6 +2,7 @@
 // Turns a trace into the table of its files, by running through its operations without doing them.
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "replayer/engine/files.h"
 #include "replayer/engine/message.h"
@@ -12,6 +13,7 @@ struct moment {
 	uint64_t growth_bytes; /* of size_bytes, written by the trace beyond the image */
 	uint64_t path_hash;
 	uint32_t opens;
+	uint32_t links; /* names beside its own, by recorded links */
 	bool unlinked;
 	bool resized; /* truncated: a read beyond the end says nothing about the size at the start */
 };
@@ -63,8 +65,9 @@ static void pass_io(struct run_through *run, const struct io_record *io, struct 
 		file->classes |= (uint8_t)(1u << class_of_flags(io->flags));
 	if (moment->unlinked && !moment->opens)
 		file->used_after_unlink = true;
-	if (io->op == IO_READ && add_saturating(io->offset, io->asked_bytes) > moment->size_bytes &&
-	    io->result < (int64_t)io->asked_bytes)
+	uint32_t asked_bytes = io_replay_bytes(io);
+	if (io->op == IO_READ && add_saturating(io->offset, asked_bytes) > moment->size_bytes &&
+	    io->result < (int64_t)asked_bytes)
 		file->exact_size = true;
 	if (io->result <= 0)
 		return;
@@ -79,9 +82,9 @@ static void pass_io(struct run_through *run, const struct io_record *io, struct 
 	}
 }
 
-static void pass_rename(struct run_through *run, const struct fileop_record *op, struct file *file)
+/* The new name of a rename, link or symlink. */
+static void pass_new_name(struct run_through *run, const struct fileop_record *op)
 {
-	file->renamed = true;
 	uint32_t index = files_index(run->table, op->argument);
 	if (index) {
 		struct file *target = &run->table->files[index];
@@ -113,14 +116,26 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 		else
 			file->opens_before++;
 		return;
+	case FILEOP_LINK:
+		moment->links++;
+		file->renamed = true;
+		pass_new_name(run, op);
+		return;
 	case FILEOP_RENAME:
-		pass_rename(run, op, file);
+		file->renamed = true;
+		pass_new_name(run, op);
 		return;
 	case FILEOP_UNLINK:
 		file->renamed = true;
+		if (moment->links) {
+			moment->links--;
+			return;
+		}
 		moment->unlinked = true;
 		shrink(run, moment, 0);
 		return;
+	case FILEOP_SYNCFS:
+		return; /* needs no descriptor of the file */
 	case FILEOP_TRUNCATE:
 		file->changes_size = true;
 		moment->resized = true;
@@ -148,6 +163,22 @@ static uint64_t hash_text(uint64_t hash, const struct text_record *text)
 	for (uint32_t i = 0; i < bytes; i++)
 		hash = (hash ^ (uint8_t)text->text[i]) * 0x100000001b3ull; /* FNV-1a */
 	return hash;
+}
+
+/* `text` is the begin of the path, which is longer than any of these. As characterize/requests.py, is_system_path. */
+static bool is_system_path(const struct text_record *text)
+{
+	static const char *const directories[] = {"/usr/",  "/lib/", "/lib32/",	    "/lib64/",	  "/bin/",
+						  "/sbin/", "/etc/", "/nix/store/", "/gnu/store/"};
+	static const char local[] = "/usr/local/";
+
+	if (!strncmp(text->text, local, strlen(local)))
+		return false;
+	for (size_t i = 0; i < sizeof(directories) / sizeof(*directories); i++) {
+		if (!strncmp(text->text, directories[i], strlen(directories[i])))
+			return true;
+	}
+	return false;
 }
 
 static void describe(const struct file_record *record, struct file *file, struct moment *moment)
@@ -228,6 +259,11 @@ static void count_ids(struct file_table *table, const struct trace *trace)
 	table->count = files + 1 + names;
 }
 
+static bool changes_name(uint8_t op)
+{
+	return op == FILEOP_RENAME || op == FILEOP_UNLINK || op == FILEOP_RMDIR;
+}
+
 static void pass_records(struct run_through *run, const struct trace *trace)
 {
 	for (uint32_t i = 0; i < trace->count; i++) {
@@ -235,12 +271,13 @@ static void pass_records(struct run_through *run, const struct trace *trace)
 		uint32_t index = record_is_operation(record) ? files_index(run->table, record->io.file) : 0;
 		struct file *file = &run->table->files[index];
 
-		if (!index)
+		if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_SYMLINK && record->fileop.result >= 0)
+			pass_new_name(run, &record->fileop);
+		if (!index || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
 			continue;
 		file->used = true;
 		if (file->directory)
-			file->renamed |= record->kind == RECORD_FILEOP &&
-					 (record->fileop.op == FILEOP_RENAME || record->fileop.op == FILEOP_UNLINK);
+			file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
 		else if (record->kind == RECORD_IO)
 			pass_io(run, &record->io, file, &run->moments[index]);
 		else
@@ -297,8 +334,11 @@ int files_read(struct file_table *table, const struct trace *trace)
 			describe(&record->file, &table->files[index], &moments[index]);
 			recorded[index].size_bytes = moments[index].size_bytes;
 		} else if (record->kind == RECORD_TEXT) {
-			struct moment *moment = &moments[files_index(table, record->text.reference)];
+			uint32_t index = files_index(table, record->text.reference);
+			struct moment *moment = &moments[index];
 
+			if (record->text.index == 0)
+				table->files[index].system = is_system_path(&record->text);
 			if (moment->path_hash)
 				moment->path_hash = hash_text(moment->path_hash, &record->text);
 		}

@@ -46,6 +46,7 @@ struct file {
 	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
 	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive the unlink */
 	bool changes_size: 1; /* a pass leaves it with another size */
+	bool system: 1; /* one of the operating system's own files, by its path */
 	bool exact_size: 1; /* an operation meets its end: a larger file would give another result */
 };
 
@@ -67,6 +68,15 @@ struct file_table {
 	uint32_t undescribed; /* files without FILE record */
 	bool namespace_changes; /* a pass creates, renames, removes or resizes files, so that it has to be undone */
 };
+
+/*
+ * A page that was read of a mapped program, library or other file of the operating system: it says what the program is,
+ * not what it works on, and a replay runs another program. characterize/requests.py (left_out) has the same rule.
+ */
+static inline bool is_program_page(const struct file *file, const struct io_record *io)
+{
+	return io->source == SOURCE_MMAP && io->op == IO_READ && (io->flags & IO_PROGRAM || file->system);
+}
 
 int files_read(struct file_table *table, const struct trace *trace);
 void files_free(struct file_table *table);

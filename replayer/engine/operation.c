@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,10 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 	const struct file *file = &run->table->files[index];
 	uint8_t class = class_of_flags(io->flags);
 
+	if (is_program_page(file, io)) {
+		tally_skip(&worker->tally, KIND_IO, SKIP_PROGRAM_PAGE, 1);
+		return;
+	}
 	if (!index || file->directory || file->new_name) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_UNKNOWN_FILE, 1);
 		return;
@@ -49,12 +54,17 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 			tally_result(&worker->tally, KIND_IO, io->result, descriptor);
 		return;
 	}
+	/*
+	 * One call for every record, whatever it came from: a request of AIO or io_uring, the pages of a mapping, one side
+	 * of a splice. They move the same bytes of the same file.
+	 */
 	bool write = io->op == IO_WRITE;
+	uint32_t asked_bytes = io_replay_bytes(io);
 	const uint8_t *write_data = run->write_data.data + (uint64_t)(number % WRITE_PLACES) * PAGE_BYTES;
 	bool first = busy_enter(&run->io_time);
 	uint64_t start_ns = now_ns();
-	ssize_t result = write ? pwrite(descriptor, write_data, io->asked_bytes, (off_t)io->offset)
-			       : pread(descriptor, worker->read_data.data, io->asked_bytes, (off_t)io->offset);
+	ssize_t result = write ? pwrite(descriptor, write_data, asked_bytes, (off_t)io->offset)
+			       : pread(descriptor, worker->read_data.data, asked_bytes, (off_t)io->offset);
 	int error = result < 0 ? -errno : 0;
 	uint64_t end_ns = now_ns();
 
@@ -150,9 +160,44 @@ static struct done replay_rename(struct run *run, const struct fileop_record *op
 	if (descriptors_name(&run->descriptors, index, from) != NAME_THERE)
 		return skipped(SKIP_NO_SUCH_FILE);
 	image_name(to, files[index].directory, files[target].name);
-	struct done done = finished(renameat(run->image->directory, from, run->image->directory, to));
-	if (done.result == 0)
+	bool exchange = op->length & RENAME_EXCHANGE;
+	struct done done = finished(
+		renameat2(run->image->directory, from, run->image->directory, to, exchange ? RENAME_EXCHANGE : 0));
+	if (done.result == 0 && exchange)
+		descriptors_exchanged(&run->descriptors, index, files[target].name);
+	else if (done.result == 0)
 		descriptors_renamed(&run->descriptors, index, files[target].name);
+	return done;
+}
+
+static struct done replay_link(struct run *run, const struct fileop_record *op, uint32_t index)
+{
+	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
+	uint32_t target = files_index(run->table, op->argument);
+
+	if (!target)
+		return skipped(SKIP_UNKNOWN_FILE);
+	if (descriptors_name(&run->descriptors, index, from) != NAME_THERE)
+		return skipped(SKIP_NO_SUCH_FILE);
+	image_name(to, run->table->files[index].directory, target);
+	struct done done = finished(linkat(run->image->directory, from, run->image->directory, to, 0));
+	if (done.result == 0)
+		descriptors_linked(&run->descriptors, index, target);
+	return done;
+}
+
+/* Where a symbolic link points to does not matter to the time that it takes, and the image has nothing to be found. */
+static struct done replay_symlink(struct run *run, const struct fileop_record *op)
+{
+	char name[IMAGE_NAME_BYTES];
+	uint32_t target = files_index(run->table, op->argument);
+
+	if (!target)
+		return skipped(SKIP_UNKNOWN_FILE);
+	image_name(name, false, target);
+	struct done done = finished(symlinkat(IMAGE_MARKER, run->image->directory, name));
+	if (done.result == 0)
+		descriptors_created(&run->descriptors, target);
 	return done;
 }
 
@@ -197,6 +242,11 @@ static struct done replay_on_descriptor(const struct fileop_record *op, int desc
 		/* What programs do with it is to start the writing (RocksDB, PostgreSQL). */
 		return finished(
 			sync_file_range(descriptor, offset, length, high ? (unsigned int)high : SYNC_FILE_RANGE_WRITE));
+	case FILEOP_SYNCFS:
+		return finished(syncfs(descriptor));
+	case FILEOP_MSYNC:
+		/* The kernel does the same; and nothing, where the caller does not want to wait. */
+		return finished(high & MS_SYNC ? fdatasync(descriptor) : 0);
 	case FILEOP_TRUNCATE:
 		return finished(ftruncate(descriptor, offset));
 	case FILEOP_FALLOCATE:
@@ -208,15 +258,16 @@ static struct done replay_on_descriptor(const struct fileop_record *op, int desc
 	}
 }
 
-static bool is_sync(uint8_t op)
+static bool is_sync(const struct fileop_record *op)
 {
-	return op == FILEOP_FSYNC || op == FILEOP_FDATASYNC || op == FILEOP_SYNC_FILE_RANGE;
+	return op->op == FILEOP_FSYNC || op->op == FILEOP_FDATASYNC || op->op == FILEOP_SYNC_FILE_RANGE ||
+	       op->op == FILEOP_SYNCFS || (op->op == FILEOP_MSYNC && op->flags >> 16 & MS_SYNC);
 }
 
 static bool is_on_name(uint8_t op)
 {
 	return op == FILEOP_OPEN || op == FILEOP_CLOSE || op == FILEOP_RENAME || op == FILEOP_UNLINK ||
-	       op == FILEOP_MKDIR;
+	       op == FILEOP_MKDIR || op == FILEOP_RMDIR || op == FILEOP_LINK || op == FILEOP_SYMLINK;
 }
 
 static struct done replay_on_name(struct run *run, const struct fileop_record *op, uint32_t index)
@@ -231,7 +282,12 @@ static struct done replay_on_name(struct run *run, const struct fileop_record *o
 	case FILEOP_RENAME:
 		return replay_rename(run, op, index);
 	case FILEOP_UNLINK:
+	case FILEOP_RMDIR:
 		return replay_unlink(run, index);
+	case FILEOP_LINK:
+		return replay_link(run, op, index);
+	case FILEOP_SYMLINK:
+		return replay_symlink(run, op);
 	default:
 		return replay_mkdir(run, index);
 	}
@@ -244,7 +300,7 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 	const struct file *file = &run->table->files[index];
 	struct done done = {0};
 
-	if (!index) {
+	if (!index && op->op != FILEOP_SYNCFS && op->op != FILEOP_SYMLINK) {
 		tally_skip(&worker->tally, KIND_FILEOP,
 			   is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE, 1);
 		return;
@@ -255,13 +311,15 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 	} else if (is_caller_error(op->result)) {
 		done = skipped(SKIP_CALLER_ERROR);
 	} else {
+		/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */
+		bool of_directory = file->directory || op->op == FILEOP_SYNCFS;
 		int descriptor =
-			file->directory ? run->image->directory : descriptors_acquire(&run->descriptors, index, 0);
+			of_directory ? run->image->directory : descriptors_acquire(&run->descriptors, index, 0);
 
 		if (descriptor < 0) {
 			done = descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : (struct done){.result = descriptor};
 		} else {
-			bool sync = is_sync(op->op);
+			bool sync = is_sync(op);
 			bool first = sync && busy_enter(&run->sync_time);
 			uint64_t start_ns = now_ns();
 			done = replay_on_descriptor(op, descriptor);
@@ -274,7 +332,7 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 				histogram_add(&worker->histograms[HISTOGRAM_SYNC], end_ns - start_ns);
 			}
 			worker->finished_ns = end_ns;
-			if (!file->directory)
+			if (!of_directory)
 				descriptors_release(&run->descriptors, index, 0);
 		}
 	}

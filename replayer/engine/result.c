@@ -14,8 +14,8 @@
 static const char *const mismatch_names[MISMATCHES] = {"short", "longer", "failed", "succeeded", "other_error"};
 
 static const char *const skip_names[SKIP_REASONS] = {
-	"unknown_file", "unknown_operation", "caller_error",	  "recorded_failure",
-	"no_such_file", "not_open",	     "shared_descriptor", "stopped",
+	"unknown_file", "unknown_operation", "caller_error", "recorded_failure", "no_such_file",
+	"not_open",	"shared_descriptor", "program_page", "stopped",
 };
 
 struct totals {

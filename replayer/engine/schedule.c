@@ -59,10 +59,11 @@ static int count_operations(struct schedule *schedule, const struct trace *trace
 			schedule->last_start_ns = record->io.start_ns;
 		if (record->kind != RECORD_IO)
 			continue;
-		if (record->io.op == IO_READ && record->io.asked_bytes > thread->read_bytes_max)
-			thread->read_bytes_max = record->io.asked_bytes;
-		if (record->io.op == IO_WRITE && record->io.asked_bytes > schedule->write_bytes_max)
-			schedule->write_bytes_max = record->io.asked_bytes;
+		uint32_t bytes = io_replay_bytes(&record->io);
+		if (record->io.op == IO_READ && bytes > thread->read_bytes_max)
+			thread->read_bytes_max = bytes;
+		if (record->io.op == IO_WRITE && bytes > schedule->write_bytes_max)
+			schedule->write_bytes_max = bytes;
 	}
 	return 0;
 }

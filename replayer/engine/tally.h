@@ -27,6 +27,7 @@ enum skip_reason {
 	SKIP_NO_SUCH_FILE, /* removed, or never made, at this point of the replay */
 	SKIP_NOT_OPEN, /* a close without a descriptor */
 	SKIP_SHARED_DESCRIPTOR, /* closes one of several that were open before the trace: one stands for all */
+	SKIP_PROGRAM_PAGE, /* of the text of a program or library, which the replay does not run */
 	SKIP_STOPPED, /* the replay was stopped before */
 	SKIP_REASONS,
 };

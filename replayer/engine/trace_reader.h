@@ -37,6 +37,17 @@ static inline bool record_is_operation(const union record *record)
 	return record->kind == RECORD_IO || record->kind == RECORD_FILEOP;
 }
 
+/*
+ * How many bytes a replay asks for. What sendfile, splice and copy_file_range moved was bounded by their other side (a
+ * pipe, a socket), which is not replayed: a read or write of all that they asked for would move more.
+ */
+static inline uint32_t io_replay_bytes(const struct io_record *io)
+{
+	if (io->source != SOURCE_SPLICE)
+		return io->asked_bytes;
+	return io->result > 0 ? (uint32_t)io->result : 0;
+}
+
 /* Sum that stays at the largest number: damaged records hold any number. */
 static inline uint64_t add_saturating(uint64_t a, uint64_t b)
 {

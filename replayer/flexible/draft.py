@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.intervals import union_length
-from characterize.layout import FileFlag, Fileop, IoOp, RecordKind
+from characterize.layout import NOT_MEASURED_U32, FileFlag, Fileop, IoOp, RecordKind
+from characterize.requests import left_out
 from characterize.trace import Trace
 
 ALIGNMENTS = (4096, 512)
@@ -40,8 +42,13 @@ class Draft:
 
     @classmethod
     def of(cls, trace: Trace) -> Draft:
-        """A working copy of a trace."""
+        """A working copy of a trace, without the pages of programs that are no requests (`left_out`).
+
+        What came from the device and what from the page cache is not known before the altered trace runs.
+        """
         io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
+        io = io[~left_out(trace)]
+        io["missed_bytes"] = NOT_MEASURED_U32
         return cls(
             io[np.argsort(io["start_ns"], kind="stable")],
             fileops[np.argsort(fileops["start_ns"], kind="stable")],
@@ -124,9 +131,20 @@ class Draft:
         """Ids of files that did not exist before the trace."""
         return self.files["file"][(self.files["flags"] & FileFlag.CREATED) != 0].astype(np.int64)
 
+    def removals(self) -> np.ndarray:
+        """Which file operations take the last name of a file, bool; one that was linked has another name left."""
+        done = self.fileops["result"] >= 0
+        unlinks, links = done & (self.fileops["op"] == Fileop.UNLINK), done & (self.fileops["op"] == Fileop.LINK)
+        if not links.any():
+            return unlinks
+        file = self.fileops["file"]
+        order = np.argsort(file, kind="stable")
+        names = pd.Series(links.astype(np.int64) - unlinks)[order].groupby(file[order], sort=False).cumsum()
+        return unlinks & (names.sort_index().to_numpy() < 0)
+
     def reborn(self) -> np.ndarray:
         """Ids of files that are used again after an unlink: what they held cannot be laid out before the trace."""
-        unlinks = self.fileops[(self.fileops["op"] == Fileop.UNLINK) & (self.fileops["result"] >= 0)]
+        unlinks = self.fileops[self.removals()]
         if not len(unlinks):
             return np.zeros(0, np.int64)
         ids, first = np.unique(unlinks["file"], return_index=True)

@@ -21,7 +21,10 @@ from characterize.intervals import overlap_at_starts
 from characterize.layout import Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 
-NAME_OPERATIONS = (Fileop.TRUNCATE, Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.FALLOCATE)
+NAME_OPERATIONS = (
+    *(Fileop.TRUNCATE, Fileop.FALLOCATE, Fileop.RENAME, Fileop.UNLINK, Fileop.LINK, Fileop.SYMLINK),
+    *(Fileop.MKDIR, Fileop.RMDIR),
+)
 CONTENT = ("op", "source", "flags", "asked_bytes", "offset", "result", "missed_bytes")
 PROCESSES_MAX = 4096
 

@@ -86,7 +86,7 @@ def _keep(draft: Draft, removal: int, size: int) -> None:
     operations = draft.fileops
     record = operations[removal]
     same = (operations["file"] == record["file"]) & (operations["start_ns"] > record["start_ns"])
-    removals = operations["start_ns"][same & (operations["op"] == Fileop.UNLINK) & (operations["result"] >= 0)]
+    removals = operations["start_ns"][same & draft.removals()]
     opens = same & (operations["op"] == Fileop.OPEN)
     if len(removals):
         opens &= operations["start_ns"] < removals.min()
@@ -144,7 +144,7 @@ def _events(draft: Draft, changed: np.ndarray) -> pd.DataFrame:
     operations = draft.fileops[index]
     operation, argument = operations["op"], operations["argument"].astype(np.int64)
     emptied = (operation == Fileop.OPEN) & ((operations["flags"] & IoFlag.TRUNCATED) != 0)
-    emptied |= operation == Fileop.UNLINK
+    emptied |= draft.removals()[index]
     grown = (operation == Fileop.FALLOCATE) & ((operations["flags"] >> 16) & FALLOC_FL_KEEP_SIZE == 0)
     sizes = pd.DataFrame(
         {

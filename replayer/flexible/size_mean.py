@@ -102,7 +102,7 @@ def _stretch_the_rest(draft: Draft, factor: float, grid_of: dict[int, int]) -> N
         np.int64
     )
 
-    places = (Fileop.TRUNCATE, Fileop.FALLOCATE, Fileop.SYNC_FILE_RANGE, Fileop.FADVISE)
+    places = (Fileop.TRUNCATE, Fileop.FALLOCATE, Fileop.SYNC_FILE_RANGE, Fileop.FADVISE, Fileop.MSYNC)
     placed = np.flatnonzero(np.isin(draft.fileops["op"], places))
     grid = np.array([grid_of.get(file, 1) for file in draft.fileops["file"][placed].tolist()], np.int64)
     for name in ("argument", "length"):

@@ -205,7 +205,7 @@ def _lives(draft: Draft) -> pd.DataFrame:
     )
     spans = operations.groupby("file").agg(begin=("begin", "min"), end=("end", "max"))
     ok = draft.fileops[draft.fileops["result"] >= 0]
-    renames = ok[ok["op"] == Fileop.RENAME]
+    renames = ok[np.isin(ok["op"], (Fileop.RENAME, Fileop.LINK))]
     removed = np.setdiff1d(
         ok["file"][ok["op"] == Fileop.UNLINK], np.concatenate([renames["file"], renames["argument"]])
     )
