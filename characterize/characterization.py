@@ -13,9 +13,11 @@ import pandas as pd
 from characterize.concurrency import Concurrency, concurrency_of, littles_law
 from characterize.definitions import DEFINITIONS
 from characterize.document import plain
-from characterize.layout import NOT_MEASURED_U64, HeaderFlag, RecordKind
+from characterize.layout import NOT_MEASURED_U64, HeaderFlag, RecordKind, Source
+from characterize.links import Links, links_of
+from characterize.loss import LOWER_BOUNDS, is_lossy, known_from_totals
 from characterize.provenance import provenance_of
-from characterize.requests import LAYERS, Layer, requests_of, times_measured
+from characterize.requests import LAYERS, Layer, Mmap, block_records, left_out, requests_of, times_measured
 from characterize.response_time import distribution, response_times, syncs_of, think_times, time_in_sync_s
 from characterize.sizes import common_sizes, size_histogram
 from characterize.trace import Trace
@@ -38,8 +40,13 @@ class LayerCharacterization:
         The five.
     declared : bool
         Whether processNum is what the trace's maker declared instead of what was counted.
+    lower_bounds, from_totals : tuple of str
+        Where records of this layer were lost: parameters that are too low, and those that the recorder's own totals
+        still give exactly.
     counts : dict
-        reads, writes, read_bytes, written_bytes, failed (operations with an error), empty (those of 0 bytes), syncs.
+        reads, writes, read_bytes, written_bytes, failed (operations with an error), empty (those of 0 bytes), syncs;
+        application's layer: mapped and mapped_bytes (those that are accesses to mapped files), left_out and
+        left_out_bytes (such accesses that do not count, see `characterize.requests.left_out`).
     locality : `characterize.locality.Locality`
     sequentiality : dict of str to float
         All five definitions.
@@ -73,6 +80,8 @@ class LayerCharacterization:
     size_histogram: pd.DataFrame
     common_sizes: pd.DataFrame
     extended: dict[str, float]
+    lower_bounds: tuple[str, ...] = ()
+    from_totals: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -86,6 +95,8 @@ class LayerCharacterization:
         document = {
             "parameters": self.parameters.as_document(),
             "declared": ["processNum"] if self.declared else [],
+            "lower_bounds": self.lower_bounds,
+            "from_totals": self.from_totals,
             "counts": self.counts,
             **self.time,
             "locality": {
@@ -130,6 +141,10 @@ class Characterization:
     lost : dict of str to int
         Records lost by kind; not empty means that the numbers are not trustworthy.
     warnings : list of str
+    links : `characterize.links.Links`
+        Why the bytes of the block layer moved.
+    mmap : {"data", "all", "none"}
+        Which accesses to mapped files count as requests.
     provenance : dict
     """
 
@@ -138,30 +153,41 @@ class Characterization:
     trace: dict[str, Any]
     lost: dict[str, int]
     warnings: list[str]
+    links: Links
+    mmap: Mmap
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether no record was lost while recording."""
+        return not self.lost and HeaderFlag.LOST.name not in self.trace["flags"]
 
     def as_document(self) -> dict[str, Any]:
         """The document ``flextrace.characterization/1``."""
         return {
             "schema": SCHEMA,
             **self.provenance,
-            "trustworthy": not self.lost,
+            "trustworthy": self.trustworthy,
             "warnings": self.warnings,
             "lost": self.lost,
             "trace": self.trace,
+            "mmap": self.mmap,
             "elapsed_s": plain(self.elapsed_s),
             "layers": {name: layer.as_document() for name, layer in self.layers.items()},
+            "links": self.links.as_document(),
             "definitions": DEFINITIONS,
         }
 
 
-def characterize(trace: Trace) -> Characterization:
+def characterize(trace: Trace, mmap: Mmap = "data") -> Characterization:
     """Reduce a trace to numbers.
 
     Parameters
     ----------
     trace : Trace
         Any: also empty, incomplete, with one layer only, or not run yet.
+    mmap : {"data", "all", "none"}
+        Which accesses to mapped files count as requests, see `characterize.requests.left_out`.
 
     Returns
     -------
@@ -181,7 +207,7 @@ def characterize(trace: Trace) -> Characterization:
     elif not times_measured(trace):
         warnings.append("this trace has no durations: numbers in flight, response and think times are null")
     return Characterization(
-        layers={layer: _characterize_layer(trace, layer, elapsed_s) for layer in LAYERS},
+        layers={layer: _characterize_layer(trace, layer, elapsed_s, mmap) for layer in LAYERS},
         elapsed_s=elapsed_s,
         trace={
             "flags": [flag.name for flag in HeaderFlag if flag in trace.header.flags],
@@ -195,6 +221,8 @@ def characterize(trace: Trace) -> Characterization:
         },
         lost={kind.name: count for kind, count in trace.header.lost.items()},
         warnings=warnings,
+        links=links_of(trace),
+        mmap=mmap,
         provenance=provenance_of(trace.path),
     )
 
@@ -214,14 +242,15 @@ def elapsed_of(trace: Trace) -> tuple[float, str | None]:
     return (max(ends) - min(starts)) / 1e9, "records"
 
 
-def _characterize_layer(trace: Trace, layer: Layer, elapsed_s: float) -> LayerCharacterization:
+def _characterize_layer(trace: Trace, layer: Layer, elapsed_s: float, mmap: Mmap) -> LayerCharacterization:
     # numba and what needs it is slow to import; a caller that only wants the five does not pay for it.
     from characterize.extended import extended_of, extended_of_block  # noqa: PLC0415
     from characterize.locality import locality_of  # noqa: PLC0415
     from characterize.sequentiality import sequential_shares  # noqa: PLC0415
 
-    requests, syncs, measured = requests_of(trace, layer), syncs_of(trace, layer), times_measured(trace)
-    workload = workload_of(trace, layer)
+    requests, syncs, measured = requests_of(trace, layer, mmap), syncs_of(trace, layer), times_measured(trace)
+    workload = workload_of(trace, layer, mmap)
+    lossy = is_lossy(trace, layer)
     load = concurrency_of(requests, measured)
     total = int(requests["bytes"].sum())
     # Below the page cache a thread is at best who submitted a request, so that its pauses mean nothing.
@@ -235,7 +264,9 @@ def _characterize_layer(trace: Trace, layer: Layer, elapsed_s: float) -> LayerCh
     return LayerCharacterization(
         parameters=workload,
         declared=not measured and not math.isnan(workload.process_num),
-        counts=_counts(trace, layer, requests, syncs),
+        lower_bounds=LOWER_BOUNDS if lossy else (),
+        from_totals=known_from_totals(trace, mmap) if lossy and layer == "vfs" else (),
+        counts=_counts(trace, layer, requests, syncs) | (_mapped(trace, requests, mmap) if layer == "vfs" else {}),
         locality=locality_of(requests),
         sequentiality={"seqFrac": workload.seq_frac, **sequential_shares(requests, layer)},
         concurrency=load,
@@ -263,7 +294,7 @@ def _counts(trace: Trace, layer: Layer, requests: pd.DataFrame, syncs: pd.DataFr
         result = trace.arrays[RecordKind.IO]["result"]
         failed, empty = int((result < 0).sum()), int((result == 0).sum())
     else:
-        blocks = trace.arrays[RecordKind.BLOCK]
+        blocks = block_records(trace)
         data = np.isin(blocks["op"], (1, 2))
         failed = int((data & (blocks["status"] != 0)).sum())
         empty = int((data & (blocks["status"] == 0) & (blocks["bytes"] == 0)).sum())
@@ -275,6 +306,19 @@ def _counts(trace: Trace, layer: Layer, requests: pd.DataFrame, syncs: pd.DataFr
         "failed": failed,
         "empty": empty,
         "syncs": len(syncs),
+    }
+
+
+def _mapped(trace: Trace, requests: pd.DataFrame, mmap: Mmap) -> dict[str, int]:
+    """Accesses to mapped files: those that count as requests, and those that are left out."""
+    io = trace.arrays[RecordKind.IO]
+    out = io["result"][left_out(trace, mmap) & (io["result"] > 0)]
+    size = requests["bytes"].to_numpy()[requests["source"] == Source.MMAP]
+    return {
+        "mapped": len(size),
+        "mapped_bytes": int(size.sum()),
+        "left_out": len(out),
+        "left_out_bytes": int(out.astype(np.int64).sum()),
     }
 
 

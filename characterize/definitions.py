@@ -5,7 +5,13 @@ from __future__ import annotations
 
 DEFINITIONS: dict[str, str] = {
     "request": "a data operation on a regular file or block device that moved at least one byte; sizes are bytes done",
-    "request (block)": "a read or write of the block layer that succeeded, with more than 0 bytes; file = device",
+    "request (block)": "a read or write of the block layer that succeeded, with more than 0 bytes; file = device; of "
+    "stacked devices (dm, md, loop) only the lowest, so that no byte is counted twice",
+    "mmap (data)": "accesses to mapped files are requests of whole pages, as the kernel maps or dirties them; left "
+    "out: pages read of files that are mapped as programs (text and libraries) or that are the operating system's own "
+    "(below /usr but not /usr/local, /lib, /bin, /sbin, /etc, /nix/store, /gnu/store)",
+    "mmap (all)": "every recorded access to a mapped file is a request of whole pages, those of programs too",
+    "mmap (none)": "no access to a mapped file is a request",
     # the five
     "uniqueBytes": "bytes in the union of [offset, offset + bytes) over all requests, per file, summed; exact",
     "seqFrac": "share of requests that start where the previous request of the same thread on the same file ended; a "
@@ -15,6 +21,9 @@ DEFINITIONS: dict[str, str] = {
     "sizeMean": "bytes / requests",
     "processNum": "largest number of requests in flight at once; one that ends in the nanosecond in which another "
     "starts has ended before; of a trace that has not run, what its maker declared",
+    "lower_bounds": "records were lost: uniqueBytes lacks what only they touched, it is at least this; seqFrac is too "
+    "low as a rule, since a lost request makes the one behind it look like a jump",
+    "from_totals": "records were lost: these are from the totals that the recorder keeps beside its records, exact",
     # locality
     "depth": "LRU stack depth: number of distinct other 4 KiB blocks touched since the last reference to a block, in "
     "bytes; a request that touches k blocks makes k references in ascending order",
@@ -39,26 +48,41 @@ DEFINITIONS: dict[str, str] = {
     "throughput_bytes_per_s": "bytes / elapsed time",
     "throughput_in_io_bytes_per_s": "bytes / time in I/O",
     "response_time": "from start to end of a request; a quantile is the smallest value with that share at or below it",
-    "sync": "fsync, fdatasync, sync_file_range that succeeded; block layer: flush; not part of time in I/O",
+    "sync": "fsync, fdatasync, sync_file_range, syncfs, sync, msync with MS_SYNC that succeeded; block layer: flush; "
+    "not part of time in I/O",
     "time_in_sync_s": "time with at least one sync in flight",
     "think_time": "from the end of a thread's requests so far to the start of its next one, 0 if that start is "
     "earlier; syncs are within; application's layer only",
     "littles_law": "sizeMean / (mean think + mean response time) x threads x queue depth per thread (3.4.2), and its "
     "ratio to the measured throughput",
     # extended parameters
-    "coldFrac": "share of read bytes that are of blocks first touched by that read, weighted with the share of their "
-    "file that was not in the page cache at first sight; over the files where that was measured",
-    "coldFracMeasuredShare": "share of the read bytes that are of files whose residency was measured",
-    "missFrac": "share of read bytes that were not in the page cache when they were read, where measured",
+    "coldFrac": "share of read bytes that were not in the page cache when the trace first touched them: of a recorded "
+    "read its missed bytes that nothing touched before; where they were not recorded, the bytes that nothing touched "
+    "before, weighted with the share of their file that was not in the page cache at first sight",
+    "coldFracMeasuredShare": "share of the read bytes whose misses were recorded or can be so estimated",
+    "missFrac": "share of read bytes that came from the device and not from the page cache, as recorded; read ahead "
+    "counts for the first read that takes it",
+    "cacheHitFrac": "1 - missFrac of the reads that are not under O_DIRECT",
     "appendFrac": "share of written bytes that lie behind the end of their file at that time",
     "overwriteFrac": "1 - appendFrac",
     "syncFrac": "syncs / writes",
     "bytesPerSync": "written bytes / syncs",
     "syncWriteFrac": "share of writes under O_SYNC, O_DSYNC, RWF_SYNC or RWF_DSYNC",
     "directFrac": "share of requests under O_DIRECT; they bypass the page cache",
-    "attributedFrac": "share of block bytes that are assigned to the operation that caused them",
+    "attributedFrac": "share of block bytes that are assigned to the operation that caused them, by their piece or "
+    "else by their request",
     "readaheadFrac": "share of block requests that the kernel issued as read-ahead",
     "metadataFrac": "share of block requests marked as metadata of a file system",
     "fuaFrac": "share of block requests that had to reach stable media (FUA)",
+    # links
+    "by_class": "why block bytes moved: DIRECT I/O, FILL of the page cache, WRITEBACK from it, METADATA and JOURNAL of "
+    "a file system, SWAP, UNTRACED (of a program that is not traced), UNKNOWN",
+    "direct_and_fill": "DIRECT and FILL bytes; linked: those whose operation is known",
+    "writeback": "WRITEBACK bytes; linked: those for which the process that dirtied them last is known",
+    "writeback_to_operation": "WRITEBACK bytes; linked: those for which the operation that dirtied them last is known",
+    "known_share": "share of the block bytes whose class is not UNKNOWN",
+    "readAmplification": "block bytes read, without UNTRACED / bytes that the programs read (all sources, mapped files "
+    "as whole pages)",
+    "writeAmplification": "block bytes written, without UNTRACED / bytes that the programs wrote (likewise)",
     "queue_time": "from being queued to being issued to the driver, where measured",
 }

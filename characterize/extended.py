@@ -21,6 +21,7 @@ from characterize.layout import (
     IoFlag,
     RecordKind,
 )
+from characterize.links import linked_bytes
 from characterize.locality import BLOCK_BYTES, dense_blocks
 from characterize.trace import Trace
 
@@ -44,8 +45,8 @@ def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> di
     Returns
     -------
     dict
-        coldFrac, coldFracMeasuredShare, missFrac, appendFrac, overwriteFrac, syncFrac, bytesPerSync, syncWriteFrac,
-        directFrac; `characterize.definitions` says what each one is.
+        coldFrac, coldFracMeasuredShare, missFrac, cacheHitFrac, appendFrac, overwriteFrac, syncFrac, bytesPerSync,
+        syncWriteFrac, directFrac; `characterize.definitions` says what each one is.
     """
     write = ~requests["read"].to_numpy()
     flags = requests["flags"].to_numpy()
@@ -57,7 +58,8 @@ def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> di
     return {
         "coldFrac": cold,
         "coldFracMeasuredShare": measured_share,
-        "missFrac": _miss_frac(requests),
+        "missFrac": miss_frac(trace, requests),
+        "cacheHitFrac": 1 - miss_frac(trace, requests[(flags & IoFlag.DIRECT) == 0]),
         "appendFrac": append,
         "overwriteFrac": 1 - append,
         "syncFrac": len(syncs) / writes if writes else math.nan,
@@ -75,23 +77,27 @@ def extended_of_block(trace: Trace, requests: pd.DataFrame) -> dict[str, float]:
     dict
         attributedFrac, readaheadFrac, metadataFrac, fuaFrac; `characterize.definitions` says what each one is.
     """
-    array = trace.arrays[RecordKind.BLOCK]
     names = ("attributedFrac", "readaheadFrac", "metadataFrac", "fuaFrac")
     if not len(requests) or "imported" in trace.header.metadata:
         return dict.fromkeys(names, math.nan)
-    data = np.isin(array["op"], (1, 2)) & (array["bytes"] > 0) & (array["status"] == 0)
-    size = array["bytes"][data].astype(np.float64)
     flags = requests["flags"].to_numpy()
     return {
-        "attributedFrac": float(size[array["cause"][data] != 0].sum() / size.sum()),
+        "attributedFrac": linked_bytes(trace) / int(requests["bytes"].sum()),
         "readaheadFrac": float(((flags & BlockFlag.READAHEAD) != 0).mean()),
         "metadataFrac": float(((flags & BlockFlag.META) != 0).mean()),
         "fuaFrac": float(((flags & BlockFlag.FUA) != 0).mean()),
     }
 
 
-def _miss_frac(requests: pd.DataFrame) -> float:
-    measured = requests[requests["read"] & (requests["missed_bytes"] != NOT_MEASURED_U32)]
+def _misses_measured(trace: Trace, requests: pd.DataFrame) -> np.ndarray:
+    """Of which requests the missed bytes were recorded; a trace that has not run yet may hold its parent's."""
+    read, missed = requests["read"].to_numpy(), requests["missed_bytes"].to_numpy()
+    return read & (missed != NOT_MEASURED_U32) & trace.measured
+
+
+def miss_frac(trace: Trace, requests: pd.DataFrame) -> float:
+    """Share of the read bytes that came from the device instead of the page cache, of the reads that were measured."""
+    measured = requests[_misses_measured(trace, requests)]
     total = int(measured["bytes"].sum())
     return float(measured["missed_bytes"].sum() / total) if total else math.nan
 
@@ -99,15 +105,31 @@ def _miss_frac(requests: pd.DataFrame) -> float:
 def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
     """Share of the read bytes that were not in the page cache when they were first touched.
 
-    Bytes read from 4 KiB blocks that no earlier request touched, each file's weighted with the share of the file that
-    was not in the page cache at first sight (1 - resident / size; 1 if the size is 0), over all read bytes.
+    Of a read whose missed bytes were recorded, those of them that nothing touched before in the trace: what a cache
+    that is too small misses again is in missFrac. Of any other read it is estimated: the bytes that nothing touched
+    before, times the share of the file that was not in the page cache at first sight (1 - resident / size; 1 if the
+    size is 0).
 
     Returns
     -------
     cold, measured_share : float
-        The share, over the files whose residency was measured, and the part of all read bytes that are of such files.
+        The share, over the reads that were recorded or can be estimated, and the part that these are of all read bytes.
         Both NaN without reads, `cold` also where nothing was measured.
     """
+    reads = pd.DataFrame({"file": requests["file"], "bytes": requests["bytes"], "fresh": fresh_bytes(requests)})
+    misses = requests["missed_bytes"].to_numpy().astype(np.float64)
+    recorded = _misses_measured(trace, requests)
+    cold = np.where(recorded, np.minimum(misses, reads["fresh"]), reads["fresh"] * _missing_share(trace, reads["file"]))
+    known = requests["read"].to_numpy() & ~np.isnan(cold)
+    size = requests["bytes"].to_numpy()
+    total = int(size[requests["read"].to_numpy()].sum())
+    if not known.any():
+        return math.nan, 0.0 if total else math.nan
+    return float(cold[known].sum() / size[known].sum()), float(size[known].sum() / total)
+
+
+def _missing_share(trace: Trace, file: pd.Series) -> np.ndarray:
+    """Of the file of each request the share that was not in the page cache at first sight; NaN where not measured."""
     files = trace.arrays[RecordKind.FILE]
     files = files[files["resident_bytes"] != NOT_MEASURED_U64]
     size, resident = files["size_bytes"].astype(np.float64), files["resident_bytes"].astype(np.float64)
@@ -116,37 +138,44 @@ def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
     missing = np.where(size > 0, np.clip(1 - missing, 0, 1), 1.0)
     missing_of = pd.Series(missing, index=files["file"].astype(np.int64))
     missing_of = missing_of[~missing_of.index.duplicated()]
+    return missing_of.reindex(file).to_numpy()
 
+
+def fresh_bytes(requests: pd.DataFrame) -> np.ndarray:
+    """Bytes of every request that no earlier one touched, so that one pass in any steps touches everything once.
+
+    A write touches the whole 4 KiB blocks that it writes to, since it leaves them in the page cache. Of a block that is
+    read in several parts everything between the parts counts as touched.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
     first, blocks, distinct = dense_blocks(requests)
-    offset, read = requests["offset"].to_numpy(), requests["read"].to_numpy()
-    fresh = _fresh_bytes(first, blocks, offset, requests["bytes"].to_numpy(), np.zeros(distinct, np.bool_))
-    reads = pd.DataFrame({"file": requests["file"], "bytes": requests["bytes"], "fresh": fresh})[read]
-    by_file = reads.groupby("file").sum()
-    total = int(by_file["bytes"].sum())
-    by_file = by_file[by_file.index.isin(missing_of.index)]
-    known = int(by_file["bytes"].sum())
-    if not known:
-        return math.nan, 0.0 if total else math.nan
-    cold = (by_file["fresh"] * missing_of.reindex(by_file.index)).sum() / known
-    return float(cold), known / total
+    offset, size, read = (requests[name].to_numpy() for name in ("offset", "bytes", "read"))
+    touched = np.zeros((distinct, 2), np.int16)
+    touched[:, 0] = BLOCK_BYTES
+    return _fresh_bytes(first, np.column_stack([blocks, offset, size]), read, touched)
 
 
 @numba.njit(cache=True)
-def _fresh_bytes(
-    first: np.ndarray, blocks: np.ndarray, offset: np.ndarray, size: np.ndarray, touched: np.ndarray
-) -> np.ndarray:
-    """Bytes of every request that lie in blocks which no earlier request touched."""
+def _fresh_bytes(first: np.ndarray, extent: np.ndarray, read: np.ndarray, touched: np.ndarray) -> np.ndarray:
+    """As `fresh_bytes`; `extent`: blocks, offset, bytes by request; `touched`: begin and end of what is, by block."""
     fresh = np.zeros(len(first), np.int64)
     for request in range(len(first)):
-        low = offset[request]
-        high = low + size[request]
+        blocks, low, size = extent[request]
         block_low = low - low % BLOCK_BYTES
-        for block in range(first[request], first[request] + blocks[request]):
-            block_high = block_low + BLOCK_BYTES
-            if not touched[block]:
-                fresh[request] += min(high, block_high) - max(low, block_low)
-            touched[block] = True
-            block_low = block_high
+        for block in range(first[request], first[request] + blocks):
+            start = max(low - block_low, 0)
+            end = min(low + size - block_low, BLOCK_BYTES)
+            again = min(end, touched[block, 1]) - max(start, touched[block, 0])
+            fresh[request] += end - start - max(again, 0)
+            if not read[request]:
+                start = 0
+                end = BLOCK_BYTES
+            touched[block, 0] = min(start, touched[block, 0])
+            touched[block, 1] = max(end, touched[block, 1])
+            block_low += BLOCK_BYTES
     return fresh
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace into what it says of itself: origin, clock, counts, losses by kind and CPU, lineage, files by bytes."""
+"""Turns a trace into what it says of itself: origin, clock, counts, completeness, links, lineage, files by bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from characterize.completeness import closure_of, gaps_of, losses_by_cpu, sources_of
 from characterize.document import plain
-from characterize.layout import FileFlag, FileType, HeaderFlag, RecordKind, device_name
+from characterize.layout import FileFlag, FileType, HeaderFlag, RecordKind, device_name, name_of
+from characterize.links import links_of
 from characterize.provenance import provenance_of
 from characterize.requests import requests_of
 from characterize.trace import Trace
@@ -44,6 +46,14 @@ def inventory_of(trace: Trace, files: int = 20) -> dict[str, Any]:
         "records": {kind.name: header.count.get(kind, 0) for kind in RecordKind},
         "lost": {kind.name: count for kind, count in header.lost.items()},
         "lost_by_cpu": plain(losses_by_cpu(trace)),
+        "gaps": plain(gaps_of(trace)),
+        "sources": plain(sources_of(trace)),
+        "in_flight_max": header.metadata.get("in_flight_max"),
+        "closure": plain(closure_of(trace)),
+        # The second name of each is that of format 1.0.
+        "skips": header.metadata.get("skips") or header.metadata.get("skipped") or {},
+        "programs": header.metadata.get("programs") or header.metadata.get("probes"),
+        "links": links_of(trace).as_document(files),
         "threads": plain(task_table(trace)),
         "file_count": len(table),
         "files": plain(table.head(files)),
@@ -54,22 +64,6 @@ def inventory_of(trace: Trace, files: int = 20) -> dict[str, Any]:
 def _wall_clock(realtime_ns: int) -> str | None:
     """ISO 8601 in UTC; None where there is no wall-clock time."""
     return datetime.fromtimestamp(realtime_ns / 1e9, UTC).isoformat(timespec="milliseconds") if realtime_ns else None
-
-
-def _name(enumeration: type, value: int) -> str:
-    try:
-        return enumeration(value).name
-    except ValueError:
-        return f"kind {value}"
-
-
-def losses_by_cpu(trace: Trace) -> pd.DataFrame:
-    """Lost records from the GAP records: ``kind, cpu, gaps, lost``."""
-    gaps = trace.gaps
-    frame = gaps.groupby(["lost_kind", "cpu"])["lost_count"].agg(gaps="size", lost="sum").reset_index()
-    kinds = [_name(RecordKind, kind) for kind in frame.pop("lost_kind")]
-    frame.insert(0, "kind", pd.Series(kinds, dtype="str"))
-    return frame
 
 
 def file_table(trace: Trace) -> pd.DataFrame:
@@ -84,14 +78,14 @@ def file_table(trace: Trace) -> pd.DataFrame:
     files = trace.files
     flags = files["flags"].to_numpy()
     files, flags = files[(flags & FileFlag.NEW_NAME) == 0], flags[(flags & FileFlag.NEW_NAME) == 0]
-    requests = requests_of(trace)
+    requests = requests_of(trace, mmap="all")
     groups = requests.assign(write=~requests["read"]).groupby("file")
     moved = groups.agg(reads=("read", "sum"), writes=("write", "sum"), bytes=("bytes", "sum"))
     table = pd.DataFrame(
         {
             "file": files["file"].astype("int64"),
             "path": files["path"],
-            "type": pd.Series([_name(FileType, kind) for kind in files["type"]], index=files.index, dtype="str"),
+            "type": pd.Series([name_of(FileType, kind) for kind in files["type"]], index=files.index, dtype="str"),
             "device": pd.Series([device_name(int(it)) for it in files["device"]], index=files.index, dtype="str"),
             "inode": files["inode"],
             "size_bytes": files["size_bytes"],

@@ -13,7 +13,7 @@ import numpy as np
 
 TRACE_MAGIC = b"FLEXTRC1"
 TRACE_VERSION_MAJOR = 1
-TRACE_VERSION_MINOR = 0
+TRACE_VERSION_MINOR = 1
 TRACE_HEADER_BYTES = 4096
 TRACE_RECORD_BYTES = 64
 TRACE_JSON_BYTES_MAX = 3072
@@ -44,6 +44,8 @@ class RecordKind(IntEnum):
     BLOCK = 5
     GAP = 6
     TEXT = 7
+    BLOCK_DATA = 8
+    RESIDENT = 9
 
 
 class IoOp(IntEnum):
@@ -81,6 +83,10 @@ class IoFlag(IntFlag):
     CREATED = 1 << 10
     TRUNCATED = 1 << 11
     DIRECTORY = 1 << 12
+    ESTIMATED = 1 << 13
+    FIXED_BUFFER = 1 << 14
+    LINKED = 1 << 15
+    PROGRAM = 1 << 16
 
 
 class Fileop(IntEnum):
@@ -97,6 +103,11 @@ class Fileop(IntEnum):
     UNLINK = 9
     FADVISE = 10
     MKDIR = 11
+    RMDIR = 12
+    LINK = 13
+    SYMLINK = 14
+    SYNCFS = 15
+    MSYNC = 16
 
 
 class FileType(IntEnum):
@@ -148,6 +159,22 @@ class BlockFlag(IntFlag):
     SWAP = 1 << 7
     REQUEUED = 1 << 8
     UNATTRIBUTED = 1 << 9
+    MERGED = 1 << 10
+    PARTIAL = 1 << 11
+    STACKED = 1 << 12
+
+
+class BlockDataClass(IntEnum):
+    """Why a piece of a block request moved: ``enum block_data_class``."""
+
+    UNKNOWN = 0
+    DIRECT = 1
+    FILL = 2
+    WRITEBACK = 3
+    METADATA = 4
+    JOURNAL = 5
+    SWAP = 6
+    UNTRACED = 7
 
 
 HEADER_DTYPE = np.dtype(
@@ -264,6 +291,36 @@ BLOCK_DTYPE = np.dtype(
     ]
 )
 
+BLOCK_DATA_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("class", "u1"),
+        ("reserved0", "V2"),
+        ("file", "<u4"),
+        ("start_ns", "<u8"),
+        ("duration_ns", "<u8"),
+        ("thread", "<u4"),
+        ("process", "<u4"),
+        ("device", "<u4"),
+        ("bytes", "<u4"),
+        ("sector", "<u8"),
+        ("offset", "<u8"),
+        ("cause", "<u8"),
+    ]
+)
+
+RESIDENT_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("reserved0", "V3"),
+        ("file", "<u4"),
+        ("time_ns", "<u8"),
+        ("offset", "<u8"),
+        ("bytes", "<u8"),
+        ("reserved", "V32"),
+    ]
+)
+
 GAP_DTYPE = np.dtype(
     [
         ("kind", "u1"),
@@ -296,7 +353,17 @@ RECORD_DTYPE = {
     RecordKind.BLOCK: BLOCK_DTYPE,
     RecordKind.GAP: GAP_DTYPE,
     RecordKind.TEXT: TEXT_DTYPE,
+    RecordKind.BLOCK_DATA: BLOCK_DATA_DTYPE,
+    RecordKind.RESIDENT: RESIDENT_DTYPE,
 }
+
+
+def name_of(enumeration: type[IntEnum], value: int) -> str:
+    """Name of an enum's value; ``kind 12`` for one of a newer format version."""
+    try:
+        return enumeration(value).name
+    except ValueError:
+        return f"kind {value}"
 
 
 def device_name(device: int) -> str:

@@ -9,11 +9,18 @@ import numpy as np
 import pandas as pd
 
 from characterize.errors import FlextraceError
-from characterize.layout import BlockOp, IoOp, RecordKind
+from characterize.layout import BlockFlag, BlockOp, IoFlag, IoOp, RecordKind, Source
 from characterize.trace import Trace
 
 Layer = Literal["vfs", "block"]
 LAYERS: tuple[Layer, ...] = ("vfs", "block")
+
+Mmap = Literal["all", "data", "none"]
+MMAP_RULES: tuple[Mmap, ...] = ("all", "data", "none")
+
+# Mapped for reading, files below these are part of the program; replayer/engine/files.c has the same list.
+SYSTEM_DIRECTORIES = ("/usr/", "/lib/", "/lib32/", "/lib64/", "/bin/", "/sbin/", "/etc/", "/nix/store/", "/gnu/store/")
+LOCAL_DIRECTORY = "/usr/local/"
 
 SECTOR_BYTES = 512
 
@@ -21,21 +28,81 @@ SECTOR_BYTES = 512
 STREAM_OF: dict[str, tuple[str, ...]] = {"vfs": ("thread", "file"), "block": ("file",)}
 
 
-def requests_of(trace: Trace, layer: Layer = "vfs") -> pd.DataFrame:
+def is_system_path(path: str) -> bool:
+    """Whether a path is one of the operating system's own files, by the file system hierarchy standard."""
+    return path.startswith(SYSTEM_DIRECTORIES) and not path.startswith(LOCAL_DIRECTORY)
+
+
+def left_out(trace: Trace, mmap: Mmap = "data") -> np.ndarray:
+    """Which IO records are accesses to mapped files that do not count as requests.
+
+    Parameters
+    ----------
+    trace : Trace
+    mmap : {"data", "all", "none"}
+        data: left out are pages read of files that are mapped as programs (``IoFlag.PROGRAM``: text and libraries) and
+        of the operating system's own files (`is_system_path`: locales, the loader's cache), for they say what the
+        program is and not what it works on. A database, an index or a model that is mapped counts, and so does
+        whatever is written. all: nothing is left out. none: every access to a mapping is.
+
+    Returns
+    -------
+    ndarray of bool, one per IO record
+
+    Raises
+    ------
+    FlextraceError
+        Unknown rule.
+    """
+    if mmap not in MMAP_RULES:
+        raise FlextraceError(f"rule {mmap!r} for mapped files is unknown: choose of {', '.join(MMAP_RULES)}", 2)
+    io = trace.arrays[RecordKind.IO]
+    mapped = io["source"] == Source.MMAP
+    if mmap == "data":
+        system = [file for file, path in trace.paths.items() if is_system_path(path)]
+        return mapped & (io["op"] == IoOp.READ) & (((io["flags"] & IoFlag.PROGRAM) != 0) | np.isin(io["file"], system))
+    return mapped & (mmap == "none")
+
+
+def stacked(blocks: np.ndarray) -> np.ndarray:
+    """Which BLOCK records are of a stacked device (dm, md, loop), whose data the devices below it move as well.
+
+    Totals leave them out. Where there are only such records (recorded from one device alone), nothing would be counted
+    twice, and none is named. bool, shape (n,).
+    """
+    flagged = (blocks["flags"] & BlockFlag.STACKED) != 0
+    return flagged & (not flagged.all())
+
+
+def block_records(trace: Trace) -> np.ndarray:
+    """BLOCK records that totals are made of: those that are not `stacked`."""
+    blocks = trace.arrays[RecordKind.BLOCK]
+    return blocks[~stacked(blocks)]
+
+
+def data_moved(blocks: np.ndarray) -> np.ndarray:
+    """Which BLOCK records are requests: reads and writes that succeeded, with more than 0 bytes; bool, shape (n,)."""
+    data = (blocks["op"] == BlockOp.READ) | (blocks["op"] == BlockOp.WRITE)
+    return data & (blocks["bytes"] > 0) & (blocks["status"] == 0)
+
+
+def requests_of(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> pd.DataFrame:
     """The requests of one layer: data operations that moved at least one byte (design.md section 4).
 
     Parameters
     ----------
     trace : Trace
     layer : {"vfs", "block"}
-        vfs: IO records with ``result`` > 0. block: BLOCK records of reads and writes with bytes > 0 and status 0; there
-        ``file`` is the device and ``offset`` is ``sector`` x 512.
+        vfs: IO records with ``result`` > 0. block: BLOCK records of reads and writes with bytes > 0 and status 0, none
+        of a stacked device (`block_records`); there ``file`` is the device and ``offset`` is ``sector`` x 512.
+    mmap : {"data", "all", "none"}
+        Which accesses to mapped files count, see `left_out`; layer vfs only.
 
     Returns
     -------
     DataFrame, one row per request in the order of the starts (stable: the order of each thread stays)
         ``start_ns, end_ns, thread, process, file, offset, bytes`` int64; ``read`` bool; ``flags`` uint32;
-        ``asked_bytes`` and ``missed_bytes`` in layer vfs, ``queued_ns`` in layer block. ``end_ns`` is at least
+        ``asked_bytes``, ``missed_bytes``, ``source`` in layer vfs, ``queued_ns`` in layer block. ``end_ns`` is at least
         ``start_ns + 1``: a request that ran took time, also where the clock did not see it.
 
     Raises
@@ -45,14 +112,13 @@ def requests_of(trace: Trace, layer: Layer = "vfs") -> pd.DataFrame:
     """
     if layer == "vfs":
         array = trace.arrays[RecordKind.IO]
-        array = array[array["result"] > 0]
+        array = array[(array["result"] > 0) & ~left_out(trace, mmap)]
         size, file, offset = array["result"], array["file"], array["offset"]
         read = array["op"] == IoOp.READ
-        extra: tuple[str, ...] = ("asked_bytes", "missed_bytes")
+        extra: tuple[str, ...] = ("asked_bytes", "missed_bytes", "source")
     elif layer == "block":
-        array = trace.arrays[RecordKind.BLOCK]
-        data = (array["op"] == BlockOp.READ) | (array["op"] == BlockOp.WRITE)
-        array = array[data & (array["bytes"] > 0) & (array["status"] == 0)]
+        array = block_records(trace)
+        array = array[data_moved(array)]
         size, file, offset = array["bytes"], array["device"], array["sector"] * np.uint64(SECTOR_BYTES)
         read = array["op"] == BlockOp.READ
         extra = ("queued_ns",)

@@ -8,10 +8,12 @@ import pandas as pd
 
 from characterize.intervals import union_length
 from characterize.layout import BlockOp, Fileop, RecordKind
-from characterize.requests import Layer
+from characterize.requests import Layer, block_records
 from characterize.trace import Trace
 
-SYNC_OPS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE)
+SYNC_OPS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.SYNCFS)
+# sys/mman.h; fileop_record.flags carries it in its high half. Without it msync does nothing.
+MS_SYNC = 4
 
 _QUANTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 
@@ -38,14 +40,16 @@ def distribution(values_ns: np.ndarray) -> dict[str, float | None]:
 def syncs_of(trace: Trace, layer: Layer = "vfs") -> pd.DataFrame:
     """Operations that wait for data to become stable: ``start_ns, end_ns, thread, file``, in the order of the starts.
 
-    Layer vfs: fsync, fdatasync, sync_file_range that succeeded. Layer block: flush requests that succeeded.
+    Layer vfs: fsync, fdatasync, sync_file_range, syncfs, sync, msync with MS_SYNC that succeeded. Layer block: flush
+    requests of devices that are not stacked, that succeeded.
     """
     if layer == "vfs":
         array = trace.arrays[RecordKind.FILEOP]
-        array = array[np.isin(array["op"], SYNC_OPS) & (array["result"] >= 0)]
+        msync = (array["op"] == Fileop.MSYNC) & ((array["flags"] >> 16 & MS_SYNC) != 0)
+        array = array[(np.isin(array["op"], SYNC_OPS) | msync) & (array["result"] >= 0)]
         file = array["file"]
     else:
-        array = trace.arrays[RecordKind.BLOCK]
+        array = block_records(trace)
         array = array[(array["op"] == BlockOp.FLUSH) & (array["status"] == 0)]
         file = array["device"]
     start = array["start_ns"].astype(np.int64)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from characterize.characterization import Characterization, LayerCharacterization
+from characterize.definitions import DEFINITIONS
+from characterize.links import Links
 from characterize.requests import LAYERS
 from characterize.units import format_bytes, format_duration
 
@@ -25,6 +27,7 @@ _FIVE_MEAN = {
     "processNum": "most requests in flight at once",
 }
 _FIVE_MEAN_BLOCK = {**_FIVE_MEAN, "seqFrac": "start = end of the previous request on the device"}
+_PAST = {"read": "read", "write": "wrote"}
 _DECLARED = "declared by its maker, not counted"
 _SEQUENTIAL_MEAN = {
     "strictOneStream": "start = end of the trace's previous request",
@@ -36,6 +39,7 @@ _SEQUENTIAL_MEAN = {
 _EXTENDED_MEAN = {
     "coldFrac": "read bytes not in the page cache when first touched",
     "missFrac": "read bytes not in the page cache when read",
+    "cacheHitFrac": "bytes of cached reads found in the page cache",
     "appendFrac": "written bytes behind the end of their file",
     "syncFrac": "syncs / writes",
     "bytesPerSync": "written bytes / syncs",
@@ -60,7 +64,7 @@ def render(characterization: Characterization, layers: Sequence[str] = LAYERS) -
     lines: list[str] = []
     for warning in characterization.warnings:
         lines += textwrap.wrap(f"WARNING: {warning}", WIDTH, subsequent_indent="         ")
-    if characterization.lost:
+    if not characterization.trustworthy:
         lines += ["WARNING: the numbers below are NOT TRUSTWORTHY"]
     if lines:
         lines.append("")
@@ -72,7 +76,54 @@ def render(characterization: Characterization, layers: Sequence[str] = LAYERS) -
     lines.append(f"elapsed  {elapsed}" + (f"  (from the {origin})" if origin else "  (not measured)"))
     for name in layers:
         lines += ["", *_layer(name, characterization.layers[name])]
+        if name == "vfs":
+            lines += _mapped(characterization)
+        elif characterization.layers[name].requests:
+            lines += ["", *links_lines(characterization.links)]
     return "\n".join(lines)
+
+
+def _mapped(characterization: Characterization) -> list[str]:
+    """The rule for mapped files, and what it counted and left out; nothing where no mapped file was touched."""
+    counts, rule = characterization.layers["vfs"].counts, f"mmap ({characterization.mmap})"
+    if not counts["mapped"] + counts["left_out"]:
+        return []
+    lines = [
+        "",
+        f"  accesses to mapped files, rule --mmap {characterization.mmap}",
+        _row("counted", str(counts["mapped"]), f"{format_bytes(counts['mapped_bytes'])} in whole pages", 4),
+        _row("left out", str(counts["left_out"]), f"{format_bytes(counts['left_out_bytes'])} in whole pages", 4),
+    ]
+    return lines + textwrap.wrap(
+        DEFINITIONS[rule], WIDTH, initial_indent="    " + rule + ": ", subsequent_indent="    "
+    )
+
+
+def links_lines(links: Links) -> list[str]:
+    """Why block bytes moved, as text."""
+    lines = ["  links: why block bytes moved"]
+    if not len(links.by_class):
+        lines.append("    not recorded (format 1.0, or a foreign trace)")
+    for row in links.by_class.to_dict("records"):
+        moved = f"{format_bytes(row['read_bytes'])} read, {format_bytes(row['written_bytes'])} written"
+        lines.append(_row(row["class"].lower(), _share(row["share"]), moved, 4))
+    for share, name, text in (
+        (links.issued, "direct, fill", "linked to their operation"),
+        (links.written_back, "write-back", "linked to the process that dirtied them"),
+        (links.written_back_to_operation, "write-back", "linked to the operation that dirtied them"),
+    ):
+        if share.bytes:
+            lines.append(_row(name, _share(share.share), f"of {format_bytes(share.bytes)} {text}", 4))
+    for row in links.others.to_dict("records"):
+        name = row["op"].lower().replace("_", " ")
+        lines.append(_row(name, str(row["requests"]), "requests, not in the shares", 4))
+    if links.stacked_requests:
+        text = f"requests of stacked devices, {format_bytes(links.stacked_bytes)}, not in any total"
+        lines.append(_row("stacked", str(links.stacked_requests), text, 4))
+    ratios = {"read": links.read_amplification, "write": links.write_amplification}
+    for name, ratio in ratios.items():
+        lines.append(_row(f"{name} amplif.", _number(ratio), f"block bytes / bytes that programs {_PAST[name]}", 4))
+    return lines
 
 
 def _layer(name: str, layer: LayerCharacterization) -> list[str]:
@@ -84,15 +135,28 @@ def _layer(name: str, layer: LayerCharacterization) -> list[str]:
         + (f", {counts['failed']} failed" if counts["failed"] else "")
     ]
     five = layer.parameters
-    mean = _FIVE_MEAN if name == "vfs" else _FIVE_MEAN_BLOCK
-    lines += [
-        _row("uniqueBytes", _size(five.unique_bytes), mean["uniqueBytes"]),
-        _row("seqFrac", _share(five.seq_frac), mean["seqFrac"]),
-        _row("readFrac", _share(five.read_frac), mean["readFrac"]),
-        _row("sizeMean", _size(five.size_mean), mean["sizeMean"]),
-        _row("processNum", _number(five.process_num), _DECLARED if layer.declared else mean["processNum"]),
-        "",
-    ]
+    mean = dict(_FIVE_MEAN if name == "vfs" else _FIVE_MEAN_BLOCK)
+    if layer.declared:
+        mean["processNum"] = _DECLARED
+    for parameter in mean:
+        if parameter == "seqFrac" and layer.lower_bounds:
+            mean[parameter] = "TOO LOW as a rule: records were lost"
+        elif parameter in layer.lower_bounds:
+            mean[parameter] = "LOWER BOUND: records were lost"
+        elif parameter in layer.from_totals:
+            mean[parameter] = "exact: from totals, not from the records"
+        elif layer.lower_bounds:
+            mean[parameter] = "ESTIMATE: of the records that were not lost"
+    shown = {
+        "uniqueBytes": _size(five.unique_bytes),
+        "seqFrac": _share(five.seq_frac),
+        "readFrac": _share(five.read_frac),
+        "sizeMean": _size(five.size_mean),
+        "processNum": _number(five.process_num),
+    }
+    for parameter, text in shown.items():
+        lines.append(_row(parameter, (">= " if mean[parameter].startswith("LOWER") else "") + text, mean[parameter]))
+    lines.append("")
     lines += [*_locality(layer), "", *_load(layer), "", *_response(layer), ""]
     lines.append("  sequential by other definitions")
     lines += [_row(key, _share(layer.sequentiality[key]), text, 4) for key, text in _SEQUENTIAL_MEAN.items()]

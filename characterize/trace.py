@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace file into DataFrames and a header, and records back into a trace file.
+"""Turns a trace file into DataFrames and a header; `characterize.trace_writer` is the reverse.
 
 The file is mapped while its records are sorted by kind; they then take about as much memory as the file. The layout is
 ``bpf/trace_format.h``, repeated in `characterize.layout`.
@@ -21,22 +21,20 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.layout import (
-    FILE_DTYPE,
     HEADER_DTYPE,
     NOT_MEASURED_U64,
     RECORD_DTYPE,
-    TEXT_DTYPE,
     TRACE_HEADER_BYTES,
-    TRACE_JSON_BYTES_MAX,
-    TRACE_KINDS_MAX,
     TRACE_MAGIC,
     TRACE_RECORD_BYTES,
-    TRACE_TEXT_BYTES,
     TRACE_VERSION_MAJOR,
     TRACE_VERSION_MINOR,
     HeaderFlag,
     RecordKind,
 )
+from characterize.trace_writer import write
+
+__all__ = ["Header", "Trace", "open", "write"]
 
 
 @dataclass
@@ -79,6 +77,8 @@ class Trace:
         Structured arrays, dtypes from `characterize.layout`, in file order; every kind but TEXT is present.
     paths : dict of int to str
         Path of every file id.
+    block_of_data : ndarray of int64, shape (number of BLOCK_DATA records,)
+        Row number of the BLOCK record that each BLOCK_DATA record is a piece of; -1 where that is not in the trace.
     """
 
     def __init__(
@@ -88,6 +88,8 @@ class Trace:
         paths: Mapping[int, str] | None = None,
         path: Path | None = None,
         warnings: list[str] | None = None,
+        *,
+        block_of_data: np.ndarray | None = None,
     ):
         self.header = header
         self.path = path
@@ -98,6 +100,8 @@ class Trace:
             for kind, dtype in RECORD_DTYPE.items()
             if kind is not RecordKind.TEXT
         }
+        pieces = len(self.arrays[RecordKind.BLOCK_DATA])
+        self.block_of_data = np.full(pieces, -1, np.int64) if block_of_data is None else block_of_data
 
     def _frame(self, kind: RecordKind) -> pd.DataFrame:
         array = self.arrays[kind]
@@ -116,7 +120,10 @@ class Trace:
 
     @cached_property
     def requests(self) -> pd.DataFrame:
-        """IO records that moved at least one byte, with their size in the column ``bytes`` (design.md section 4)."""
+        """IO records that moved at least one byte, with their size in the column ``bytes`` (design.md section 4).
+
+        All of them; which accesses to mapped files count is a rule of `characterize.requests.requests_of`.
+        """
         moved = self.io[self.io["result"] > 0]
         return moved.assign(bytes=moved["result"].astype(np.int64)).reset_index(drop=True)
 
@@ -136,17 +143,31 @@ class Trace:
 
     @cached_property
     def tasks(self) -> pd.DataFrame:
-        """Every TASK record; ``comm`` as text."""
+        """One row per thread, from its last TASK record (another one follows an exec); ``comm`` as text."""
         frame = self._frame(RecordKind.TASK)
         frame["comm"] = pd.Series(
             [comm.decode(errors="replace") for comm in self.arrays[RecordKind.TASK]["comm"]], dtype="str"
         )
-        return frame
+        return frame.drop_duplicates("thread", keep="last", ignore_index=True)
 
     @cached_property
     def blocks(self) -> pd.DataFrame:
         """Every BLOCK record, columns as in ``struct block_record``."""
         return self._frame(RecordKind.BLOCK)
+
+    @cached_property
+    def block_data(self) -> pd.DataFrame:
+        """Every BLOCK_DATA record, a piece of a block request that is contiguous in a file.
+
+        Columns as in ``struct block_data_record``, and ``block``: the row of `blocks` that it is a piece of, -1 = none.
+        Paths: ``trace.block_data["file"].map(trace.paths)``.
+        """
+        return self._frame(RecordKind.BLOCK_DATA).assign(block=self.block_of_data)
+
+    @cached_property
+    def resident(self) -> pd.DataFrame:
+        """Every RESIDENT record: ``file, time_ns, offset, bytes`` of what was in the page cache at first sight."""
+        return self._frame(RecordKind.RESIDENT)
 
     @cached_property
     def gaps(self) -> pd.DataFrame:
@@ -223,7 +244,10 @@ def open(path: str | os.PathLike[str]) -> Trace:
     if header.lost:
         lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
         warnings.append(f"{path}: records were lost while recording ({lost}); uniqueBytes is a lower bound")
-    return Trace(header, arrays, _paths(arrays[RecordKind.TEXT]), path, warnings)
+    owner = _block_of_data(kinds, arrays)
+    if (orphans := int((owner < 0).sum())) and not header.lost:
+        warnings.append(f"{path} is damaged: {orphans} BLOCK_DATA records do not follow the BLOCK record they are of")
+    return Trace(header, arrays, _paths(arrays[RecordKind.TEXT]), path, warnings, block_of_data=owner)
 
 
 def _read_head(path: Path) -> tuple[bytes, int]:
@@ -294,6 +318,17 @@ def _read_metadata(path: Path, raw: np.void, head: bytes, file_bytes: int, warni
     return metadata
 
 
+def _block_of_data(kinds: np.ndarray, arrays: Mapping[RecordKind, np.ndarray]) -> np.ndarray:
+    """Row of the BLOCK record before each BLOCK_DATA record; -1 where that is of another request (its own was lost)."""
+    blocks, pieces = arrays[RecordKind.BLOCK], arrays[RecordKind.BLOCK_DATA]
+    owner = np.cumsum(kinds == RecordKind.BLOCK)[kinds == RecordKind.BLOCK_DATA] - 1
+    if not len(blocks):
+        return np.full(len(pieces), -1, np.int64)
+    block = blocks[owner]
+    same = (owner >= 0) & (block["device"] == pieces["device"]) & (block["start_ns"] == pieces["start_ns"])
+    return np.where(same, owner, -1)
+
+
 def _paths(texts: np.ndarray) -> dict[int, str]:
     """Join the TEXT records of every reference in the order of their index."""
     pieces: dict[int, list[bytes]] = {}
@@ -302,86 +337,3 @@ def _paths(texts: np.ndarray) -> dict[int, str]:
     ):
         pieces.setdefault(reference, []).append(text[:size])
     return {reference: b"".join(parts).decode("utf-8", "surrogateescape") for reference, parts in pieces.items()}
-
-
-def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write a trace file.
-
-    IO and FILEOP records are merged by their start (a stable sort, so that the order of each thread stays), behind the
-    FILE and TASK records that they refer to.
-
-    Parameters
-    ----------
-    trace : Trace
-        ``header.flags``, the four times, ``lost`` and ``metadata`` are taken over; the counts are counted.
-    path : path-like
-    force : bool
-        Overwrite an existing file.
-
-    Raises
-    ------
-    FlextraceError
-        The file exists and `force` is not given, or cannot be written.
-    """
-    path = Path(path)
-    body = [_file_records(trace.arrays[RecordKind.FILE], trace.paths)]
-    body.append(_raw(trace.arrays[RecordKind.TASK]))
-    timed = [trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)]
-    starts = np.concatenate([array["start_ns"] for array in timed])
-    body.append(np.concatenate([_raw(array) for array in timed])[np.argsort(starts, kind="stable")])
-    body.append(_raw(trace.arrays[RecordKind.GAP]))
-
-    header = np.zeros(1, HEADER_DTYPE)[0]
-    header["magic"] = TRACE_MAGIC
-    header["version_major"], header["version_minor"] = TRACE_VERSION_MAJOR, TRACE_VERSION_MINOR
-    header["header_bytes"], header["record_bytes"] = TRACE_HEADER_BYTES, TRACE_RECORD_BYTES
-    header["flags"] = int(trace.header.flags) & ~int(HeaderFlag.INCOMPLETE)
-    header["record_count"] = sum(len(part) for part in body)
-    for name in ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns"):
-        header[name] = getattr(trace.header, name)
-    kinds = np.concatenate([part[:, 0] for part in body])
-    header["count"] = np.bincount(kinds, minlength=TRACE_KINDS_MAX)[:TRACE_KINDS_MAX]
-    for kind, count in trace.header.lost.items():
-        header["lost"][kind] = count
-    text = json.dumps(trace.header.metadata, separators=(",", ":")).encode()
-    header["json_bytes"] = len(text)
-    fits = len(text) <= TRACE_JSON_BYTES_MAX
-    header["json_offset"] = (
-        TRACE_HEADER_BYTES - TRACE_JSON_BYTES_MAX if fits else TRACE_HEADER_BYTES + 64 * int(header["record_count"])
-    )
-    if fits:
-        header["json"] = np.void(text.ljust(TRACE_JSON_BYTES_MAX, b"\0"))
-
-    try:
-        with builtins.open(path, "wb" if force else "xb") as stream:
-            stream.write(header.tobytes())
-            for part in body:
-                stream.write(np.ascontiguousarray(part).data)
-            if not fits:
-                stream.write(text)
-    except FileExistsError as error:
-        raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2) from error
-    except OSError as error:
-        raise FlextraceError(f"cannot write trace {path}: {error.strerror}") from error
-    return path
-
-
-def _raw(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).view(np.uint8).reshape(-1, TRACE_RECORD_BYTES)
-
-
-def _file_records(files: np.ndarray, paths: Mapping[int, str]) -> np.ndarray:
-    """FILE records, each followed by the TEXT records of its path."""
-    parts = []
-    for row in files:
-        text = paths.get(int(row["file"]), "").encode("utf-8", "surrogateescape")
-        record = np.zeros(1, FILE_DTYPE)
-        record[0] = row
-        record["path_bytes"] = len(text)
-        parts.append(_raw(record))
-        pieces = [text[at : at + TRACE_TEXT_BYTES] for at in range(0, len(text), TRACE_TEXT_BYTES)]
-        records = np.zeros(len(pieces), TEXT_DTYPE)
-        for index, piece in enumerate(pieces):
-            records[index] = (RecordKind.TEXT, len(piece), index, row["file"], 0, piece.ljust(TRACE_TEXT_BYTES, b"\0"))
-        parts.append(_raw(records))
-    return np.concatenate(parts) if parts else np.zeros((0, TRACE_RECORD_BYTES), np.uint8)

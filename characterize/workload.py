@@ -14,7 +14,8 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.intervals import overlap_at_starts, union_length
-from characterize.requests import STREAM_OF, Layer, requests_of, times_measured
+from characterize.loss import is_lossy, known_from_totals, totals_of
+from characterize.requests import STREAM_OF, Layer, Mmap, requests_of, times_measured
 from characterize.trace import Trace
 
 PARAMETERS = ("uniqueBytes", "seqFrac", "readFrac", "sizeMean", "processNum")
@@ -83,7 +84,7 @@ def _json_number(value: float) -> float | None:
     return int(value) if value == int(value) else float(value)
 
 
-def workload_of(trace: Trace, layer: Layer = "vfs") -> Workload:
+def workload_of(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> Workload:
     """The five parameters of a trace.
 
     Parameters
@@ -91,13 +92,30 @@ def workload_of(trace: Trace, layer: Layer = "vfs") -> Workload:
     trace : Trace
     layer : {"vfs", "block"}
         What counts as a request, see `characterize.requests.requests_of`.
+    mmap : {"data", "all", "none"}
+        Which accesses to mapped files count, see `characterize.requests.left_out`.
 
     Returns
     -------
     Workload
-        Of a trace without requests uniqueBytes is 0 and the shares and the mean are NaN.
+        Of a trace without requests uniqueBytes is 0 and the shares and the mean are NaN. Where records were lost,
+        readFrac, sizeMean and processNum are made from the recorder's totals (`characterize.loss`) if it has them.
     """
-    requests = requests_of(trace, layer)
+    workload = workload_of_records(trace, layer, mmap)
+    totals = totals_of(trace, mmap) if layer == "vfs" and is_lossy(trace) else None
+    known = known_from_totals(trace, mmap)
+    if totals is None or not known:
+        return workload
+    return workload.replace(
+        read_frac=totals.reads / totals.requests,
+        size_mean=(totals.read_bytes + totals.written_bytes) / totals.requests,
+        process_num=totals.in_flight_max if "processNum" in known else workload.process_num,
+    )
+
+
+def workload_of_records(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> Workload:
+    """The five parameters of the records that are there, as `workload_of` has them without losses."""
+    requests = requests_of(trace, layer, mmap)
     return Workload(
         unique_bytes=float(unique_bytes(requests)),
         seq_frac=_share(sequential(requests, STREAM_OF[layer])),

@@ -23,6 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the application's layer, the block layer, both (default: both)",
     )
 
+    parser.add_argument(
+        "--mmap",
+        choices=("data", "all", "none"),
+        default="data",
+        help="accesses to mapped files that count as requests: of data (default: all but pages read of programs, "
+        "libraries and other files of the operating system), all, none",
+    )
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the numbers; 3 if records were lost while recording."""
@@ -30,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.characterization import characterize  # noqa: PLC0415
     from characterize.text import render  # noqa: PLC0415
 
-    result = characterize(trace_file.open(arguments.file))
+    result = characterize(trace_file.open(arguments.file), arguments.mmap)
     layers = _LAYERS[arguments.layer]
     if arguments.format == "json":
         document = result.as_document()
@@ -41,11 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"flextrace characterize: warning: {warning}", file=sys.stderr)
     else:
         print(render(result, layers))
-    if result.lost:
-        lost = sum(result.lost.values())
+    if not result.trustworthy:
+        lost = sum(result.lost.values()) or "some"
+        exact = ", ".join(result.layers["vfs"].from_totals)
         print(
-            f"flextrace characterize: {arguments.file}: {lost} records were LOST while recording; "
-            "these numbers are not trustworthy: record again with a larger --memory",
+            f"flextrace characterize: {arguments.file}: {lost} records were LOST while recording; these numbers are "
+            f"not trustworthy{f' (but {exact} of the application, which are exact)' if exact else ''}: "
+            "record again with a larger --ring-bytes",
             file=sys.stderr,
         )
         return 3

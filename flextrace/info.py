@@ -15,7 +15,10 @@ from characterize.units import format_bytes, format_duration
 
 WIDTH = 90
 PATH_COLUMNS = 42
-_SHOWN_APART = ("made_by", "command", "kernel", "devices", "parent", "imported", "declared")
+_SHOWN_APART = (
+    *("made_by", "command", "kernel", "devices", "parent", "imported", "declared"),
+    *("totals", "in_flight_max", "closure", "skips", "skipped", "lost", "programs", "probes"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +68,10 @@ def _render(document: dict[str, Any]) -> list[str]:
     rest = {name: value for name, value in metadata.items() if name not in _SHOWN_APART}
     lines += [f"{name:<10} {_inline(value)}" for name, value in rest.items()]
     lines = [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent=" " * 11)]
-    lines += ["", "records", *(f"  {kind:<8} {count:>12}" for kind, count in document["records"].items() if count)]
+    lines += _programs(document["programs"])
+    lines += ["", "records", *(f"  {kind:<10} {count:>12}" for kind, count in document["records"].items() if count)]
     lines += _losses(document)
+    lines += [*_sources(document), *_closure(document), *_skips(document), *_links(document)]
     lines += [f"device     {_inline(device)}" for device in metadata.get("devices", [])]
     if document["threads"]:
         names = (f"{row['comm']} ({row['threads']} in {row['processes']})" for row in document["threads"])
@@ -80,14 +85,81 @@ def _inline(value: Any) -> str:
 
 def _losses(document: dict[str, Any]) -> list[str]:
     if not document["lost"]:
-        return ["  lost                0"]
+        return ["  lost                  0"]
+    gaps = document["gaps"]
     lines = ["", "LOST RECORDS: numbers made from this trace are not trustworthy"]
-    lines += [f"  {kind:<8} {count:>12}" for kind, count in document["lost"].items()]
+    lines += [f"  {kind:<10} {count:>12}" for kind, count in document["lost"].items()]
+    if gaps["count"]:
+        lines.append(f"  in {gaps['count']} gaps, from {gaps['start_s']:.6f} s to {gaps['end_s']:.6f} s")
     lines += [
-        f"    {row['kind']:<8} on CPU {row['cpu']:>3}: {row['lost']} in {row['gaps']} gaps"
+        f"    {row['kind']:<10} on CPU {row['cpu']:>3}: {row['lost']} in {row['gaps']} gaps, "
+        f"from {row['start_s']:.6f} s to {row['end_s']:.6f} s"
         for row in document["lost_by_cpu"]
     ]
     return lines
+
+
+def _programs(programs: Any) -> list[str]:
+    """What was attached to the kernel: a list of names, of format 1.0 one text."""
+    if not programs:
+        return []
+    text = ", ".join(map(_inline, programs)) if isinstance(programs, list) else _inline(programs)
+    return textwrap.wrap(f"programs   {text}", WIDTH, subsequent_indent=" " * 11)
+
+
+def _sources(document: dict[str, Any]) -> list[str]:
+    """Data operations by interface: in the records, and as the recorder counted them."""
+    if not document["sources"]:
+        return []
+    lines = ["", f"sources       {'reads':>10} {'bytes':>10} {'writes':>10} {'bytes':>10} {'failed':>8} {'fileops':>9}"]
+    for row in document["sources"]:
+        lines.append(
+            f"  {row['source']:<11} {row['reads']:>10} {format_bytes(row['read_bytes']):>10} "
+            f"{row['writes']:>10} {format_bytes(row['written_bytes']):>10} {row['failed']:>8} {row['fileops']:>9}"
+        )
+        if row["counted_reads"] is not None:
+            lines.append(
+                f"    counted   {row['counted_reads']:>10.0f} {format_bytes(row['counted_read_bytes']):>10} "
+                f"{row['counted_writes']:>10.0f} {format_bytes(row['counted_written_bytes']):>10}"
+            )
+    if document["in_flight_max"] is not None:
+        lines.append(f"  most in flight at once, as counted: {document['in_flight_max']}")
+    return lines
+
+
+def _closure(document: dict[str, Any]) -> list[str]:
+    """The trace against the kernel's own counters."""
+    if not document["closure"]:
+        return []
+    lines = ["", f"closure                 {'in the trace':>18} {'by the kernel':>18} {'ratio':>10}"]
+    for row in document["closure"]:
+        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.6f}"
+        lines.append(f"  {row['of']:<9} {row['account']:<11} {row['seen']:>18} {row['kernel']:>18} {ratio:>10}")
+    return lines
+
+
+def _skips(document: dict[str, Any]) -> list[str]:
+    """What was left out on purpose; a line for each reason that occurred."""
+    skips = {name: count for name, count in document["skips"].items() if count}
+    if not skips:
+        return []
+    return ["", "left out", *(f"  {name.replace('_', ' '):<20} {count:>12}" for name, count in skips.items())]
+
+
+def _links(document: dict[str, Any]) -> list[str]:
+    """Why the bytes of the block layer moved, in shares."""
+    links = document["links"]
+    if not links["by_class"]:
+        return []
+    lines = ["", "block bytes  " + ", ".join(f"{row['class'].lower()} {row['share']:.1%}" for row in links["by_class"])]
+    for name, text in (
+        ("direct_and_fill", "direct and fill bytes linked to their operation"),
+        ("writeback", "write-back bytes linked to the process that dirtied them"),
+        ("writeback_to_operation", "write-back bytes linked to the operation that dirtied them"),
+    ):
+        if links[name]["bytes"]:
+            lines.append(f"  {links[name]['linked_share']:>10.4%} of the {text}")
+    return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent=" " * 13) or [""]]
 
 
 def _files(document: dict[str, Any]) -> list[str]:

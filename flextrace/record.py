@@ -14,13 +14,31 @@ from characterize.units import parse_size
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
 
+# Handed over as they are; the recorder parses them.
+RECORDER_OPTIONS = (
+    *("output", "process", "in_cgroup", "device", "path", "min_size"),
+    *("duration", "max_size", "ring_bytes"),
+)
+RECORDER_SWITCHES = ("force", "quiet", "dry_run")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``record``."""
-    parser.usage = "flextrace record [OPTION ...] (-p PID | -- COMMAND [ARGUMENT ...])"
+    parser.usage = "flextrace record [OPTION ...] (-p PID | --in-cgroup DIRECTORY | -- COMMAND [ARGUMENT ...])"
     parser.add_argument("-o", "--output", metavar="FILE", help="trace file (default: COMMAND-DATE-TIME.iotrace)")
     parser.add_argument("-p", "--process", metavar="PID", help="a running process, with its threads and children")
+    parser.add_argument(
+        "--in-cgroup", metavar="DIRECTORY", help="all tasks of this control group, also those that enter it later"
+    )
     parser.add_argument("--layer", choices=("vfs", "block", "both"), default="both", help="default: both")
+    parser.add_argument("--device", metavar="DEVICE", help="leave out all but this block device (path or MAJOR:MINOR)")
+    parser.add_argument("--path", metavar="PREFIX", help="leave out operations on all files but those below PREFIX")
+    parser.add_argument("--min-size", metavar="BYTES", help="leave out reads and writes that ask for less")
+    parser.add_argument("--duration", metavar="TIME", help="end the recording after this time; the command goes on")
+    parser.add_argument(
+        "--max-size", metavar="BYTES", help="end the recording before the trace gets larger; the command goes on"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be recorded, and how; record nothing")
     parser.add_argument("--force", action="store_true", help="overwrite FILE")
     parser.add_argument("--quiet", action="store_true", help="say nothing but warnings and errors")
     parser.add_argument(
@@ -37,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="read FILE into the confined page cache before the command starts (with --memory; may be repeated)",
     )
-    parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16777216)")
+    parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16M)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to start and record")
 
 
@@ -68,10 +86,10 @@ def warm(paths: list[Path], group: MemoryGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the recorder; its exit code is passed on."""
     recorder = [str(find_binary("flextrace-record")), "--layer", arguments.layer]
-    for option in ("output", "process", "ring_bytes"):
+    for option in RECORDER_OPTIONS:
         if (value := getattr(arguments, option)) is not None:
             recorder.append(f"--{option.replace('_', '-')}={value}")
-    recorder += ["--force"] * arguments.force + ["--quiet"] * arguments.quiet
+    recorder += [f"--{option.replace('_', '-')}" for option in RECORDER_SWITCHES if getattr(arguments, option)]
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if command:
         command = ["--", *command]

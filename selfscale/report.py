@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs
 from characterize.characterization import Characterization, LayerCharacterization, characterize
 from characterize.definitions import DEFINITIONS
 from characterize.errors import FlextraceError
+from characterize.links import Links
 from characterize.provenance import tool_version
 from characterize.requests import requests_of, times_measured
 from characterize.response_time import syncs_of
@@ -251,7 +252,7 @@ def trace_section(number: int, trace: Trace, characterization: Characterization)
         return section
     if characterization.elapsed_s > 0:
         section.sentences.append(f"Elapsed time {format_duration(characterization.elapsed_s)}.")
-    section.tables = [_parameter_table(layers), _more_table(layers)]
+    section.tables = [_parameter_table(layers), *_links_table(characterization.links), _more_table(layers)]
     limit = trace.header.metadata.get("memory_limit_bytes")
     for name, layer in layers.items():
         requests, title = requests_of(trace, name), LAYER_TITLES[name]  # type: ignore[arg-type]
@@ -278,10 +279,24 @@ def _parameter_table(layers: Mapping[str, LayerCharacterization]) -> Table:
         for layer in layers.values():
             value = layer.parameters.as_document()[parameter]
             in_bytes = parameter in ("uniqueBytes", "sizeMean") and value is not None
-            declared = "declared" if layer.declared and parameter == "processNum" else ""
-            cells.append(Cell(format_cell(value), format_bytes(value or 0) if in_bytes else declared))
+            below = "declared" if layer.declared and parameter == "processNum" else ""
+            below = format_bytes(value or 0) if in_bytes else below
+            low = parameter in layer.lower_bounds
+            cells.append(Cell(format_cell(value), below + " (too low: records were lost)" * low, marked=low))
         rows.append(cells)
     return Table("The five parameters", ["parameter", *(LAYER_TITLES[name] for name in layers)], rows)
+
+
+def _links_table(links: Links) -> list[Table]:
+    """Why block bytes moved; no table where the trace does not say."""
+    rows = [
+        [Cell(row["class"].lower()), *(Cell(format_bytes(row[f"{way}_bytes"])) for way in ("read", "written"))]
+        for row in links.by_class.to_dict("records")
+    ]
+    for share, text in ((links.issued, "direct and fill: operation"), (links.written_back, "write-back: process")):
+        if share.bytes:
+            rows.append([Cell(f"linked, {text} known"), Cell(f"{share.share:.2%}"), Cell("")])
+    return [Table("Why block bytes moved", ["class", "read", "written"], rows)] if len(links.by_class) else []
 
 
 def _more_table(layers: Mapping[str, LayerCharacterization]) -> Table:

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the totals that a recorder keeps beside its records into what is still exact where records were lost.
+
+The recorder counts every data operation when it ends, whether or not its record gets through (metadata ``totals``, by
+direction and source) and the largest number in flight (``in_flight_max``). So readFrac, sizeMean and processNum of the
+application's layer survive a loss. uniqueBytes does not, and a lost request also breaks a sequential stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from characterize.layout import HeaderFlag, IoOp, RecordKind, Source
+from characterize.requests import Layer, Mmap, left_out
+from characterize.trace import Trace
+
+# A recorder writes the names of the sources in small letters.
+MMAP_TOTAL = Source.MMAP.name.lower()
+
+LOWER_BOUNDS = ("uniqueBytes", "seqFrac")
+
+# What a recorder says of its own run: of no meaning for a trace that was made from the recording.
+RECORDING_KEYS = ("totals", "in_flight_max", "closure", "skips", "skipped", "ring", "records_out_of_order")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a recorder counted of the application's layer; numbers of requests and bytes need not be whole.
+
+    Attributes
+    ----------
+    reads, writes, read_bytes, written_bytes : float
+    in_flight_max : float
+        NaN where it was not counted.
+    """
+
+    reads: float
+    writes: float
+    read_bytes: float
+    written_bytes: float
+    in_flight_max: float
+
+    @property
+    def requests(self) -> float:
+        """Reads and writes."""
+        return self.reads + self.writes
+
+
+def is_lossy(trace: Trace, layer: Layer = "vfs") -> bool:
+    """Whether records of a layer were lost; where the trace does not say of which kind, of both."""
+    kinds = {RecordKind.IO} if layer == "vfs" else {RecordKind.BLOCK}
+    if trace.header.lost:
+        return any(trace.header.lost.get(kind) for kind in kinds)
+    return bool(trace.header.flags & HeaderFlag.LOST)
+
+
+def totals_of(trace: Trace, mmap: Mmap = "data") -> Totals | None:
+    """The recorder's own totals of what counts as a request; None where the trace has none, or did not run as it is.
+
+    The recorder counts accesses to mapped files as one source, programs or not. Under the rule ``data`` they are taken
+    in the proportion that their records have.
+    """
+    recorded = trace.header.metadata.get("totals")
+    if not trace.measured or not isinstance(recorded, Mapping):
+        return None
+    sums = {}
+    for name, direction in (("read", IoOp.READ), ("write", IoOp.WRITE)):
+        sources = recorded.get(name)
+        if not isinstance(sources, Mapping):
+            return None
+        for key in ("count", "bytes"):
+            sums[name, key] = sum(
+                _number(total, key) * (_kept_share(trace, direction, mmap) if source == MMAP_TOTAL else 1.0)
+                for source, total in sources.items()
+            )
+    in_flight = trace.header.metadata.get("in_flight_max")
+    return Totals(
+        reads=sums["read", "count"],
+        writes=sums["write", "count"],
+        read_bytes=sums["read", "bytes"],
+        written_bytes=sums["write", "bytes"],
+        in_flight_max=float(in_flight) if isinstance(in_flight, int) else math.nan,
+    )
+
+
+def known_from_totals(trace: Trace, mmap: Mmap = "data") -> tuple[str, ...]:
+    """Which of the five parameters the totals of a trace with losses give exactly."""
+    totals = totals_of(trace, mmap)
+    if totals is None or not totals.requests:
+        return ()
+    return ("readFrac", "sizeMean") + (() if math.isnan(totals.in_flight_max) else ("processNum",))
+
+
+def _number(total: Any, key: str) -> float:
+    value = total.get(key, 0) if isinstance(total, Mapping) else 0
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _kept_share(trace: Trace, direction: IoOp, mmap: Mmap) -> float:
+    """Share of the recorded accesses to mapped files that count as requests."""
+    io = trace.arrays[RecordKind.IO]
+    mapped = (io["source"] == Source.MMAP) & (io["op"] == direction) & (io["result"] > 0)
+    if not mapped.any():
+        return 0.0 if mmap == "none" else 1.0
+    return float(np.mean(~left_out(trace, mmap)[mapped]))
