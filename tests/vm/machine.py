@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a shell command on another kernel: in QEMU, over this machine's root file system, which it cannot change.
+
+There is no KVM where the project is developed, so a VM is some ten times slower than the host, and boots in 20 s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+BUILD = ROOT / "build" / "vm"
+VIRTME = BUILD / "virtme" / "bin"
+GUEST = Path(__file__).parent / "guest.sh"
+RESULTS_IN_VM = Path("/run/results")  # /run/results in the VM is `results` on the host
+SCRATCH_IN_VM = Path("/run/scratch")  # ext4 on a virtio disk: request-based, and forgotten with the VM
+SCRATCH_BYTES = 8 << 30
+MEMORY = "3G"
+CPUS = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command in a VM did; `status` is None if the VM ended before the command."""
+
+    status: int | None
+    output: str
+    console: str
+
+
+def why_not(version: str) -> str | None:
+    """The reason why no VM with this kernel can run here, or None."""
+    if missing := [program for program in ("qemu-system-x86_64", "modprobe", "mkfs.ext4") if not shutil.which(program)]:
+        return f"no {', '.join(missing)} (make vm)"
+    if not (VIRTME / "vng").exists():
+        return "virtme-ng is not in build/vm (make vm)"
+    if not (BUILD / version / "release").exists():
+        log = BUILD / f"{version}.log"
+        return f"no Linux {version} in build/vm (make vm): {log.read_text().strip() if log.exists() else ''}"
+    return None
+
+
+def run(version: str, command: str, results: Path, timeout_s: float, live: bool = False) -> Outcome:
+    """Boot the kernel of a series and run a bash command in the checkout; it may leave files in RESULTS_IN_VM.
+
+    ``live`` copies the command's output to this process's own as it comes.
+    """
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir(parents=True)
+    (results / "command").write_text(command)
+    output = results / "output"
+    output.touch()
+    with (
+        _one_at_a_time(),
+        _scratch_disk(results.parent / f"{results.name}.disk") as disk,
+        (results / "console").open("w") as console,
+    ):
+        vm = subprocess.Popen(
+            _vng(version, results, disk),
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PATH": f"{VIRTME}:{os.environ['PATH']}"},
+        )
+        follower = subprocess.Popen(["tail", "-f", f"--pid={vm.pid}", output]) if live else None
+        try:
+            vm.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            console.write(f"the VM was ended after {timeout_s:.0f} s\n")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(vm.pid, signal.SIGKILL)
+            vm.wait()
+            if follower:
+                follower.wait()
+    status = results / "status"
+    return Outcome(
+        status=int(status.read_text()) if status.exists() else None,
+        output=output.read_text(errors="replace"),
+        console=(results / "console").read_text(errors="replace"),
+    )
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """A VM takes every CPU there is: a second one waits for its turn, and starts its clock only then."""
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _scratch_disk(path: Path) -> Iterator[Path]:
+    try:
+        with path.open("wb") as disk:
+            disk.truncate(SCRATCH_BYTES)
+        subprocess.run(["mkfs.ext4", "-q", "-F", path], check=True)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _vng(version: str, results: Path, disk: Path) -> list[str]:
+    release = (BUILD / version / "release").read_text().strip()
+    # The virtual environment's interpreter lies elsewhere and is as slow to read as the checkout.
+    fast = [ROOT, *([Path(sys.base_prefix)] if not Path(sys.base_prefix).is_relative_to("/usr") else [])]
+    devices = [
+        f"-fsdev local,id=results,path={results.resolve()},security_model=none",
+        "-device virtio-9p-pci,fsdev=results,mount_tag=results",
+        "-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
+        "-device virtio-9p-pci,fsdev=host,mount_tag=host",
+        f"-drive file={disk.resolve()},if=none,id=scratch,format=raw,cache=unsafe,discard=unmap",
+        "-device virtio-blk-pci,drive=scratch",
+    ]
+    return [
+        str(VIRTME / "vng"),
+        *("--run", str(BUILD / version / "boot" / f"vmlinuz-{release}")),
+        *("--disable-kvm", "--user", "root", "--cpus", str(CPUS), "--memory", MEMORY),
+        *(f"--qemu-opts={device}" for device in devices),
+        *("--exec", shlex.join(["bash", str(GUEST), *map(str, fast)])),
+    ]
