@@ -1,122 +1,274 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What recording costs the application: ``make bench-record``.
+"""What recording costs, beside its targets: ``make bench-record``.
 
-fio with synchronous 4 KiB reads, as a cached loop (the worst case: nothing but system calls) and with O_DIRECT, without
-recording and under flextrace, bpftrace (a map update per read and write, no output) and strace (to a file).
+Every load runs without recording, under flextrace and, where they exist, under other tracers, in turns; each run is
+compared with its two neighbours without recording. All processors are free for application and recorder alike. Traces
+and logs of all tracers go to a file system in memory, so that no tracer disturbs the disk of the next run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import os
+import signal
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from characterize.layout import RecordKind
-from characterize.trace import open as open_trace
-from replayer.binaries import find_binary
+import pandas as pd
+
+from tests.bench.bpf_profile import profile_recording
+from tests.bench.fio_load import Reads, fio_load
 from tests.bench.interleaved import Way, run_interleaved
+from tests.bench.load import Load, Tracer, UnavailableError, run_load
+from tests.bench.peers import BIOSNOOP, HISTOGRAM, Bpftrace, NoTracer, PerfTrace, Strace
+from tests.bench.postgres_load import postgres_load
+from tests.bench.recording import RING_RECORD_BYTES, Recorder
+from tests.bench.rocksdb_load import rocksdb_load
+from tests.bench.scratch import tmpfs, tracefs
+from tests.bench.spread import Spread, ratio_table, spread_of
+from tests.bench.sqlite_load import sqlite_load
+from tests.bench.untraced import CALLS, measure_untraced
 
-BPFTRACE_PROGRAM = """
-tracepoint:syscalls:sys_enter_pread64 /comm == "fio"/ { @start[tid] = nsecs; }
-tracepoint:syscalls:sys_exit_pread64 /@start[tid]/ { @latency_ns = hist(nsecs - @start[tid]); delete(@start[tid]); }
-"""
+RING_BYTES_TARGET = 72  # per data operation
+OTHERS_SHARE_MAX = 0.1  # of the data operations
+UNTRACED_TARGET_NS = 20  # per system call
+OUTPUT_BYTES_MAX = 16 << 30  # of one tracer's run, in memory
+PEERS_EVERY = 4  # rounds, in rows of many short ones
+
+LoadMaker = Callable[[Path, float], AbstractContextManager[Load]]  # directory, seconds
 
 
-def fio_command(directory: Path, seconds: float, direct: bool, size: str) -> list[str]:
-    """A single-threaded fio job of random 4 KiB reads on a prepared file."""
-    return [
-        *("fio", "--name=load", f"--filename={directory}/data", f"--size={size}", "--rw=randread", "--bs=4k"),
-        *("--ioengine=psync", f"--direct={int(direct)}", "--invalidate=0", "--thread", "--norandommap"),
-        *(f"--runtime={seconds}", "--time_based", "--output-format=json"),
+@dataclass(frozen=True)
+class Row:
+    """Loads with one name on the command line, and how often and long they run unless told otherwise."""
+
+    rounds: int
+    seconds: float
+    loads: Sequence[LoadMaker] = ()
+    peers: Callable[[], list[Tracer]] = list
+    peers_every: int = 1
+
+
+def reads(*args: Any, **options: Any) -> LoadMaker:
+    """Maker of fio's load."""
+    return partial(fio_load, Reads(*args, **options))
+
+
+def direct_reads(*engines: str, depth: int) -> list[LoadMaker]:
+    """On the disk, and on a quieter device."""
+    return [reads(engine, depth, device=device) for device in ("disk", "loop") for engine in engines]
+
+
+def block_peers() -> list[Tracer]:
+    """For loads that a device limits."""
+    return [Bpftrace("bpftrace, biosnoop to a file", BIOSNOOP), PerfTrace(), Strace()]
+
+
+def call_peers() -> list[Tracer]:
+    """For loads that system calls limit."""
+    return [Bpftrace("bpftrace, one histogram", HISTOGRAM), PerfTrace(), Strace()]
+
+
+ROWS = {
+    "cached": Row(7, 3, [reads("psync", direct=False, target_percent=25)], call_peers),
+    # Many short pairs: the rate of a shared disk changes from second to second.
+    "direct1": Row(20, 1, direct_reads("psync", depth=1), block_peers, PEERS_EVERY),
+    "direct32": Row(20, 1, direct_reads("io_uring", "libaio", depth=32), block_peers, PEERS_EVERY),
+    "sqlite": Row(10, 3, [sqlite_load]),
+    "rocksdb": Row(10, 4, [rocksdb_load]),
+    "postgres": Row(10, 5, [postgres_load]),
+    "untraced": Row(10, 0),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line of the last table: a target and what was measured."""
+
+    row: str
+    what: str
+    target: float
+    measured: Spread
+    unit: str
+
+    @property
+    def met(self) -> bool:
+        """Whether the median, as it is printed, is within the target."""
+        return round(self.measured.median, 1) <= self.target
+
+
+@dataclass
+class Report:
+    """Everything that was measured."""
+
+    findings: list[Finding] = field(default_factory=list)
+    samples: dict[str, list[dict[Hashable, Any]]] = field(default_factory=dict)
+    profiles: dict[str, list[dict[Hashable, Any]]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def exactly(value: float) -> Spread:
+    """A number without spread."""
+    return Spread(value, value, value, value, value)
+
+
+def print_table(title: str, table: pd.DataFrame) -> None:
+    """A table with as many digits as are worth reading."""
+    print(f"\n{title}")
+    print(
+        table.to_string(float_format=lambda value: f"{value:,.3f}" if abs(value) < 10 else f"{value:,.0f}"), flush=True
+    )
+
+
+def findings_of(row: str, load: Load, samples: pd.DataFrame, recorder: Recorder) -> list[Finding]:
+    """Loss of throughput, bytes through the rings and lost records of the recordings of one load."""
+    runs = samples[samples["way"] == recorder.name]
+    lost_percent = spread_of(100 * (1 - runs["rate"] / runs["reference_rate"]))
+    findings = [
+        Finding(row, f"{load.title}: throughput lost", load.target_percent, lost_percent, "%"),
+        Finding(row, f"{load.title}: lost records", 0, exactly(recorder.lost), ""),
     ]
+    # Without those of the other records, and only where these are few.
+    operations = sum(recording.data_operations for recording in recorder.recordings)
+    others = sum(recording.other_operations for recording in recorder.recordings)
+    if operations and others <= OTHERS_SHARE_MAX * operations:
+        ring_bytes = sum(recording.ring_bytes for recording in recorder.recordings)
+        bytes_each = (ring_bytes - RING_RECORD_BYTES * others) / operations
+        what = f"{load.title}: ring bytes per data operation"
+        findings.append(Finding(row, what, RING_BYTES_TARGET, exactly(bytes_each), "B"))
+    return findings
 
 
-def reads_per_s(output: str) -> float:
-    """Rate of reads from fio's JSON output."""
-    return json.loads(output[output.index("{") :])["jobs"][0]["read"]["iops"]
-
-
-@contextmanager
-def tracefs() -> Iterator[None]:
-    """Mount the file system from which bpftrace reads the tracepoints, where it is not mounted."""
-    mounted = Path("/sys/kernel/tracing/events").exists()
-    if not mounted:
-        subprocess.run(["mount", "-t", "tracefs", "tracefs", "/sys/kernel/tracing"], check=True)
-    try:
-        yield
-    finally:
-        if not mounted:
-            subprocess.run(["umount", "/sys/kernel/tracing"], check=True)
-
-
-def ways_of(directory: Path, seconds: float, direct: bool, lost: list[int]) -> list[Way]:
-    """No recording first: the others are reported as ratios to it."""
-    fio = fio_command(directory, seconds, direct, "64M" if not direct else "1G")
-    trace = directory / "trace.iotrace"
-
-    def output_of(command: list[str]) -> str:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def flextrace(*options: str) -> float:
-        recorder = [str(find_binary("flextrace-record")), "--quiet", "--force", "-o", str(trace), *options, "--"]
-        done = subprocess.run(recorder + fio, capture_output=True, text=True, check=False)
-        recorded = open_trace(trace)
-        lost.append(sum(recorded.header.lost.values()))
-        if not len(recorded.arrays[RecordKind.IO]) + len(recorded.arrays[RecordKind.BLOCK]):
-            raise RuntimeError(f"nothing was recorded: {done.stderr}")
-        return reads_per_s(done.stdout)
-
-    def bpftrace() -> float:
-        tracer = subprocess.Popen(
-            ["bpftrace", "-e", BPFTRACE_PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        try:
-            # It complains first where RLIMIT_MEMLOCK cannot be raised, and works all the same.
-            said = ""
-            while tracer.stdout and "Attaching" not in said:
-                if not (line := tracer.stdout.readline()):
-                    raise RuntimeError(f"bpftrace did not attach: {said}")
-                said += line
-            return reads_per_s(output_of(fio))
-        finally:
-            tracer.terminate()
-            tracer.communicate()
-
-    def strace() -> float:
-        return reads_per_s(output_of(["strace", "-f", "-o", str(directory / "strace.log"), *fio]))
-
-    return [
-        Way("no recording", lambda: reads_per_s(output_of(fio))),
-        Way("no recording (again)", lambda: reads_per_s(output_of(fio))),
-        Way("flextrace, both layers", flextrace),
-        Way("flextrace, vfs only", lambda: flextrace("--layer", "vfs")),
-        Way("bpftrace histogram", bpftrace),
-        Way("strace to a file", strace),
+def measure_load(name: str, row: Row, load: Load, outputs: Path, report: Report) -> None:
+    """Run all tracers of a load in turns, print its table and enter it into the report."""
+    recorder, vfs_only = Recorder("flextrace, both layers"), Recorder("flextrace, vfs only", "--layer", "vfs")
+    others = row.peers()
+    ways = [
+        *(Way(tracer.name, partial(run_load, load, tracer, outputs)) for tracer in (NoTracer(), recorder)),
+        *(Way(tracer.name, partial(run_load, load, tracer, outputs), row.peers_every) for tracer in others),
     ]
+    if others:
+        ways.append(Way(vfs_only.name, partial(run_load, load, vfs_only, outputs), row.peers_every))
+    samples = run_interleaved(ways, row.rounds)
+    table = ratio_table(samples)
+    table["lost events"] = pd.Series({tracer.name: tracer.lost for tracer in (recorder, vfs_only, *others)})
+    print_table(f"{load.title}, {row.rounds} rounds, {load.operation}/s", table.fillna({"lost events": 0}))
+    report.samples[load.title] = samples.to_dict("records")
+    report.findings += findings_of(name, load, samples, recorder)
+
+
+def profile_load(load: Load, outputs: Path, report: Report) -> None:
+    """Print which BPF programs of a recording the time goes to, and enter it into the report."""
+    table = profile_recording(load, Recorder("flextrace, both layers"), outputs)
+    print_table(f"{load.title}: BPF programs of the recording", table)
+    report.profiles[load.title] = table.reset_index().to_dict("records")
+
+
+def measure_row_untraced(outputs: Path, rounds: int, report: Report) -> None:
+    """Print and enter the time that a recording of another process adds to a system call."""
+    for call in CALLS:
+        samples = measure_untraced(call, outputs, rounds)
+        added = samples.assign(added_ns=samples["cpu_ns"] - samples["reference_cpu_ns"])
+        table = {
+            way: {"call_ns": runs["cpu_ns"].median()}
+            | {f"added_{key}_ns": value for key, value in asdict(spread_of(runs["added_ns"])).items()}
+            for way, runs in added.groupby("way", sort=False)
+        }
+        title = f"{call} of a process that is not recorded"
+        print_table(f"{title}, {rounds} rounds, added to the empty probe pair", pd.DataFrame.from_dict(table, "index"))
+        report.samples[title] = samples.to_dict("records")
+        flextrace = spread_of(added.loc[added["way"] == "flextrace", "added_ns"])
+        report.findings.append(Finding("untraced", title, UNTRACED_TARGET_NS, flextrace, "ns"))
+
+
+def print_findings(report: Report) -> None:
+    """The last table: targets and what was measured, side by side."""
+    table = pd.DataFrame(
+        {
+            "row": finding.row,
+            "what": finding.what,
+            "target": f"<= {finding.target:g} {finding.unit}",
+            "measured": f"{finding.measured.median:.1f} {finding.unit}",
+            "quartiles": f"{finding.measured.q1:.1f} to {finding.measured.q3:.1f}",
+            "95 % interval": f"{finding.measured.low:.1f} to {finding.measured.high:.1f}",
+            "met": "yes" if finding.met else "NO",
+        }
+        for finding in report.findings
+    )
+    print_table("Targets", table.set_index("row") if len(table) else table)
+    for what, why in report.skipped.items():
+        print(f"not measured: {what}: {why}")
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", default=",".join(ROWS), help="which, separated by commas (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, help="of each row (default: the row's own)")
+    parser.add_argument("--seconds", type=float, help="of each run (default: the row's own)")
+    parser.add_argument("--directory", type=Path, help="where files are read and written (default: a temporary one)")
+    parser.add_argument("--no-peers", action="store_true", help="flextrace only, without strace, perf and bpftrace")
+    parser.add_argument("--profile", action="store_true", help="also tell which BPF programs the time goes to")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write findings and all samples to FILE")
+    arguments = parser.parse_args()
+    arguments.rows = arguments.rows.split(",")
+    if unknown := set(arguments.rows) - set(ROWS):
+        parser.error(f"unknown rows {', '.join(sorted(unknown))}: choose from {', '.join(ROWS)}")
+    if arguments.rounds is not None and arguments.rounds < 1:
+        parser.error("--rounds is at least 1")
+    return arguments
+
+
+def row_as_asked(row: Row, arguments: argparse.Namespace) -> Row:
+    """The row with what the command line changes."""
+    return replace(
+        row,
+        rounds=arguments.rounds or row.rounds,
+        seconds=arguments.seconds or row.seconds,
+        peers=list if arguments.no_peers else row.peers,
+    )
+
+
+def measure(arguments: argparse.Namespace, directory: Path, outputs: Path) -> Report:
+    """All rows that were asked for."""
+    report = Report()
+    for name in arguments.rows:
+        row = row_as_asked(ROWS[name], arguments)
+        if name == "untraced":
+            measure_row_untraced(outputs, row.rounds, report)
+        for number, make in enumerate(row.loads):
+            try:
+                with make(directory, row.seconds) as load:
+                    measure_load(name, row, load, outputs, report)
+                    if arguments.profile:
+                        profile_load(load, outputs, report)
+            except UnavailableError as error:
+                report.skipped[f"{name}, load {number + 1}"] = str(error)
+    return report
 
 
 def main() -> None:
-    """Print one table for each load."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--directory", type=Path, help="where the file is read (default: a temporary directory)")
-    arguments = parser.parse_args()
+    """Measure, print, and write JSON where it is wanted."""
+    arguments = parse_arguments()
+    # So that a signal, too, unmounts and stops what was started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name, tracefs():
         directory = Path(name)
-        for direct, title in ((False, "cached 4 KiB pread loop"), (True, "4 KiB O_DIRECT reads, queue depth 1")):
-            fio = fio_command(directory, 1, direct, "64M" if not direct else "1G")
-            subprocess.run(fio, check=True, capture_output=True)
-            (directory / "data").read_bytes()  # into the page cache
-            lost: list[int] = []
-            table = run_interleaved(ways_of(directory, arguments.seconds, direct, lost), arguments.rounds)
-            print(f"\n{title}: fio psync, {arguments.rounds} rounds of {arguments.seconds:g} s, reads/s")
-            print(table.to_string(float_format=lambda value: f"{value:,.3f}" if value < 10 else f"{value:,.0f}"))
-            print(f"lost records: {sum(lost)} in {len(lost)} recordings")
+        os.chmod(directory, 0o711)  # the server of PostgreSQL runs as another user
+        with tmpfs(directory / "outputs", OUTPUT_BYTES_MAX) as outputs:
+            report = measure(arguments, directory, outputs)
+    print_findings(report)
+    if arguments.json:
+        findings = [asdict(finding) | {"met": finding.met} for finding in report.findings]
+        document = {"schema": "flextrace-bench-record 1"} | asdict(report) | {"findings": findings}
+        arguments.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import json
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from characterize.layout import IoFlag, RecordKind
@@ -20,7 +21,8 @@ from characterize.trace import write
 from characterize.workload import Workload
 from replayer.run import replay
 from replayer.willy import make_trace
-from tests.bench.interleaved import Way, run_interleaved
+from tests.bench.interleaved import Sample, Way, run_interleaved
+from tests.bench.spread import ratio_table
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ LOADS = (
 )
 
 
-def fio_rate(load: Load, directory: Path, seconds: float) -> float:
+def fio_rate(load: Load, directory: Path, seconds: float) -> Sample:
     """Requests/s of fio."""
     output = subprocess.run(
         [
@@ -58,13 +60,13 @@ def fio_rate(load: Load, directory: Path, seconds: float) -> float:
         capture_output=True,
         text=True,
     ).stdout
-    return json.loads(output[output.index("{") :])["jobs"][0]["read" if load.read else "write"]["iops"]
+    return Sample(json.loads(output[output.index("{") :])["jobs"][0]["read" if load.read else "write"]["iops"])
 
 
-def engine_rate(load: Load, trace: Path, directory: Path, seconds: float) -> float:
+def engine_rate(load: Load, trace: Path, directory: Path, seconds: float) -> Sample:
     """Requests/s of the engine, from its own result document."""
     result = replay(trace, directory, cache="warm", keep_image=True, loop=True, max_seconds=seconds)
-    return (result["requests"]["read"] + result["requests"]["write"]) / result["elapsed_s"]
+    return Sample((result["requests"]["read"] + result["requests"]["write"]) / result["elapsed_s"])
 
 
 def make_load_trace(load: Load, path: Path) -> Path:
@@ -89,15 +91,10 @@ def main() -> None:
             (directory / "fio").mkdir()
             trace = make_load_trace(load, directory / f"{number}.iotrace")
             ways = [
-                Way("fio psync", lambda load=load, place=directory / "fio": fio_rate(load, place, arguments.seconds)),
-                Way(
-                    "flextrace replay",
-                    lambda load=load, trace=trace, place=directory / "engine": engine_rate(
-                        load, trace, place, arguments.seconds
-                    ),
-                ),
+                Way("fio psync", partial(fio_rate, load, directory / "fio", arguments.seconds)),
+                Way("flextrace replay", partial(engine_rate, load, trace, directory / "engine", arguments.seconds)),
             ]
-            table = run_interleaved(ways, arguments.rounds)
+            table = ratio_table(run_interleaved(ways, arguments.rounds)).drop(columns="cpu_ratio")
             print(f"\n{load.title}, {arguments.rounds} rounds of {arguments.seconds:g} s, requests/s")
             print(table.to_string(float_format=lambda value: f"{value:,.3f}" if value < 10 else f"{value:,.0f}"))
 
