@@ -15,6 +15,8 @@ DEFAULTS: dict[RecordKind, dict[str, Any]] = {
     RecordKind.TASK: {},
     RecordKind.BLOCK: {"form": 1, "device": 8 << 20, "queued_ns": NOT_MEASURED_U64},
     RecordKind.GAP: {},
+    RecordKind.BLOCK_DATA: {},
+    RecordKind.RESIDENT: {},
 }
 
 
@@ -47,11 +49,22 @@ def made_trace(
     tasks: list[dict[str, Any]] | None = None,
     blocks: list[dict[str, Any]] | None = None,
     gaps: list[dict[str, Any]] | None = None,
+    block_data: list[dict[str, Any]] | None = None,
+    resident: list[dict[str, Any]] | None = None,
     paths: dict[int, str] | None = None,
     flags: HeaderFlag | int = 0,
     **header: Any,
 ) -> Trace:
-    """A trace of these rows; `header` goes into `Header` (``metadata``, ``lost``, the four times)."""
+    """A trace of these rows; `header` goes into `Header` (``metadata``, ``lost``, the four times).
+
+    A row of `block_data` names the row of `blocks` that it is a piece of as ``block`` and has its times and its device.
+    """
+    pieces = [dict(row) for row in block_data or []]
+    owners = [row.pop("block", -1) for row in pieces]
+    for row, owner in zip(pieces, owners, strict=True):
+        if owner >= 0 and blocks:
+            block = {**DEFAULTS[RecordKind.BLOCK], **blocks[owner]}
+            row.update({name: block.get(name, 0) for name in ("start_ns", "duration_ns", "device")})
     rows = {
         RecordKind.IO: io,
         RecordKind.FILEOP: fileops,
@@ -59,6 +72,9 @@ def made_trace(
         RecordKind.TASK: tasks,
         RecordKind.BLOCK: blocks,
         RecordKind.GAP: gaps,
+        RecordKind.BLOCK_DATA: pieces,
+        RecordKind.RESIDENT: resident,
     }
     arrays = {kind: records(kind, given or []) for kind, given in rows.items()}
-    return Trace(Header(flags=HeaderFlag(flags), **header), arrays, paths)
+    header_of = Header(flags=HeaderFlag(flags), **header)
+    return Trace(header_of, arrays, paths, block_of_data=np.array(owners, np.int64))

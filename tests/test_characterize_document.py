@@ -15,6 +15,7 @@ from characterize.text import render
 from flextrace.main import main
 
 FILES = [{"file": 1, "size_bytes": 8192, "resident_bytes": 0}]
+LINK_COUNTS = ("read_bytes", "written_bytes", "others", "stacked", "orphans", "file_count", "files")
 BLOCKS = [{"op": 1, "sector": 8, "bytes": 4096, "start_ns": 2, "duration_ns": 5, "queued_ns": 3, "cause": 1}]
 
 
@@ -67,6 +68,8 @@ def test_every_number_has_its_definition():
     document = characterize(full_trace()).as_document()
     vfs, block = document["layers"]["vfs"], document["layers"]["block"]
     names = [*vfs["parameters"], *vfs["extended"], *block["extended"], *vfs["sequentiality"]]
+    names += [f"mmap ({rule})" for rule in ("data", "all", "none")]
+    names += [*(name for name in document["links"] if name not in LINK_COUNTS), "lower_bounds", "from_totals"]
     names += [*(name for name in vfs["concurrency"] if name not in ("in_flight_max", "per_thread"))]
     names += ["response_time", "think_time", "queue_time", "littles_law", "elapsed_s", "time_in_io_s"]
     names += ["time_in_io_share", "time_in_sync_s", "throughput_bytes_per_s", "throughput_in_io_bytes_per_s"]
@@ -198,8 +201,15 @@ def test_verb_info_json(written, capsys):
     assert main(["info", str(written), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "flextrace.info/1"
-    assert document["version"] == "1.0"
-    assert document["records"] == {"IO": 3, "FILEOP": 1, "FILE": 1, "TASK": 1, "BLOCK": 1, "GAP": 0, "TEXT": 2}
+    assert document["version"] == "1.1"
+    assert {kind: count for kind, count in document["records"].items() if count} == {
+        "IO": 3,
+        "FILEOP": 1,
+        "FILE": 1,
+        "TASK": 1,
+        "BLOCK": 1,
+        "TEXT": 2,
+    }
     assert document["metadata"]["command"] == ["sort", "x y"]
     assert document["threads"] == [{"comm": "sort", "processes": 1, "threads": 1}]
     (file,) = document["files"]
@@ -220,8 +230,8 @@ def test_verb_info_of_losses(written_with_loss, capsys):
     document = json.loads(captured.out)
     assert document["lost"] == {"IO": 3, "BLOCK": 2}
     assert document["lost_by_cpu"] == [
-        {"kind": "IO", "cpu": 0, "gaps": 2, "lost": 3},
-        {"kind": "BLOCK", "cpu": 1, "gaps": 1, "lost": 2},
+        {"kind": "IO", "cpu": 0, "gaps": 2, "lost": 3, "start_s": 0, "end_s": 0},
+        {"kind": "BLOCK", "cpu": 1, "gaps": 1, "lost": 2, "start_s": 0, "end_s": 0},
     ]
     assert "records were lost" in captured.err
     assert main(["info", str(written_with_loss)]) == 3

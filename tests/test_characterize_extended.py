@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 
 from characterize.extended import append_frac, cold_frac, extended_of, extended_of_block
-from characterize.layout import BlockFlag, IoFlag
+from characterize.layout import BlockFlag, HeaderFlag, IoFlag
 from characterize.requests import requests_of
 from characterize.response_time import syncs_of
 
@@ -94,7 +94,7 @@ def cold(io, *files):
 
 
 def test_cold_bytes_by_hand():
-    """File 1 is a quarter resident, file 2 not at all; a block counts only when the read is the first to touch it."""
+    """File 1 is a quarter resident, file 2 not at all; what was touched before does not count, nor a written block."""
     rows = [
         read(0, 2 * BLOCK, 0),  # 8192 fresh bytes
         read(0, 2 * BLOCK, 1),  # none
@@ -102,14 +102,15 @@ def test_cold_bytes_by_hand():
         read(4 * BLOCK, BLOCK, 3),  # none
         read(5 * BLOCK + 100, BLOCK, 4),  # blocks 5 and 6: 4096 fresh bytes
         read(0, 1000, 5, file=2),  # 1000 fresh bytes
-        read(1000, 1000, 6, file=2),  # the same block: none
+        read(1000, 1000, 6, file=2),  # 1000 more of the same block
+        read(500, 1000, 7, file=2),  # none
     ]
     files = (
         {"file": 1, "size_bytes": 16 * BLOCK, "resident_bytes": 4 * BLOCK},
         {"file": 2, "size_bytes": 5000, "resident_bytes": 0},
     )
     share, measured = cold(rows, *files)
-    assert share == pytest.approx((0.75 * (8192 + 4096) + 1000) / (2 * 8192 + 4096 + 4096 + 2000))
+    assert share == pytest.approx((0.75 * (8192 + 4096) + 2000) / (2 * 8192 + 4096 + 4096 + 3000))
     assert measured == 1
 
 
@@ -125,6 +126,50 @@ def test_cold_where_residency_was_not_measured():
     rows = [read(0, 100), read(0, 300, 1, file=2)]
     files = ({"file": 1, "size_bytes": 100}, {"file": 2, "size_bytes": 300, "resident_bytes": 0})
     assert cold(rows, *files) == (1, 0.75)
+
+
+def test_cold_is_what_was_recorded_as_missed_at_the_first_touch():
+    """A cache that is too small misses the same bytes again: that is in missFrac, and not cold."""
+    rows = [
+        read(0, BLOCK, 0, missed_bytes=BLOCK),
+        read(BLOCK, BLOCK, 1, missed_bytes=0),  # was cached before the trace, whatever the FILE record says
+        read(0, BLOCK, 2, missed_bytes=BLOCK),
+    ]
+    file = {"file": 1, "size_bytes": 2 * BLOCK, "resident_bytes": 0}
+    assert cold(rows, file) == (pytest.approx(1 / 3), 1)
+    trace = made_trace(rows, files=[file])
+    assert extended(trace)["missFrac"] == pytest.approx(2 / 3)
+    assert extended(trace)["cacheHitFrac"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("step", [1, 100, 1000, 4096, 5000, 65536])
+def test_one_pass_over_a_cold_file_is_all_cold_in_any_steps(step):
+    size = 40_000
+    steps = [(at, min(step, size - at)) for at in range(0, size, step)]
+    rows = [read(at, count, start, missed_bytes=count) for start, (at, count) in enumerate(steps)]
+    assert cold(rows) == (1, 1)
+    rows = [read(at, count, start) for start, (at, count) in enumerate(steps)]
+    assert cold(rows, {"file": 1, "size_bytes": size, "resident_bytes": 0}) == (1, 1)
+
+
+def test_cold_of_recorded_and_estimated_reads_together():
+    """100 bytes recorded as missed, 300 of a file that was not in the cache, 600 of a file nothing is known of."""
+    rows = [read(0, 100, 0, missed_bytes=100), read(0, 300, 1, file=2), read(0, 600, 2, file=3)]
+    assert cold(rows, {"file": 2, "size_bytes": 300, "resident_bytes": 0}) == (1, 0.4)
+
+
+def test_misses_of_a_parent_do_not_count_for_a_trace_that_has_not_run():
+    trace = made_trace([read(0, 100, missed_bytes=100)], flags=HeaderFlag.PLANNED)
+    result = extended(trace)
+    assert math.isnan(result["missFrac"])
+    assert math.isnan(result["coldFrac"])
+
+
+def test_syncs_of_every_kind():
+    """msync with MS_ASYNC (1) does nothing in Linux."""
+    kinds = [{"op": 3}, {"op": 4}, {"op": 5}, {"op": 15, "file": 0}, {"op": 16, "flags": 4 << 16}]
+    trace = made_trace([write(0, 100)], fileops=[*kinds, {"op": 16, "flags": 1 << 16}, {"op": 12}, {"op": 13}])
+    assert extended(trace)["syncFrac"] == 5
 
 
 def test_cold_without_reads():
@@ -146,6 +191,7 @@ def test_shares_by_hand():
     )
     result = extended(trace)
     assert result["missFrac"] == pytest.approx(30 / 200)
+    assert result["cacheHitFrac"] == 1
     assert result["syncFrac"] == pytest.approx(3 / 2)
     assert result["bytesPerSync"] == pytest.approx(1000 / 3)
     assert result["syncWriteFrac"] == 0.5

@@ -21,6 +21,8 @@ DTYPE_OF = {
     "block_record": layout.BLOCK_DTYPE,
     "gap_record": layout.GAP_DTYPE,
     "text_record": layout.TEXT_DTYPE,
+    "block_data_record": layout.BLOCK_DATA_DTYPE,
+    "resident_record": layout.RESIDENT_DTYPE,
 }
 # Enum of the header: Python class, prefix of the header's names.
 CLASS_OF = {
@@ -35,6 +37,7 @@ CLASS_OF = {
     "block_op": (layout.BlockOp, "BLOCK_"),
     "block_form": (layout.BlockForm, "BLOCK_"),
     "block_flag": (layout.BlockFlag, "BLOCK_"),
+    "block_data_class": (layout.BlockDataClass, "DATA_"),
 }
 CONSTANTS = (
     "TRACE_VERSION_MAJOR",

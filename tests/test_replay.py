@@ -15,7 +15,7 @@ from straced import ROOT, needs_engine
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
+from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, Source
 from characterize.workload import workload_of
 from flextrace.main import main
 from replayer.confine import MemoryGroup
@@ -182,7 +182,10 @@ def test_the_group_is_gone_after_an_error(tmp_path):
 @pytest.mark.root
 @pytest.mark.skipif(not (ROOT / "build" / "flextrace-record").exists(), reason="build/flextrace-record is not built")
 def test_a_recording_of_a_replay_equals_the_original(tmp_path):
-    """The end of the chain: trace, replay, record, and the five parameters and every request are the same."""
+    """The end of the chain: trace, replay, record, and the five parameters and every request are the same.
+
+    The engine maps its own trace, and its files to put them into the page cache: what it maps is not what it replays.
+    """
     io, fileops = [], []
     for at in range(120):
         thread = 1 + at % 3
@@ -204,8 +207,9 @@ def test_a_recording_of_a_replay_equals_the_original(tmp_path):
     original, recorded = characterize.open(path), characterize.open(again)
     columns = ["op", "offset", "asked_bytes", "result"]
     key = original.requests[columns].sort_values(columns).to_numpy().tolist()
-    assert recorded.requests[columns].sort_values(columns).to_numpy().tolist() == key
-    first, second = workload_of(original), workload_of(recorded)
+    replayed = recorded.requests[recorded.requests["source"] == Source.SYSCALL]
+    assert replayed[columns].sort_values(columns).to_numpy().tolist() == key
+    first, second = workload_of(original), workload_of(recorded, "vfs", "none")
     assert second.unique_bytes == first.unique_bytes
     assert second.seq_frac == first.seq_frac
     assert second.read_frac == first.read_frac

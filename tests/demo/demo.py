@@ -220,9 +220,9 @@ def record(demo: Demo, application: Application) -> Path:
     return trace
 
 
-def characterize(demo: Demo, trace: Path) -> dict[str, Any]:
+def characterize(demo: Demo, trace: Path, *options: str) -> dict[str, Any]:
     """The characterization document of a trace."""
-    return json.loads(demo.command("flextrace", "characterize", trace, "--format", "json", quiet=True))
+    return json.loads(demo.command("flextrace", "characterize", trace, "--format", "json", *options, quiet=True))
 
 
 def _cell(value: float | None) -> str:
@@ -235,7 +235,9 @@ def replay_recorded(demo: Demo, application: Application, trace: Path) -> dict[s
     """Replay a trace, recording the replay, and return what the recording says it did.
 
     The image is laid out outside the memory group, since the pages of whoever lays it out stay charged to him; the
-    engine itself is recorded, not the Python around it, so that nothing but the replayed operations is in the trace.
+    engine itself is recorded, not the Python around it, and only in its directory, so that nothing but the replayed
+    operations is in the trace. The engine maps what it reads back into the cache, and replays mapped reads as reads, so
+    page faults do not count.
     """
     directory = demo.work / "replay"
     directory.mkdir()
@@ -245,7 +247,7 @@ def replay_recorded(demo: Demo, application: Application, trace: Path) -> dict[s
         again = trace.with_suffix(".replayed.iotrace")
         result = demo.command(
             "flextrace", "record", "--force", "--quiet", "--layer", "vfs", "--memory", demo.sizes.memory, "-o", again,
-            "--", *engine, "run", quiet=True,
+            "--path", directory.resolve(), "--", *engine, "run", quiet=True,
         )  # fmt: skip
         document = json.loads(result[result.index("{") :])
         counts = document["operations"]
@@ -254,7 +256,7 @@ def replay_recorded(demo: Demo, application: Application, trace: Path) -> dict[s
             f"{counts['failed']} failed, {counts['skipped']} skipped; "
             f"{document['throughput_in_io_bytes_per_s'] / 1e6:.1f} MB/s in I/O, {document['elapsed_s']:.2f} s"
         )
-        return characterize(demo, again)
+        return characterize(demo, again, "--mmap", "none")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Asynchronous I/O by io_submit, raw, in prime numbers: every command, buffered and direct, several contexts and threads,
+ * reaped by io_getevents and in the ring. Tells what it did as told.h says.
+ *
+ *	aio DIRECTORY
+ */
+#include <linux/aio_abi.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "told.h"
+
+enum {
+	QUEUE_MAX = 64,
+	BLOCK_BYTES = 4096,
+	DIRECT_BLOCKS = 31,
+	BATCH = 13,
+	AIO_RING_MAGIC = 0xa10a10a1,
+};
+
+/* What the kernel maps where an aio_context_t points (fs/aio.c): not in its headers, but libaio relies on it too. */
+struct aio_ring {
+	unsigned int id;
+	unsigned int entries;
+	_Atomic unsigned int head;
+	_Atomic unsigned int tail;
+	unsigned int magic;
+	unsigned int compat_features;
+	unsigned int incompat_features;
+	unsigned int header_bytes;
+	struct io_event events[];
+};
+
+/* One request: what the kernel gets, and what will be told at its end. */
+struct request {
+	struct iocb block;
+	const char *kind, *name;
+	int64_t offset, asked, result;
+	unsigned int flags;
+	int thread;
+};
+
+static struct request requests[QUEUE_MAX];
+static char *buffer; /* aligned for direct I/O */
+
+static struct request *prepare(int slot, const char *kind, const char *name, int descriptor, int command,
+			       int64_t offset, int64_t bytes, unsigned int flags)
+{
+	struct request *request = &requests[slot];
+	memset(request, 0, sizeof(*request));
+	request->block = (struct iocb){
+		.aio_data = (uintptr_t)request,
+		.aio_lio_opcode = command,
+		.aio_fildes = descriptor,
+		.aio_buf = (uintptr_t)buffer + slot * BLOCK_BYTES,
+		.aio_nbytes = bytes,
+		.aio_offset = offset,
+	};
+	request->kind = kind;
+	request->name = name;
+	request->offset = offset;
+	request->asked = bytes;
+	request->flags = flags | IO_POSITIONED;
+	return request;
+}
+
+static aio_context_t context_init(void)
+{
+	aio_context_t context = 0;
+	if (syscall(SYS_io_setup, QUEUE_MAX, &context))
+		err(1, "io_setup");
+	return context;
+}
+
+static void context_deinit(aio_context_t context)
+{
+	if (syscall(SYS_io_destroy, context))
+		err(1, "io_destroy");
+}
+
+/* Requests [first, first + count) by one call; returns how many the kernel took. */
+static int submit(aio_context_t context, int first, int count)
+{
+	struct iocb *blocks[QUEUE_MAX];
+	for (int i = 0; i < count; i++) {
+		blocks[i] = &requests[first + i].block;
+		requests[first + i].thread = gettid();
+	}
+	int taken = syscall(SYS_io_submit, context, count, blocks);
+	if (taken < 0)
+		err(1, "io_submit");
+	return taken;
+}
+
+static void end(const struct io_event *event)
+{
+	struct request *request = (struct request *)(uintptr_t)event->data;
+	bool is_data = !strcmp(request->kind, "read") || !strcmp(request->kind, "write");
+	int64_t missed = strcmp(request->kind, "read") || event->res <= 0 ? MISSED_UNKNOWN
+			 : request->flags & IO_DIRECT			  ? event->res
+									  : 0;
+	tell(request->thread, request->kind, request->name, request->offset, request->asked, event->res, SOURCE_AIO,
+	     is_data ? request->flags : request->flags & ~IO_POSITIONED, missed);
+}
+
+static void reap(aio_context_t context, int count)
+{
+	struct io_event events[QUEUE_MAX];
+	expect("io_getevents", syscall(SYS_io_getevents, context, count, QUEUE_MAX, events, NULL), count);
+	for (int i = 0; i < count; i++)
+		end(&events[i]);
+}
+
+/* As libaio and fio do it: without a system call. */
+static void reap_in_ring(aio_context_t context, int count)
+{
+	struct aio_ring *ring = (struct aio_ring *)context;
+	if (ring->magic != AIO_RING_MAGIC)
+		errx(1, "the ring of this kernel is not known");
+	for (int i = 0; i < count; i++) {
+		unsigned int head = ring->head;
+		while (head == ring->tail)
+			usleep(100);
+		end(&ring->events[head]);
+		ring->head = (head + 1) % ring->entries;
+	}
+}
+
+static void do_buffered(aio_context_t context)
+{
+	int file = open_file("buffered", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < 7; i++)
+		prepare(i, "write", "buffered", file, IOCB_CMD_PWRITE, i * 1009, 1009, 0);
+	expect("io_submit", submit(context, 0, 7), 7);
+	reap(context, 7);
+	for (int i = 0; i < 11; i++)
+		prepare(i, "read", "buffered", file, IOCB_CMD_PREAD, i * 509, 211, 0);
+	prepare(11, "read", "buffered", file, IOCB_CMD_PREAD, 7 * 1009 - 5, 37, 0); /* short */
+	prepare(12, "read", "buffered", file, IOCB_CMD_PREAD, 8009, 37, 0); /* behind the end */
+	expect("io_submit", submit(context, 0, 13), 13);
+	reap(context, 13);
+
+	struct iovec vectors[3] = {{buffer, 7}, {buffer + 7, 11}, {buffer + 18, 13}};
+	for (int i = 0; i < 5; i++) {
+		bool is_read = i % 2;
+		struct request *request =
+			prepare(i, is_read ? "read" : "write", "buffered", file,
+				is_read ? IOCB_CMD_PREADV : IOCB_CMD_PWRITEV, i * 101, 31, IO_VECTORED);
+		request->block.aio_buf = (uintptr_t)vectors;
+		request->block.aio_nbytes = 3;
+	}
+	prepare(5, "write", "buffered", file, IOCB_CMD_PWRITE, 17, 19, IO_DSYNC)->block.aio_rw_flags = RWF_DSYNC;
+	expect("io_submit", submit(context, 0, 6), 6);
+	reap_in_ring(context, 6);
+
+	prepare(0, "fsync", "buffered", file, IOCB_CMD_FSYNC, 0, 0, 0)->block.aio_buf = 0;
+	prepare(1, "fdatasync", "buffered", file, IOCB_CMD_FDSYNC, 0, 0, 0)->block.aio_buf = 0;
+	expect("io_submit", submit(context, 0, 2), 2);
+	reap(context, 2);
+	close_file("buffered", file);
+}
+
+static void do_direct(aio_context_t context)
+{
+	int file = open_file("direct", O_RDWR | O_CREAT | O_EXCL | O_DIRECT);
+	for (int i = 0; i < DIRECT_BLOCKS; i++)
+		prepare(i, "write", "direct", file, IOCB_CMD_PWRITE, i * BLOCK_BYTES, BLOCK_BYTES, IO_DIRECT);
+	expect("io_submit", submit(context, 0, DIRECT_BLOCKS), DIRECT_BLOCKS);
+	reap(context, DIRECT_BLOCKS);
+	for (int i = 0; i < BATCH; i++)
+		prepare(i, "read", "direct", file, IOCB_CMD_PREAD, (i * 7 % DIRECT_BLOCKS) * BLOCK_BYTES, BLOCK_BYTES,
+			IO_DIRECT);
+	expect("io_submit", submit(context, 0, BATCH), BATCH);
+	reap_in_ring(context, BATCH);
+	/* One at a time, while others run. */
+	for (int i = 0; i < BATCH; i++) {
+		prepare(i, "read", "direct", file, IOCB_CMD_PREAD, i * BLOCK_BYTES, BLOCK_BYTES, IO_DIRECT);
+		expect("io_submit", submit(context, i, 1), 1);
+	}
+	reap(context, BATCH);
+	prepare(0, "read", "direct", file, IOCB_CMD_PREAD, 511, BLOCK_BYTES, IO_DIRECT); /* not aligned: EINVAL */
+	prepare(1, "read", "direct", file, IOCB_CMD_PREAD, (DIRECT_BLOCKS - 1) * BLOCK_BYTES, 2 * BLOCK_BYTES,
+		IO_DIRECT); /* short */
+	expect("io_submit", submit(context, 0, 2), 2);
+	reap(context, 2);
+	close_file("direct", file);
+}
+
+/* A batch whose fourth request has no file: three are taken, the rest is not. */
+static void do_failing(aio_context_t context)
+{
+	int file = open_file("buffered", O_RDWR);
+	for (int i = 0; i < 5; i++)
+		prepare(i, "read", "buffered", i == 3 ? 1021 : file, IOCB_CMD_PREAD, i * 307, 23, 0);
+	expect("io_submit", submit(context, 0, 5), 3);
+	reap(context, 3);
+	int pipe_ends[2];
+	if (pipe(pipe_ends) || write(pipe_ends[1], "in a pipe", 9) != 9)
+		err(1, "pipe");
+	prepare(0, "read", "pipe", pipe_ends[0], IOCB_CMD_PREAD, 0, 9, 0);
+	expect("io_submit", submit(context, 0, 1), 1);
+	struct io_event event;
+	expect("io_getevents", syscall(SYS_io_getevents, context, 1, 1, &event, NULL), 1);
+	expect("read of a pipe", event.res, 9);
+	close(pipe_ends[0]);
+	close(pipe_ends[1]);
+	close_file("buffered", file);
+}
+
+static void *submit_all(void *context)
+{
+	expect("io_submit", submit((aio_context_t)context, 0, BATCH), BATCH);
+	return NULL;
+}
+
+/* A thread submits and the main thread reaps, in two contexts whose requests run at the same time. */
+static void do_contexts(void)
+{
+	aio_context_t first = context_init(), second = context_init();
+	int file = open_file("direct", O_RDWR | O_DIRECT);
+	pthread_t thread;
+	for (int i = 0; i < BATCH + 5; i++)
+		prepare(i, "read", "direct", file, IOCB_CMD_PREAD, (i + 11) * BLOCK_BYTES, BLOCK_BYTES, IO_DIRECT);
+	pthread_create(&thread, NULL, submit_all, (void *)first);
+	expect("io_submit", submit(second, BATCH, 5), 5);
+	pthread_join(thread, NULL);
+	reap(second, 5);
+	reap(first, BATCH);
+	context_deinit(first);
+	context_deinit(second);
+	close_file("direct", file);
+}
+
+/* Ends without reaping: the kernel finishes the requests when it takes the context away. */
+static void do_in_flight_at_exit(void)
+{
+	fflush(stdout);
+	if (fork() == 0) {
+		aio_context_t context = context_init();
+		int file = open_file("direct", O_RDONLY | O_DIRECT);
+		for (int i = 0; i < 11; i++)
+			prepare(i, "read", "direct", file, IOCB_CMD_PREAD, i * 2 * BLOCK_BYTES, BLOCK_BYTES, IO_DIRECT);
+		for (int i = 0; i < 11; i++) {
+			requests[i].thread = gettid();
+			struct io_event told = {.data = (uintptr_t)&requests[i], .res = BLOCK_BYTES};
+			end(&told);
+		}
+		fflush(stdout);
+		expect("io_submit", submit(context, 0, 11), 11);
+		_exit(0);
+	}
+	int status;
+	if (wait(&status) < 0 || status)
+		errx(1, "the process that does not reap failed");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2)
+		errx(2, "usage: aio DIRECTORY");
+	told_init(argv[1]);
+	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
+		errx(1, "no memory");
+	memset(buffer, 'x', QUEUE_MAX * BLOCK_BYTES);
+	aio_context_t context = context_init();
+	do_buffered(context);
+	do_direct(context);
+	do_failing(context);
+	do_contexts();
+	do_in_flight_at_exit();
+	context_deinit(context);
+	return 0;
+}

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * io_uring in prime numbers: every kind of read and write, chains, registered buffers and files, SQPOLL, and the
+ * operations on files that move no data. Tells what it did as told.h says.
+ *
+ *	io_uring DIRECTORY
+ */
+#include <liburing.h>
+#include <sys/socket.h>
+
+#include "told.h"
+
+enum {
+	QUEUE_MAX = 64,
+	BLOCK_BYTES = 4096,
+	DIRECT_BLOCKS = 31,
+	BATCH = 13,
+	COLD_BYTES = 61 * BLOCK_BYTES,
+};
+
+/* What will be told of a request at its end. */
+struct request {
+	const char *kind, *name;
+	int64_t offset, asked, missed;
+	unsigned int flags;
+	int thread;
+};
+
+static struct request requests[QUEUE_MAX];
+static int request_count; /* of the batch that is being made */
+static char *buffer; /* aligned for direct I/O; each request has a block of it */
+
+static char *block_of(int slot)
+{
+	return buffer + slot * BLOCK_BYTES;
+}
+
+/* The next request of the batch. Told as of another thread where the ring's own thread issues it. */
+static struct io_uring_sqe *next(struct io_uring *ring, const char *kind, const char *name, int64_t offset,
+				 int64_t asked, unsigned int flags)
+{
+	struct io_uring_sqe *entry = io_uring_get_sqe(ring);
+	struct request *request = &requests[request_count++];
+	if (!entry)
+		errx(1, "no entry in the submission queue");
+	bool is_read = !strcmp(kind, "read");
+	*request = (struct request){.kind = kind,
+				    .name = name,
+				    .offset = offset,
+				    .asked = asked,
+				    .flags = flags,
+				    .thread = gettid(),
+				    .missed = !is_read		  ? MISSED_UNKNOWN
+					      : flags & IO_DIRECT ? asked
+								  : 0};
+	return entry;
+}
+
+/* After the io_uring_prep_* call, which clears the entry. */
+static void tag(struct io_uring_sqe *entry, unsigned int entry_flags)
+{
+	io_uring_sqe_set_data(entry, &requests[request_count - 1]);
+	io_uring_sqe_set_flags(entry, entry_flags);
+}
+
+static void add(struct io_uring *ring, const char *kind, const char *name, int descriptor, int64_t bytes,
+		int64_t offset, unsigned int entry_flags, unsigned int flags)
+{
+	char *block = block_of(request_count);
+	struct io_uring_sqe *entry = next(ring, kind, name, offset, bytes, flags | IO_POSITIONED);
+	if (!strcmp(kind, "read"))
+		io_uring_prep_read(entry, descriptor, block, bytes, offset);
+	else
+		io_uring_prep_write(entry, descriptor, block, bytes, offset);
+	tag(entry, entry_flags);
+}
+
+static void tell_request(const struct request *request, int64_t result)
+{
+	tell(request->thread, request->kind, request->name, request->offset, request->asked, result, SOURCE_IO_URING,
+	     request->flags,
+	     request->missed == MISSED_UNKNOWN || result <= 0 ? MISSED_UNKNOWN
+	     : request->missed > result			      ? result
+							      : request->missed);
+}
+
+/* Submits the batch and tells of every request; returns the result of the last one to end. */
+static int run(struct io_uring *ring)
+{
+	int last = 0;
+	expect("io_uring_submit", io_uring_submit(ring), request_count);
+	for (int i = 0; i < request_count; i++) {
+		struct io_uring_cqe *event;
+		if (io_uring_wait_cqe(ring, &event))
+			errx(1, "io_uring_wait_cqe");
+		tell_request(io_uring_cqe_get_data(event), event->res);
+		last = event->res;
+		io_uring_cqe_seen(ring, event);
+	}
+	request_count = 0;
+	return last;
+}
+
+static void ring_init(struct io_uring *ring, unsigned int flags)
+{
+	int error = io_uring_queue_init(QUEUE_MAX, ring, flags);
+	if (error)
+		errx(1, "io_uring_queue_init: %s", strerror(-error));
+}
+
+static void do_buffered(struct io_uring *ring)
+{
+	int file = open_file("buffered", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < 7; i++)
+		add(ring, "write", "buffered", file, 1009, i * 1009, 0, 0);
+	run(ring);
+	for (int i = 0; i < 11; i++)
+		add(ring, "read", "buffered", file, 211, i * 509, 0, 0);
+	add(ring, "read", "buffered", file, 37, 7 * 1009 - 5, 0, 0); /* short */
+	add(ring, "read", "buffered", file, 37, 8009, 0, 0); /* behind the end */
+	run(ring);
+	for (int i = 0; i < 5; i++) /* by a worker thread of the kernel */
+		add(ring, i % 2 ? "read" : "write", "buffered", file, 113, i * 127, IOSQE_ASYNC, 0);
+	run(ring);
+
+	struct iovec vectors[3] = {{buffer, 7}, {buffer + 7, 11}, {buffer + 18, 13}};
+	for (int i = 0; i < 5; i++) {
+		bool is_read = i % 2;
+		struct io_uring_sqe *entry =
+			next(ring, is_read ? "read" : "write", "buffered", i * 101, 31, IO_POSITIONED | IO_VECTORED);
+		if (is_read)
+			io_uring_prep_readv(entry, file, vectors, 3, i * 101);
+		else
+			io_uring_prep_writev(entry, file, vectors, 3, i * 101);
+		tag(entry, 0);
+	}
+	struct io_uring_sqe *entry = next(ring, "write", "buffered", 53, 18, IO_POSITIONED | IO_VECTORED | IO_DSYNC);
+	io_uring_prep_writev2(entry, file, vectors, 2, 53, RWF_DSYNC);
+	tag(entry, 0);
+	run(ring);
+	close_file("buffered", file);
+}
+
+/* Offset -1: the file position, and the end of a file that is appended to. */
+static void do_positions(struct io_uring *ring)
+{
+	int file = open_file("position", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < 7; i++) {
+		struct io_uring_sqe *entry = next(ring, "write", "position", i * 307, 307, 0);
+		io_uring_prep_write(entry, file, buffer, 307, -1);
+		tag(entry, 0);
+		run(ring);
+	}
+	if (lseek(file, 101, SEEK_SET) != 101)
+		err(1, "lseek");
+	for (int i = 0; i < 5; i++) {
+		struct io_uring_sqe *entry = next(ring, "read", "position", 101 + i * 103, 103, 0);
+		io_uring_prep_read(entry, file, buffer, 103, -1);
+		tag(entry, 0);
+		run(ring);
+	}
+	close_file("position", file);
+
+	file = open_file("appended", O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+	for (int i = 0; i < 7; i++) {
+		struct io_uring_sqe *entry = next(ring, "write", "appended", i * 59, 59, IO_APPEND);
+		io_uring_prep_write(entry, file, buffer, 59, -1);
+		tag(entry, 0);
+		run(ring);
+	}
+	close_file("appended", file);
+}
+
+static void do_direct(struct io_uring *ring)
+{
+	int file = open_file("direct", O_RDWR | O_CREAT | O_EXCL | O_DIRECT);
+	for (int i = 0; i < DIRECT_BLOCKS; i++)
+		add(ring, "write", "direct", file, BLOCK_BYTES, i * BLOCK_BYTES, 0, IO_DIRECT);
+	run(ring);
+	for (int i = 0; i < BATCH; i++)
+		add(ring, "read", "direct", file, BLOCK_BYTES, (i * 7 % DIRECT_BLOCKS) * BLOCK_BYTES, 0, IO_DIRECT);
+	run(ring);
+	add(ring, "read", "direct", file, BLOCK_BYTES, 511, 0, IO_DIRECT); /* not aligned: EINVAL */
+	run(ring);
+	close_file("direct", file);
+}
+
+static void do_registered(struct io_uring *ring)
+{
+	int descriptors[2] = {open_file("registered", O_RDWR | O_CREAT | O_EXCL),
+			      open_file("direct", O_RDWR | O_DIRECT)};
+	struct iovec vector = {buffer, QUEUE_MAX * BLOCK_BYTES};
+	if (io_uring_register_buffers(ring, &vector, 1) || io_uring_register_files(ring, descriptors, 2))
+		errx(1, "io_uring_register");
+	unsigned int flags = IO_POSITIONED | IO_FIXED_BUFFER;
+	for (int i = 0; i < 5; i++) {
+		struct io_uring_sqe *entry = next(ring, "write", "registered", i * 601, 601, flags);
+		io_uring_prep_write_fixed(entry, 0, block_of(i), 601, i * 601, 0);
+		tag(entry, IOSQE_FIXED_FILE);
+	}
+	run(ring);
+	for (int i = 0; i < 7; i++) {
+		struct io_uring_sqe *entry = next(ring, "read", "registered", i * 397, 397, flags);
+		io_uring_prep_read_fixed(entry, descriptors[0], block_of(i), 397, i * 397, 0);
+		tag(entry, 0);
+		entry = next(ring, "read", "direct", i * 3 * BLOCK_BYTES, BLOCK_BYTES, flags | IO_DIRECT);
+		io_uring_prep_read_fixed(entry, 1, block_of(7 + i), BLOCK_BYTES, i * 3 * BLOCK_BYTES, 0);
+		tag(entry, IOSQE_FIXED_FILE);
+	}
+	run(ring);
+	for (int i = 0; i < 3; i++)
+		add(ring, "read", "registered", 0, 31, i * 37, IOSQE_FIXED_FILE, 0);
+	run(ring);
+	if (io_uring_unregister_files(ring) || io_uring_unregister_buffers(ring))
+		errx(1, "io_uring_unregister");
+	close_file("registered", descriptors[0]);
+	close_file("direct", descriptors[1]);
+}
+
+static void add_fsync(struct io_uring *ring, const char *name, int descriptor, unsigned int fsync_flags,
+		      unsigned int entry_flags, unsigned int flags)
+{
+	struct io_uring_sqe *entry =
+		next(ring, fsync_flags & IORING_FSYNC_DATASYNC ? "fdatasync" : "fsync", name, 0, 0, flags);
+	io_uring_prep_fsync(entry, descriptor, fsync_flags);
+	tag(entry, entry_flags);
+}
+
+static void do_chains(struct io_uring *ring)
+{
+	int file = open_file("chain", O_RDWR | O_CREAT | O_EXCL);
+	add(ring, "write", "chain", file, 1009, 0, IOSQE_IO_LINK, 0);
+	add_fsync(ring, "chain", file, 0, IOSQE_IO_LINK, IO_LINKED);
+	add(ring, "read", "chain", file, 1009, 0, IOSQE_IO_LINK, IO_LINKED);
+	add(ring, "write", "chain", file, 503, 1009, IOSQE_IO_HARDLINK, IO_LINKED);
+	add(ring, "read", "chain", file, 503, 1009, 0, IO_LINKED);
+	run(ring);
+	/* Each waits for all before it. */
+	for (int i = 0; i < 5; i++)
+		add(ring, i % 2 ? "read" : "write", "chain", file, 71, i * 73, i ? IOSQE_IO_DRAIN : 0,
+		    i ? IO_LINKED : 0);
+	run(ring);
+	close_file("chain", file);
+}
+
+/* A short read breaks the chain: what follows is cancelled, has never been on a file and is no operation. */
+static void do_broken_chain(struct io_uring *ring)
+{
+	int file = open_file("broken", O_RDWR | O_CREAT | O_EXCL);
+	add(ring, "write", "broken", file, 101, 0, 0, 0);
+	run(ring);
+	add(ring, "read", "broken", file, 103, 0, IOSQE_IO_LINK, 0);
+	for (int i = 0; i < 3; i++) {
+		struct io_uring_sqe *entry = io_uring_get_sqe(ring);
+		io_uring_prep_write(entry, file, buffer, 107, 0);
+		io_uring_sqe_set_flags(entry, i < 2 ? IOSQE_IO_LINK : 0);
+		io_uring_sqe_set_data(entry, NULL);
+	}
+	expect("io_uring_submit", io_uring_submit(ring), 4);
+	for (int i = 0; i < 4; i++) {
+		struct io_uring_cqe *event;
+		if (io_uring_wait_cqe(ring, &event))
+			errx(1, "io_uring_wait_cqe");
+		if (io_uring_cqe_get_data(event))
+			tell_request(io_uring_cqe_get_data(event), event->res);
+		else
+			expect("cancelled", event->res, -ECANCELED);
+		io_uring_cqe_seen(ring, event);
+	}
+	request_count = 0;
+	close_file("broken", file);
+}
+
+/* Reads of a file that is not in the page cache: the kernel tries, starts the device and tries again. */
+static void do_cold(struct io_uring *ring)
+{
+	make_file("cold", COLD_BYTES);
+	int file = open_file("cold", O_RDONLY);
+	did_file("fadvise", "cold", 0, 0, posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM), POSIX_FADV_RANDOM << 16);
+	did_file("fadvise", "cold", 0, 0, posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), POSIX_FADV_DONTNEED << 16);
+	for (int i = 0; i < BATCH; i++) {
+		add(ring, "read", "cold", file, BLOCK_BYTES, i * 4 * BLOCK_BYTES, 0, 0);
+		requests[request_count - 1].missed = BLOCK_BYTES;
+	}
+	run(ring);
+	for (int i = 0; i < BATCH; i++)
+		add(ring, "read", "cold", file, BLOCK_BYTES, i * 4 * BLOCK_BYTES, 0, 0);
+	run(ring);
+	close_file("cold", file);
+}
+
+/* The success of these requests is not told to the program, so that the kernel does not say it to anybody else either. */
+static void do_silent(struct io_uring *ring)
+{
+	int file = open_file("silent", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < 5; i++)
+		add(ring, "write", "silent", file, 83, i * 83, IOSQE_CQE_SKIP_SUCCESS | IOSQE_IO_LINK,
+		    i ? IO_LINKED : 0);
+	add(ring, "read", "silent", file, 79, 0, 0, IO_LINKED);
+	expect("io_uring_submit", io_uring_submit(ring), 6);
+	struct io_uring_cqe *event;
+	if (io_uring_wait_cqe(ring, &event))
+		errx(1, "io_uring_wait_cqe");
+	for (int i = 0; i < 6; i++)
+		tell_request(&requests[i], i < 5 ? 83 : event->res);
+	io_uring_cqe_seen(ring, event);
+	request_count = 0;
+	close_file("silent", file);
+}
+
+static void do_file_operations(struct io_uring *ring)
+{
+	char path[PATH_ROOM], other[PATH_ROOM];
+	int directory = open_file(".", O_RDONLY | O_DIRECTORY);
+	struct io_uring_sqe *entry = next(ring, "open", "opened", 0, 0600, IO_CREATED);
+	io_uring_prep_openat(entry, directory, "opened", O_RDWR | O_CREAT, 0600);
+	tag(entry, 0);
+	expect("io_uring_submit", io_uring_submit(ring), 1);
+	struct io_uring_cqe *event;
+	if (io_uring_wait_cqe(ring, &event))
+		errx(1, "io_uring_wait_cqe");
+	int file = event->res;
+	io_uring_cqe_seen(ring, event);
+	requests[0].offset = file;
+	tell_request(&requests[0], 0);
+	request_count = 0;
+
+	entry = next(ring, "fallocate", "opened", 101, 10007, 0);
+	io_uring_prep_fallocate(entry, file, 0, 101, 10007);
+	tag(entry, IOSQE_IO_LINK);
+	add(ring, "write", "opened", file, 1009, 0, IOSQE_IO_LINK, IO_LINKED);
+	entry = next(ring, "sync_file_range", "opened", 0, 1009, IO_LINKED | SYNC_FILE_RANGE_WRITE << 16);
+	io_uring_prep_sync_file_range(entry, file, 1009, 0, SYNC_FILE_RANGE_WRITE);
+	tag(entry, IOSQE_IO_LINK);
+	add_fsync(ring, "opened", file, 0, IOSQE_IO_LINK, IO_LINKED);
+	add_fsync(ring, "opened", file, IORING_FSYNC_DATASYNC, IOSQE_IO_LINK, IO_LINKED);
+	entry = next(ring, "fadvise", "opened", 103, 107, IO_LINKED | POSIX_FADV_WILLNEED << 16);
+	io_uring_prep_fadvise(entry, file, 103, 107, POSIX_FADV_WILLNEED);
+	tag(entry, IOSQE_IO_LINK);
+	entry = next(ring, "close", "opened", file, 0, IO_LINKED);
+	io_uring_prep_close(entry, file);
+	tag(entry, 0);
+	run(ring);
+
+	path_of("opened", path);
+	path_of("renamed", other);
+	entry = next(ring, "mkdir", "made", 0, 0700, 0);
+	io_uring_prep_mkdirat(entry, directory, "made", 0700);
+	tag(entry, IOSQE_IO_LINK);
+	entry = next(ring, "rename", "opened>renamed", 0, 0, IO_LINKED);
+	io_uring_prep_renameat(entry, AT_FDCWD, path, AT_FDCWD, other, 0);
+	tag(entry, IOSQE_IO_LINK);
+	entry = next(ring, "rmdir", "made", 0, 0, IO_LINKED);
+	io_uring_prep_unlinkat(entry, directory, "made", AT_REMOVEDIR);
+	tag(entry, IOSQE_IO_LINK);
+	entry = next(ring, "unlink", "opened", 0, 0, IO_LINKED);
+	io_uring_prep_unlinkat(entry, directory, "renamed", 0);
+	tag(entry, 0);
+	run(ring);
+	close_file(".", directory);
+}
+
+/* Moves data, but of no file. */
+static void do_without_files(struct io_uring *ring)
+{
+	int sockets[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		err(1, "socketpair");
+	for (int i = 0; i < 5; i++) {
+		struct io_uring_cqe *event;
+		struct io_uring_sqe *entry = io_uring_get_sqe(ring);
+		if (i % 2)
+			io_uring_prep_read(entry, sockets[1], buffer, 11, 0);
+		else
+			io_uring_prep_write(entry, sockets[0], buffer, 11, 0);
+		expect("io_uring_submit", io_uring_submit(ring), 1);
+		if (io_uring_wait_cqe(ring, &event))
+			errx(1, "io_uring_wait_cqe");
+		expect("socket", event->res, 11);
+		io_uring_cqe_seen(ring, event);
+	}
+	close(sockets[0]);
+	close(sockets[1]);
+}
+
+/* A thread of the kernel submits; the requests are those of the program all the same. */
+static void do_polled_queue(void)
+{
+	struct io_uring ring;
+	ring_init(&ring, IORING_SETUP_SQPOLL);
+	int file = open_file("polled", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < 7; i++)
+		add(&ring, "write", "polled", file, 1013, i * 1013, 0, 0);
+	run(&ring);
+	for (int i = 0; i < 11; i++)
+		add(&ring, "read", "polled", file, 1013, (i % 7) * 1013, 0, 0);
+	run(&ring);
+	close_file("polled", file);
+	io_uring_queue_exit(&ring);
+}
+
+static void do_deferred(void)
+{
+	struct io_uring ring;
+	ring_init(&ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+	int file = open_file("direct", O_RDWR | O_DIRECT);
+	for (int i = 0; i < 17; i++)
+		add(&ring, "read", "direct", file, BLOCK_BYTES, i * BLOCK_BYTES, 0, IO_DIRECT);
+	run(&ring);
+	close_file("direct", file);
+	io_uring_queue_exit(&ring);
+}
+
+int main(int argc, char **argv)
+{
+	struct io_uring ring;
+	if (argc != 2)
+		errx(2, "usage: io_uring DIRECTORY");
+	told_init(argv[1]);
+	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
+		errx(1, "no memory");
+	memset(buffer, 'x', QUEUE_MAX * BLOCK_BYTES);
+	ring_init(&ring, 0);
+	do_buffered(&ring);
+	do_positions(&ring);
+	do_direct(&ring);
+	do_registered(&ring);
+	do_chains(&ring);
+	do_broken_chain(&ring);
+	do_cold(&ring);
+	do_silent(&ring);
+	do_file_operations(&ring);
+	do_without_files(&ring);
+	do_polled_queue();
+	do_deferred();
+	io_uring_queue_exit(&ring);
+	return 0;
+}

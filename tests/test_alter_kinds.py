@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a flexible trace does with the record kinds and file operations of format 1.1."""
+
+import numpy as np
+import pytest
+from made_trace import made_trace, read, write
+
+import characterize
+from characterize.layout import FileFlag, Fileop, RecordKind
+from replayer.alter import alter
+from replayer.flexible.draft import Draft
+
+PAGE = 4096
+NAME = 1 << 31
+
+
+def op(kind, start, **fields):
+    return {"op": kind, "start_ns": start, "duration_ns": 1, "id": 1000 + start, **fields}
+
+
+def parent_trace(fileops=()):
+    io = [read(PAGE * at, PAGE, 10 * at, 5, id=at + 1) for at in range(50)]
+    io += [write(PAGE * at, PAGE, 10 * (50 + at), 5, id=51 + at) for at in range(50)]
+    return made_trace(
+        io,
+        fileops=list(fileops),
+        files=[{"file": 1, "size_bytes": 50 * PAGE}, {"file": NAME, "flags": FileFlag.NEW_NAME}],
+        tasks=[{"thread": 1, "process": 1, "comm": b"sh"}, {"thread": 1, "process": 1, "comm": b"cat"}],
+        blocks=[{"op": 1, "start_ns": 1, "bytes": PAGE}, {"op": 1, "start_ns": 2, "bytes": PAGE}],
+        block_data=[{"block": 1, "class": 2, "file": 1, "bytes": PAGE, "cause": 1}],
+        resident=[{"file": 1, "offset": 0, "bytes": PAGE}],
+        paths={1: "/data", NAME: "/other"},
+    )
+
+
+def test_what_the_parent_did_to_its_device_and_cache_is_not_carried_over(tmp_path):
+    altered, _ = alter(parent_trace(), {"readFrac": 0.8})
+    assert not any(len(altered.arrays[kind]) for kind in (RecordKind.BLOCK, RecordKind.BLOCK_DATA, RecordKind.RESIDENT))
+    back = characterize.open(characterize.write(altered, tmp_path / "a.iotrace"))
+    assert back.warnings == []
+
+
+def test_where_nothing_changes_everything_stays(tmp_path):
+    parent = parent_trace()
+    altered, _ = alter(parent, {"readFrac": 0.5})
+    back = characterize.open(characterize.write(altered, tmp_path / "a.iotrace"))
+    for kind in (RecordKind.IO, RecordKind.BLOCK, RecordKind.BLOCK_DATA, RecordKind.RESIDENT, RecordKind.TASK):
+        assert np.array_equal(back.arrays[kind], parent.arrays[kind]), kind
+    assert back.block_data["block"].tolist() == [1]
+
+
+def test_a_clone_makes_no_names():
+    kinds = (Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK)
+    fileops = [op(kind, 10 * at, file=NAME, argument=NAME) for at, kind in enumerate(kinds)]
+    altered, _ = alter(parent_trace([*fileops, op(Fileop.SYNCFS, 100, file=1)]), {"processNum": 2.0})
+    counts = dict(zip(*np.unique(altered.arrays[RecordKind.FILEOP]["op"], return_counts=True), strict=True))
+    assert all(counts[kind] == 1 for kind in kinds)
+    assert counts[Fileop.SYNCFS] == 2
+
+
+@pytest.mark.parametrize(
+    ("kinds", "removed"),
+    [
+        ([Fileop.UNLINK], [0]),
+        ([Fileop.LINK, Fileop.UNLINK], []),
+        ([Fileop.LINK, Fileop.UNLINK, Fileop.UNLINK], [2]),
+        ([Fileop.UNLINK, Fileop.OPEN, Fileop.UNLINK], [0, 2]),
+        ([Fileop.LINK, Fileop.LINK, Fileop.UNLINK, Fileop.UNLINK, Fileop.UNLINK], [4]),
+    ],
+)
+def test_only_the_unlink_of_the_last_name_removes_a_file(kinds, removed):
+    fileops = [op(kind, at, file=1) for at, kind in enumerate(kinds)]
+    other = [op(Fileop.LINK, at, file=2) for at in range(3)]
+    draft = Draft.of(parent_trace(fileops + other))
+    mine = draft.fileops["file"] == 1
+    assert np.flatnonzero(draft.removals()[mine]).tolist() == removed
+    assert not draft.removals()[~mine].any()
+
+
+def test_a_file_that_is_linked_and_read_by_its_other_name_keeps_its_size():
+    """git: link, unlink of the first name; readFrac up, so that writes become reads of what was written before."""
+    fileops = [
+        op(Fileop.LINK, 600, file=1, argument=NAME),
+        op(Fileop.UNLINK, 610, file=1),
+        op(Fileop.OPEN, 620, file=1),
+    ]
+    altered, _ = alter(parent_trace(fileops), {"readFrac": 0.9})
+    assert altered.fileops["op"].tolist() == [Fileop.LINK, Fileop.UNLINK, Fileop.OPEN]

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``flextrace info``: how complete a trace is, by what its recorder and the kernel counted."""
+
+import json
+
+import pytest
+from made_trace import made_trace, read, write
+
+import characterize as package
+from characterize.completeness import closure_of, gaps_of, sources_of
+from characterize.layout import HeaderFlag, RecordKind, Source
+from flextrace.main import main
+
+METADATA = {
+    "programs": ["sys_enter", "sys_exit", "block_rq_issue"],
+    "totals": {
+        "read": {"syscall": {"count": 3, "bytes": 300, "failed": 1}, "aio": {"count": 9, "bytes": 900, "failed": 0}},
+        "write": {"mmap": {"count": 1, "bytes": 4096, "failed": 0}},
+    },
+    "in_flight_max": 7,
+    "skips": {"not_a_file": 12, "pseudo_file": 0, "compat_call": 0, "own_block_request": 3, "filtered": 5},
+    "closure": {
+        "tasks": {
+            "rchar": {"seen": 999, "kernel": 1000, "ratio": 0.999},
+            "wchar": {"seen": 0, "kernel": 0, "ratio": None},
+        },
+        "devices": {"8:0": {"read_bytes": {"seen": 4096, "kernel": 4096, "ratio": 1}}},
+    },
+    "lost": {"IO": 5},
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    trace = made_trace(
+        [
+            read(0, 100, 1),
+            read(0, -5, 2),
+            read(0, 200, 3, source=Source.IO_URING),
+            write(0, 4096, 4, source=Source.MMAP),
+            write(0, 10, 5, source=Source.SPLICE),
+        ],
+        fileops=[{"op": 3}, {"op": 3, "source": Source.AIO}],
+        gaps=[
+            {"lost_kind": 1, "cpu": 0, "lost_count": 2, "start_ns": 3_000_000_000, "duration_ns": 1_000_000_000},
+            {"lost_kind": 1, "cpu": 0, "lost_count": 1, "start_ns": 1_500_000_000, "duration_ns": 0},
+            {"lost_kind": 8, "cpu": 1, "lost_count": 2, "start_ns": 5_000_000_000, "duration_ns": 250_000_000},
+        ],
+        metadata=METADATA,
+        flags=HeaderFlag.LOST,
+        lost={RecordKind.IO: 3, RecordKind.BLOCK_DATA: 2},
+        start_monotonic_ns=1_000_000_000,
+    )
+    return package.write(trace, tmp_path / "a.iotrace")
+
+
+def test_sources_by_hand(path):
+    table = sources_of(package.open(path)).set_index("source").fillna(-1)
+    names = ["reads", "read_bytes", "writes", "written_bytes", "failed", "fileops"]
+    counted = ["counted_reads", "counted_read_bytes", "counted_writes", "counted_written_bytes"]
+    assert table[names].T.to_dict("list") == {
+        "syscall": [1, 100, 0, 0, 1, 1],
+        "aio": [0, 0, 0, 0, 0, 1],
+        "io_uring": [1, 200, 0, 0, 0, 0],
+        "mmap": [0, 0, 1, 4096, 0, 0],
+        "splice": [0, 0, 1, 10, 0, 0],
+    }
+    assert table.loc["syscall", counted].tolist() == [3, 300, 0, 0]
+    assert table.loc["aio", counted].tolist() == [9, 900, 0, 0]
+    assert table.loc["mmap", counted].tolist() == [0, 0, 1, 4096]
+    assert table.loc["splice", counted].tolist() == [0, 0, 0, 0]
+
+
+def test_sources_without_totals_are_not_counted():
+    table = sources_of(made_trace([read(0, 100)]))
+    assert table["counted_reads"].isna().all()
+    assert not len(sources_of(made_trace()))
+
+
+def test_closure_by_hand(path):
+    table = closure_of(package.open(path))
+    assert table[["of", "account", "seen", "kernel"]].to_numpy().tolist() == [
+        ["tasks", "rchar", 999, 1000],
+        ["tasks", "wchar", 0, 0],
+        ["8:0", "read_bytes", 4096, 4096],
+    ]
+    assert table["ratio"].fillna(-1).tolist() == [0.999, -1, 1]
+
+
+@pytest.mark.parametrize("closure", [None, [], "x", {"tasks": 3}, {"tasks": {"rchar": 1}}, {"devices": {"8:0": None}}])
+def test_damaged_closure_is_none(closure):
+    assert not len(closure_of(made_trace(metadata={"closure": closure})))
+
+
+def test_gaps_by_hand(path):
+    assert gaps_of(package.open(path)) == {"count": 3, "lost": 5, "start_s": 0.5, "end_s": 4.25}
+    assert gaps_of(made_trace()) == {"count": 0, "lost": 0, "start_s": None, "end_s": None}
+
+
+def test_text(path, capsys):
+    assert main(["info", str(path)]) == 3
+    text = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    for expected in (
+        "programs sys_enter, sys_exit, block_rq_issue",
+        "in 3 gaps, from 0.500000 s to 4.250000 s",
+        "IO on CPU 0: 3 in 2 gaps, from 0.500000 s to 3.000000 s",
+        "BLOCK_DATA on CPU 1: 2 in 1 gaps, from 4.000000 s to 4.250000 s",
+        "syscall 1 100 B 0 0 B 1 1",
+        "counted 9 900 B 0 0 B",
+        "io_uring 1 200 B 0 0 B 0 0",
+        "most in flight at once, as counted: 7",
+        "tasks rchar 999 1000 0.999000",
+        "tasks wchar 0 0 -",
+        "8:0 read_bytes 4096 4096 1.000000",
+        "not a file 12",
+        "filtered 5",
+    ):
+        assert expected in lines, expected
+    assert "pseudo file" not in text
+    assert all(len(line) <= 90 for line in text.splitlines() if not line.startswith(("trace", "sha256")))
+
+
+def test_json(path, capsys):
+    assert main(["info", str(path), "--format", "json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["version"] == "1.1"
+    assert document["programs"] == METADATA["programs"]
+    assert document["skips"] == METADATA["skips"]
+    assert document["in_flight_max"] == 7
+    assert document["closure"][1] == {"of": "tasks", "account": "wchar", "seen": 0, "kernel": 0, "ratio": None}
+    assert document["gaps"]["count"] == 3
+    assert document["sources"][0]["counted_reads"] == 3
+    assert document["links"]["by_class"] == []
+
+
+def test_what_format_1_0_called_otherwise(tmp_path, capsys):
+    trace = made_trace([read(0, 10)], metadata={"probes": "tp_btf/sys_enter", "skipped": {"compat_call": 2}})
+    path = package.write(trace, tmp_path / "a.iotrace")
+    assert main(["info", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "programs   tp_btf/sys_enter" in text
+    assert "compat call" in text

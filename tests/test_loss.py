@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace with losses: readFrac, sizeMean and processNum stay exact, uniqueBytes and seqFrac are marked as too low."""
+
+import json
+
+import numpy as np
+import pytest
+from made_trace import made_trace, read, write
+
+import characterize as package
+from characterize.characterization import characterize
+from characterize.layout import HeaderFlag, IoFlag, RecordKind, Source
+from characterize.loss import is_lossy, known_from_totals
+from characterize.text import render
+from characterize.workload import workload_of
+from flextrace.main import main
+from replayer.alter import alter
+
+LOST = {RecordKind.IO: 100}
+
+
+def whole_rows():
+    """700 reads of 4096 and 300 writes of 1024 bytes, up to two in flight, in a random order."""
+    random = np.random.default_rng(5)
+    rows = [read(4096 * at, 4096) for at in range(700)] + [write(1024 * at, 1024, file=2) for at in range(300)]
+    order = random.permutation(len(rows))
+    return [{**rows[at], "start_ns": 10 * place, "duration_ns": 15} for place, at in enumerate(order.tolist())]
+
+
+def totals_of(rows):
+    """What a recorder counts, whether or not the records get through."""
+    totals = {"read": {}, "write": {}}
+    for row in rows:
+        source = totals["read" if row["op"] == 1 else "write"].setdefault(Source(row.get("source", 1)).name.lower(), {})
+        for key, add in (("count", 1), ("bytes", row["result"]), ("failed", 0)):
+            source[key] = source.get(key, 0) + add
+    return totals
+
+
+def lossy_trace(rows, kept, in_flight_max=2, **header):
+    metadata = {"totals": totals_of(rows), "in_flight_max": in_flight_max}
+    flags = HeaderFlag.LOST
+    return made_trace(
+        [row for row, keep in zip(rows, kept, strict=True) if keep], metadata=metadata, flags=flags, **header
+    )
+
+
+@pytest.fixture
+def lossy():
+    """20 % of the records lost, mostly reads."""
+    rows = whole_rows()
+    random = np.random.default_rng(6)
+    kept = [random.random() > (0.27 if row["op"] == 1 else 0.03) for row in rows]
+    gaps = [{"lost_kind": 1, "cpu": 0, "lost_count": 100, "start_ns": 2_000_000_000, "duration_ns": 500_000_000}]
+    return lossy_trace(rows, kept, lost=LOST, gaps=gaps, start_monotonic_ns=1_000_000_000)
+
+
+def test_three_parameters_are_those_of_the_whole_trace(lossy):
+    whole, workload = workload_of(made_trace(whole_rows())), workload_of(lossy)
+    assert workload.read_frac == whole.read_frac == 0.7
+    assert workload.size_mean == pytest.approx(whole.size_mean)
+    assert workload.process_num == whole.process_num == 2
+    assert workload.unique_bytes < 0.9 * whole.unique_bytes
+
+
+def test_a_lost_request_breaks_a_sequential_stream():
+    rows = [read(100 * at, 100, 10 * at) for at in range(100)]
+    trace = lossy_trace(rows, [at % 5 != 0 for at in range(100)], lost=LOST)
+    assert workload_of(made_trace(rows)).seq_frac == 0.99
+    assert workload_of(trace).seq_frac == 0.75
+
+
+def test_they_would_be_wrong_without_the_totals(lossy):
+    del lossy.header.metadata["totals"]
+    assert workload_of(lossy).read_frac < 0.67
+    assert known_from_totals(lossy) == ()
+
+
+def test_documents_say_which_are_which(lossy):
+    document = characterize(lossy).as_document()
+    vfs, block = document["layers"]["vfs"], document["layers"]["block"]
+    assert document["trustworthy"] is False
+    assert vfs["lower_bounds"] == ["uniqueBytes", "seqFrac"]
+    assert vfs["from_totals"] == ["readFrac", "sizeMean", "processNum"]
+    assert block["lower_bounds"] == block["from_totals"] == []
+    assert {"lower_bounds", "from_totals"} <= set(document["definitions"])
+
+
+def test_text_says_which_are_which(lossy):
+    lines = {line.split()[0]: line for line in render(characterize(lossy)).splitlines() if line.strip()}
+    assert ">= " in lines["uniqueBytes"]
+    assert "LOWER BOUND" in lines["uniqueBytes"]
+    assert "TOO LOW as a rule" in lines["seqFrac"]
+    for name in ("readFrac", "sizeMean", "processNum"):
+        assert "exact: from totals" in lines[name]
+
+
+def test_text_without_totals(lossy):
+    lossy.header.metadata.clear()
+    lines = {line.split()[0]: line for line in render(characterize(lossy)).splitlines() if line.strip()}
+    assert "LOWER BOUND" in lines["uniqueBytes"]
+    assert "ESTIMATE" in lines["readFrac"]
+
+
+def test_verbs_exit_3(lossy, tmp_path, capsys):
+    path = package.write(lossy, tmp_path / "a.iotrace")
+    assert main(["characterize", str(path), "--format", "json"]) == 3
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["layers"]["vfs"]["parameters"]["readFrac"] == 0.7
+    assert "readFrac, sizeMean, processNum of the application, which are exact" in captured.err
+    assert main(["info", str(path)]) == 3
+    assert "in 1 gaps, from 1.000000 s to 1.500000 s" in capsys.readouterr().out
+
+
+def test_without_loss_the_records_decide():
+    """Totals of a trace that is whole are no better than its records, and a filter may have left some out."""
+    trace = made_trace(
+        [read(0, 100)], metadata={"totals": {"read": {}, "write": {"syscall": {"count": 5, "bytes": 5}}}}
+    )
+    assert workload_of(trace).read_frac == 1
+
+
+def test_losses_of_the_other_layer_do_not_matter():
+    trace = made_trace([read(0, 100)], lost={RecordKind.BLOCK: 3}, flags=HeaderFlag.LOST)
+    assert (is_lossy(trace, "vfs"), is_lossy(trace, "block")) == (False, True)
+    document = characterize(trace).as_document()
+    assert document["layers"]["vfs"]["lower_bounds"] == []
+    assert document["layers"]["block"]["lower_bounds"] == ["uniqueBytes", "seqFrac"]
+
+
+def test_a_flag_without_counts_is_a_loss_of_anything():
+    trace = made_trace([read(0, 100)], flags=HeaderFlag.LOST)
+    assert is_lossy(trace, "vfs")
+    assert is_lossy(trace, "block")
+    assert characterize(trace).as_document()["trustworthy"] is False
+
+
+def test_number_in_flight_may_be_missing(lossy):
+    del lossy.header.metadata["in_flight_max"]
+    assert known_from_totals(lossy) == ("readFrac", "sizeMean")
+    assert workload_of(lossy).process_num == 2
+
+
+@pytest.mark.parametrize(
+    "totals", [None, [], {}, {"read": 5, "write": {}}, {"read": {"syscall": {}}, "write": {}}, "x"]
+)
+def test_damaged_totals_are_none(totals):
+    trace = made_trace([read(0, 100)], flags=HeaderFlag.LOST, metadata={"totals": totals})
+    assert workload_of(trace).read_frac == 1
+    assert known_from_totals(trace) == ()
+
+
+def test_pages_of_programs_are_taken_out_of_the_totals():
+    """Half of the mapped reads are of programs; 40 of 80 bytes each count, by the share among the records."""
+    flags = int(IoFlag.ESTIMATED | IoFlag.PROGRAM)
+    rows = [read(4096 * at, 4096, at, source=Source.MMAP, flags=flags if at % 2 else 0) for at in range(40)]
+    rows += [write(0, 4096, 100 + at) for at in range(20)]
+    kept = [at % 4 < 2 for at in range(60)]
+    trace = lossy_trace(rows, kept, lost=LOST)
+    assert workload_of(trace).read_frac == pytest.approx(20 / 40)
+    assert workload_of(trace, "vfs", "all").read_frac == pytest.approx(40 / 60)
+    assert workload_of(trace, "vfs", "none").read_frac == 0
+
+
+def test_an_altered_trace_is_what_its_records_are(lossy, tmp_path):
+    parent = package.open(package.write(lossy, tmp_path / "a.iotrace"))
+    trace, manifest = alter(parent, {"readFrac": 0.2})
+    assert workload_of(trace).read_frac == pytest.approx(0.2, abs=0.01)
+    assert manifest.achieved.read_frac == workload_of(trace).read_frac

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BLOCK and BLOCK_DATA records against the kernel's statistics of the device and the file systems' own maps."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import characterize
+from characterize.layout import BlockDataClass, BlockFlag, BlockForm, BlockOp
+from tests.block_device import (
+    SECTOR_BYTES,
+    BlockDevice,
+    Extent,
+    btrfs_chunks,
+    extents,
+    lies_at,
+    loop_device,
+    mounted,
+    partition,
+    run,
+    zram_device,
+)
+from tests.kernel import has_tracepoint
+from tests.told import run_recorder
+
+DEVICE_BYTES = 512 << 20
+FILE_BYTES = 8 << 20
+DATA_OPS = [BlockOp.READ, BlockOp.WRITE]
+FILELESS = [BlockDataClass.METADATA, BlockDataClass.JOURNAL, BlockDataClass.SWAP, BlockDataClass.UNTRACED]
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+@dataclass
+class Run:
+    """What a device did while a command was recorded: by the trace and by the kernel."""
+
+    trace: characterize.Trace
+    blocks: pd.DataFrame
+    pieces: pd.DataFrame
+    counted: dict[str, int]
+
+    def of(self, op: BlockOp) -> pd.DataFrame:
+        return self.blocks[self.blocks["op"] == op]
+
+
+def record(device: BlockDevice, trace_path: Path, *command: str | Path) -> Run:
+    os.sync()
+    before = device.statistics()
+    done = run_recorder(trace_path, "sh", "-ec", " ".join(map(str, command)) + "\nsync")
+    after = device.statistics()
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(trace_path)
+    assert not trace.header.lost
+    blocks = trace.blocks[trace.blocks["device"] == device.number]
+    pieces = trace.block_data[trace.block_data["device"] == device.number]
+    return Run(trace, blocks, pieces, {name: after[name] - before[name] for name in after})
+
+
+def agrees(run: Run, zeroed_bytes: int = 0) -> None:
+    """
+    All that the kernel has counted stands in the records. It counts an empty write that asks for a flush, which is no
+    request, and what makes zeroes, as writes.
+    """
+    reads, writes = run.of(BlockOp.READ), run.of(BlockOp.WRITE)
+    # The recorder looks at the files it records, for which a file system may have to read its metadata.
+    own_reads = run.counted["reads"] - len(reads)
+    assert 0 <= own_reads <= run.trace.header.metadata["skips"]["own_block_request"]
+    assert own_reads or reads["bytes"].sum() == run.counted["read_bytes"]
+    assert writes["bytes"].sum() + zeroed_bytes == run.counted["write_bytes"]
+    others = len(run.of(BlockOp.FLUSH)) + len(run.of(BlockOp.WRITE_ZEROES))
+    assert len(writes) <= run.counted["writes"] <= len(writes) + others
+
+
+def is_covered(run: Run) -> None:
+    """Each byte of data stands in one piece, in the order of sectors, and is of a file or of a known class."""
+    data = run.blocks[run.blocks["op"].isin(DATA_OPS) & (run.blocks["bytes"] > 0)]
+    for index, pieces in run.pieces.groupby("block"):
+        block = data.loc[index]
+        ends = pieces["sector"] + pieces["bytes"] // SECTOR_BYTES
+        assert pieces["sector"].iloc[0] == block["sector"]
+        assert (pieces["sector"].iloc[1:].to_numpy() == ends.iloc[:-1].to_numpy()).all()
+        assert pieces["bytes"].sum() == block["bytes"]
+    assert set(run.pieces["block"]) == set(data.index)
+    assert (run.pieces["file"].gt(0) | run.pieces["class"].isin(FILELESS)).all()
+
+
+def pieces_of(run: Run, name: str) -> pd.DataFrame:
+    paths = run.trace.paths
+    return run.pieces[run.pieces["file"].map(lambda file: Path(paths.get(file, "")).name == name)]
+
+
+@pytest.fixture(scope="module", params=["ext4", "xfs", "btrfs"])
+def system(request, tmp_path_factory):
+    """A file system and its device."""
+    directory = tmp_path_factory.mktemp(request.param)
+    with (
+        loop_device(directory / "image", DEVICE_BYTES) as device,
+        mounted(request.param, device, directory / "place") as place,
+    ):
+        yield request.param, device, place
+
+
+def make_cold(file: Path) -> None:
+    run("dd", "if=/dev/urandom", f"of={file}", "bs=1M", f"count={FILE_BYTES >> 20}", "conv=fsync")
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("1")
+
+
+WAYS = {
+    "direct-write": "dd if=/dev/zero of={file} bs=64k count=128 oflag=direct",
+    "direct-read": "dd if={file} of=/dev/null bs=64k iflag=direct",
+    "large-direct-read": "dd if={file} of=/dev/null bs=4M iflag=direct",
+    "fsync": "dd if=/dev/urandom of={file} bs=64k count=128 conv=fsync",
+    "write-back": "dd if=/dev/urandom of={file} bs=64k count=128",
+    "cold-read": "dd if={file} of=/dev/null bs=64k",
+}
+CLASS_OF_WAY = {
+    "direct-write": BlockDataClass.DIRECT,
+    "direct-read": BlockDataClass.DIRECT,
+    "large-direct-read": BlockDataClass.DIRECT,
+    "fsync": BlockDataClass.WRITEBACK,
+    "write-back": BlockDataClass.WRITEBACK,
+    "cold-read": BlockDataClass.FILL,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_piece_of_a_file_is_where_the_file_system_put_it(system, tmp_path, way):
+    kind, device, place = system
+    if kind == "btrfs" and "direct" in way and not has_tracepoint("iomap_dio_rw_begin"):
+        pytest.xfail("named limit: btrfs before 6.6 splits direct I/O without a trace of the place in the file")
+    file = place / way
+    if "read" in way:
+        make_cold(file)
+    recorded = record(device, tmp_path / "trace", WAYS[way].format(file=file))
+
+    agrees(recorded)
+    is_covered(recorded)
+    pieces = pieces_of(recorded, way)
+    if kind == "btrfs" and CLASS_OF_WAY[way] == BlockDataClass.DIRECT and "read" in way:
+        # It reads through the cache where the buffer has no pages yet, and reads ahead, and reads some twice.
+        assert set(pieces["class"]) <= {BlockDataClass.DIRECT, BlockDataClass.FILL}
+        assert pieces["bytes"].sum() >= FILE_BYTES
+    else:
+        assert set(pieces["class"]) == {CLASS_OF_WAY[way]}
+        assert pieces["bytes"].sum() == FILE_BYTES
+    are_placed(pieces, file, btrfs_chunks(device) if kind == "btrfs" else [])
+    are_caused(pieces, recorded.trace.io.set_index("id"))
+
+
+def are_placed(pieces: pd.DataFrame, file: Path, chunks: list[Extent]) -> None:
+    parts = extents(file)
+    for piece in pieces.itertuples():
+        assert lies_at(piece.offset, piece.bytes, piece.sector * SECTOR_BYTES, parts, chunks)
+
+
+def are_caused(pieces: pd.DataFrame, operations: pd.DataFrame) -> None:
+    """By operations of the same file and thread, and direct I/O by one that asked for it."""
+    assert set(pieces["cause"]) <= set(operations.index)
+    by = operations.loc[pieces["cause"]].set_index(pieces.index)
+    assert (by["file"] == pieces["file"]).all()
+    assert (by["thread"] == pieces["thread"]).all()
+    direct = pieces["class"] == BlockDataClass.DIRECT
+    begins = by["offset"] <= pieces["offset"]
+    ends = by["offset"] + by["asked_bytes"] >= pieces["offset"] + pieces["bytes"]
+    assert (begins & ends)[direct].all()
+
+
+def test_many_small_files_and_an_fsync_of_each(system, tmp_path):
+    _, device, place = system
+    script = f"for i in $(seq 40); do dd if=/dev/urandom of={place}/small$i bs=4k count=$i conv=fsync; done"
+    recorded = record(device, tmp_path / "trace", script)
+    agrees(recorded)
+    is_covered(recorded)
+    assert len(recorded.of(BlockOp.FLUSH)) == recorded.counted["flushes"]
+    by_file = pieces_of(recorded, "small7")
+    assert by_file["bytes"].sum() == 7 * 4096
+    assert set(by_file["class"]) == {BlockDataClass.WRITEBACK}
+
+
+def test_the_trace_itself_stays_out(system):
+    """But not the metadata that the file system writes because of it."""
+    kind, device, place = system
+    if kind == "btrfs" and not has_tracepoint("iomap_dio_rw_begin"):
+        pytest.xfail("named limit: of btrfs before 6.6 the trace's own pages look like those of an untraced program")
+    recorded = record(device, place / "own.iotrace", "dd if=/dev/zero of=/dev/null bs=4k count=2000")
+    assert pieces_of(recorded, "own.iotrace").empty
+    classes = set(recorded.pieces["class"])
+    assert classes <= {BlockDataClass.METADATA, BlockDataClass.JOURNAL}
+
+
+@pytest.fixture
+def loop(tmp_path):
+    with loop_device(tmp_path / "image", 64 << 20) as device:
+        yield device
+
+
+def test_a_disk_without_a_file_system(loop, tmp_path):
+    node = loop.path
+    recorded = record(
+        loop,
+        tmp_path / "trace",
+        f"dd if=/dev/zero of={node} bs=256k count=32 seek=7 oflag=direct;",
+        f"dd if={node} of=/dev/null bs=64k count=64 skip=3 iflag=direct;",
+        f"dd if=/dev/urandom of={node} bs=1M count=4 seek=40 conv=fsync;",
+        f"blkdiscard -o 1048576 -l 2097152 {node}; blkdiscard -z -o 8388608 -l 1048576 {node}",
+    )
+    agrees(recorded, zeroed_bytes=1 << 20)
+    assert recorded.of(BlockOp.DISCARD)["bytes"].sum() == recorded.counted["discard_bytes"] == 2 << 20
+    zeroes = recorded.of(BlockOp.WRITE_ZEROES)
+    assert zeroes["bytes"].sum() == 1 << 20
+    assert zeroes["sector"].min() == 8388608 // SECTOR_BYTES
+    data = recorded.pieces[recorded.pieces["file"] > 0]
+    assert (data["offset"] == data["sector"] * SECTOR_BYTES).all()
+    sizes = data.groupby("class")["bytes"].sum()
+    assert sizes[BlockDataClass.DIRECT] == (32 * 256 + 64 * 64) << 10
+    assert sizes[BlockDataClass.WRITEBACK] == 4 << 20
+
+
+def test_a_request_that_is_done_in_parts_and_fails(tmp_path):
+    """Of a loop device whose file has become shorter: the first part can be read, the rest is tried again in vain."""
+    size, part = 1 << 20, 3 * 4096
+    with loop_device(tmp_path / "image", 2 * size, "--direct-io=on") as device:
+        os.truncate(tmp_path / "image", size + part)
+        recorded = record(
+            device,
+            tmp_path / "trace",
+            f"dd if={device.path} of=/dev/null bs=64k skip=16 count=1 iflag=direct || test $? = 1",
+        )
+        os.truncate(tmp_path / "image", 2 * size)
+    requests = recorded.blocks[recorded.blocks["sector"] == size // SECTOR_BYTES]
+    assert requests["bytes"].tolist() == [65536]
+    if not (requests["flags"] & int(BlockFlag.PARTIAL)).any():
+        pytest.skip("this kernel does not read loop devices in parts")
+    assert (requests["flags"] & int(BlockFlag.REQUEUED)).all()
+    assert (requests["status"] != 0).all()
+    piece = recorded.pieces[recorded.pieces["block"] == requests.index[0]]
+    assert piece[["offset", "bytes"]].to_numpy().tolist() == [[size, 65536]]
+
+
+def test_a_partition_is_part_of_its_disk(loop, tmp_path):
+    first = 4096
+    with partition(loop, first) as node:
+        recorded = record(loop, tmp_path / "trace", f"dd if=/dev/zero of={node} bs=64k count=16 seek=5 oflag=direct")
+    data = recorded.pieces[recorded.pieces["class"] == BlockDataClass.DIRECT]
+    assert data["bytes"].sum() == 16 * 65536
+    assert data["offset"].min() == 5 * 65536
+    assert (data["sector"] * SECTOR_BYTES == data["offset"] + first * SECTOR_BYTES).all()
+
+
+def test_requests_that_were_merged_name_each_cause(system, tmp_path):
+    """Pages that lie side by side on the device, written by different operations far apart."""
+    _, device, place = system
+    file = place / "merged"
+    run("dd", "if=/dev/zero", f"of={file}", "bs=1M", "count=8", "conv=fsync")
+    script = f"for i in 6 4 2 0 7 5 3 1; do dd if=/dev/urandom of={file} bs=1M count=1 seek=$i conv=notrunc; done"
+    recorded = record(device, tmp_path / "trace", script)
+    agrees(recorded)
+    is_covered(recorded)
+    pieces = pieces_of(recorded, "merged")
+    causes = recorded.trace.io.set_index("id").loc[pieces["cause"]]
+    assert (causes["offset"].to_numpy() >> 20 == pieces["offset"].to_numpy() >> 20).all()
+    assert pieces["thread"].nunique() == 8
+    merged = (recorded.blocks["flags"] & int(BlockFlag.MERGED)) > 0
+    assert recorded.pieces.groupby("block").size().max() > 1 or not merged.any()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_device_without_requests(tmp_path, way):
+    with zram_device(128 << 20) as device, mounted("ext4", device, tmp_path / "place") as place:
+        file = place / way
+        if "read" in way:
+            make_cold(file)
+        recorded = record(device, tmp_path / "trace", WAYS[way].format(file=file))
+        agrees(recorded)
+        is_covered(recorded)
+        assert set(recorded.blocks["form"]) == {BlockForm.BIO}
+        pieces = pieces_of(recorded, way)
+        assert pieces["bytes"].sum() == FILE_BYTES
+        assert set(pieces["class"]) == {CLASS_OF_WAY[way]}
+        are_placed(pieces, file, [])
+        are_caused(pieces, recorded.trace.io.set_index("id"))

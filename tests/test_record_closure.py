@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording has seen against what the kernel has counted on its own: by task as in /proc/PID/io, by device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import BlockOp
+from tests.loop_file_system import loop_file_system
+from tests.told import PROGRAMS, run_recorder
+
+TOLERANCE = 0.001
+# A network file system, as the root of the VMs is one, charges the reading of programs, which no block device sees.
+PROGRAMS_ON_NETWORK = any(
+    line.split()[1:3] == ["/", "9p"] for line in Path("/proc/self/mounts").read_text().splitlines()
+)
+ACCOUNTS = ["rchar", "wchar", "syscr", "syscw", *([] if PROGRAMS_ON_NETWORK else ["read_bytes"]), "write_bytes"]
+PATHS = ["splice", "aio", "io_uring", "mmap", "descriptors", "names", "flags", "tasks"]
+LOADS = [
+    "direct-syscall-read",
+    "direct-aio-write",
+    "direct-io_uring-read",
+    "cold-random",
+    "cold-sequential",
+    "write-fsync",
+]
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory):
+    with loop_file_system("ext4", tmp_path_factory.mktemp("closure")) as made:
+        yield made
+
+
+def agree(seen: int, kernel: int) -> bool:
+    return abs(seen - kernel) <= TOLERANCE * kernel
+
+
+def assert_tasks_agree(trace: characterize.Trace) -> None:
+    assert not trace.header.lost
+    both = trace.header.metadata["closure"]["tasks"]
+    off = {name: both[name] for name in ACCOUNTS if not agree(both[name]["seen"], both[name]["kernel"])}
+    assert not off
+
+
+@pytest.mark.parametrize("program", PATHS)
+def test_tasks_on_every_data_path(system, tmp_path, program):
+    directory = system.place / program
+    directory.mkdir()
+    done = run_recorder(tmp_path / "t", PROGRAMS / program, directory)
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    assert_tasks_agree(trace)
+    assert trace.header.metadata["closure"]["tasks"]["wchar"]["kernel"] > 0
+
+
+@pytest.mark.parametrize("mode", LOADS)
+def test_tasks_and_devices_under_load(system, tmp_path, mode):
+    """The device is private: all that it does from a synchronised state on is the program's."""
+    subprocess.run([PROGRAMS / "load", system.place, "prepare"], check=True, timeout=60)
+    subprocess.run(["sync", "-f", system.place], check=True, timeout=60)
+    before = system.statistics()
+    command = f"{PROGRAMS / 'load'} {system.place} {mode} && sync -f {system.place}"
+    done = run_recorder(tmp_path / "t", "sh", "-c", command)
+    after = system.statistics()
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    assert_tasks_agree(trace)
+
+    device = trace.header.metadata["closure"]["devices"]["{}:{}".format(*system.number)]
+    blocks = trace.blocks[trace.blocks["device"] == system.device]
+    for op, name in ((BlockOp.READ, "read_bytes"), (BlockOp.WRITE, "write_bytes")):
+        moved = after[name] - before[name]
+        assert agree(device[name]["seen"], moved)
+        assert agree(device[name]["kernel"], moved)
+        assert agree(int(blocks.loc[blocks["op"] == op, "bytes"].sum()), moved)
+    assert sum(after[name] - before[name] for name in ("read_bytes", "write_bytes")) > 500_000
+
+
+def test_tasks_that_were_running_before(system, tmp_path):
+    """Only what happened from the attachment on counts on either side."""
+    directory = system.place / "early"
+    directory.mkdir()
+    for name, size in (("early", 103 * 101), ("early-appended", 61), ("early-closed", 7)):
+        (directory / name).write_bytes(bytes(size))
+    program = subprocess.Popen(
+        [PROGRAMS / "descriptors", directory, "early"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        while program.stdout.readline() != "ready\n":
+            assert program.poll() is None
+        recorder = subprocess.Popen(
+            [PROGRAMS.parent / "flextrace-record", "-o", tmp_path / "t", "-p", str(program.pid)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert "recording" in recorder.stderr.readline()
+        program.communicate("go\n", timeout=30)
+        assert recorder.wait(timeout=30) == 0
+    finally:
+        program.kill()
+    both = characterize.open(tmp_path / "t").header.metadata["closure"]["tasks"]
+    # The kernel charges a call at its end: those that run at the attachment, here a read of 3 bytes in one process and
+    # of 1 byte in the other, are known to it alone.
+    missing = {name: both[name]["kernel"] - both[name]["seen"] for name in ACCOUNTS}
+    assert missing == {"rchar": 3 + 1, "wchar": 0, "syscr": 2, "syscw": 0, "read_bytes": 0, "write_bytes": 0}

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ring that is too small loses records: what is lost is counted, and what was recorded and lost is what happened."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import HeaderFlag, IoOp, RecordKind, Source
+from tests.told import PROGRAMS, parse, run_recorder
+
+RING_BYTES_MIN = 4096
+ATTEMPTS = 5
+WRITE_BYTES, READ_BYTES = 7, 11  # of tests/programs/burst.c
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+@pytest.fixture(scope="module")
+def burst(tmp_path_factory):
+    """Outcome, trace, and (number, bytes) of each kind of operation that the program did."""
+    for attempt in range(ATTEMPTS):
+        directory = tmp_path_factory.mktemp("burst")
+        trace_path = directory.parent / f"burst-{attempt}.iotrace"
+        options = ("--ring-bytes", str(RING_BYTES_MIN), "--layer", "vfs")
+        done = run_recorder(trace_path, PROGRAMS / "burst", directory, options=options)
+        trace = characterize.open(trace_path)
+        if trace.header.lost.get(RecordKind.IO):
+            _, others = parse(done.stdout)
+            return done, trace, {kind: tuple(map(int, words[0])) for kind, words in others.items()}
+    pytest.fail(f"a ring of {RING_BYTES_MIN} bytes lost nothing in {ATTEMPTS} runs: the test needs a faster program")
+
+
+def test_recorded_and_lost_are_what_happened(burst):
+    _, trace, told = burst
+    # The program's own pages, which nobody can tell from outside, are counted in the kernel too.
+    mapped = trace.header.metadata["totals"]["read"].get("mmap", {"count": 0})["count"]
+    assert mapped < 100
+    happened = told["write"][0] + told["read"][0] + told["failed"][0] + mapped
+    assert trace.header.count[RecordKind.IO] + trace.header.lost[RecordKind.IO] == happened
+    fileops = trace.header.count[RecordKind.FILEOP] + trace.header.lost.get(RecordKind.FILEOP, 0)
+    assert fileops == told["fileop"][0]
+    # Nothing was made up either.
+    assert set(trace.io.loc[trace.io["source"] == Source.SYSCALL, "asked_bytes"]) <= {WRITE_BYTES, READ_BYTES}
+
+
+def test_tasks_are_counted_once(burst):
+    """The first thread, before and after exec, and three more, however often the recorder has to try."""
+    _, trace, _ = burst
+    assert 4 <= trace.header.count[RecordKind.TASK] + trace.header.lost.get(RecordKind.TASK, 0) <= 5
+
+
+def test_gaps_add_up_to_what_was_lost(burst):
+    _, trace, _ = burst
+    by_kind = trace.gaps.groupby("lost_kind")["lost_count"].sum()
+    assert {RecordKind(kind): int(count) for kind, count in by_kind.items()} == trace.header.lost
+    told = trace.header.metadata["lost"]
+    assert {RecordKind[kind.upper()]: count for kind, count in told.items() if count} == trace.header.lost
+
+
+def test_gaps_lie_within_the_run_and_name_the_cpu(burst):
+    """Files that were open before are announced, and may be lost, before the program is let go."""
+    _, trace, _ = burst
+    gaps = trace.gaps[trace.gaps["lost_kind"] != RecordKind.FILE]
+    assert (gaps["start_ns"] >= trace.header.start_monotonic_ns).all()
+    assert (trace.gaps["start_ns"] + trace.gaps["duration_ns"] <= trace.header.end_monotonic_ns).all()
+    assert set(gaps["cpu"]) <= set(range(os.cpu_count() or 1))
+    for _, group in trace.gaps.groupby(["cpu", "lost_kind"]):
+        spans = group.sort_values("start_ns")
+        ends = spans["start_ns"] + spans["duration_ns"]
+        assert (spans["start_ns"].iloc[1:].to_numpy() >= ends.iloc[:-1].to_numpy()).all()
+
+
+def test_the_user_is_told(burst):
+    done, trace, _ = burst
+    assert done.returncode == 3
+    assert "LOST" in done.stderr
+    assert str(trace.header.lost[RecordKind.IO]) in done.stderr.replace(",", "")
+    assert trace.header.flags & HeaderFlag.LOST
+    assert any("lower bound" in warning for warning in trace.warnings)
+
+
+def test_totals_are_exact_all_the_same(burst):
+    """So readFrac and sizeMean are."""
+    _, trace, told = burst
+    totals = trace.header.metadata["totals"]
+    for op in ("read", "write"):
+        total = totals[op]["syscall"]
+        assert (total["count"], total["bytes"]) == told[op]
+    assert totals["read"]["syscall"]["failed"] == told["failed"][0]
+    recorded = trace.io[(trace.io["op"] == IoOp.WRITE) & (trace.io["result"] > 0)]
+    assert len(recorded) <= totals["write"]["syscall"]["count"]
+
+
+def test_operations_in_flight_are_exact_all_the_same(burst):
+    """At most one of each thread."""
+    _, trace, _ = burst
+    assert 1 <= trace.header.metadata["in_flight_max"] <= 3

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recording says of the machine and of itself: residency, devices, gaps, closure, its own writes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import BlockFlag, IoOp, RecordKind
+from tests.loop_file_system import loop_file_system
+from tests.told import PROGRAMS, ROOT, run_recorder
+
+PAGE = mmap.PAGESIZE
+ATTEMPTS = 5
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+def resident_pages(path: Path) -> list[bool]:
+    """What mincore(2) says of every page."""
+    LIBC.mmap.restype = ctypes.c_void_p
+    LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    size = path.stat().st_size
+    pages = (size + PAGE - 1) // PAGE
+    descriptor = os.open(path, os.O_RDONLY)
+    address = LIBC.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    vector = (ctypes.c_ubyte * pages)()
+    assert LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), vector) == 0
+    LIBC.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
+    os.close(descriptor)
+    return [bool(state & 1) for state in vector]
+
+
+def make_cold(path: Path, size: int) -> None:
+    path.write_bytes(os.urandom(size))
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+def warm(path: Path, ranges: list[tuple[int, int]]) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
+    for first, pages in ranges:
+        os.pread(descriptor, pages * PAGE, first * PAGE)
+    os.close(descriptor)
+
+
+def recorded_pages(trace: characterize.Trace, path: Path, pages: int) -> list[bool]:
+    file = next(file for file, name in trace.paths.items() if name == str(path))
+    rows = trace.resident[trace.resident["file"] == file]
+    resident = [False] * pages
+    for row in rows.itertuples():
+        assert row.offset % PAGE == 0
+        for page in range(row.offset // PAGE, (row.offset + row.bytes + PAGE - 1) // PAGE):
+            assert not resident[page]
+            resident[page] = True
+    return resident
+
+
+def test_resident_ranges_are_those_of_mincore(tmp_path):
+    size = 3000 * PAGE + 100  # more than two chunks of the recorder, and a page that is not full
+    cases = {
+        "some": [(0, 1), (3, 5), (1020, 10), (2999, 2)],
+        "none": [],
+        "all": [(0, 3001)],
+        "tail": [(3000, 1)],
+        "comb": [(page, 1) for page in range(0, 3000, 3)],
+    }
+    # Opens each of them, and reads nothing.
+    script = " ".join(f"exec 3<{tmp_path}/{name};" for name in cases)
+    for _ in range(ATTEMPTS):
+        for name, ranges in cases.items():
+            make_cold(tmp_path / name, size)
+            warm(tmp_path / name, ranges)
+        before = {name: resident_pages(tmp_path / name) for name in cases}
+        done = run_recorder(tmp_path / "t", "sh", "-c", f"{script} sleep 0.2", options=("--force",))
+        after = {name: resident_pages(tmp_path / name) for name in cases}
+        if before == after and sum(before["all"]) == 3001:
+            break
+    else:
+        pytest.skip("somebody else drops this machine's page cache all the time")
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    for name, pages in before.items():
+        assert recorded_pages(trace, tmp_path / name, len(pages)) == pages, name
+    assert sum(before["some"]) == 18
+    assert sum(before["comb"]) == 1000
+    whole = trace.resident[trace.resident["bytes"] == size]
+    assert len(whole) == 1  # "all" is one range that ends where the file does
+
+
+def test_too_many_ranges_are_joined(tmp_path):
+    pages = 2 * 9000
+    make_cold(tmp_path / "comb", pages * PAGE)
+    warm(tmp_path / "comb", [(page, 1) for page in range(0, pages, 2)])
+    truth = resident_pages(tmp_path / "comb")
+    assert sum(truth) > 4096
+    done = run_recorder(tmp_path / "t", "sh", "-c", f"exec 3<{tmp_path}/comb; sleep 0.3")
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    recorded = recorded_pages(trace, tmp_path / "comb", pages)
+    assert 0 < (trace.resident["bytes"] > 0).sum() <= 4096 + len(trace.files)
+    # Joining adds gaps and takes nothing away, but for what left the cache in the meantime.
+    truth = [before and now for before, now in zip(truth, resident_pages(tmp_path / "comb"), strict=True)]
+    assert [page for page in range(pages) if truth[page] and not recorded[page]] == []
+
+
+def test_a_file_of_another_root_is_found(tmp_path):
+    """The path is that of the chroot, where the recorder's own file system has nothing."""
+    for place in ("bin", "lib", "lib64", "usr"):
+        (tmp_path / place).mkdir()
+    make_cold(tmp_path / "inside", 10 * PAGE)
+    warm(tmp_path / "inside", [(2, 3)])
+    binds = [place for place in ("bin", "lib", "lib64", "usr") if Path(f"/{place}").exists()]
+    script = " && ".join(f"mount --bind /{place} {tmp_path}/{place}" for place in binds)
+    command = f"{script} && exec chroot {tmp_path} /bin/sh -c 'exec 3</inside; sleep 0.2'"
+    done = run_recorder(tmp_path / "t", "unshare", "--mount", "sh", "-c", command)
+    assert done.returncode == 0, done.stderr
+    pages = recorded_pages(characterize.open(tmp_path / "t"), Path("/inside"), 10)
+    assert [page for page, resident in enumerate(pages) if resident] == [2, 3, 4]
+
+
+@contextlib.contextmanager
+def memory_loop() -> Iterator[str]:
+    """A loop device on a file in memory."""
+    image = Path(f"/dev/shm/flextrace-test-{os.getpid()}")
+    with image.open("wb") as stream:
+        stream.truncate(16 << 20)
+    device = subprocess.run(
+        ["losetup", "--find", "--show", image], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    try:
+        yield device
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+        image.unlink()
+
+
+def test_devices_that_pass_data_on_are_marked(tmp_path):
+    below = tmp_path.stat().st_dev
+    if not Path(f"/sys/dev/block/{os.major(below)}:{os.minor(below)}").exists():
+        pytest.skip("the temporary directory is not on a block device")
+    with loop_file_system("ext4", tmp_path) as system, memory_loop() as alone:
+        script = (
+            f"dd if=/dev/zero of={system.place}/file bs=4k count=13 oflag=direct;"
+            f"dd if=/dev/zero of={alone} bs=4k count=17 oflag=direct"
+        )
+        done = run_recorder(tmp_path / "t", "sh", "-c", script)
+        assert done.returncode == 0, done.stderr
+        stacked, plain = system.device_path, alone
+        numbers = {name: os.stat(name).st_rdev for name in (stacked, plain)}
+    trace = characterize.open(tmp_path / "t")
+    described = {device["name"]: device for device in trace.header.metadata["devices"]}
+    for name, expected in ((stacked, True), (plain, False)):
+        blocks = trace.blocks[trace.blocks["device"] == os.major(numbers[name]) << 20 | os.minor(numbers[name])]
+        assert len(blocks)
+        assert (((blocks["flags"] & BlockFlag.STACKED.value) != 0) == expected).all()
+        assert described[Path(name).name]["stacked"] == expected
+    assert described[Path(stacked).name]["backing"] == f"{os.major(below)}:{os.minor(below)}"
+    disks = json.loads(subprocess.run(["lsblk", "-J", "-l"], check=True, capture_output=True, text=True).stdout)
+    for row in disks["blockdevices"]:
+        device = described.get(row["name"])
+        assert device is None or ("parent" in device) == (row["type"] == "part")
+
+
+def test_gaps_lie_in_time_where_the_losses_were(tmp_path):
+    # Two bursts with a pause in between: no gap covers the pause.
+    burst = f"dd if=/dev/zero of={tmp_path}/file bs=7 count=60013"
+    done = run_recorder(
+        tmp_path / "t", "sh", "-c", f"{burst}; sleep 0.5; {burst}", options=("--ring-bytes", "4096", "--layer", "vfs")
+    )
+    trace = characterize.open(tmp_path / "t")
+    gaps = trace.gaps[trace.gaps["lost_kind"] == RecordKind.IO]
+    if gaps["lost_count"].sum() < 1000:
+        pytest.skip("even a ring of one page lost nothing: the drain kept up")
+    assert done.returncode == 3
+    assert done.stderr.count("RECORDS ARE BEING LOST") == 1
+    by_kind = trace.gaps.groupby("lost_kind")["lost_count"].sum().to_dict()
+    assert by_kind == {int(kind): count for kind, count in trace.header.lost.items()}
+    assert {RecordKind[name]: count for name, count in trace.header.metadata["lost"].items()} == trace.header.lost
+    assert len(gaps) > 4
+    assert (gaps["duration_ns"] < 300_000_000).all()
+    for _, rows in gaps.groupby("cpu"):
+        spans = rows.sort_values("start_ns")
+        ends = spans["start_ns"] + spans["duration_ns"]
+        assert (spans["start_ns"].iloc[1:].to_numpy() >= ends.iloc[:-1].to_numpy()).all()
+    # What was written and what was lost is what happened, whatever was lost.
+    written = trace.header.metadata["totals"]["write"]["syscall"]
+    assert written["count"] >= 2 * 60013
+    recorded = ((trace.io["op"] == IoOp.WRITE) & (trace.io["asked_bytes"] == 7)).sum()
+    assert recorded + gaps["lost_count"].sum() >= 2 * 60013
+
+
+def test_the_trace_leaves_the_page_cache(tmp_path):
+    done = run_recorder(
+        tmp_path / "t", "dd", "if=/dev/zero", f"of={tmp_path}/file", "bs=1", "count=500000", options=("--layer", "vfs")
+    )
+    assert done.returncode in (0, 3), done.stderr
+    trace_bytes = (tmp_path / "t").stat().st_size
+    if trace_bytes < 20 << 20:
+        pytest.skip("too much was lost")
+    assert sum(resident_pages(tmp_path / "t")) * PAGE < 12 << 20
+    # As large writes that begin at multiples of their size.
+    own = characterize.open(tmp_path / "t").header
+    assert own.count[RecordKind.IO] * 64 <= trace_bytes
+
+
+def test_the_recorder_writes_megabytes(tmp_path):
+    program = ["dd", "if=/dev/zero", f"of={tmp_path}/file", "bs=1", "count=100000"]
+    recorder = [str(ROOT / "build" / "flextrace-record"), "-o", str(tmp_path / "t"), "--layer", "vfs", "--", *program]
+    subprocess.run(
+        ["strace", "-e", "trace=pwrite64", "-o", tmp_path / "calls", *recorder], check=False, capture_output=True
+    )
+    lines = [line for line in (tmp_path / "calls").read_text().splitlines() if line.startswith("pwrite64")]
+    writes = [tuple(map(int, line.split(") =")[0].rsplit(", ", 2)[1:])) for line in lines]
+    records = [(size, offset) for size, offset in writes if size > 4096]
+    assert len(records) > 4
+    middle = sorted(records, key=lambda write: write[1])[1:-1]
+    assert all(size == 1 << 20 and offset % (1 << 20) == 0 for size, offset in middle)
+
+
+def test_closure_of_known_operations(tmp_path):
+    directory = tmp_path / "known"
+    directory.mkdir()
+    done = run_recorder(tmp_path / "t", PROGRAMS / "known_io", directory)
+    assert done.returncode == 0, done.stderr
+    header = characterize.open(tmp_path / "t").header
+    assert not header.lost
+    tasks = header.metadata["closure"]["tasks"]
+    for name in ("rchar", "wchar", "syscr", "syscw"):
+        assert tasks[name]["seen"] == tasks[name]["kernel"] > 0, name
+        assert tasks[name]["ratio"] == 1
+    for device in header.metadata["closure"]["devices"].values():
+        for both in device.values():
+            assert abs(both["seen"] - both["kernel"]) <= 1 << 20
+    assert "does not agree" not in done.stderr

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user of the recorder chooses and is told: filters, limits, --dry-run, full disks, privileges."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import HeaderFlag, IoOp
+from tests.loop_file_system import loop_file_system
+from tests.small_file_system import small_file_system  # noqa: F401
+from tests.told import RECORDER, run_recorder
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+def written(trace: characterize.Trace) -> dict[str, int]:
+    """Bytes written by path."""
+    io = trace.io[(trace.io["op"] == IoOp.WRITE) & (trace.io["result"] > 0)]
+    return {trace.paths[file]: int(rows["result"].sum()) for file, rows in io.groupby("file")}
+
+
+def open_trace(path: Path) -> characterize.Trace:
+    trace = characterize.open(path)
+    assert not trace.header.flags & HeaderFlag.INCOMPLETE
+    return trace
+
+
+@contextlib.contextmanager
+def started(*arguments: str | Path, **keywords):
+    """A recorder that runs, past the line that says so."""
+    recorder = subprocess.Popen(
+        # Whoever runs the tests in the background of a shell hands an ignored SIGINT down.
+        ["env", "--default-signal=INT", RECORDER, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **keywords,
+    )
+    try:
+        line = recorder.stderr.readline()
+        assert "recording" in line, line + recorder.stderr.read()
+        yield recorder
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(recorder.pid, signal.SIGKILL)
+        recorder.wait(timeout=30)
+
+
+def test_path_prefix_is_of_whole_components_and_without_links(tmp_path):
+    for name in ("data", "database"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    script = f"for d in data database; do echo 1234 > {tmp_path}/$d/file; done; echo 1 > {tmp_path}/file"
+    for prefix, expected in (("link", {"data/file": 5}), ("data/../file", {"file": 2}), ("data/new", {})):
+        done = run_recorder(tmp_path / "t", "sh", "-c", script, options=("--path", prefix, "--force"), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        trace = open_trace(tmp_path / "t")
+        assert written(trace) == {f"{tmp_path}/{name}": size for name, size in expected.items()}
+        assert trace.header.metadata["skips"]["filtered"] >= 3 - len(expected)
+        assert trace.header.metadata["filters"]["path"].startswith(str(tmp_path))
+
+
+def test_min_size_counts_what_it_leaves_out(tmp_path):
+    script = f"dd if=/dev/zero of={tmp_path}/small bs=511 count=7; dd if=/dev/zero of={tmp_path}/large bs=512 count=11"
+    done = run_recorder(tmp_path / "t", "sh", "-c", script, options=("--min-size", "512"))
+    assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    assert written(trace) == {f"{tmp_path}/large": 11 * 512}
+    assert (trace.io["asked_bytes"] >= 512).all()
+    assert trace.header.metadata["skips"]["filtered"] >= 7
+
+
+@pytest.mark.parametrize("form", ["path", "number"])
+def test_device_keeps_both_layers_to_one(tmp_path, form):
+    with loop_file_system("ext4", tmp_path) as system:
+        number = system.place.stat().st_dev
+        device = f"{os.major(number)}:{os.minor(number)}"
+        if form == "path":
+            device = os.path.realpath(f"/dev/block/{device}") if Path(f"/dev/block/{device}").exists() else device
+        script = f"dd if=/dev/zero of={system.place}/in bs=4k count=13 oflag=direct; dd if=/dev/zero of={tmp_path}/out"
+        done = run_recorder(tmp_path / "t", "sh", "-c", f"{script} count=17 conv=fsync", options=("--device", device))
+        assert done.returncode == 0, done.stderr
+        trace = open_trace(tmp_path / "t")
+        assert written(trace) == {f"{system.place}/in": 13 * 4096}
+        assert set(trace.blocks["device"]) == {os.major(number) << 20 | os.minor(number)}
+
+
+@pytest.fixture(params=["freezer", "unified", "."])
+def group(request):
+    """A control group of version 1 or 2 with one below it."""
+    root = Path("/sys/fs/cgroup") / request.param
+    if not (root / "cgroup.procs").exists():
+        pytest.skip(f"{root} is no hierarchy of control groups here")
+    place = root / f"flextrace-test-{os.getpid()}"
+    inner = place / "inner"
+    place.mkdir()
+    inner.mkdir()
+    yield place
+    for _ in range(50):
+        with contextlib.suppress(OSError):
+            inner.rmdir()
+            place.rmdir()
+            return
+        time.sleep(0.1)
+
+
+def test_in_cgroup_takes_who_is_there_who_comes_and_who_is_born(tmp_path, group):
+    shells = {
+        name: subprocess.Popen(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for name in ("there", "below", "comes", "outside")
+    }
+    try:
+        (group / "cgroup.procs").write_text(str(shells["there"].pid))
+        (group / "inner" / "cgroup.procs").write_text(str(shells["below"].pid))
+        with started("-o", tmp_path / "t", "--in-cgroup", group) as recorder:
+            (group / "inner" / "cgroup.procs").write_text(str(shells["comes"].pid))
+            for name, shell in shells.items():
+                # Once by itself and once by a child.
+                shell.stdin.write(f"echo x > {tmp_path}/{name}; cp {tmp_path}/{name} {tmp_path}/{name}-child; echo\n")
+                shell.stdin.flush()
+                shell.stdout.readline()
+            recorder.send_signal(signal.SIGINT)
+            assert recorder.wait(timeout=30) == 0
+    finally:
+        for shell in shells.values():
+            shell.kill()
+            shell.wait()
+    trace = open_trace(tmp_path / "t")
+    names = {f"{tmp_path}/{name}{child}" for name in ("there", "below", "comes") for child in ("", "-child")}
+    opened = {path for path in trace.paths.values() if path.startswith(str(tmp_path)) and not path.endswith("/t")}
+    assert names <= opened
+    assert not {path for path in opened if "outside" in path}
+    assert trace.header.metadata["stopped_by"] == "signal"
+    assert trace.header.metadata["in_cgroup"] == str(group)
+
+
+def test_in_cgroup_takes_all_threads_of_a_process_that_comes(tmp_path, group):
+    program = (
+        "import threading, time, sys, os\n"
+        "def run(n):\n"
+        f"    with open('{tmp_path}/thread' + str(n), 'wb', 0) as f:\n"
+        "        while True: f.write(b'x'); time.sleep(0.01)\n"
+        "[threading.Thread(target=run, args=(n,), daemon=True).start() for n in range(3)]\n"
+        "print('ready', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen(["python3", "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        with started("-o", tmp_path / "t", "--in-cgroup", group, "--duration", "1s") as recorder:
+            (group / "cgroup.procs").write_text(str(process.pid))
+            assert recorder.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert {Path(path).name for path in written(open_trace(tmp_path / "t"))} >= {"thread0", "thread1", "thread2"}
+
+
+def test_duration_leaves_the_command_running_and_passes_its_status_on(tmp_path):
+    wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    script = f"echo 1 > {tmp_path}/early; {wait}; echo 2 > {tmp_path}/late; exit 41"
+    with started("-o", tmp_path / "t", "--duration", "300ms", "--", "sh", "-c", script) as recorder:
+        said = recorder.stderr.readline() + recorder.stderr.readline()
+        while "next:" not in said:
+            said += recorder.stderr.readline()
+        trace = open_trace(tmp_path / "t")  # closed while the command still runs
+        (tmp_path / "go").touch()
+        assert recorder.wait(timeout=30) == 41
+    assert "goes on, unrecorded" in said
+    assert (tmp_path / "late").exists()
+    assert set(written(trace)) == {f"{tmp_path}/early"}
+    assert trace.header.metadata["stopped_by"] == "duration"
+    assert trace.header.metadata["exit_status"] is None
+
+
+def test_duration_of_a_process_leaves_it_alone(tmp_path):
+    loop = f"while :; do echo x >> {tmp_path}/log; sleep 0.01; done"
+    process = subprocess.Popen(["sh", "-c", loop])
+    try:
+        done = subprocess.run(
+            [RECORDER, "-q", "-o", tmp_path / "t", "--duration", "0.3", "-p", str(process.pid)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+    trace = open_trace(tmp_path / "t")
+    assert len(trace.io)
+    tasks = trace.header.metadata["closure"]["tasks"]
+    assert tasks["wchar"]["seen"] == pytest.approx(tasks["wchar"]["kernel"], abs=4)
+
+
+def test_max_size_is_kept_and_the_command_runs_to_its_end(tmp_path):
+    limit = 2 << 20
+    dd = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=100000; echo done > {tmp_path}/after"
+    done = run_recorder(tmp_path / "t", "sh", "-c", dd, options=("--max-size", "2M", "--layer", "vfs"))
+    assert done.returncode in (0, 3), done.stderr
+    trace = open_trace(tmp_path / "t")
+    assert limit * 0.9 < (tmp_path / "t").stat().st_size <= limit
+    assert trace.header.metadata["stopped_by"] == "max-size"
+    assert "--max-size" in done.stderr
+    assert (tmp_path / "file").stat().st_size == 100000
+    # A clean cut: what is there is the beginning, without a hole, unless records were lost.
+    writes = trace.io[trace.io["op"] == IoOp.WRITE]
+    if not trace.header.lost:
+        assert writes["offset"].tolist() == list(range(len(writes)))
+
+
+def test_dry_run_says_all_and_makes_nothing(tmp_path):
+    options = ("--dry-run", "--path", str(tmp_path), "--min-size", "4K", "--ring-bytes", "1M")
+    done = run_recorder(tmp_path / "t", "touch", tmp_path / "made", options=options)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+    for words in ("touch and everything it starts", f"files below {tmp_path}", "4096 bytes", "tp_btf/sys_enter"):
+        assert words in done.stdout
+    assert f"= {(os.sysconf('SC_NPROCESSORS_CONF'))} MiB of memory" in done.stdout
+    lines = [line.split(maxsplit=1) for line in done.stdout.split("programs\n")[1].splitlines()]
+    assert all(state.startswith(("loads", "left out: this kernel has", "not needed")) for _, state in lines)
+    (tmp_path / "t").write_text("precious")
+    done = run_recorder(tmp_path / "t", "true", options=("--dry-run",))
+    assert done.returncode == 2
+    assert "--force" in done.stdout
+
+
+def test_same_disk_is_told_once_and_not_for_memory(tmp_path):
+    device = tmp_path.stat().st_dev
+    if not Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").exists():
+        pytest.skip("the temporary directory is not on a block device")
+    told = run_recorder(tmp_path / "t", "true", cwd=tmp_path).stderr
+    assert told.count("written to the disk that") == 1
+    quiet = run_recorder(tmp_path / "q", "true", cwd=tmp_path, options=("--quiet",)).stderr
+    assert quiet == ""
+    in_memory = Path(f"/dev/shm/flextrace-test-{os.getpid()}")
+    try:
+        assert "written to the disk that" not in run_recorder(in_memory, "true", cwd=tmp_path).stderr
+    finally:
+        in_memory.unlink(missing_ok=True)
+
+
+def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_path):  # noqa: F811
+    program = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=150000"
+    done = run_recorder(small_file_system / "t", *program.split(), options=("--layer", "vfs"))
+    assert done.returncode == 1
+    assert "No space left on device; it is marked incomplete" in done.stderr
+    assert "--max-size" in done.stderr
+    assert (tmp_path / "file").stat().st_size == 150000
+    trace = characterize.open(small_file_system / "t")
+    assert trace.header.flags & HeaderFlag.INCOMPLETE
+    assert len(trace.io) > 30000
+
+
+def read_terminal(master: int) -> str:
+    text = b""
+    with contextlib.suppress(OSError):
+        while part := os.read(master, 4096):
+            text += part
+    return text.decode()
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_status_line_on_a_terminal_only(tmp_path, quiet):
+    script = f"for i in 1 2 3 4 5 6 7 8; do echo x >> {tmp_path}/log; sleep 0.3; done"
+    options = ["--quiet"] * quiet
+    master, slave = pty.openpty()
+    recorder = subprocess.Popen([RECORDER, *options, "-o", tmp_path / "t", "--", "sh", "-c", script], stderr=slave)
+    os.close(slave)
+    text = read_terminal(master)
+    os.close(master)
+    assert recorder.wait(timeout=30) == 0
+    lines = re.findall(r"\r(\d+) s: (\d+) records/s, ([\d.]+) MB written, (\d+) lost\x1b\[K", text)
+    assert len(lines) == (0 if quiet else len(lines))
+    assert quiet or [int(line[0]) for line in lines][:2] == [1, 2]
+    assert quiet or "\r\x1b[Kflextrace record:" in text  # it is gone before the last words
+    piped = run_recorder(tmp_path / "t", "sleep", "1.3", options=("--force",))
+    assert "records/s" not in piped.stderr
+
+
+def test_second_ctrl_c_ends_the_recording_of_a_stubborn_command(tmp_path):
+    loop = f"trap '' INT; i=0; while [ $i -lt 30 ]; do echo x >> {tmp_path}/log; sleep 0.1; i=$((i+1)); done; exit 7"
+    with started("-o", tmp_path / "t", "--", "sh", "-c", loop) as recorder:
+        for _ in range(2):
+            time.sleep(0.3)
+            recorder.send_signal(signal.SIGINT)
+        said = ""
+        while "next:" not in said:
+            said += recorder.stderr.readline()
+        trace = open_trace(tmp_path / "t")
+        assert recorder.wait(timeout=30) == 7
+    assert "ended by a signal; the command goes on" in said
+    assert trace.header.metadata["stopped_by"] == "signal"
+
+
+def test_two_capabilities_are_enough(tmp_path):
+    tmp_path.chmod(0o777)
+    capabilities = "-all,+bpf,+perfmon"
+    done = subprocess.run(
+        [
+            *("setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}"),
+            *(RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", f"echo x > {tmp_path}/file"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert written(open_trace(tmp_path / "t")) == {f"{tmp_path}/file": 2}
+
+
+@pytest.mark.parametrize("kept", ["bpf", "perfmon"])
+def test_the_missing_capability_is_named(tmp_path, kept):
+    done = subprocess.run(
+        ["setpriv", f"--bounding-set=-all,+{kept}", RECORDER, "-o", tmp_path / "t", "--", "true"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    missing = {"bpf": "CAP_PERFMON", "perfmon": "CAP_BPF"}[kept]
+    assert f"(missing: {missing})" in done.stderr
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--in-cgroup", "/tmp", "--", "true"], "not the directory of a control group"),
+        (["--in-cgroup", "/sys/fs/cgroup/nowhere"], "cannot find control group"),
+        (["--device", "/dev/null", "--", "true"], "is not a block device"),
+        (["--device", "4095:1", "--", "true"], "there is no block device 4095:1"),
+        (["--path", "/", "--", "true"], "leaves nothing out"),
+        (["--path", "/" + "x" * 300, "--", "true"], "longer than 255 bytes"),
+        (["--min-size", "4Q", "--", "true"], "such as 65536, 64K or 1M"),
+        (["--min-size", "1K", "--layer", "block", "--", "true"], "does not record"),
+        (["--max-size", "1K", "--", "true"], "1048576"),
+        (["--duration", "5 parsecs", "--", "true"], "such as 30s, 500ms or 5m"),
+        (["--duration", "0", "--", "true"], "such as 30s"),
+        (["-p", "1", "--in-cgroup", "/sys/fs/cgroup/freezer"], "choose one"),
+    ],
+)
+def test_bad_usage(tmp_path, arguments, words):
+    if "freezer" in arguments[-1] and not Path(arguments[-1]).exists():
+        pytest.skip("no control groups of version 1 here")
+    done = subprocess.run(
+        [RECORDER, "-o", tmp_path / "t", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert not (tmp_path / "t").exists()

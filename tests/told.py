@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the lines of a test program (tests/programs/told.h) and the records of a trace into comparable rows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import characterize
+from characterize.layout import NOT_MEASURED_U32, Fileop, IoFlag, IoOp, Source
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = ROOT / "build" / "tests"
+RECORDER = ROOT / "build" / "flextrace-record"
+DATA_KINDS = {"read", "write"}
+MAPPED_KINDS = {"load", "store"}
+NAMED_BY_ARGUMENT = {Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK}
+TOLD_LINE = re.compile(r"\S+ \S+ \d+ -?\d+ -?\d+ -?\d+ \d+ \d+ (-|\d+)")
+
+
+class Row(NamedTuple):
+    """One operation; offset and asked are argument and length of a file operation."""
+
+    kind: str
+    name: str
+    thread: int
+    offset: int
+    asked: int
+    result: int
+    source: Source
+    flags: IoFlag
+    high_flags: int  # the upper half, which belongs to the operation
+    missed: int | None
+
+
+def make_row(kind, name, numbers: Iterable[int], missed: int | None) -> Row:
+    thread, offset, asked, result, source, flags = map(int, numbers)
+    return Row(
+        kind,
+        name,
+        thread,
+        offset & 2**64 - 1,
+        asked,
+        result,
+        Source(source),
+        IoFlag(flags & 0xFFFF),
+        flags >> 16,
+        missed,
+    )
+
+
+def parse(output: str) -> tuple[list[Row], dict[str, list[list[str]]]]:
+    """What a program told: its operations, and its other lines by their first word."""
+    rows, others = [], {}
+    for line in output.splitlines():
+        kind, *words = line.split()
+        if TOLD_LINE.fullmatch(line):
+            name, *numbers, missed = words
+            rows.append(make_row(kind, name, map(int, numbers), None if missed == "-" else int(missed)))
+        else:
+            others.setdefault(kind, []).append(words)
+    return rows, others
+
+
+@dataclass
+class Recorded:
+    """A program that was recorded: what it told and what the trace says."""
+
+    directory: Path
+    told: list[Row]
+    others: dict[str, list[list[str]]]
+    trace: characterize.Trace
+    stderr: str
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Files of the test by id: relative to its directory, or absolute if the program told such a name."""
+        absolute = {name for row in self.told for name in row.name.split(">") if name.startswith("/")}
+        prefix = f"{self.directory}/"
+        names = {}
+        for file, path in self.trace.paths.items():
+            if path == str(self.directory):
+                names[file] = "."
+            elif path.startswith(prefix):
+                names[file] = path.removeprefix(prefix)
+            elif path in absolute:
+                names[file] = path
+        return names
+
+    def data(self, sources: set[Source] | None = None) -> list[Row]:
+        """IO records of the test's files."""
+        names = self.names
+        return [
+            make_row(
+                IoOp(row.op).name.lower(),
+                names[row.file],
+                (row.thread, row.offset, row.asked_bytes, row.result, row.source, row.flags),
+                None if row.missed_bytes == NOT_MEASURED_U32 else int(row.missed_bytes),
+            )
+            for row in self.trace.io.itertuples()
+            if row.file in names and (sources is None or row.source in sources)
+        ]
+
+    def file_operations(self) -> list[Row]:
+        """FILEOP records of the test's files, and those of no file, except opens: the loader tries some in vain."""
+        names, rows = self.names, []
+        for row in self.trace.fileops.itertuples():
+            if (row.file and row.file not in names) or (not row.file and row.op == Fileop.OPEN):
+                continue
+            name, argument = names.get(row.file, "?"), row.argument
+            if row.op in NAMED_BY_ARGUMENT:
+                if not row.file and row.argument not in names:
+                    continue
+                name, argument = f"{name}>{names.get(row.argument, '?')}", 0
+            numbers = (row.thread, argument, row.length, row.result, row.source, row.flags)
+            rows.append(make_row(Fileop(row.op).name.lower(), name, numbers, None))
+        return rows
+
+    def told_data(self) -> list[Row]:
+        return [row for row in self.told if row.kind in DATA_KINDS]
+
+    def told_file_operations(self) -> list[Row]:
+        return [row for row in self.told if row.kind not in DATA_KINDS | MAPPED_KINDS]
+
+
+def run_recorder(trace: Path, *command: str | Path, options: tuple[str, ...] = (), **keywords):
+    return subprocess.run(
+        [RECORDER, "-o", trace, *options, "--", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **keywords,
+    )
+
+
+def record(directory: Path, program: str, *arguments: str, options: tuple[str, ...] = ()) -> Recorded:
+    """Record one run of a test program in a new directory; the trace is kept beside it."""
+    directory.mkdir()
+    trace = directory.with_suffix(".iotrace")
+    done = run_recorder(trace, PROGRAMS / program, directory, *arguments, options=options)
+    assert done.returncode == 0, done.stderr
+    return recorded(directory, done.stdout, trace, done.stderr)
+
+
+def recorded(directory: Path, output: str, trace: Path, stderr: str) -> Recorded:
+    told, others = parse(output)
+    opened = characterize.open(trace)
+    assert not opened.header.lost
+    return Recorded(directory, told, others, opened, stderr)
+
+
+def compare(expected: Iterable[tuple], actual: Iterable[tuple]) -> None:
+    """Fail with what is missing from the trace and what is there beyond."""
+    wanted, got = Counter(expected), Counter(actual)
+    lines = [f"missing    {count} x {row}" for row, count in (wanted - got).items()]
+    lines += [f"unexpected {count} x {row}" for row, count in (got - wanted).items()]
+    if lines:
+        pytest.fail("\n".join(lines), pytrace=False)
