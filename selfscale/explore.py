@@ -207,10 +207,15 @@ class Exploration:
                 self.boundaries = self.boundaries or [border.good_bytes for border in self._borders(measured)]
                 self._set_regions(min(measured), max(measured))
 
-    @staticmethod
-    def _borders(measured: dict[float, float]) -> list[Border]:
+    def _borders(self, measured: dict[float, float]) -> list[Border]:
         x = np.array(sorted(measured))
-        return find_borders(x, np.array([measured[size] for size in x]))
+        throughput = np.array([measured[size] for size in x])
+        fracs = {
+            point.workload.unique_bytes: math.nan if point.device_frac is None else point.device_frac
+            for point in self.points
+            if point.role == "curve" and point.parameter == "uniqueBytes"
+        }
+        return find_borders(x, throughput, np.array([fracs[size] for size in x]))
 
     def _confirmed(self, measured: dict[float, float], take: Callable[[float, int], None]) -> list[Border]:
         """Borders that are still there when both sides of each doubtful one have been measured again."""

@@ -76,6 +76,8 @@ class Point:
         Length of the whole run, transient included.
     cost_s : float
         Wall-clock time of everything that the point needed.
+    device_frac : float or None
+        Bytes that went to or came from storage in the steady window over those that were moved; None where unknown.
     """
 
     workload: Workload
@@ -93,6 +95,7 @@ class Point:
     reason: str = ""
     elapsed_s: float = 0.0
     cost_s: float = 0.0
+    device_frac: float | None = None
 
     def as_document(self) -> dict[str, Any]:
         """The point as it stands in a profile."""
@@ -209,11 +212,11 @@ def measure(
     limit = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
     settle = settle_bytes(workload, limit, dirty_limit_bytes(limit, confined=memory_group is not None))
     stop_rule = RULES[rule](target, min_seconds, settle)
-    last_s = 0.0
+    intervals: list[dict[str, Any]] = []
 
     def on_interval(line: dict[str, Any]) -> bool:
-        nonlocal last_s
-        seconds, last_s = line["t_s"] - last_s, line["t_s"]
+        seconds = line["t_s"] - (intervals[-1]["t_s"] if intervals else 0.0)
+        intervals.append(line)
         return stop_rule.add(seconds, line["bytes"], line["requests"])
 
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
@@ -255,7 +258,16 @@ def measure(
         reason=reason,
         elapsed_s=float(result["elapsed_s"]),
         cost_s=time.monotonic() - begin,
+        device_frac=_device_frac(intervals[estimate.first :]),
     )
+
+
+def _device_frac(intervals: list[dict[str, Any]]) -> float | None:
+    """Bytes that storage moved over bytes that the replay moved; None where either is unknown or nothing moved."""
+    moved_bytes = sum(line["bytes"] for line in intervals)
+    if not moved_bytes or any("device_read_bytes" not in line for line in intervals):
+        return None
+    return sum(line["device_read_bytes"] + line["device_write_bytes"] for line in intervals) / moved_bytes
 
 
 def evict(directory: Path) -> None:

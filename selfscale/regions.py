@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 DROP_MIN = 1.6
-"""A fall by less than this factor is no border: noise, or a processor cache, not another level of storage."""
+"""A fall by less than this factor is no border: noise, not another level of storage."""
+CACHED_DEVICE_FRAC = 0.01
+"""Below this share of bytes from and to storage a point is served by the page cache (measured: up to 0.002 while the
+working set fits, from 1 on as soon as it does not)."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,28 @@ def log_slopes(x: np.ndarray, throughput: np.ndarray) -> np.ndarray:
     return np.diff(np.log(throughput)) / np.diff(np.log(x))
 
 
-def find_borders(x: np.ndarray, throughput: np.ndarray) -> list[Border]:
+def last_cached(device_frac: np.ndarray) -> int:
+    """Index of the point from which on storage takes part, so that a fall before it is one of the processor's caches.
+
+    Those are too small for a border of storage, but a working set that leaves them may cost a factor of three, which
+    is more than some devices cost behind it.
+
+    Parameters
+    ----------
+    device_frac : ndarray, shape (n,)
+        Of the uniqueBytes curve, in ascending order; NaN where unknown.
+
+    Returns
+    -------
+    int
+        Of the last point of the row of cached ones that the curve begins with; 0 if there is none, and where no point
+        reached storage as far as the kernel counts it (it does not for tmpfs and some network file systems).
+    """
+    uncached = np.flatnonzero(~(device_frac < CACHED_DEVICE_FRAC))
+    return max(0, int(uncached[0]) - 1) if len(uncached) else 0
+
+
+def find_borders(x: np.ndarray, throughput: np.ndarray, device_frac: np.ndarray | None = None) -> list[Border]:
     """Borders of the performance regions, from small to large uniqueBytes.
 
     Neighbouring intervals whose slope is below the average slope of the curve are one fall. It is a border if the
@@ -55,6 +79,8 @@ def find_borders(x: np.ndarray, throughput: np.ndarray) -> list[Border]:
     ----------
     x, throughput : ndarray, shape (n,)
         The uniqueBytes curve, x ascending.
+    device_frac : ndarray, shape (n,), optional
+        Bytes from and to storage over bytes moved, NaN where unknown. A fall begins where storage takes part.
 
     Returns
     -------
@@ -65,6 +91,7 @@ def find_borders(x: np.ndarray, throughput: np.ndarray) -> list[Border]:
     x, throughput = x[positive], throughput[positive]
     if len(x) < 2:
         return []
+    cached = 0 if device_frac is None else last_cached(device_frac[positive])
     average = np.log(throughput[-1] / throughput[0]) / np.log(x[-1] / x[0])
     # "<=" for a curve that is one fall from end to end, as between two points.
     falling = log_slopes(x, throughput) <= min(average, -1e-9)
@@ -77,6 +104,7 @@ def find_borders(x: np.ndarray, throughput: np.ndarray) -> list[Border]:
         end = start
         while end < len(falling) and falling[end]:
             end += 1
+        start = min(max(start, cached), end)
         top, foot = throughput[start], throughput[end]
         if top / foot >= DROP_MIN:
             threshold = float(top + foot) / 2

@@ -16,8 +16,9 @@ WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
 class FakeReplay:
     """Plays a series of throughputs; remembers how it was called."""
 
-    def __init__(self, rates, failed=0):
+    def __init__(self, rates, failed=0, device=lambda line_bytes: {}):
         self.rates = rates
+        self.device = device
         self.failed = failed
         self.calls = []
 
@@ -27,7 +28,8 @@ class FakeReplay:
         if options.get("on_interval"):
             for index, rate in enumerate(self.rates, 1):
                 elapsed = 0.05 * index
-                line = {"t_s": elapsed, "bytes": rate * 0.05, "requests": rate * 0.05 / 65536}
+                line_bytes = rate * 0.05
+                line = {"t_s": elapsed, "bytes": line_bytes, "requests": line_bytes / 65536, **self.device(line_bytes)}
                 if elapsed >= options["max_seconds"] or options["on_interval"](line):
                     break
         return {
@@ -66,6 +68,20 @@ def test_image_is_prepared_outside_the_group_and_run_inside(tmp_path):
     assert measured["memory_group"] is group
     assert prepare["existed"]
     assert not measured["trace"].exists()  # it is removed when the point is measured
+
+
+def test_share_of_bytes_that_reached_storage_is_that_of_the_steady_window(tmp_path):
+    def device(line_bytes):
+        # At first everything is read in, in the steady state a quarter; writes go out once.
+        return {"device_read_bytes": line_bytes * (1 if line_bytes < 5e7 / 2 else 0.25), "device_write_bytes": 1e6}
+
+    point = run(FakeReplay([2e8] * 10 + quiet(1e9), device=device), tmp_path)
+    assert point.device_frac == pytest.approx(0.25 + 1e6 / 5e7, rel=0.02)
+    assert Point.from_document(json.loads(json.dumps(point.as_document()))).device_frac == point.device_frac
+
+
+def test_share_that_reached_storage_is_unknown_where_the_kernel_does_not_count(tmp_path):
+    assert run(FakeReplay(quiet(1e9)), tmp_path).device_frac is None
 
 
 def test_steady_series_stops_early_with_its_throughput(tmp_path):

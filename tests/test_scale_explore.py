@@ -46,6 +46,21 @@ def test_boundary_within_15_per_cent_of_a_cache_of_any_size(cache, miss_us, seed
     assert 0.9 * cache * MIB <= exploration.boundaries[0] <= 1.1 * cache * MIB * shift
 
 
+@pytest.mark.parametrize("miss_us", [60, 200, 1000])
+@pytest.mark.parametrize("processor_cache", [20, 45, 90])
+def test_processor_cache_is_not_taken_for_the_page_cache(miss_us, processor_cache):
+    # Beyond it a working set in the page cache moves at a third to a fifth of the speed, as on large shared machines.
+    machine = Machine([(128 * MIB, miss_us * 1e-6)], hit_s=1e-6, processor_cache=(processor_cache * MIB, 2e9))
+    boundaries = explore(machine, cache_bytes=128 * MIB).boundaries
+    assert boundaries[-1:] == [pytest.approx(128 * MIB, rel=0.15)]
+    assert len(boundaries) == 1
+
+
+def test_where_traffic_is_not_counted_throughput_alone_makes_the_border():
+    machine = Machine([(128 * MIB, 500e-6)], counts_traffic=False)
+    assert explore(machine, cache_bytes=128 * MIB).boundaries == [pytest.approx(128 * MIB, rel=0.15)]
+
+
 def test_disturbances_of_single_points_make_no_border():
     # Every tenth measurement is slowed down to 0.2 to 0.6 by something else.
     right = 0

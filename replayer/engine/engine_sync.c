@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "replayer/engine/device_traffic.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/worker.h"
 
@@ -199,19 +200,30 @@ void run_free(struct run *run)
 	descriptors_destroy(&run->descriptors);
 }
 
-static void print_interval(const struct run *run, uint64_t now, uint64_t totals[2])
+/* What was counted up to the last interval line. */
+struct interval_totals {
+	uint64_t bytes, requests;
+	struct device_traffic device;
+};
+
+static void print_interval(const struct run *run, uint64_t now, struct interval_totals *last)
 {
-	uint64_t bytes = 0, requests = 0;
+	struct interval_totals totals = {.device = device_traffic_now()};
 
 	for (uint32_t t = 0; t < run->schedule->thread_count; t++) {
-		bytes += atomic_load_explicit(&run->workers[t].bytes, memory_order_relaxed);
-		requests += atomic_load_explicit(&run->workers[t].requests, memory_order_relaxed);
+		totals.bytes += atomic_load_explicit(&run->workers[t].bytes, memory_order_relaxed);
+		totals.requests += atomic_load_explicit(&run->workers[t].requests, memory_order_relaxed);
 	}
-	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu}\n", (double)now / 1e9,
-	       (unsigned long long)(bytes - totals[0]), (unsigned long long)(requests - totals[1]));
+	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu", (double)now / 1e9,
+	       (unsigned long long)(totals.bytes - last->bytes),
+	       (unsigned long long)(totals.requests - last->requests));
+	if (totals.device.known)
+		printf(", \"device_read_bytes\": %llu, \"device_write_bytes\": %llu",
+		       (unsigned long long)(totals.device.read_bytes - last->device.read_bytes),
+		       (unsigned long long)(totals.device.write_bytes - last->device.write_bytes));
+	puts("}");
 	fflush(stdout);
-	totals[0] = bytes;
-	totals[1] = requests;
+	*last = totals;
 }
 
 /* Until all threads are done: prints the intervals, stops the run at its time limit. The last, a part, is not. */
@@ -221,7 +233,7 @@ static void watch(struct run *run, uint64_t start_ns)
 		run->options->max_seconds > 0 ? start_ns + (uint64_t)(run->options->max_seconds * 1e9) : UINT64_MAX;
 	uint64_t interval_ns = run->options->interval_ns;
 	uint64_t next_ns = interval_ns ? start_ns + interval_ns : UINT64_MAX;
-	uint64_t totals[2] = {0, 0};
+	struct interval_totals totals = {.device = device_traffic_now()};
 
 	for (uint32_t running; (running = atomic_load(&run->running));) {
 		uint64_t until_ns = next_ns < limit_ns ? next_ns : limit_ns;
@@ -231,7 +243,7 @@ static void watch(struct run *run, uint64_t start_ns)
 		      until_ns == UINT64_MAX ? NULL : &until);
 		uint64_t now = now_ns();
 		if (now >= next_ns && atomic_load(&run->running)) {
-			print_interval(run, now - start_ns, totals);
+			print_interval(run, now - start_ns, &totals);
 			/* When this thread came late by more than an interval, that one is longer. */
 			next_ns += (now - next_ns) / interval_ns * interval_ns + interval_ns;
 		}
