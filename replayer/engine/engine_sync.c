@@ -233,8 +233,10 @@ static void watch(struct run *run, uint64_t start_ns)
 		run->options->max_seconds > 0 ? start_ns + (uint64_t)(run->options->max_seconds * 1e9) : UINT64_MAX;
 	uint64_t interval_ns = run->options->interval_ns;
 	uint64_t next_ns = interval_ns ? start_ns + interval_ns : UINT64_MAX;
-	struct interval_totals totals = {.device = device_traffic_now()};
+	struct interval_totals totals = {0};
 
+	if (interval_ns)
+		totals.device = device_traffic_now();
 	for (uint32_t running; (running = atomic_load(&run->running));) {
 		uint64_t until_ns = next_ns < limit_ns ? next_ns : limit_ns;
 		struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
