@@ -144,7 +144,7 @@ static __always_inline bool enter_request(const struct user_iocb *iocb, struct a
 	operation->source = SOURCE_AIO;
 	operation->thread = task->pid;
 	operation->process = task->tgid;
-	if (!state || !describe(iocb, operation) || !set_file(operation, file, submission->now_ns))
+	if (!state || !describe(iocb, operation) || !set_file(operation, file, iocb->descriptor))
 		return false;
 	if (operation->kind == RECORD_IO && operation->asked_bytes < filter_size_bytes_min) {
 		count_skip(SKIP_FILTERED);

@@ -6,7 +6,7 @@
 #define FLEXTRACE_ASYNC_RECORD_BPF_H
 
 #include "async_operation.bpf.h"
-#include "file_identity.bpf.h"
+#include "known_file.bpf.h"
 #include "io_flags.bpf.h"
 #include "page_cache.bpf.h"
 
@@ -50,15 +50,21 @@ static __always_inline void note_async_process(__u32 process)
 }
 
 /* false if the file is none that is recorded; that is counted. */
-static __always_inline bool set_file(struct async_operation *operation, struct file *file, __u64 now_ns)
+static __always_inline bool set_file(struct async_operation *operation, struct file *file, __u32 descriptor)
 {
+	struct task_state *state = current_state();
 	bool directories = operation->kind == RECORD_FILEOP;
+	struct known_file found;
+	struct known_file *known = &found;
+	if (state)
+		known = known_file_of(state, file, descriptor, directories);
+	else
+		learn_file(known, file, BPF_CORE_READ(file, f_inode), directories);
 	operation->file_pointer = (__u64)file;
-	operation->file = identify_file(file, directories, now_ns);
-	/* Of the data: of a block device f_inode is the node in /dev. */
-	operation->inode_pointer = (__u64)BPF_CORE_READ(file, f_mapping, host);
+	operation->file = known->file;
+	operation->inode_pointer = known->data_inode_pointer;
 	operation->descriptor_flags = BPF_CORE_READ(file, f_flags);
-	if ((BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY)
+	if (known->is_directory)
 		operation->flags |= IO_DIRECTORY;
 	return operation->file;
 }

@@ -56,7 +56,7 @@ static __always_inline __s64 position_after(const struct task_state *state)
 {
 	struct file *file = (struct file *)state->file_pointer;
 	/* The descriptor may have been closed meanwhile and its struct file reused. */
-	if ((__u64)read_field(file, f_inode) != state->known_inode_pointer)
+	if ((__u64)read_field(file, f_inode) != state->file_inode_pointer)
 		return 0;
 	struct inode *inode = (struct inode *)state->inode_pointer;
 	return state->appends && state->positioned ? read_field(inode, i_size) : read_field(file, f_pos);

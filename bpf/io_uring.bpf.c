@@ -22,20 +22,21 @@ enum {
 	CHAIN_MAX = 128, /* requests of a chain that are silent about their success */
 };
 
-static __always_inline bool describe_splice(struct io_kiocb *request, struct async_operation *operation, __u64 now_ns)
+static __always_inline bool describe_splice(struct io_kiocb *request, struct async_operation *operation)
 {
 	struct io_splice *splice = (struct io_splice *)request;
 	__u32 source_flags = BPF_CORE_READ(splice, flags);
-	struct file *target = file_of_request(request->ctx, request->flags & ENTRY_FIXED_FILE, request->cqe.fd);
-	struct file *source = file_of_request(request->ctx, source_flags & SPLICE_SOURCE_IS_REGISTERED,
-					      BPF_CORE_READ(splice, splice_fd_in));
+	int source_descriptor = BPF_CORE_READ(splice, splice_fd_in), target_descriptor = request->cqe.fd;
+	struct file *target = file_of_request(request->ctx, request->flags & ENTRY_FIXED_FILE, target_descriptor);
+	struct file *source =
+		file_of_request(request->ctx, source_flags & SPLICE_SOURCE_IS_REGISTERED, source_descriptor);
 	operation->kind = RECORD_IO;
 	operation->asked_bytes = BPF_CORE_READ(splice, len);
 	/* One side is a pipe. */
-	if (source && set_file(operation, source, now_ns)) {
+	if (source && set_file(operation, source, source_descriptor)) {
 		operation->op = IO_READ;
 		operation->position = BPF_CORE_READ(splice, off_in);
-	} else if (target && set_file(operation, target, now_ns)) {
+	} else if (target && set_file(operation, target, target_descriptor)) {
 		operation->op = IO_WRITE;
 		operation->position = BPF_CORE_READ(splice, off_out);
 	} else {
@@ -46,7 +47,7 @@ static __always_inline bool describe_splice(struct io_kiocb *request, struct asy
 }
 
 /* The file that a close is about, while it is open. */
-static __always_inline bool find_closed(struct io_kiocb *request, struct async_operation *operation, __u64 now_ns)
+static __always_inline bool find_closed(struct io_kiocb *request, struct async_operation *operation)
 {
 	struct io_close *close = (struct io_close *)request;
 	struct io_ring_ctx *ring = BPF_CORE_READ(request, ctx);
@@ -54,7 +55,7 @@ static __always_inline bool find_closed(struct io_kiocb *request, struct async_o
 	__u32 descriptor = BPF_CORE_READ(close, fd);
 	struct file *file = file_of_request(ring, slot, slot ? slot - 1 : descriptor);
 	operation->argument = slot ? DESCRIPTOR_NONE : descriptor;
-	return file ? set_file(operation, file, now_ns) : operation->previous;
+	return file ? set_file(operation, file, descriptor) : operation->previous;
 }
 
 /* Whether the request is one to record, as far as can be said now. */
@@ -63,11 +64,11 @@ static __always_inline bool describe(struct io_kiocb *request, struct async_oper
 	__u8 opcode = request->opcode;
 	struct names_of_request names = {};
 	if (opcode == URING_SPLICE)
-		return describe_splice(request, operation, now_ns);
+		return describe_splice(request, operation);
 	if (opcode == URING_CLOSE) {
 		operation->kind = RECORD_FILEOP;
 		operation->op = FILEOP_CLOSE;
-		return find_closed(request, operation, now_ns);
+		return find_closed(request, operation);
 	}
 	if (opcode == URING_OPENAT || opcode == URING_OPENAT2)
 		return describe_open(request, operation);
@@ -85,7 +86,7 @@ static __always_inline bool describe(struct io_kiocb *request, struct async_oper
 	bool registered = request->flags & ENTRY_FIXED_FILE;
 	struct file *file = file_of_request(request->ctx, registered, request->cqe.fd);
 	if (file)
-		return set_file(operation, file, now_ns);
+		return set_file(operation, file, request->cqe.fd);
 	/* The request before it in the chain may be about to open it. */
 	return operation->previous;
 }
@@ -118,8 +119,7 @@ static __always_inline void send_data(struct io_kiocb *request, struct async_ope
 }
 
 /* The file that an open has given the program; 0 if there is none to record. */
-static __always_inline bool find_opened(struct io_kiocb *request, struct async_operation *operation, __s64 result,
-					__u64 now_ns)
+static __always_inline bool find_opened(struct io_kiocb *request, struct async_operation *operation, __s64 result)
 {
 	__u32 slot = BPF_CORE_READ((struct io_open *)request, file_slot);
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -132,7 +132,7 @@ static __always_inline bool find_opened(struct io_kiocb *request, struct async_o
 		if ((__u32)task->tgid == operation->process)
 			file = file_of_descriptor(task, result);
 	}
-	if (!file || !set_file(operation, file, now_ns))
+	if (!file || !set_file(operation, file, result))
 		return false;
 	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
 		operation->flags |= IO_CREATED;
@@ -185,7 +185,7 @@ static __always_inline void send_file_operation(struct io_kiocb *request, struct
 {
 	__u64 key = (__u64)request;
 	if (operation->op == FILEOP_OPEN) {
-		if (result >= 0 && !find_opened(request, operation, result, now_ns))
+		if (result >= 0 && !find_opened(request, operation, result))
 			return;
 		result = result < 0 ? result : 0;
 	}
@@ -212,7 +212,7 @@ static __always_inline void start_next(struct io_kiocb *request, struct task_sta
 		return;
 	/* Opened by this request, closed by the next. */
 	if (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE && !operation->file_pointer)
-		find_closed((struct io_kiocb *)next, operation, now_ns);
+		find_closed((struct io_kiocb *)next, operation);
 	async_start(operation, now_ns);
 	if (state)
 		async_switch(state, next);
@@ -232,7 +232,7 @@ int uring_request_ends(__u64 pointer, __s64 result)
 	async_start(operation, operation->start_ns);
 	struct file *file = recorded && operation->has_file ? BPF_CORE_READ(request, file) : NULL;
 	if (file && (__u64)file != operation->file_pointer)
-		set_file(operation, file, now_ns);
+		set_file(operation, file, 0);
 	if (operation->has_file || (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE))
 		recorded = recorded && operation->file;
 	if (!recorded) {
@@ -384,7 +384,7 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		struct file *file =
 			operation->file_pointer ? NULL : file_of_descriptor(bpf_get_current_task_btf(), descriptor);
 		if (file)
-			set_file(operation, file, now_ns);
+			set_file(operation, file, descriptor);
 	}
 	async_switch(state, pointer);
 	return 0;

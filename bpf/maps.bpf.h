@@ -54,6 +54,22 @@ enum announced {
 	ANNOUNCE_FAILED = 2, /* to be tried again */
 };
 
+enum {
+	KNOWN_FILES = 4,
+};
+
+/* What is known of a struct file, as long as it has this inode with this number and generation. */
+struct known_file {
+	__u64 file_pointer; /* 0 = nothing that is recorded */
+	__u64 inode_pointer;
+	__u64 inode_number;
+	__u64 data_inode_pointer; /* what the page cache and the block layer know: of block devices and overlays another */
+	__u32 generation;
+	__u32 file; /* its id */
+	__u32 in_memory; /* on a file system without a device */
+	__u32 is_directory;
+};
+
 /*
  * A traced thread has one of these; a thread without is not traced. Made at fork, so that the whole tree has it.
  *
@@ -71,6 +87,7 @@ struct task_state {
 	__u64 id; /* 0 = none */
 	__u64 start_ns;
 	__u64 file_pointer; /* struct file */
+	__u64 file_inode_pointer; /* f_inode */
 	__u64 inode_pointer; /* struct inode of the data, which is f_mapping->host */
 	__u64 request; /* struct io_kiocb or aio_kiocb, 0 = a plain system call */
 	__u32 file; /* file id, 0 = not one that is recorded */
@@ -92,14 +109,8 @@ struct task_state {
 	__u32 target_file;
 	__u32 target_flags;
 
-	/* The file of the call before, which is mostly that of the next: spares the search for its id (identify_file). */
-	__u64 known_file_pointer;
-	__u64 known_inode_pointer;
-	__u64 known_inode_number;
-	__u64 known_data_inode_pointer; /* what the page cache and the block layer know: of block devices and overlays another */
-	__u32 known_generation;
-	__u32 known_file;
-	__u32 known_in_memory; /* on a file system without a device */
+	/* Files of the last calls, mostly those of the next: spares the search for their ids (known_file.bpf.h). */
+	struct known_file known_files[KNOWN_FILES];
 
 	/* Of task->ioac at the entry of execve: what the kernel itself reads of the program is no call of the program. */
 	__u64 exec_rchar, exec_syscr;

@@ -8,6 +8,7 @@
 #define FLEXTRACE_DIRECT_READS
 #include "aio.bpf.h"
 #include "async_operation.bpf.h"
+#include "known_file.bpf.h"
 #include "record_fileop.bpf.h"
 #include "record_io.bpf.h"
 
@@ -42,34 +43,20 @@ static __always_inline void announce_task(struct task_struct *task, struct task_
 	state->announced = ANNOUNCED;
 }
 
-/* Enters the file of a descriptor into the running operation. Its id is mostly that of the call before. */
+/* Enters the file of a descriptor into the running operation. */
 static __always_inline void take_file(struct task_struct *task, struct task_state *state, __u32 descriptor,
 				      bool directories)
 {
 	struct file *file = file_of_descriptor(task, descriptor);
 	if (!file)
 		return; /* the call will say EBADF */
-	struct inode *inode = read_field(file, f_inode);
-	unsigned long inode_number = read_field(inode, i_ino);
-	__u32 generation = read_field(inode, i_generation);
-	/* A struct file that was freed and reused for another file has another inode, number or generation. */
-	if (state->known_file_pointer != (__u64)file || state->known_inode_pointer != (__u64)inode ||
-	    state->known_inode_number != inode_number || state->known_generation != generation) {
-		state->known_file = identify_file(file, directories, bpf_ktime_get_ns());
-		/* Only what is recorded is remembered: the rest has to be counted each time. */
-		state->known_file_pointer = state->known_file ? (__u64)file : 0;
-		state->known_inode_pointer = (__u64)inode;
-		struct inode *data = BPF_CORE_READ(file, f_mapping, host);
-		state->known_data_inode_pointer = (__u64)data;
-		state->known_in_memory = is_in_memory(data);
-		state->known_inode_number = inode_number;
-		state->known_generation = generation;
-	}
+	struct known_file *known = known_file_of(state, file, descriptor, directories);
 	state->descriptor_flags = read_field(file, f_flags);
-	state->file = state->descriptor_flags & OPEN_PATH ? 0 : state->known_file;
+	state->file = state->descriptor_flags & OPEN_PATH ? 0 : known->file;
 	state->file_pointer = (__u64)file;
-	state->inode_pointer = state->known_data_inode_pointer;
-	state->in_memory = state->known_in_memory;
+	state->file_inode_pointer = known->inode_pointer;
+	state->inode_pointer = known->data_inode_pointer;
+	state->in_memory = known->in_memory;
 	state->position_lock = (__u64)file + bpf_core_field_offset(struct file, f_pos_lock);
 }
 
