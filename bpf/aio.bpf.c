@@ -5,10 +5,11 @@
  * The kernel has no tracepoint where it takes a request, so they are read from the memory of the program at the entry of
  * io_submit; its result says how many were taken. A request ends
  *	- where the file system has finished its direct I/O (direct_io.bpf.c), with the time of the device;
- *	- else where io_getevents returns its event;
  *	- else where its event is seen in the completion ring, which lies in the memory of the program because programs
- *	  (libaio, fio) take events there without a system call: looked at around every call on the context.
- * Whichever is first counts. Buffered requests are done inside io_submit, and are seen in the ring at its exit.
+ *	  (libaio, fio) take events there without a system call: looked at around every call on the context;
+ *	- else where io_getevents returns its event: a page of the ring may not be readable.
+ * Whichever is first counts. Buffered requests, and those that fail at once, are done inside io_submit, and are seen in the
+ * ring at its exit. Beyond that only requests which the first way will not end are awaited there.
  */
 #include "aio.bpf.h"
 #include "async_record.bpf.h"
@@ -80,12 +81,11 @@ static __always_inline __u32 append_width(const struct async_operation *operatio
 int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns)
 {
 	struct async_key key = {.request = iocb, .process = process};
-	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, &key);
+	struct async_operation *operation = async_operation_of(&key);
 	/* Several threads can look at the same event: it ends for the first. */
 	if (!operation || __sync_val_compare_and_swap(&operation->ended, 0, 1))
 		return 0;
-	if (operation->kiocb)
-		bpf_map_delete_elem(&aio_keys, &operation->kiocb);
+	aio_await(operation, process, 0);
 	if (operation->noted_ns)
 		end_ns = operation->noted_ns;
 	add_file_flags(operation);
@@ -95,7 +95,7 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns)
 	} else {
 		async_send_fileop(operation, result, end_ns);
 	}
-	bpf_map_delete_elem(&async_operations, &key);
+	operation->live = 0;
 	return 0;
 }
 
@@ -128,9 +128,11 @@ static __always_inline bool describe(const struct user_iocb *iocb, struct async_
 }
 
 struct submission {
+	__u64 context;
 	__u64 iocbs;
 	__u64 now_ns;
 	__u64 first; /* of those that the kernel did not take */
+	__u64 single; /* the call has one request, and so runs it */
 	/* The last request of this call that appends, and where it will end if all goes well. */
 	__u64 append_inode, append_end;
 };
@@ -160,6 +162,9 @@ static __always_inline bool enter_request(const struct user_iocb *iocb, struct a
 		submission->append_end = operation->position + operation->asked_bytes;
 	}
 	operation->id = next_operation_id(state);
+	operation->context = submission->context;
+	operation->awaited = 1;
+	state->aio_awaited++;
 	async_start(operation, bpf_ktime_get_ns());
 	return true;
 }
@@ -178,20 +183,27 @@ static long take_request(__u32 index, void *context)
 	if (!file)
 		return 1;
 	struct async_key key = async_key_of(address);
-	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, &key);
-	if (operation) {
+	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
+	if (entry && entry->live) {
 		/* In flight twice: only one of the two ends will be found. */
-		async_abandon(operation);
-		count_loss(operation->kind, submission->now_ns);
+		async_abandon(entry);
+		aio_await(entry, key.process, 0);
+		count_loss(entry->kind, submission->now_ns);
 	}
-	if (bpf_map_update_elem(&async_operations, &key, &no_operation, BPF_ANY)) {
+	struct async_operation *operation = async_enter(&key, entry, submission->now_ns);
+	if (!operation)
 		count_loss(RECORD_IO, submission->now_ns);
-		return 0;
-	}
-	operation = bpf_map_lookup_elem(&async_operations, &key);
-	if (operation && !enter_request(&iocb, operation, file, submission))
-		bpf_map_delete_elem(&async_operations, &key);
+	else
+		operation->live = enter_request(&iocb, operation, file, submission);
+	struct task_state *state = submission->single ? bpf_task_storage_get(&tasks, task, NULL, 0) : NULL;
+	if (state && operation && operation->live)
+		async_switch_to(state, address, operation);
 	return 0;
+}
+
+static __always_inline __u32 requests_of_call(__u64 count)
+{
+	return count < REQUESTS_PER_CALL_MAX ? count : REQUESTS_PER_CALL_MAX;
 }
 
 int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs)
@@ -199,13 +211,18 @@ int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs)
 	struct task_state *state = current_state();
 	if (!state)
 		return 0;
-	aio_look(context);
-	note_async_process(bpf_get_current_pid_tgid() >> 32);
-	struct submission submission = {.iocbs = iocbs, .now_ns = bpf_ktime_get_ns()};
-	bpf_loop(count < REQUESTS_PER_CALL_MAX ? count : REQUESTS_PER_CALL_MAX, take_request, &submission, 0);
-	__u64 address = 0;
-	if (count == 1 && !bpf_probe_read_user(&address, sizeof(address), (const void *)iocbs))
-		async_switch(state, address);
+	aio_scan_ring(context);
+	note_async_process(state, bpf_get_current_pid_tgid() >> 32);
+	/* Before the first is there, so that no thread passes over its event: all that may come. */
+	struct async_key key = async_key_of(context);
+	struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
+	state->aio_awaited = 0;
+	state->aio_counted = known ? requests_of_call(count) : 0;
+	if (known)
+		__sync_fetch_and_add(&known->awaited, state->aio_counted);
+	struct submission submission = {
+		.context = context, .iocbs = iocbs, .now_ns = bpf_ktime_get_ns(), .single = count == 1};
+	bpf_loop(requests_of_call(count), take_request, &submission, 0);
 	return 0;
 }
 
@@ -215,11 +232,25 @@ static long take_back_request(__u32 index, void *context)
 	__u64 address = 0;
 	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + submission->first + index);
 	struct async_key key = async_key_of(address);
-	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, &key);
+	struct async_operation *operation = async_operation_of(&key);
 	if (!operation)
 		return 0;
 	async_abandon(operation);
-	bpf_map_delete_elem(&async_operations, &key);
+	aio_await(operation, key.process, 0);
+	operation->live = 0;
+	return 0;
+}
+
+/* One that failed at once does not end where direct I/O does, and its event could not be read. */
+static long await_request(__u32 index, void *context)
+{
+	const struct submission *submission = context;
+	__u64 address = 0;
+	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + index);
+	struct async_key key = async_key_of(address);
+	struct async_operation *operation = async_operation_of(&key);
+	if (operation)
+		aio_await(operation, key.process, 1);
 	return 0;
 }
 
@@ -233,10 +264,14 @@ int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result)
 	struct submission submission = {.iocbs = iocbs, .first = taken};
 	if (taken < count) {
 		__u64 left = count - taken;
-		bpf_loop(left < REQUESTS_PER_CALL_MAX ? left : REQUESTS_PER_CALL_MAX, take_back_request, &submission,
-			 0);
+		bpf_loop(requests_of_call(left), take_back_request, &submission, 0);
 	}
-	aio_look(context);
+	if (!aio_scan_ring(context))
+		bpf_loop(requests_of_call(taken), await_request, &submission, 0);
+	struct async_key key = async_key_of(context);
+	struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
+	if (known)
+		__sync_fetch_and_add(&known->awaited, state->aio_awaited - (__s32)state->aio_counted);
 	return 0;
 }
 
@@ -317,7 +352,7 @@ static __always_inline __u32 distance(const struct user_ring *ring, __u32 from, 
 	return to >= from ? to - from : to + ring->entries - from;
 }
 
-int aio_look(__u64 context)
+int aio_scan_ring(__u64 context)
 {
 	struct user_ring ring;
 	struct async_key key = async_key_of(context);
@@ -328,11 +363,16 @@ int aio_look(__u64 context)
 		struct aio_context fresh = {.seen = unused ? 0 : ring.tail};
 		if (!known && bpf_map_update_elem(&aio_contexts, &key, &fresh, BPF_ANY))
 			count_loss(RECORD_IO, bpf_ktime_get_ns());
-		return 0;
+		return !unused;
 	}
 	if (ring.magic != RING_MAGIC || ring.entries > EVENTS_MAX || ring.tail >= ring.entries ||
-	    ring.head >= ring.entries || known->seen >= ring.entries || known->seen == ring.tail)
+	    ring.head >= ring.entries || known->seen >= ring.entries)
 		return 0;
+	/* Whoever submits now counts before it does, and so has no event before this tail. */
+	if (known->awaited <= 0)
+		known->seen = ring.tail;
+	if (known->seen == ring.tail)
+		return 1;
 	struct events events = {
 		.address = context + sizeof(ring),
 		.now_ns = bpf_ktime_get_ns(),
@@ -342,25 +382,42 @@ int aio_look(__u64 context)
 	};
 	bpf_loop(distance(&ring, known->seen, ring.tail), take_event, &events, 0);
 	/*
-	 * A page of the ring that the program has never read is not there. What io_getevents has taken from it has been
-	 * seen as it was returned; what nobody has taken yet is for later.
+	 * A page of the ring that the program has never read is not there. What io_getevents has taken from it is seen as it
+	 * is returned; what nobody has taken yet is for later.
 	 */
 	__u32 next = event_index(&events, events.taken);
 	if (events.unreadable && distance(&ring, next, ring.tail) > distance(&ring, ring.head, ring.tail))
 		next = ring.head;
 	known->seen = next;
-	return 0;
+	return !events.unreadable;
 }
 
+static __always_inline bool awaits(__u64 context)
+{
+	struct async_key key = async_key_of(context);
+	const struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
+	return !known || known->awaited > 0;
+}
+
+int aio_look(__u64 context)
+{
+	return awaits(context) ? aio_scan_ring(context) : 0;
+}
+
+/*
+ * Between two looks no event is overwritten: a ring has room for all requests that may be in flight, and a look is taken
+ * before there are more.
+ */
 int aio_events_returned(__u64 context, __u64 address, __s64 count)
 {
+	if (!awaits(context) || aio_scan_ring(context) || count <= 0)
+		return 0;
 	struct events events = {
 		.address = address,
 		.now_ns = bpf_ktime_get_ns(),
 		.process = bpf_get_current_pid_tgid() >> 32,
 		.entries = EVENTS_MAX,
 	};
-	if (count > 0)
-		bpf_loop(count < EVENTS_MAX ? count : EVENTS_MAX, take_event, &events, 0);
-	return aio_look(context);
+	bpf_loop(count < EVENTS_MAX ? count : EVENTS_MAX, take_event, &events, 0);
+	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A process that ends -> the end of its requests of which it has not learned.
+ * A process that ends -> the end of its requests of which it has not learned; and what to forget when tables are full.
  */
 #include "aio.bpf.h"
 #include "async_record.bpf.h"
@@ -15,7 +15,7 @@ struct ended {
 static long look_at_context(void *map, const struct async_key *key, struct aio_context *context, struct ended *ended)
 {
 	if (key->process == ended->process)
-		aio_look(key->request);
+		aio_scan_ring(key->request);
 	return 0;
 }
 
@@ -33,6 +33,10 @@ static long end_operation(void *map, const struct async_key *key, struct async_o
 	if (operation->process != ended->process)
 		return 0;
 	struct async_key own = *key;
+	if (!operation->live) {
+		bpf_map_delete_elem(&async_operations, &own);
+		return 0;
+	}
 	if (operation->source == SOURCE_IO_URING) {
 		struct io_kiocb *request = (struct io_kiocb *)own.request;
 		/* Others are cancelled or completed, which is seen. */
@@ -46,6 +50,45 @@ static long end_operation(void *map, const struct async_key *key, struct async_o
 	async_abandon(operation);
 	count_loss(operation->kind, ended->now_ns);
 	bpf_map_delete_elem(&async_operations, &own);
+	return 0;
+}
+
+enum {
+	FORGET_INTERVAL_NS = 1000 * 1000 * 1000,
+	FORGOTTEN_MIN = OPERATIONS_IN_FLIGHT_MAX / 16, /* for which it was worth it */
+};
+
+static __u64 forgot_ns;
+static __u64 forgotten; /* in all */
+
+static long forget_ended(void *map, const struct async_key *key, struct async_operation *operation, void *context)
+{
+	struct async_key own = *key;
+	if (!operation->live && !bpf_map_delete_elem(&async_operations, &own))
+		forgotten++;
+	return 0;
+}
+
+static long forget_kiocb(void *map, const __u64 *kiocb, const struct async_key *key, void *context)
+{
+	__u64 own = *kiocb;
+	struct async_key request = *key;
+	struct async_operation *operation = async_operation_of(&request);
+	if (!operation || operation->kiocb != own)
+		bpf_map_delete_elem(&aio_keys, &own);
+	return 0;
+}
+
+/* It costs some ms: not again at once where it was in vain, as the table is full of what is in flight. */
+int async_forget_ended(__u64 now_ns)
+{
+	__u64 before = forgotten;
+	if (now_ns - forgot_ns < FORGET_INTERVAL_NS)
+		return 0;
+	bpf_for_each_map_elem(&async_operations, forget_ended, NULL, 0);
+	bpf_for_each_map_elem(&aio_keys, forget_kiocb, NULL, 0);
+	if (forgotten - before < FORGOTTEN_MIN)
+		forgot_ns = now_ns;
 	return 0;
 }
 

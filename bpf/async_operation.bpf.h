@@ -33,6 +33,7 @@ struct async_operation {
 	__u64 previous; /* of io_uring: request of the chain that has to end first, 0 = none */
 	__u64 kiocb; /* of aio: struct aio_kiocb, 0 = not known */
 	__u64 noted_ns; /* of aio: the device was done, 0 = not yet */
+	__u64 context; /* of aio */
 	__u32 thread;
 	__u32 process;
 	__u32 file;
@@ -48,8 +49,14 @@ struct async_operation {
 	__u8 started; /* counted as in flight */
 	__u8 silent; /* io_uring tells nobody of its success (IOSQE_CQE_SKIP_SUCCESS) */
 	__u8 punted; /* given to a worker */
+	__u8 awaited; /* of aio: counted in its context */
+	__u8 live; /* 0 = has ended, and the entry waits for the next use of its key */
 };
 
+/*
+ * Kernel and programs use the same few structures for request after request, so that an entry is kept when its request has
+ * ended: to delete and insert it again would cost as much as everything else together.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -64,7 +71,10 @@ struct {
  */
 static const struct async_operation no_operation = {};
 
-/* struct aio_kiocb of a direct request -> its key; entered where the file system begins with it. */
+/*
+ * struct aio_kiocb of a direct request -> its key; entered where the file system begins with it, and kept as well: it is true
+ * as long as the operation says the same.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -80,30 +90,60 @@ static __always_inline struct async_key async_key_of(__u64 request)
 	return (struct async_key){.request = request, .process = of_kernel ? 0 : bpf_get_current_pid_tgid() >> 32};
 }
 
+static __always_inline struct async_operation *async_operation_of(const struct async_key *key)
+{
+	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, key);
+	return operation && operation->live ? operation : NULL;
+}
+
 static __always_inline struct async_operation *async_operation_at(__u64 request)
 {
 	struct async_key key = async_key_of(request);
-	return bpf_map_lookup_elem(&async_operations, &key);
+	return async_operation_of(&key);
+}
+
+/* Makes room in full tables (async_exit.bpf.c). */
+int async_forget_ended(__u64 now_ns);
+
+/*
+ * An entry of which nothing is known, to be described and then made live; NULL if the table is full. entry: what the table
+ * has under the key.
+ */
+static __always_inline struct async_operation *async_enter(const struct async_key *key, struct async_operation *entry,
+							   __u64 now_ns)
+{
+	if (entry) {
+		__builtin_memset(entry, 0, sizeof(*entry));
+		return entry;
+	}
+	if (bpf_map_update_elem(&async_operations, key, &no_operation, BPF_ANY)) {
+		async_forget_ended(now_ns);
+		bpf_map_update_elem(&async_operations, key, &no_operation, BPF_ANY);
+	}
+	return bpf_map_lookup_elem(&async_operations, key);
 }
 
 /* The operation of a struct kiocb that the file system or the block layer has, NULL if it is none of a traced task's. */
 static __always_inline struct async_operation *async_operation_of_kiocb(__u64 kiocb)
 {
 	struct async_key *of_aio = bpf_map_lookup_elem(&aio_keys, &kiocb);
-	struct async_key key = of_aio ? *of_aio : (struct async_key){.request = kiocb};
-	return bpf_map_lookup_elem(&async_operations, &key);
+	if (of_aio) {
+		struct async_key key = *of_aio;
+		struct async_operation *operation = async_operation_of(&key);
+		if (operation && operation->kiocb == kiocb)
+			return operation;
+	}
+	struct async_key key = {.request = kiocb};
+	return async_operation_of(&key);
 }
 
-/* Makes a request the operation that runs in this thread; 0, or a request that is not recorded, makes it none. */
-static __always_inline void async_switch(struct task_state *state, __u64 request)
+/* Makes a request the operation that runs in this thread; one that is not recorded (NULL) makes it none. */
+static __always_inline void async_switch_to(struct task_state *state, __u64 request,
+					    const struct async_operation *operation)
 {
-	/* The same address can be another request by now: the kernel uses them again. */
-	if (!state->request && !request)
-		return;
 	state->request = 0;
 	state->id = 0;
 	state->file = 0;
-	struct async_operation *operation = request ? async_operation_at(request) : NULL;
 	if (!operation)
 		return;
 	state->request = request;
@@ -119,6 +159,14 @@ static __always_inline void async_switch(struct task_state *state, __u64 request
 	state->positioned = 1;
 	state->appends = 0;
 	state->position_lock = 0;
+}
+
+/* The same, by what names it; 0 makes it none. */
+static __always_inline void async_switch(struct task_state *state, __u64 request)
+{
+	/* The same address can be another request by now: the kernel uses them again. */
+	if (state->request || request)
+		async_switch_to(state, request, request ? async_operation_at(request) : NULL);
 }
 
 /*

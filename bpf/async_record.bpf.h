@@ -18,6 +18,7 @@ enum {
 /* Of io_submit; key: process and address. */
 struct aio_context {
 	__u32 seen; /* index of the first event in its ring that has not been looked at */
+	__s32 awaited; /* requests that end where their event is seen, and not before */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -41,12 +42,29 @@ struct {
  */
 int uring_request_ends(__u64 request, __s64 result);
 int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns);
-/* Looks at what has ended in the completion ring of a context, in the memory of the process that runs. */
-int aio_look(__u64 context);
+/*
+ * Ends what has ended according to the completion ring of a context, in the memory of the process that runs. Returns whether
+ * all new events could be read.
+ */
+int aio_scan_ring(__u64 context);
 
-static __always_inline void note_async_process(__u32 process)
+static __always_inline void note_async_process(struct task_state *state, __u32 process)
 {
-	bpf_map_update_elem(&async_processes, &process, &process, BPF_ANY);
+	if (!state->async_noted)
+		bpf_map_update_elem(&async_processes, &process, &process, BPF_ANY);
+	state->async_noted = 1;
+}
+
+/* From now on a request of aio ends where its event is seen in the ring of its context, or (0) elsewhere, too. */
+static __always_inline void aio_await(struct async_operation *operation, __u32 process, __u8 awaited)
+{
+	if (operation->awaited == awaited)
+		return;
+	operation->awaited = awaited;
+	struct async_key key = {.request = operation->context, .process = process};
+	struct aio_context *context = bpf_map_lookup_elem(&aio_contexts, &key);
+	if (context)
+		__sync_fetch_and_add(&context->awaited, awaited ? 1 : -1);
 }
 
 /* false if the file is none that is recorded; that is counted. */

@@ -14,15 +14,24 @@ static __always_inline void aio_request_begins(struct task_state *state, __u64 k
 {
 	struct aio_kiocb *request = (struct aio_kiocb *)kiocb;
 	struct async_key key = async_key_of(BPF_CORE_READ(request, ki_res.obj));
-	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, &key);
+	struct async_operation *operation = async_operation_of(&key);
 	if (!operation || operation->file_pointer != (__u64)BPF_CORE_READ(request, rw.ki_filp))
 		return;
-	operation->kiocb = kiocb;
 	if (operation->appends)
 		operation->position = BPF_CORE_READ(request, rw.ki_pos);
-	if (bpf_map_update_elem(&aio_keys, &kiocb, &key, BPF_ANY))
-		operation->kiocb = 0;
-	async_switch(state, key.request);
+	struct async_key *known = bpf_map_lookup_elem(&aio_keys, &kiocb);
+	bool entered = known;
+	if (known)
+		*known = key;
+	else
+		entered = !bpf_map_update_elem(&aio_keys, &kiocb, &key, BPF_ANY);
+	if (entered) {
+		operation->kiocb = kiocb;
+		/* Its context counts what is left in state->aio_awaited when the call ends. */
+		state->aio_awaited -= operation->awaited;
+		operation->awaited = 0;
+	}
+	async_switch_to(state, key.request, operation);
 }
 
 SEC("tp_btf/iomap_dio_rw_begin")
@@ -60,12 +69,14 @@ int BPF_PROG(iomap_dio_complete, struct kiocb *kiocb, int error, long result)
 	struct async_key *found = bpf_map_lookup_elem(&aio_keys, &pointer);
 	if (!found)
 		return 0;
-	struct async_key key = *found;
+	struct async_key key = *found; /* of a live operation, or there would be none */
 	operation->noted_ns = bpf_ktime_get_ns();
 	/* What is short, while its thread is still in io_submit, may go on through the page cache. */
 	struct task_state *state = current_state();
 	bool goes_on = !all && state && state->call == CALL_IO_SUBMIT;
-	if (!goes_on)
+	if (goes_on)
+		aio_await(operation, key.process, 1);
+	else
 		aio_request_ends(key.request, key.process, result, operation->noted_ns);
 	return 0;
 }

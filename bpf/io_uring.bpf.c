@@ -246,8 +246,7 @@ int uring_request_ends(__u64 pointer, __s64 result)
 	if (state && state->request == pointer)
 		async_switch(state, 0);
 	start_next(request, state, now_ns);
-	struct async_key key = {.request = pointer};
-	bpf_map_delete_elem(&async_operations, &key);
+	operation->live = 0;
 	return 0;
 }
 
@@ -322,7 +321,7 @@ static __always_inline bool enter_request(struct io_kiocb *request, struct async
 	if (!waits)
 		async_start(operation, operation->start_ns);
 	if (operation->silent)
-		note_async_process(operation->process);
+		note_async_process(state, operation->process);
 	return true;
 }
 
@@ -334,23 +333,27 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 		return 0;
 	end_if_silently_done(state->request);
 	struct async_key key = {.request = number_of(request)};
+	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
 	/* A request that is used again has ended. */
-	uring_request_ends(key.request, request->cqe.res);
+	if (entry && entry->live)
+		uring_request_ends(key.request, request->cqe.res);
 
 	__u64 now_ns = bpf_ktime_get_ns();
-	struct async_operation *operation = NULL;
-	if (bpf_map_update_elem(&async_operations, &key, &no_operation, BPF_ANY))
-		count_loss(RECORD_IO, now_ns);
-	else
-		operation = bpf_map_lookup_elem(&async_operations, &key);
+	struct async_operation *operation = async_enter(&key, entry, now_ns);
 	struct io_ring_ctx *ring = request->ctx;
 	__u64 head = (__u64)BPF_CORE_READ(ring, submit_state.link.head);
 	__u32 entry_flags = request->flags;
-	if (operation && !enter_request(request, operation, state, head, now_ns))
-		bpf_map_delete_elem(&async_operations, &key);
+	if (operation)
+		operation->live = enter_request(request, operation, state, head, now_ns);
+	else
+		count_loss(RECORD_IO, now_ns);
 	/* A chain is issued from its head when its last request is there. */
-	bool chain_goes_on = entry_flags & (ENTRY_LINK | ENTRY_HARDLINK);
-	async_switch(state, chain_goes_on ? 0 : head ? head : key.request);
+	if (entry_flags & (ENTRY_LINK | ENTRY_HARDLINK))
+		async_switch(state, 0);
+	else if (head)
+		async_switch(state, head);
+	else
+		async_switch_to(state, key.request, operation && operation->live ? operation : NULL);
 	return 0;
 }
 
@@ -376,6 +379,9 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		return 0;
 	__u64 pointer = number_of(request);
 	struct async_operation *operation = async_operation_at(pointer);
+	if (operation && state->request == pointer && operation->started && operation->file_pointer &&
+	    !operation->previous)
+		return 0; /* all that can be said was said when it was submitted */
 	if (operation) {
 		__u64 now_ns = bpf_ktime_get_ns();
 		if (operation->previous)
@@ -386,7 +392,7 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		if (file)
 			set_file(operation, file, descriptor);
 	}
-	async_switch(state, pointer);
+	async_switch_to(state, pointer, operation);
 	return 0;
 }
 

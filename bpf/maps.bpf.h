@@ -80,6 +80,10 @@ struct task_state {
 	__u32 call; /* enum call of the system call that is running, CALL_NONE outside */
 	__u32 announced; /* enum announced */
 	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
+	__u32 async_noted; /* in async_processes (async_record.bpf.h) */
+	/* Of io_submit: requests that its context awaits more than are there, and those of them that are. */
+	__u32 aio_counted;
+	__s32 aio_awaited;
 	__u64 id_base; /* operation ids of this thread start here; 0 = not yet given */
 	__u64 id_count;
 

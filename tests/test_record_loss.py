@@ -103,3 +103,18 @@ def test_operations_in_flight_are_exact_all_the_same(burst):
     """At most one of each thread."""
     _, trace, _ = burst
     assert 1 <= trace.header.metadata["in_flight_max"] <= 3
+
+
+def test_more_request_addresses_than_there_is_room_for_lose_nothing(tmp_path):
+    """The recorder keeps 2^17 requests by their addresses, for the next use; what has ended makes room for others."""
+    requests = 300_007
+    file = tmp_path / "file"
+    file.write_bytes(bytes(4096))
+    trace_path = tmp_path / "addresses.iotrace"
+    options = ("--layer", "vfs", "--ring-bytes", "128M")
+    run_recorder(trace_path, PROGRAMS / "aio_addresses", file, str(requests), options=options)
+    trace = characterize.open(trace_path)
+    assert not any(trace.header.lost.values())
+    io = trace.io[trace.io["source"] == Source.AIO]
+    assert len(io) == requests
+    assert (io["result"] == 4096).all()
