@@ -15,7 +15,7 @@ from characterize.definitions import DEFINITIONS
 from characterize.document import plain
 from characterize.layout import NOT_MEASURED_U64, HeaderFlag, RecordKind, Source
 from characterize.links import Links, links_of
-from characterize.loss import LOWER_BOUNDS, is_lossy, known_from_totals
+from characterize.loss import LOWER_BOUNDS, estimated_from_totals, is_lossy, known_from_totals
 from characterize.provenance import provenance_of
 from characterize.requests import LAYERS, Layer, Mmap, block_records, left_out, requests_of, times_measured
 from characterize.response_time import distribution, response_times, syncs_of, think_times, time_in_sync_s
@@ -40,9 +40,9 @@ class LayerCharacterization:
         The five.
     declared : bool
         Whether processNum is what the trace's maker declared instead of what was counted.
-    lower_bounds, from_totals : tuple of str
-        Where records of this layer were lost: parameters that are too low, and those that the recorder's own totals
-        still give exactly.
+    lower_bounds, from_totals, estimated_from_totals : tuple of str
+        Where records of this layer were lost: parameters that are too low, those that the recorder's own totals still
+        give exactly, and those that they give but for accesses to mapped files.
     counts : dict
         reads, writes, read_bytes, written_bytes, failed (operations with an error), empty (those of 0 bytes), syncs;
         application's layer: mapped and mapped_bytes (those that are accesses to mapped files), left_out and
@@ -82,6 +82,7 @@ class LayerCharacterization:
     extended: dict[str, float]
     lower_bounds: tuple[str, ...] = ()
     from_totals: tuple[str, ...] = ()
+    estimated_from_totals: tuple[str, ...] = ()
 
     @property
     def requests(self) -> int:
@@ -97,6 +98,7 @@ class LayerCharacterization:
             "declared": ["processNum"] if self.declared else [],
             "lower_bounds": self.lower_bounds,
             "from_totals": self.from_totals,
+            "estimated_from_totals": self.estimated_from_totals,
             "counts": self.counts,
             **self.time,
             "locality": {
@@ -266,6 +268,7 @@ def _characterize_layer(trace: Trace, layer: Layer, elapsed_s: float, mmap: Mmap
         declared=not measured and not math.isnan(workload.process_num),
         lower_bounds=LOWER_BOUNDS if lossy else (),
         from_totals=known_from_totals(trace, mmap) if lossy and layer == "vfs" else (),
+        estimated_from_totals=estimated_from_totals(trace, mmap) if lossy and layer == "vfs" else (),
         counts=_counts(trace, layer, requests, syncs) | (_mapped(trace, requests, mmap) if layer == "vfs" else {}),
         locality=locality_of(requests),
         sequentiality={"seqFrac": workload.seq_frac, **sequential_shares(requests, layer)},

@@ -23,6 +23,7 @@ from characterize.trace import Trace
 MMAP_TOTAL = Source.MMAP.name.lower()
 
 LOWER_BOUNDS = ("uniqueBytes", "seqFrac")
+MEANS = ("readFrac", "sizeMean")
 
 # What a recorder says of its own run: of no meaning for a trace that was made from the recording.
 RECORDING_KEYS = ("totals", "in_flight_max", "closure", "skips", "skipped", "ring", "records_out_of_order")
@@ -37,6 +38,8 @@ class Totals:
     reads, writes, read_bytes, written_bytes : float
     in_flight_max : float
         NaN where it was not counted.
+    apportioned : bool
+        Whether accesses to mapped files are in them by the proportion that their records have.
     """
 
     reads: float
@@ -44,6 +47,7 @@ class Totals:
     read_bytes: float
     written_bytes: float
     in_flight_max: float
+    apportioned: bool = False
 
     @property
     def requests(self) -> float:
@@ -85,6 +89,8 @@ def totals_of(trace: Trace, mmap: Mmap = "data") -> Totals | None:
         read_bytes=sums["read", "bytes"],
         written_bytes=sums["write", "bytes"],
         in_flight_max=float(in_flight) if isinstance(in_flight, int) else math.nan,
+        apportioned=mmap == "data"
+        and any(_number(recorded[name].get(MMAP_TOTAL), "count") > 0 for name in ("read", "write")),
     )
 
 
@@ -93,7 +99,14 @@ def known_from_totals(trace: Trace, mmap: Mmap = "data") -> tuple[str, ...]:
     totals = totals_of(trace, mmap)
     if totals is None or not totals.requests:
         return ()
-    return ("readFrac", "sizeMean") + (() if math.isnan(totals.in_flight_max) else ("processNum",))
+    means = () if totals.apportioned else MEANS
+    return means + (() if math.isnan(totals.in_flight_max) else ("processNum",))
+
+
+def estimated_from_totals(trace: Trace, mmap: Mmap = "data") -> tuple[str, ...]:
+    """Which of them they give but for the share of accesses to mapped files that count as requests."""
+    totals = totals_of(trace, mmap)
+    return MEANS if totals and totals.requests and totals.apportioned else ()
 
 
 def _number(total: Any, key: str) -> float:

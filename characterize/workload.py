@@ -14,7 +14,7 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.intervals import overlap_at_starts, union_length
-from characterize.loss import is_lossy, known_from_totals, totals_of
+from characterize.loss import is_lossy, totals_of
 from characterize.requests import STREAM_OF, Layer, Mmap, requests_of, times_measured
 from characterize.trace import Trace
 
@@ -103,13 +103,12 @@ def workload_of(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> Work
     """
     workload = workload_of_records(trace, layer, mmap)
     totals = totals_of(trace, mmap) if layer == "vfs" and is_lossy(trace) else None
-    known = known_from_totals(trace, mmap)
-    if totals is None or not known:
+    if totals is None or not totals.requests:
         return workload
     return workload.replace(
         read_frac=totals.reads / totals.requests,
         size_mean=(totals.read_bytes + totals.written_bytes) / totals.requests,
-        process_num=totals.in_flight_max if "processNum" in known else workload.process_num,
+        process_num=workload.process_num if math.isnan(totals.in_flight_max) else totals.in_flight_max,
     )
 
 

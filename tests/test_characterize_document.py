@@ -69,7 +69,12 @@ def test_every_number_has_its_definition():
     vfs, block = document["layers"]["vfs"], document["layers"]["block"]
     names = [*vfs["parameters"], *vfs["extended"], *block["extended"], *vfs["sequentiality"]]
     names += [f"mmap ({rule})" for rule in ("data", "all", "none")]
-    names += [*(name for name in document["links"] if name not in LINK_COUNTS), "lower_bounds", "from_totals"]
+    names += [
+        *(name for name in document["links"] if name not in LINK_COUNTS),
+        "lower_bounds",
+        "from_totals",
+        "estimated_from_totals",
+    ]
     names += [*(name for name in vfs["concurrency"] if name not in ("in_flight_max", "per_thread"))]
     names += ["response_time", "think_time", "queue_time", "littles_law", "elapsed_s", "time_in_io_s"]
     names += ["time_in_io_share", "time_in_sync_s", "throughput_bytes_per_s", "throughput_in_io_bytes_per_s"]

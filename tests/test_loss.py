@@ -160,6 +160,12 @@ def test_pages_of_programs_are_taken_out_of_the_totals():
     assert workload_of(trace).read_frac == pytest.approx(20 / 40)
     assert workload_of(trace, "vfs", "all").read_frac == pytest.approx(40 / 60)
     assert workload_of(trace, "vfs", "none").read_frac == 0
+    # That share is an estimate; with all of them, or with none, the totals are exact.
+    lines = {line.split()[0]: line for line in render(characterize(trace)).splitlines() if line.strip()}
+    assert "ESTIMATE: from totals" in lines["readFrac"]
+    assert "exact: from totals" in lines["processNum"]
+    for rule, exact in (("data", ()), ("all", ("readFrac", "sizeMean")), ("none", ("readFrac", "sizeMean"))):
+        assert known_from_totals(trace, rule) == (*exact, "processNum")
 
 
 def test_an_altered_trace_is_what_its_records_are(lossy, tmp_path):
