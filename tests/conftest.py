@@ -4,9 +4,19 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture
+def run_phase(tmp_path):
+    """`straced.strace_run_phase` in a directory of the test's own."""
+    from straced import strace_run_phase  # noqa: PLC0415 (most tests need no strace)
+
+    return partial(strace_run_phase, tmp_path)

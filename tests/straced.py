@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command under strace and turns its log into calls in order: what a program really did, by another tool."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import characterize
+
 ROOT = Path(__file__).parent.parent
 ENGINE = ROOT / "build" / "flextrace-replay"
+DATA = "pread64,pwrite64"  # the calls that the engine moves data with
 
 needs_engine = pytest.mark.skipif(not ENGINE.exists(), reason="build/flextrace-replay is not built (make build)")
 needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
@@ -66,3 +70,18 @@ def strace(command: list[str], log: Path, trace: str) -> tuple[subprocess.Comple
                 Call(int(found["thread"]), found["call"], found["arguments"], int(found["result"]), began, number)
             )
     return done, sorted(calls, key=lambda call: call.began)
+
+
+def op(kind, start, *, file=1, **fields) -> dict:
+    """Row of a file operation, for `made_trace`."""
+    return {"op": kind, "start_ns": start, "duration_ns": 1, "file": file, **fields}
+
+
+def strace_run_phase(place: Path, trace, trace_set: str = DATA, options=(), statuses=(0,)) -> tuple[dict, list[Call]]:
+    """Lay a trace's image out, and run it under strace; its document and its calls."""
+    path = characterize.write(trace, place / "t.iotrace", force=True)
+    command = [str(ENGINE), str(path), f"--directory={place / 'image'}"]
+    subprocess.run([*command, "--phase=prepare", "--keep-image"], check=True, capture_output=True)
+    done, calls = strace([*command, "--phase=run", *options], place / "log", trace_set)
+    assert done.returncode in statuses, done.stderr
+    return json.loads(done.stdout), calls

@@ -1,41 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine does to files, told by strace: exactly the operations of the trace, and nothing else."""
 
-import json
-import subprocess
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, needs_strace, strace
+from straced import DATA, needs_engine, needs_strace, op
 
-import characterize
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
 
 pytestmark = [needs_engine, needs_strace]
 
-DATA = "pread64,pwrite64"
 FILES = "%file,%desc"
-
-
-def op(kind, start, *, file=1, **fields):
-    return {"op": kind, "start_ns": start, "duration_ns": 1, "file": file, **fields}
-
-
-@pytest.fixture
-def run_phase(tmp_path):
-    """Lays a trace's image out, runs it under strace, and gives its document and calls."""
-
-    def run(trace, trace_set=DATA, options=(), statuses=(0,)):
-        path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
-        command = [str(ENGINE), str(path), f"--directory={tmp_path / 'image'}"]
-        subprocess.run([*command, "--phase=prepare", "--keep-image"], check=True, capture_output=True)
-        done, calls = strace([*command, "--phase=run", *options], tmp_path / "log", trace_set)
-        assert done.returncode in statuses, done.stderr
-        return json.loads(done.stdout), calls
-
-    return run
 
 
 def conserved(operations):

@@ -1,49 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine does with records of every source and with every file operation, told by strace."""
 
-import json
-import subprocess
-
 import pytest
 from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, needs_strace, strace
+from straced import DATA, needs_engine, needs_strace, op
 from test_mapped_files import PATHS
 
-import characterize
 from characterize.layout import FileFlag, Fileop, IoFlag, Source
 from characterize.requests import left_out
 
 pytestmark = [needs_engine, needs_strace]
 
-DATA, CALLS = "pread64,pwrite64", "%file,%desc"
+CALLS = "%file,%desc"
 PAGE = 4096
 NAMES_FROM = 1 << 31
 PROGRAM = int(IoFlag.ESTIMATED | IoFlag.PROGRAM)
 
 
-def op(kind, start, *, file=1, **fields):
-    return {"op": kind, "start_ns": start, "duration_ns": 1, "file": file, **fields}
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Runs a trace under strace in a fresh image; gives its document and the calls of its run."""
-
-    def run_trace(trace, trace_set=DATA, options=(), statuses=(0,)):
-        path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
-        command = [str(ENGINE), str(path), f"--directory={tmp_path / 'image'}"]
-        subprocess.run([*command, "--phase=prepare", "--keep-image"], check=True, capture_output=True)
-        done, calls = strace([*command, "--phase=run", *options], tmp_path / "log", trace_set)
-        assert done.returncode in statuses, done.stderr
-        return json.loads(done.stdout), calls
-
-    return run_trace
-
-
 @pytest.mark.parametrize("source", Source)
-def test_data_of_every_source_is_read_and_written_by_calls(run, source):
+def test_data_of_every_source_is_read_and_written_by_calls(run_phase, source):
     io = [read(0, PAGE, 1, source=source), write(PAGE, PAGE, 3, source=source, flags=int(IoFlag.FIXED_BUFFER))]
-    document, calls = run(made_trace(io, files=[{"file": 1, "size_bytes": 2 * PAGE}]))
+    document, calls = run_phase(made_trace(io, files=[{"file": 1, "size_bytes": 2 * PAGE}]))
     assert [(call.name, *call.numbers, call.result) for call in calls] == [
         ("pread64", PAGE, 0, PAGE),
         ("pwrite64", PAGE, PAGE, PAGE),
@@ -51,7 +28,7 @@ def test_data_of_every_source_is_read_and_written_by_calls(run, source):
     assert document["operations"]["done"] == 2
 
 
-def test_pages_of_programs_are_skipped_and_their_files_not_laid_out(run, tmp_path):
+def test_pages_of_programs_are_skipped_and_their_files_not_laid_out(run_phase, tmp_path):
     """The loader reads the header of a library by a call, which stays; nothing else needs the program's own file."""
     mapped = {"source": Source.MMAP, "flags": PROGRAM}
     io = [
@@ -61,7 +38,7 @@ def test_pages_of_programs_are_skipped_and_their_files_not_laid_out(run, tmp_pat
         write(0, PAGE, 4, file=3, **mapped),
     ]
     files = [{"file": 1, "size_bytes": 1 << 20}, {"file": 2, "size_bytes": 2 << 20}, {"file": 3, "size_bytes": PAGE}]
-    document, calls = run(made_trace(io, files=files), options=["--keep-image"])
+    document, calls = run_phase(made_trace(io, files=files), options=["--keep-image"])
     assert [(call.name, call.file, call.numbers[0]) for call in calls] == [
         ("pread64", "f00000002", 832),
         ("pwrite64", "f00000003", PAGE),
@@ -72,18 +49,18 @@ def test_pages_of_programs_are_skipped_and_their_files_not_laid_out(run, tmp_pat
     assert not (tmp_path / "image" / "f00000001").exists()
 
 
-def test_the_engine_leaves_out_what_characterize_leaves_out(run):
+def test_the_engine_leaves_out_what_characterize_leaves_out(run_phase):
     """One file for each path, mapped and read: the rule by path is the same on both sides."""
     files = [{"file": number, "size_bytes": PAGE} for number, _ in enumerate(PATHS, start=1)]
     io = [read(0, PAGE, number, file=number, source=Source.MMAP) for number, _ in enumerate(PATHS, start=1)]
     trace = made_trace(io, files=files, paths=dict(enumerate(PATHS, start=1)))
-    document, calls = run(trace)
+    document, calls = run_phase(trace)
     kept = [f"f{number:08}" for number, out in enumerate(left_out(trace).tolist(), start=1) if not out]
     assert [call.file for call in calls] == kept
     assert document["skipped_reasons"] == {"program_page": len(PATHS) - len(kept)}
 
 
-def test_a_splice_moves_what_it_moved_and_not_what_it_asked_for(run):
+def test_a_splice_moves_what_it_moved_and_not_what_it_asked_for(run_phase):
     """sendfile of a whole file to a pipe: 2 GiB asked for, 64 KiB moved. One that moved nothing moves nothing."""
     huge = 0x7FFFF000
     io = [
@@ -92,7 +69,7 @@ def test_a_splice_moves_what_it_moved_and_not_what_it_asked_for(run):
         read(1 << 20, 0, 5, source=Source.SPLICE, asked_bytes=huge),
         write(0, -32, 7, source=Source.SPLICE, asked_bytes=huge),
     ]
-    document, calls = run(made_trace(io, files=[{"file": 1, "size_bytes": 1 << 20}]))
+    document, calls = run_phase(made_trace(io, files=[{"file": 1, "size_bytes": 1 << 20}]))
     assert [(call.name, call.numbers[0], call.result) for call in calls] == [
         ("pread64", 65536, 65536),
         ("pwrite64", 1000, 1000),
@@ -103,7 +80,7 @@ def test_a_splice_moves_what_it_moved_and_not_what_it_asked_for(run):
     assert document["operations"]["failed"] == 0
 
 
-def test_syncs_of_every_kind(run):
+def test_syncs_of_every_kind(run_phase):
     """sync has no file, syncfs any of its file system; msync without MS_SYNC (4) does nothing in Linux either."""
     fileops = [
         op(Fileop.SYNCFS, 10, file=0),
@@ -112,7 +89,7 @@ def test_syncs_of_every_kind(run):
         op(Fileop.MSYNC, 40, argument=0, length=PAGE, flags=1 << 16),
     ]
     trace = made_trace([write(0, PAGE, 1)], fileops=fileops, files=[{"file": 1, "size_bytes": PAGE}])
-    document, calls = run(trace, CALLS)
+    document, calls = run_phase(trace, CALLS)
     names = [call.name for call in calls if call.name in ("syncfs", "fdatasync", "fsync", "msync")]
     last_write = [call.name for call in calls].index("pwrite64")
     assert [call.name for call in calls[last_write + 1 :] if call.name in names] == ["syncfs", "syncfs", "fdatasync"]
@@ -122,7 +99,7 @@ def test_syncs_of_every_kind(run):
     assert document["trustworthy"] is True
 
 
-def test_directories_are_made_and_removed(run, tmp_path):
+def test_directories_are_made_and_removed(run_phase, tmp_path):
     """One that the trace makes, and one that was there before and is known by its name only."""
     fileops = [
         op(Fileop.MKDIR, 10, file=NAMES_FROM),
@@ -136,7 +113,7 @@ def test_directories_are_made_and_removed(run, tmp_path):
         {"file": NAMES_FROM + 1, "type": 3},
     ]
     trace = made_trace([read(0, PAGE, 1)], fileops=fileops, files=files)
-    document, calls = run(trace, CALLS, ["--keep-image"])
+    document, calls = run_phase(trace, CALLS, ["--keep-image"])
     made = [call for call in calls if call.name in ("mkdirat", "unlinkat")][-3:]
     assert [call.name for call in made] == ["mkdirat", "unlinkat", "unlinkat"]
     assert all("AT_REMOVEDIR" in call.arguments for call in made[1:])
@@ -156,7 +133,7 @@ def linked(*fileops, io=()):
     return made_trace([read(0, PAGE, 1), *io], fileops=list(fileops), files=files, paths=paths)
 
 
-def test_a_file_that_is_linked_survives_the_unlink_of_its_first_name(run, tmp_path):
+def test_a_file_that_is_linked_survives_the_unlink_of_its_first_name(run_phase, tmp_path):
     """What git does with every object: link, unlink of the first name, later open by the second one."""
     trace = linked(
         op(Fileop.LINK, 10, argument=NAMES_FROM),
@@ -165,26 +142,26 @@ def test_a_file_that_is_linked_survives_the_unlink_of_its_first_name(run, tmp_pa
         op(Fileop.CLOSE, 50),
         io=[read(PAGE, PAGE, 40)],
     )
-    document, calls = run(trace, CALLS, ["--keep-image"])
+    document, calls = run_phase(trace, CALLS, ["--keep-image"])
     assert [call.name for call in calls if call.name in ("linkat", "unlinkat")] == ["linkat", "unlinkat"]
     assert document["operations"]["done"] == document["operations"]["records"] == 6
     assert [path.stat().st_size for path in (tmp_path / "image").iterdir() if path.name[0] == "f"] == [2 * PAGE]
 
 
-def test_the_last_unlink_removes_a_file_with_several_names(run, tmp_path):
+def test_the_last_unlink_removes_a_file_with_several_names(run_phase, tmp_path):
     trace = linked(
         op(Fileop.LINK, 10, argument=NAMES_FROM),
         op(Fileop.LINK, 12, argument=NAMES_FROM + 1),
         *(op(Fileop.UNLINK, at) for at in (20, 22, 24)),
         op(Fileop.OPEN, 30),
     )
-    document, _ = run(trace, CALLS, ["--keep-image"], statuses=(0, 3))
+    document, _ = run_phase(trace, CALLS, ["--keep-image"], statuses=(0, 3))
     assert document["operations"]["done"] == 6
     assert document["skipped_reasons"] == {"no_such_file": 1}
     assert not [path for path in (tmp_path / "image").iterdir() if path.name[0] == "f"]
 
 
-def test_a_rename_over_a_link_takes_only_that_name(run, tmp_path):
+def test_a_rename_over_a_link_takes_only_that_name(run_phase, tmp_path):
     files = [
         {"file": 1, "size_bytes": PAGE},
         {"file": 2, "size_bytes": 2 * PAGE},
@@ -197,12 +174,12 @@ def test_a_rename_over_a_link_takes_only_that_name(run, tmp_path):
         op(Fileop.UNLINK, 30, file=1),
     ]
     io = [read(0, PAGE, 1, file=1), read(0, PAGE, 2, file=2), read(PAGE, PAGE, 40, file=2)]
-    document, _ = run(made_trace(io, fileops=fileops, files=files, paths=paths), options=["--keep-image"])
+    document, _ = run_phase(made_trace(io, fileops=fileops, files=files, paths=paths), options=["--keep-image"])
     assert document["operations"]["done"] == 6
     assert [path.stat().st_size for path in (tmp_path / "image").iterdir() if path.name[0] == "f"] == [2 * PAGE]
 
 
-def test_two_files_exchange_their_names(run, tmp_path):
+def test_two_files_exchange_their_names(run_phase, tmp_path):
     """RENAME_EXCHANGE (2): both files are there afterwards, and an unlink of one takes that one."""
     files = [
         {"file": 1, "size_bytes": PAGE},
@@ -212,34 +189,34 @@ def test_two_files_exchange_their_names(run, tmp_path):
     fileops = [op(Fileop.RENAME, 10, file=1, argument=NAMES_FROM, length=2), op(Fileop.UNLINK, 20, file=1)]
     io = [read(0, PAGE, 1, file=1), read(0, PAGE, 2, file=2), read(PAGE, PAGE, 30, file=2)]
     trace = made_trace(io, fileops=fileops, files=files, paths={1: "/a", 2: "/b", NAMES_FROM: "/b"})
-    document, _ = run(trace, options=["--keep-image"])
+    document, _ = run_phase(trace, options=["--keep-image"])
     assert document["operations"]["done"] == 5
     assert [path.stat().st_size for path in (tmp_path / "image").iterdir() if path.name[0] == "f"] == [2 * PAGE]
 
 
-def test_symbolic_links_are_made_and_removed(run, tmp_path):
+def test_symbolic_links_are_made_and_removed(run_phase, tmp_path):
     """The trace knows the new name only; the target is none of the image's files."""
     fileops = [op(Fileop.SYMLINK, 10, file=0, argument=NAMES_FROM), op(Fileop.SYMLINK, 20, file=0, argument=0)]
     trace = linked(*fileops)
-    document, calls = run(trace, CALLS, ["--keep-image"], statuses=(0, 3))
+    document, calls = run_phase(trace, CALLS, ["--keep-image"], statuses=(0, 3))
     assert [call.name for call in calls if call.name == "symlinkat"] == ["symlinkat"]
     assert [path.is_symlink() for path in (tmp_path / "image").iterdir() if path.name != "f00000001"].count(True) == 1
     assert document["skipped_reasons"] == {"unknown_file": 1}
     removed = linked(fileops[0], op(Fileop.UNLINK, 30, file=NAMES_FROM))
-    document, _ = run(removed, CALLS, ["--keep-image"])
+    document, _ = run_phase(removed, CALLS, ["--keep-image"])
     assert document["operations"]["done"] == 3
     assert not [path for path in (tmp_path / "image").iterdir() if path.is_symlink()]
 
 
-def test_passes_of_a_loop_begin_with_the_same_names(run, tmp_path):
+def test_passes_of_a_loop_begin_with_the_same_names(run_phase, tmp_path):
     trace = linked(op(Fileop.LINK, 10, argument=NAMES_FROM), op(Fileop.SYMLINK, 20, file=0, argument=NAMES_FROM + 1))
-    document, _ = run(trace, DATA, ["--loop", "--max-seconds=0.3"], statuses=(0, 3))
+    document, _ = run_phase(trace, DATA, ["--loop", "--max-seconds=0.3"], statuses=(0, 3))
     assert document["passes"] > 2
     assert not document["mismatches"]
     assert not (tmp_path / "image").exists() or not list((tmp_path / "image").glob("f*"))
 
 
-def test_pieces_and_resident_ranges_are_no_operations(run):
+def test_pieces_and_resident_ranges_are_no_operations(run_phase):
     trace = made_trace(
         [read(0, PAGE, 1, id=1)],
         files=[{"file": 1, "size_bytes": PAGE}],
@@ -247,5 +224,5 @@ def test_pieces_and_resident_ranges_are_no_operations(run):
         block_data=[{"block": 0, "class": 2, "file": 1, "bytes": PAGE, "cause": 1}],
         resident=[{"file": 1, "bytes": PAGE}],
     )
-    document, calls = run(trace)
+    document, calls = run_phase(trace)
     assert document["operations"]["records"] == document["operations"]["done"] == len(calls) == 1
