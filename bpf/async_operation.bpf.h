@@ -6,6 +6,7 @@
 #ifndef FLEXTRACE_ASYNC_OPERATION_BPF_H
 #define FLEXTRACE_ASYNC_OPERATION_BPF_H
 
+#include "kernel_types_async.h"
 #include "maps.bpf.h"
 
 enum {
