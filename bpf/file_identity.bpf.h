@@ -30,7 +30,8 @@ __u32 file_id_last __weak = 0;
  */
 const volatile char filter_path_prefix[FILTER_PATH_BYTES_MAX] __weak = {};
 const volatile __u32 filter_path_prefix_bytes __weak = 0;
-const volatile __u32 filter_device __weak = 0;
+const volatile __u32 filter_device __weak = 0; /* of block requests, 0 = all */
+const volatile __u32 filter_file_devices[FILTER_DEVICES_MAX] __weak = {}; /* on that device, up to the first 0 */
 
 /*
  * A field of a structure at a kernel address that may be anything. Where an object asks for it (FLEXTRACE_DIRECT_READS)
@@ -296,6 +297,16 @@ static __always_inline void enter_data_inode(const struct inode *data, const str
 		bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST);
 }
 
+static __always_inline bool has_wanted_device(__u32 device)
+{
+	if (!filter_device)
+		return true;
+	for (int i = 0; i < FILTER_DEVICES_MAX && filter_file_devices[i]; i++)
+		if (filter_file_devices[i] == device)
+			return true;
+	return false;
+}
+
 /*
  * The id of a regular file or block device, or of a directory if those are wanted (how: IDENTIFY_*); 0 for everything else, for which it
  * counts a skip. A file that cannot be entered into the full table gets id 0 too, and is counted as a lost FILE.
@@ -322,7 +333,7 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 	__u32 id = known ? *known : 0;
 	if (!known) {
 		__u32 fresh = __sync_fetch_and_add(&file_id_last, 1) + 1;
-		id = filter_device && filter_device != key.device ? FILE_FILTERED : fresh;
+		id = has_wanted_device(key.device) ? fresh : FILE_FILTERED;
 		if (bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST)) {
 			/* Another CPU was first (it also sends the record), or the table is full. */
 			known = bpf_map_lookup_elem(&file_ids, &key);

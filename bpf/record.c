@@ -18,6 +18,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "closure.h"
+#include "device_filter.h"
 #include "drain.h"
 #include "losses.h"
 #include "metadata.h"
@@ -304,6 +305,13 @@ static int init_tracer(struct session *session, const struct stat *trace_file)
 		.device = options->device,
 		.size_bytes_min = options->size_bytes_min,
 	};
+	int devices = options->device ? device_filter_fill(settings.file_devices, options->device) : 0;
+	if (devices < 0) {
+		fail("filter by device", options->device_name, devices,
+		     devices == -E2BIG ? "too many partitions, stacked devices and mounts lie on it; give one of them"
+				       : "");
+		return devices;
+	}
 	if (trace_file) {
 		settings.trace_file_device = device_number(major(trace_file->st_dev), minor(trace_file->st_dev));
 		settings.trace_file_inode = trace_file->st_ino;

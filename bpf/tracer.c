@@ -109,6 +109,7 @@ static void fill_constants(const struct tracer *tracer, const struct tracer_sett
 	constants->wanted_hierarchy = settings->group.hierarchy;
 	constants->wanted_group = settings->group.id;
 	constants->filter_device = settings->device;
+	memcpy(constants->filter_file_devices, settings->file_devices, sizeof(settings->file_devices));
 	constants->filter_size_bytes_min = settings->size_bytes_min;
 	if (settings->path_prefix) {
 		constants->filter_path_prefix_bytes = strlen(settings->path_prefix);

@@ -36,6 +36,7 @@ struct tracer_settings {
 	/* What is left out, decided in the kernel. */
 	const char *path_prefix; /* NULL = none */
 	uint32_t device; /* kernel encoding, 0 = any */
+	uint32_t file_devices[FILTER_DEVICES_MAX]; /* of files on that device, see device_filter.h */
 	uint64_t size_bytes_min;
 };
 

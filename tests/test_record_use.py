@@ -16,6 +16,7 @@ import pytest
 
 import characterize
 from characterize.layout import HeaderFlag, IoOp
+from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
 from tests.small_file_system import small_file_system  # noqa: F401
 from tests.told import RECORDER, run_recorder
@@ -97,6 +98,25 @@ def test_device_keeps_both_layers_to_one(tmp_path, form):
         trace = open_trace(tmp_path / "t")
         assert written(trace) == {f"{system.place}/in": 13 * 4096}
         assert set(trace.blocks["device"]) == {os.major(number) << 20 | os.minor(number)}
+
+
+@pytest.mark.parametrize("kind", ["ext4", "btrfs"])
+def test_a_disk_stands_for_what_lies_on_it(tmp_path, kind):
+    """A file system on its only partition; btrfs has a device number of its own."""
+    with (
+        loop_device(tmp_path / "image", 512 << 20, "--partscan") as disk,
+        partition(disk, 2048) as part,
+        mounted(kind, BlockDevice(part), tmp_path / "place") as place,
+    ):
+        script = f"dd if=/dev/zero of={place}/in bs=4k count=13 oflag=direct; dd if=/dev/zero of={tmp_path}/out"
+        done = run_recorder(
+            tmp_path / "t", "sh", "-c", f"{script} count=17 conv=fsync", options=("--device", disk.path)
+        )
+        assert done.returncode == 0, done.stderr
+        trace = open_trace(tmp_path / "t")
+        assert written(trace) == {f"{place}/in": 13 * 4096}
+        assert set(trace.blocks["device"]) == {disk.number}
+        assert trace.blocks["bytes"].sum() >= 13 * 4096
 
 
 @pytest.fixture(params=["freezer", "unified", "."])
