@@ -46,6 +46,14 @@ struct user_iocb {
 	__u32 event_descriptor;
 };
 
+/* Too large for the stack. Programs at tracepoints run with preemption off, and no interrupt handler uses this. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct user_iocb);
+} iocb_scratch SEC(".maps");
+
 struct user_event {
 	__u64 data;
 	__u64 iocb;
@@ -85,7 +93,7 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns)
 	/* Several threads can look at the same event: it ends for the first. */
 	if (!operation || __sync_val_compare_and_swap(&operation->ended, 0, 1))
 		return 0;
-	aio_await(operation, process, 0);
+	aio_await(operation, &key, 0);
 	if (operation->noted_ns)
 		end_ns = operation->noted_ns;
 	add_file_flags(operation);
@@ -128,11 +136,9 @@ static __always_inline bool describe(const struct user_iocb *iocb, struct async_
 }
 
 struct submission {
-	__u64 context;
 	__u64 iocbs;
 	__u64 now_ns;
 	__u64 first; /* of those that the kernel did not take */
-	__u64 single; /* the call has one request, and so runs it */
 	/* The last request of this call that appends, and where it will end if all goes well. */
 	__u64 append_inode, append_end;
 };
@@ -162,7 +168,7 @@ static __always_inline bool enter_request(const struct user_iocb *iocb, struct a
 		submission->append_end = operation->position + operation->asked_bytes;
 	}
 	operation->id = next_operation_id(state);
-	operation->context = submission->context;
+	operation->context = state->aio_context;
 	operation->awaited = 1;
 	state->aio_awaited++;
 	async_start(operation, bpf_ktime_get_ns());
@@ -172,14 +178,15 @@ static __always_inline bool enter_request(const struct user_iocb *iocb, struct a
 static long take_request(__u32 index, void *context)
 {
 	struct submission *submission = context;
-	struct user_iocb iocb;
+	__u32 zero = 0;
+	struct user_iocb *iocb = bpf_map_lookup_elem(&iocb_scratch, &zero);
 	__u64 address = 0;
 	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + index);
 	/* What cannot be read, or has no file, the kernel will refuse, with all that follow. */
-	if (bpf_probe_read_user(&iocb, sizeof(iocb), (const void *)address))
+	if (!iocb || bpf_probe_read_user(iocb, sizeof(*iocb), (const void *)address))
 		return 1;
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct file *file = file_of_descriptor(task, iocb.descriptor);
+	struct file *file = file_of_descriptor(task, iocb->descriptor);
 	if (!file)
 		return 1;
 	struct async_key key = async_key_of(address);
@@ -187,16 +194,18 @@ static long take_request(__u32 index, void *context)
 	if (entry && entry->live) {
 		/* In flight twice: only one of the two ends will be found. */
 		async_abandon(entry);
-		aio_await(entry, key.process, 0);
+		aio_await(entry, &key, 0);
+		key.request = address;
 		count_loss(entry->kind, submission->now_ns);
 	}
 	struct async_operation *operation = async_enter(&key, entry, submission->now_ns);
 	if (!operation)
 		count_loss(RECORD_IO, submission->now_ns);
 	else
-		operation->live = enter_request(&iocb, operation, file, submission);
-	struct task_state *state = submission->single ? bpf_task_storage_get(&tasks, task, NULL, 0) : NULL;
-	if (state && operation && operation->live)
+		operation->live = enter_request(iocb, operation, file, submission);
+	/* The only request of a call runs in it. */
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
+	if (state && state->aio_counted == 1 && operation && operation->live)
 		async_switch_to(state, address, operation);
 	return 0;
 }
@@ -217,11 +226,11 @@ int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs)
 	struct async_key key = async_key_of(context);
 	struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
 	state->aio_awaited = 0;
-	state->aio_counted = known ? requests_of_call(count) : 0;
+	state->aio_counted = requests_of_call(count);
+	state->aio_context = context;
 	if (known)
 		__sync_fetch_and_add(&known->awaited, state->aio_counted);
-	struct submission submission = {
-		.context = context, .iocbs = iocbs, .now_ns = bpf_ktime_get_ns(), .single = count == 1};
+	struct submission submission = {.iocbs = iocbs, .now_ns = bpf_ktime_get_ns()};
 	bpf_loop(requests_of_call(count), take_request, &submission, 0);
 	return 0;
 }
@@ -236,7 +245,7 @@ static long take_back_request(__u32 index, void *context)
 	if (!operation)
 		return 0;
 	async_abandon(operation);
-	aio_await(operation, key.process, 0);
+	aio_await(operation, &key, 0);
 	operation->live = 0;
 	return 0;
 }
@@ -250,7 +259,7 @@ static long await_request(__u32 index, void *context)
 	struct async_key key = async_key_of(address);
 	struct async_operation *operation = async_operation_of(&key);
 	if (operation)
-		aio_await(operation, key.process, 1);
+		aio_await(operation, &key, 1);
 	return 0;
 }
 

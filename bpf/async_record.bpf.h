@@ -55,14 +55,17 @@ static __always_inline void note_async_process(struct task_state *state, __u32 p
 	state->async_noted = 1;
 }
 
-/* From now on a request of aio ends where its event is seen in the ring of its context, or (0) elsewhere, too. */
-static __always_inline void aio_await(struct async_operation *operation, __u32 process, __u8 awaited)
+/*
+ * From now on a request of aio ends where its event is seen in the ring of its context, or (0) elsewhere, too. Makes its key
+ * that of its context: up to 6.12 functions that call each other have 512 bytes of stack together.
+ */
+static __always_inline void aio_await(struct async_operation *operation, struct async_key *key, __u8 awaited)
 {
 	if (operation->awaited == awaited)
 		return;
 	operation->awaited = awaited;
-	struct async_key key = {.request = operation->context, .process = process};
-	struct aio_context *context = bpf_map_lookup_elem(&aio_contexts, &key);
+	key->request = operation->context;
+	struct aio_context *context = bpf_map_lookup_elem(&aio_contexts, key);
 	if (context)
 		__sync_fetch_and_add(&context->awaited, awaited ? 1 : -1);
 }
@@ -70,18 +73,14 @@ static __always_inline void aio_await(struct async_operation *operation, __u32 p
 /* false if the file is none that is recorded; that is counted. */
 static __always_inline bool set_file(struct async_operation *operation, struct file *file, __u32 descriptor)
 {
-	struct task_state *state = current_state();
-	bool directories = operation->kind == RECORD_FILEOP;
-	struct known_file found;
-	struct known_file *known = &found;
-	if (state)
-		known = known_file_of(state, file, descriptor, directories);
-	else
-		learn_file(known, file, BPF_CORE_READ(file, f_inode), directories);
+	struct known_file *known = known_file_at(current_state(), descriptor);
+	if (!known)
+		return false;
+	know_file(known, file, operation->kind == RECORD_FILEOP);
 	operation->file_pointer = (__u64)file;
 	operation->file = known->file;
 	operation->inode_pointer = known->data_inode_pointer;
-	operation->descriptor_flags = BPF_CORE_READ(file, f_flags);
+	bpf_core_read(&operation->descriptor_flags, sizeof(operation->descriptor_flags), &file->f_flags);
 	if (known->is_directory)
 		operation->flags |= IO_DIRECTORY;
 	return operation->file;

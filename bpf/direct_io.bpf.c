@@ -75,7 +75,7 @@ int BPF_PROG(iomap_dio_complete, struct kiocb *kiocb, int error, long result)
 	struct task_state *state = current_state();
 	bool goes_on = !all && state && state->call == CALL_IO_SUBMIT;
 	if (goes_on)
-		aio_await(operation, key.process, 1);
+		aio_await(operation, &key, 1);
 	else
 		aio_request_ends(key.request, key.process, result, operation->noted_ns);
 	return 0;

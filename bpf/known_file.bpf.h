@@ -1,44 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
 /*
  * A struct file -> its id, kept in the thread's state: the next call is mostly on a file of the last few.
+ *
+ * What is read goes to where it is kept and not over the stack: up to 6.12 functions that call each other have 512 bytes of
+ * stack together.
  */
 #ifndef FLEXTRACE_KNOWN_FILE_BPF_H
 #define FLEXTRACE_KNOWN_FILE_BPF_H
 
 #include "file_identity.bpf.h"
 
-static __always_inline void learn_file(struct known_file *known, struct file *file, struct inode *inode,
-				       bool directories)
+/* In the place of a thread's state where none runs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct known_file);
+} known_file_without_thread __weak SEC(".maps");
+
+/* The place of a file that is in use under this descriptor; as these lie beside each other, any number will do. */
+static __always_inline struct known_file *known_file_at(struct task_state *state, __u32 descriptor)
 {
+	__u32 zero = 0;
+	return state ? &state->known_files[descriptor % KNOWN_FILES]
+		     : bpf_map_lookup_elem(&known_file_without_thread, &zero);
+}
+
+static __always_inline void learn_file(struct known_file *known, struct file *file, bool directories)
+{
+	struct inode *inode = (struct inode *)known->inode_pointer;
+	__u16 mode = 0;
 	known->file = identify_file(file, directories, bpf_ktime_get_ns());
 	/* Only what is recorded is remembered: the rest has to be counted each time. */
 	known->file_pointer = known->file ? (__u64)file : 0;
-	known->inode_pointer = (__u64)inode;
-	struct inode *data = BPF_CORE_READ(file, f_mapping, host);
-	known->data_inode_pointer = (__u64)data;
-	known->in_memory = is_in_memory(data);
-	known->is_directory = (BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY;
+	bpf_core_read(&known->inode_number, sizeof(known->inode_number), &inode->i_ino);
+	bpf_core_read(&known->generation, sizeof(known->generation), &inode->i_generation);
+	bpf_core_read(&mode, sizeof(mode), &inode->i_mode);
+	known->is_directory = (mode & MODE_TYPE_MASK) == MODE_DIRECTORY;
+	bpf_core_read(&known->data_inode_pointer, sizeof(__u64), &file->f_mapping);
+	struct address_space *mapping = (struct address_space *)known->data_inode_pointer;
+	bpf_core_read(&known->data_inode_pointer, sizeof(__u64), &mapping->host);
+	known->in_memory = is_in_memory((struct inode *)known->data_inode_pointer);
 }
 
-/*
- * directories: they are files, too. The file id is 0 if it is none that is recorded; that is counted. descriptor: as files of
- * different ones are kept beside each other, any number will do.
- */
-static __always_inline struct known_file *known_file_of(struct task_state *state, struct file *file, __u32 descriptor,
-							bool directories)
+/* directories: they are files, too. The file id is 0 if it is none that is recorded; that is counted. */
+static __always_inline void know_file(struct known_file *known, struct file *file, bool directories)
 {
-	struct known_file *known = &state->known_files[descriptor % KNOWN_FILES];
 	struct inode *inode = read_field(file, f_inode);
-	unsigned long inode_number = read_field(inode, i_ino);
-	__u32 generation = read_field(inode, i_generation);
 	/* A struct file that was freed and reused for another file has another inode, number or generation. */
-	if (known->file_pointer != (__u64)file || known->inode_pointer != (__u64)inode ||
-	    known->inode_number != inode_number || known->generation != generation) {
-		learn_file(known, file, inode, directories);
-		known->inode_number = inode_number;
-		known->generation = generation;
-	}
-	return known;
+	if (known->file_pointer == (__u64)file && known->inode_pointer == (__u64)inode &&
+	    known->inode_number == read_field(inode, i_ino) && known->generation == read_field(inode, i_generation))
+		return;
+	known->inode_pointer = (__u64)inode;
+	learn_file(known, file, directories);
 }
 
 #endif /* FLEXTRACE_KNOWN_FILE_BPF_H */

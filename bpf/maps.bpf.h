@@ -62,7 +62,7 @@ enum {
 struct known_file {
 	__u64 file_pointer; /* 0 = nothing that is recorded */
 	__u64 inode_pointer;
-	__u64 inode_number;
+	unsigned long inode_number;
 	__u64 data_inode_pointer; /* what the page cache and the block layer know: of block devices and overlays another */
 	__u32 generation;
 	__u32 file; /* its id */
@@ -81,9 +81,10 @@ struct task_state {
 	__u32 announced; /* enum announced */
 	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
 	__u32 async_noted; /* in async_processes (async_record.bpf.h) */
-	/* Of io_submit: requests that its context awaits more than are there, and those of them that are. */
-	__u32 aio_counted;
-	__s32 aio_awaited;
+	/* Of io_submit. */
+	__u32 aio_counted; /* requests that the context awaits in advance */
+	__s32 aio_awaited; /* requests among them that are there, and to be awaited */
+	__u64 aio_context;
 	__u64 id_base; /* operation ids of this thread start here; 0 = not yet given */
 	__u64 id_count;
 

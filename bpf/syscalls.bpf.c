@@ -50,7 +50,10 @@ static __always_inline void take_file(struct task_struct *task, struct task_stat
 	struct file *file = file_of_descriptor(task, descriptor);
 	if (!file)
 		return; /* the call will say EBADF */
-	struct known_file *known = known_file_of(state, file, descriptor, directories);
+	struct known_file *known = known_file_at(state, descriptor);
+	if (!known)
+		return;
+	know_file(known, file, directories);
 	state->descriptor_flags = read_field(file, f_flags);
 	state->file = state->descriptor_flags & OPEN_PATH ? 0 : known->file;
 	state->file_pointer = (__u64)file;
