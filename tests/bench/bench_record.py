@@ -23,6 +23,7 @@ from typing import Any
 
 import pandas as pd
 
+from tests.bench.attach_time import measure_attach
 from tests.bench.bpf_profile import profile_recording
 from tests.bench.fio_load import Reads, fio_load
 from tests.bench.interleaved import Way, run_interleaved
@@ -39,6 +40,7 @@ from tests.bench.untraced import CALLS, measure_untraced
 RING_BYTES_TARGET = 72  # per data operation
 OTHERS_SHARE_MAX = 0.1  # of the data operations
 UNTRACED_TARGET_NS = 20  # per system call
+ATTACH_TARGET_MS = 1000
 OUTPUT_BYTES_MAX = 16 << 30  # of one tracer's run, in memory
 PEERS_EVERY = 4  # rounds, in rows of many short ones
 
@@ -85,6 +87,7 @@ ROWS = {
     "rocksdb": Row(10, 4, [rocksdb_load]),
     "postgres": Row(10, 5, [postgres_load]),
     "untraced": Row(10, 0),
+    "attach": Row(10, 0),
 }
 
 
@@ -188,6 +191,14 @@ def measure_row_untraced(outputs: Path, rounds: int, report: Report) -> None:
         report.findings.append(Finding("untraced", title, UNTRACED_TARGET_NS, flextrace, "ns"))
 
 
+def measure_row_attach(outputs: Path, rounds: int, report: Report) -> None:
+    """Enter the time that a recording takes to begin and to end."""
+    samples = measure_attach(outputs, rounds)
+    report.samples["attach"] = samples.to_dict("records")
+    for what, column in (("from its start to recording", "attach_s"), ("from Ctrl-C to its exit", "detach_s")):
+        report.findings.append(Finding("attach", what, ATTACH_TARGET_MS, spread_of(1000 * samples[column]), "ms"))
+
+
 def print_findings(report: Report) -> None:
     """The last table: targets and what was measured, side by side."""
     table = pd.DataFrame(
@@ -243,6 +254,8 @@ def measure(arguments: argparse.Namespace, directory: Path, outputs: Path) -> Re
         row = row_as_asked(ROWS[name], arguments)
         if name == "untraced":
             measure_row_untraced(outputs, row.rounds, report)
+        if name == "attach":
+            measure_row_attach(outputs, row.rounds, report)
         for number, make in enumerate(row.loads):
             try:
                 with make(directory, row.seconds) as load:
