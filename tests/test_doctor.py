@@ -225,6 +225,7 @@ def test_message_is_the_recorders_without_the_kernels_log():
     stderr = "flextrace record: cannot do: E; flextrace doctor says more\nlibbpf: prog 'x': failed\n"
     assert recorder.message_of(stderr) == "cannot do: E"
     assert recorder.message_of("flextrace record: missing: X; flextrace doctor says what else helps\n") == "missing: X"
+    assert recorder.message_of("flextrace record: warning: X (flextrace doctor says what is lost)\n") == "warning: X"
     assert recorder.message_of("ld.so: no such library\n") == "ld.so: no such library"
 
 

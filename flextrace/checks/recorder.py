@@ -74,7 +74,7 @@ def message_of(stderr: str) -> str:
     """The recorder's own words: without its name, the kernel's log, and the advice to ask the doctor."""
     lines = [line for line in stderr.splitlines() if line.startswith("flextrace record: ")]
     text = "; ".join(line.removeprefix("flextrace record: ") for line in lines) or stderr.strip()
-    return re.sub(r"; flextrace doctor says [a-z ]*", "", text)
+    return re.sub(r"; flextrace doctor says [a-z ]*| \(flextrace doctor says [a-z ]*\)", "", text)
 
 
 def capability_checks(document: dict[str, Any], recorder: Path, host: Host) -> list[Check]:
