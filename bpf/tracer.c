@@ -115,6 +115,18 @@ static void fill_constants(const struct tracer *tracer, const struct tracer_sett
 	}
 }
 
+/*
+ * A function that the kernel does not have is looked for in its modules too, which takes CAP_SYS_ADMIN; the libbpf of
+ * Debian 12 (1.1) gives up there, although the function is optional. It looks once only: here, where it may fail.
+ */
+static void look_through_modules(const struct tracer *tracer)
+{
+	if (tracer->bpf->rodata->has_rdonly_cast)
+		return;
+	bpf_program__set_attach_target(tracer->bpf->progs.sched_process_exit, 0, "flextrace_looks_for_nothing");
+	forget_words();
+}
+
 /* The program that libbpf says could not be loaded, to be freed; NULL if it was something else. */
 static char *refused_program(void)
 {
@@ -158,6 +170,7 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 	if (!tracer->bpf)
 		return -errno;
 	fill_constants(tracer, settings);
+	look_through_modules(tracer);
 	int error = settings->survey ? 0 : programs_check(tracer->bpf->obj, &settings->wish, tracer->kernel);
 	if (error)
 		return error;
