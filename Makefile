@@ -208,6 +208,7 @@ build/test-programs: $(TEST_PROGRAMS)
 
 build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
 build/tests/burst: PROGRAM_LIBRARIES := -static
+build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
 build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
 build/tests/io_uring build/tests/load: | build/.apt-test
 

@@ -37,6 +37,7 @@ enum option_key {
 	OPTION_CGROUP,
 	OPTION_RING_BYTES,
 	OPTION_DRY_RUN,
+	OPTION_SURVEY,
 };
 
 const char *argp_program_version = "flextrace-record " FLEXTRACE_VERSION;
@@ -77,6 +78,8 @@ static const struct argp_option argp_options[] = {
 	 "size of the ring buffer of each CPU, a power of two (default: 16M)", 5},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "say what would be recorded, and how, and load the programs; record nothing",
 	 5},
+	{"survey", OPTION_SURVEY, 0, 0,
+	 "say as JSON which programs this kernel takes and what is lost without the others (flextrace doctor)", 5},
 	{0},
 };
 
@@ -182,7 +185,7 @@ static void parse_filter(struct options *options, int key, char *argument, struc
 static void check(const struct options *options, struct argp_state *state)
 {
 	int targets = !!options->command + !!options->process + !!options->group_path;
-	if (!targets)
+	if (!targets && !options->survey)
 		argp_error(state, "nothing to record: name a command (-- COMMAND ...), a process (-p PID) or a control "
 				  "group (--in-cgroup DIRECTORY)");
 	if (targets > 1)
@@ -213,6 +216,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		break;
 	case OPTION_DRY_RUN:
 		options->dry_run = true;
+		break;
+	case OPTION_SURVEY:
+		options->survey = true;
 		break;
 	case OPTION_LAYER:
 		options->layer_vfs = !strcmp(argument, "vfs") || !strcmp(argument, "both");
@@ -260,7 +266,7 @@ void options_parse(struct options *options, int argc, char **argv)
 	static const struct argp argp = {
 		.options = argp_options,
 		.parser = parse_option,
-		.args_doc = "-- COMMAND [ARGUMENT...]\n-p PID\n--in-cgroup DIRECTORY",
+		.args_doc = "-- COMMAND [ARGUMENT...]\n-p PID\n--in-cgroup DIRECTORY\n--survey",
 		.doc = documentation,
 	};
 

@@ -16,6 +16,7 @@ struct options {
 	bool force;
 	bool quiet;
 	bool dry_run;
+	bool survey;
 	bool layer_vfs;
 	bool layer_block;
 	pid_t process; /* 0: a command is started, or a control group recorded */

@@ -4,8 +4,11 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Whether a capability that recording cannot do without is missing; names the missing ones. */
 bool privileges_missing(char *names, size_t room);
+/* Each capability that recording can make use of: whether it is there, whether it is required, what is lost without it. */
+void privileges_put(FILE *json);
 
 #endif /* FLEXTRACE_PRIVILEGES_H */

@@ -15,46 +15,123 @@
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "json.h"
 
 enum layer { LAYER_BOTH, LAYER_VFS, LAYER_BLOCK, LAYER_GROUP };
 
+/* What several programs are needed for. */
+#define LOSS_ALL "nothing can be recorded"
+#define LOSS_VFS "operations on files cannot be recorded"
+#define LOSS_BLOCK "block requests cannot be recorded"
+#define LOSS_POSITION "where threads share a file position, more offsets are inferred (IO_OFFSET_INFERRED)"
+#define LOSS_APPEND "where several append to a file, more offsets are inferred (IO_OFFSET_INFERRED)"
+#define LOSS_DIRECT "direct requests of io_uring and io_submit end, in the trace, where the program learns of it"
+#define LOSS_URING "io_uring requests are not recorded"
+#define LOSS_MAPPED "reads of mapped files are not recorded in full"
+#define LOSS_BIO "requests to devices without a request queue (dm, md, zram) are not recorded"
+#define LOSS_MERGE "who caused data that joins a waiting request may be unknown"
+#define LOSS_SUBMITTER "who submitted a block request, and when, may be unknown"
+
 /*
- * Programs that need a word; all others belong to the vfs layer, are left out where their tracepoint is missing, and are
- * attached before these. In the order in which they are attached: what ends a record before what begins one.
+ * Every program, in the order in which they are attached: what ends a record before what begins one. A program is left out
+ * where its tracepoint is missing.
  */
 static const struct rule {
 	const char *program;
+	const char *loss; /* what is lost without it */
 	enum layer layer;
 	bool required;
 	const char *instead_of; /* left out where this tracepoint exists */
+	const char *twin; /* tracepoint of other kernels for the same: nothing is lost where one of the two exists */
 	int parameters; /* of the tracepoint, with the leading void *; 0 = any */
+	const char *since; /* Linux version with the tracepoint; NULL = as old as the recorder, or in a module */
 	const char *feature; /* of the kernel, that the tracepoint comes with */
 	bool attached_apart; /* by name */
 } rules[] = {
-	{.program = "task_newtask", .required = true, .feature = "CONFIG_TRACEPOINTS", .attached_apart = true},
-	{.program = "adopt_target", .required = true},
-	{.program = "collect_accounts", .required = true},
-	{.program = "announce_open_files", .layer = LAYER_VFS},
-	{.program = "announce_mapped_files", .layer = LAYER_VFS},
-	{.program = "adopt_group", .layer = LAYER_GROUP, .required = true},
-	{.program = "cgroup_attach_task", .layer = LAYER_GROUP, .attached_apart = true},
-	{.program = "group_newtask", .layer = LAYER_GROUP, .attached_apart = true},
-	{.program = "sched_process_exit", .required = true, .feature = "CONFIG_TRACEPOINTS"},
-	{.program = "block_rq_complete", .layer = LAYER_BLOCK, .required = true, .feature = "CONFIG_BLOCK"},
-	{.program = "block_bio_complete", .layer = LAYER_BLOCK},
-	{.program = "block_rq_requeue", .layer = LAYER_BLOCK},
-	{.program = "block_rq_merge", .layer = LAYER_BLOCK},
-	{.program = "block_bio_backmerge", .layer = LAYER_BLOCK},
-	{.program = "block_bio_frontmerge", .layer = LAYER_BLOCK},
-	{.program = "block_rq_issue", .layer = LAYER_BLOCK, .required = true, .feature = "CONFIG_BLOCK"},
-	{.program = "block_getrq", .layer = LAYER_BLOCK, .instead_of = "block_io_start"},
-	{.program = "block_io_start", .layer = LAYER_BLOCK},
-	{.program = "block_bio_queue", .layer = LAYER_BLOCK},
-	{.program = "iomap_dio_complete"},
-	{.program = "io_uring_complete", .layer = LAYER_VFS, .parameters = 4},
-	{.program = "io_uring_complete_scalars", .layer = LAYER_VFS, .parameters = 8},
-	{.program = "sys_exit", .layer = LAYER_VFS, .required = true, .feature = "CONFIG_HAVE_SYSCALL_TRACEPOINTS"},
-	{.program = "sys_enter", .layer = LAYER_VFS, .required = true, .feature = "CONFIG_HAVE_SYSCALL_TRACEPOINTS"},
+	{.program = "iomap_dio_rw_begin", .loss = LOSS_DIRECT, .layer = LAYER_VFS, .since = "6.6"},
+	{.program = "contention_end", .loss = LOSS_POSITION, .layer = LAYER_VFS, .since = "5.19"},
+	{.program = "mm_filemap_get_pages", .loss = LOSS_POSITION, .layer = LAYER_VFS, .since = "6.11"},
+	{.program = "ext4_da_write_begin", .loss = LOSS_APPEND " on ext4", .layer = LAYER_VFS},
+	{.program = "ext4_write_begin", .loss = LOSS_APPEND " on ext4", .layer = LAYER_VFS},
+	{.program = "xfs_file_buffered_write", .loss = LOSS_APPEND " on xfs", .layer = LAYER_VFS},
+	{.program = "io_uring_submit_req", .loss = LOSS_URING, .layer = LAYER_VFS, .twin = "io_uring_submit_sqe"},
+	{.program = "io_uring_submit_sqe", .loss = LOSS_URING, .layer = LAYER_VFS, .twin = "io_uring_submit_req"},
+	{.program = "io_uring_file_get",
+	 .loss = "io_uring requests begin, in the trace, where they were submitted",
+	 .layer = LAYER_VFS},
+	{.program = "io_uring_queue_async_work",
+	 .loss = "what io_uring hands to worker threads may be taken for part of the submitting call",
+	 .layer = LAYER_VFS},
+	{.program = "mm_filemap_add_to_page_cache",
+	 .loss = "which part of a read came from the device (coldFrac) is not recorded",
+	 .layer = LAYER_VFS},
+	{.program = "writeback_dirty_folio",
+	 .loss = "stores to mapped files, and who caused what is written back, are not recorded",
+	 .layer = LAYER_VFS},
+	{.program = "mm_filemap_fault", .loss = LOSS_MAPPED, .layer = LAYER_VFS, .since = "6.11"},
+	{.program = "mm_filemap_map_pages", .loss = LOSS_MAPPED, .layer = LAYER_VFS, .since = "6.11"},
+	{.program = "task_newtask",
+	 .loss = LOSS_ALL,
+	 .required = true,
+	 .feature = "CONFIG_TRACEPOINTS",
+	 .attached_apart = true},
+	{.program = "adopt_target", .loss = LOSS_ALL, .required = true},
+	{.program = "collect_accounts", .loss = LOSS_ALL, .required = true},
+	{.program = "announce_open_files",
+	 .loss = "files that a running process (-p) has open already are recorded only when they are used",
+	 .layer = LAYER_VFS},
+	{.program = "announce_mapped_files",
+	 .loss = "programs and libraries that a running process (-p) has mapped already count as data",
+	 .layer = LAYER_VFS},
+	{.program = "adopt_group", .loss = "--in-cgroup does not work", .layer = LAYER_GROUP, .required = true},
+	{.program = "cgroup_attach_task",
+	 .loss = "--in-cgroup does not record tasks that enter the group later",
+	 .layer = LAYER_GROUP,
+	 .attached_apart = true},
+	{.program = "group_newtask",
+	 .loss = "--in-cgroup does not record tasks that are started into the group from outside",
+	 .layer = LAYER_GROUP,
+	 .attached_apart = true},
+	{.program = "sched_process_exit", .loss = LOSS_ALL, .required = true, .feature = "CONFIG_TRACEPOINTS"},
+	{.program = "block_rq_complete",
+	 .loss = LOSS_BLOCK,
+	 .layer = LAYER_BLOCK,
+	 .required = true,
+	 .feature = "CONFIG_BLOCK"},
+	{.program = "block_bio_complete", .loss = LOSS_BIO, .layer = LAYER_BLOCK},
+	{.program = "block_rq_requeue",
+	 .loss = "that a device sent a request back is not recorded",
+	 .layer = LAYER_BLOCK},
+	{.program = "block_rq_merge", .loss = LOSS_MERGE, .layer = LAYER_BLOCK},
+	{.program = "block_bio_backmerge", .loss = LOSS_MERGE, .layer = LAYER_BLOCK},
+	{.program = "block_bio_frontmerge", .loss = LOSS_MERGE, .layer = LAYER_BLOCK},
+	{.program = "block_rq_issue",
+	 .loss = LOSS_BLOCK,
+	 .layer = LAYER_BLOCK,
+	 .required = true,
+	 .feature = "CONFIG_BLOCK"},
+	{.program = "block_getrq",
+	 .loss = LOSS_SUBMITTER,
+	 .layer = LAYER_BLOCK,
+	 .instead_of = "block_io_start",
+	 .twin = "block_io_start"},
+	{.program = "block_io_start", .loss = LOSS_SUBMITTER, .layer = LAYER_BLOCK, .twin = "block_getrq"},
+	{.program = "block_bio_queue",
+	 .loss = LOSS_BIO "; requests are not linked to the direct I/O behind them",
+	 .layer = LAYER_BLOCK},
+	{.program = "iomap_dio_complete", .loss = LOSS_DIRECT, .since = "6.6"},
+	{.program = "io_uring_complete", .loss = LOSS_URING, .layer = LAYER_VFS, .parameters = 4},
+	{.program = "io_uring_complete_scalars", .loss = LOSS_URING, .layer = LAYER_VFS, .parameters = 8},
+	{.program = "sys_exit",
+	 .loss = LOSS_VFS,
+	 .layer = LAYER_VFS,
+	 .required = true,
+	 .feature = "CONFIG_HAVE_SYSCALL_TRACEPOINTS"},
+	{.program = "sys_enter",
+	 .loss = LOSS_VFS,
+	 .layer = LAYER_VFS,
+	 .required = true,
+	 .feature = "CONFIG_HAVE_SYSCALL_TRACEPOINTS"},
 };
 
 enum { RULES = sizeof(rules) / sizeof(rules[0]) };
@@ -79,11 +156,11 @@ static const char *tracepoint_of(const struct bpf_program *program)
 
 static const struct rule *rule_of(const char *program)
 {
-	static const struct rule optional = {.layer = LAYER_VFS};
-	for (int i = 0; i < RULES; i++)
-		if (!strcmp(rules[i].program, program))
-			return &rules[i];
-	return &optional;
+	const struct rule *rule = rules;
+	while (rule < rules + RULES && strcmp(rule->program, program))
+		rule++;
+	assert(rule < rules + RULES);
+	return rule;
 }
 
 static bool is_wanted(enum layer layer, const struct programs_wish *wish)
@@ -106,26 +183,43 @@ void programs_put_name(const struct bpf_program *program, char *name, size_t roo
 	snprintf(name, room, "%s%s%s", section, tracepoint_of(program) ? "" : ":", tracepoint_of(program) ? "" : own);
 }
 
-int programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel)
+/* What becomes of a program, before the kernel is asked to take it. */
+static enum program_state state_of(const struct bpf_program *program, const struct btf *kernel)
+{
+	const struct rule *rule = rule_of(bpf_program__name(program));
+	const char *tracepoint = tracepoint_of(program);
+	const struct btf_type *type = tracepoint ? tracepoint_type(kernel, tracepoint) : NULL;
+	if (rule->instead_of && tracepoint_type(kernel, rule->instead_of))
+		return PROGRAM_REPLACED;
+	if (tracepoint && !type)
+		return rule->twin && tracepoint_type(kernel, rule->twin) ? PROGRAM_FOR_OTHERS : PROGRAM_NO_TRACEPOINT;
+	return type && rule->parameters && btf_vlen(type) != rule->parameters ? PROGRAM_FOR_OTHERS : PROGRAM_LOADS;
+}
+
+void programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel)
 {
 	struct bpf_program *program;
+	bpf_object__for_each_program(program, object)
+	{
+		bool wanted = is_wanted(rule_of(bpf_program__name(program))->layer, wish);
+		bpf_program__set_autoload(program, wanted && state_of(program, kernel) == PROGRAM_LOADS);
+	}
+}
 
+int programs_check(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel)
+{
+	struct bpf_program *program;
 	bpf_object__for_each_program(program, object)
 	{
 		const struct rule *rule = rule_of(bpf_program__name(program));
-		const char *tracepoint = tracepoint_of(program);
-		bool wanted = is_wanted(rule->layer, wish);
-		const struct btf_type *type = tracepoint ? tracepoint_type(kernel, tracepoint) : NULL;
-		if (wanted && rule->required && tracepoint && !type) {
-			fprintf(stderr,
-				"flextrace record: this kernel has no tracepoint %s, without which nothing can be "
-				"recorded: use a kernel built with %s=y\n",
-				tracepoint, rule->feature);
-			return -ENOENT;
-		}
-		bool fits = !tracepoint || (type && (!rule->parameters || btf_vlen(type) == rule->parameters));
-		bool replaced = rule->instead_of && tracepoint_type(kernel, rule->instead_of);
-		bpf_program__set_autoload(program, wanted && fits && !replaced);
+		if (!rule->required || !is_wanted(rule->layer, wish) ||
+		    state_of(program, kernel) != PROGRAM_NO_TRACEPOINT)
+			continue;
+		fprintf(stderr,
+			"flextrace record: this kernel has no tracepoint %s, without which %s: use a kernel built with "
+			"%s=y (flextrace doctor says what else is missing)\n",
+			tracepoint_of(program), rule->loss, rule->feature);
+		return -ENOENT;
 	}
 	return 0;
 }
@@ -150,14 +244,7 @@ int programs_attach(struct programs *programs, struct bpf_object *object, const 
 
 int programs_attach_all(struct programs *programs, struct bpf_object *object)
 {
-	struct bpf_program *program;
 	int error = 0;
-	bpf_object__for_each_program(program, object)
-	{
-		const char *name = bpf_program__name(program);
-		if (!error && !rule_of(name)->program)
-			error = programs_attach(programs, object, name);
-	}
 	for (int i = 0; !error && i < RULES; i++)
 		if (!rules[i].attached_apart)
 			error = programs_attach(programs, object, rules[i].program);
@@ -190,6 +277,23 @@ int programs_run_iterator(struct bpf_object *object, const char *name)
 	return error;
 }
 
+static const struct {
+	const char *word, *text;
+} states[] = {
+	[PROGRAM_LOADS] = {"loads", "loads"},
+	[PROGRAM_NO_TRACEPOINT] = {"no tracepoint", "left out: this kernel has no such tracepoint"},
+	[PROGRAM_REPLACED] = {"not needed", "not needed: there is a better tracepoint"},
+	[PROGRAM_FOR_OTHERS] = {"not needed", "not needed: for other kernels"},
+	[PROGRAM_REFUSED] = {"refused", "left out: this kernel refuses it"},
+};
+
+/* After the kernel was asked. */
+static enum program_state outcome_of(const struct bpf_program *program, const struct btf *kernel)
+{
+	enum program_state state = state_of(program, kernel);
+	return state == PROGRAM_LOADS && !bpf_program__autoload(program) ? PROGRAM_REFUSED : state;
+}
+
 void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel,
 		       FILE *stream)
 {
@@ -197,21 +301,56 @@ void programs_describe(struct bpf_object *object, const struct programs_wish *wi
 	bpf_object__for_each_program(program, object)
 	{
 		const struct rule *rule = rule_of(bpf_program__name(program));
-		const char *tracepoint = tracepoint_of(program);
-		const struct btf_type *type = tracepoint ? tracepoint_type(kernel, tracepoint) : NULL;
-		const char *state = "loads";
+		enum program_state state = outcome_of(program, kernel);
+		bool lost = state == PROGRAM_NO_TRACEPOINT || state == PROGRAM_REFUSED;
 		char name[PROGRAM_NAME_BYTES];
 		if (!is_wanted(rule->layer, wish))
 			continue;
-		if (tracepoint && !type)
-			state = "left out: this kernel has no such tracepoint";
-		else if (rule->instead_of && tracepoint_type(kernel, rule->instead_of))
-			state = "not needed: there is a better tracepoint";
-		else if (type && rule->parameters && btf_vlen(type) != rule->parameters)
-			state = "not needed: for other kernels";
-		else if (!bpf_program__autoload(program))
-			state = "left out: this kernel refuses it";
 		programs_put_name(program, name, sizeof(name));
-		fprintf(stream, "  %-40s %s\n", name, state);
+		fprintf(stream, "  %-40s %s%s%s%s\n", name, states[state].text, lost ? " (" : "",
+			lost ? rule->loss : "", lost ? ")" : "");
+	}
+}
+
+static void put_text(FILE *json, const char *name, const char *text)
+{
+	fprintf(json, ",\"%s\":", name);
+	if (text)
+		json_string(json, text);
+	else
+		fputs("null", json);
+}
+
+void programs_put(struct bpf_object *object, const struct btf *kernel, const struct refusal *refusals,
+		  int refusal_count, FILE *json)
+{
+	static const char *const layers[] = {"both", "vfs", "block", "group"};
+	struct bpf_program *program;
+	const char *separator = "";
+	bpf_object__for_each_program(program, object)
+	{
+		const char *own = bpf_program__name(program), *error = NULL, *words = NULL;
+		const struct rule *rule = rule_of(own);
+		char name[PROGRAM_NAME_BYTES];
+		for (int i = 0; i < refusal_count; i++) {
+			if (strcmp(refusals[i].program, own))
+				continue;
+			error = strerror(-refusals[i].error);
+			words = refusals[i].words;
+		}
+		programs_put_name(program, name, sizeof(name));
+		fprintf(json, "%s{\"name\":", separator);
+		json_string(json, name);
+		put_text(json, "program", own);
+		put_text(json, "layer", layers[rule->layer]);
+		put_text(json, "state", states[outcome_of(program, kernel)].word);
+		fprintf(json, ",\"required\":%s", rule->required ? "true" : "false");
+		put_text(json, "loss", rule->loss);
+		put_text(json, "since", rule->since);
+		put_text(json, "feature", rule->feature);
+		put_text(json, "error", error);
+		put_text(json, "words", words);
+		fputc('}', json);
+		separator = ",";
 	}
 }

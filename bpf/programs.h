@@ -25,17 +25,34 @@ struct programs_wish {
 	bool group; /* tasks of a control group */
 };
 
-/*
- * Switches on what this kernel has the tracepoints for and what is wished, and off the rest. 0, or -ENOENT after saying
- * which tracepoint is missing that recording cannot do without.
- */
-int programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel);
+enum program_state {
+	PROGRAM_LOADS,
+	PROGRAM_NO_TRACEPOINT,
+	PROGRAM_REPLACED,
+	PROGRAM_FOR_OTHERS,
+	PROGRAM_REFUSED,
+};
+
+/* A program that the kernel did not take. */
+struct refusal {
+	char *program;
+	int error; /* negative errno */
+	char *words; /* what the kernel said last, NULL = nothing */
+};
+
+/* 0, or -ENOENT after saying which tracepoint is missing that recording cannot do without. */
+int programs_check(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel);
+/* Switches on what this kernel has the tracepoints for and what is wished, and off the rest. */
+void programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel);
 /* Where it is attached; of an iterator also which it is. */
 void programs_put_name(const struct bpf_program *program, char *name, size_t room);
 bool programs_is_required(const char *name);
 /* One line for each program that is wished: whether it is loaded, and why not. */
 void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel,
 		       FILE *stream);
+/* Each program, what became of it, and what is lost without it, as elements of a JSON array. */
+void programs_put(struct bpf_object *object, const struct btf *kernel, const struct refusal *refusals,
+		  int refusal_count, FILE *json);
 /* Attaches a program if it is switched on. 0 or a negative errno. The links end with the process, also if it is killed. */
 int programs_attach(struct programs *programs, struct bpf_object *object, const char *name);
 /* Attaches all that are switched on, but those of the table that are attached apart. 0 or a negative errno. */

@@ -27,6 +27,7 @@
 #include "residency.h"
 #include "status.h"
 #include "summary.h"
+#include "survey.h"
 #include "target.h"
 #include "topology.h"
 #include "tracer.h"
@@ -368,6 +369,8 @@ int main(int argc, char **argv)
 	char path[PATH_MAX];
 
 	options_parse(&options, argc, argv);
+	if (options.survey)
+		return survey_say(&options);
 	if (options.output)
 		snprintf(path, sizeof(path), "%s", options.output);
 	else

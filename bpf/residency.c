@@ -38,6 +38,11 @@ struct cache_counts {
 	uint64_t cached, dirty, writeback, evicted, recently_evicted;
 };
 
+bool residency_has_cachestat(void)
+{
+	return syscall(SYS_cachestat, -1, NULL, NULL, 0) == 0 || errno != ENOSYS;
+}
+
 static uint64_t page_bytes(void)
 {
 	return sysconf(_SC_PAGESIZE);
@@ -92,14 +97,20 @@ static bool is_the_file(int descriptor, const struct file_record *record)
 	       device_number(major(now.st_dev), minor(now.st_dev)) == record->device;
 }
 
-/* Without moving the access time, which is a write; only the owner and root may ask for that. */
+/*
+ * Without moving the access time, which is a write; only the owner and CAP_FOWNER may ask for that. To all others the
+ * kernel tells what is cached only if they may write to the file: else mincore claims that every page is there.
+ */
 static int open_path(const char *path, const struct file_record *record)
 {
 	int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	bool told = true;
 	int descriptor = open(path, flags | O_NOATIME);
-	if (descriptor < 0 && errno == EPERM)
+	if (descriptor < 0 && errno == EPERM) {
 		descriptor = open(path, flags);
-	if (descriptor >= 0 && !is_the_file(descriptor, record)) {
+		told = descriptor >= 0 && !faccessat(descriptor, "", W_OK, AT_EACCESS | AT_EMPTY_PATH);
+	}
+	if (descriptor >= 0 && (!told || !is_the_file(descriptor, record))) {
 		close(descriptor);
 		return -1;
 	}

@@ -2,6 +2,7 @@
 #ifndef FLEXTRACE_RESIDENCY_H
 #define FLEXTRACE_RESIDENCY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -35,6 +36,8 @@ struct residency {
 	bool has_cachestat;
 };
 
+/* Whether this kernel counts the cached pages of a range in one call; else they are looked up one by one. */
+bool residency_has_cachestat(void);
 int residency_init(struct residency *residency);
 /* Takes note of a file at its first sight. */
 void residency_note(struct residency *residency, const struct file_record *record, const char *path, pid_t viewer);

@@ -58,20 +58,19 @@ static int explain(const char *what, int error)
 	if (privileges_missing(missing, sizeof(missing))) {
 		fprintf(stderr,
 			"flextrace record: cannot %s: recording needs the capabilities CAP_BPF and CAP_PERFMON "
-			"(missing: "
-			"%s); run it as root (sudo flextrace record ...)\n",
+			"(missing: %s); run it as root (sudo flextrace record ...); flextrace doctor says what else "
+			"helps\n",
 			what, missing);
 		return error;
 	}
 	if (access(KERNEL_TYPES, R_OK)) {
 		fprintf(stderr,
 			"flextrace record: cannot %s: this kernel has no readable BTF (" KERNEL_TYPES
-			"); use a kernel built "
-			"with CONFIG_DEBUG_INFO_BTF=y\n",
+			"); use a kernel built with CONFIG_DEBUG_INFO_BTF=y; flextrace doctor says more\n",
 			what);
 		return error;
 	}
-	fprintf(stderr, "flextrace record: cannot %s: %s%s\n", what, strerror(-error),
+	fprintf(stderr, "flextrace record: cannot %s: %s%s; flextrace doctor says more\n", what, strerror(-error),
 		error == -EPERM ? " (in a container or user namespace, CAP_BPF and CAP_PERFMON of the host are needed)"
 				: "");
 	/* The end of the verifier's log names the reason. */
@@ -117,6 +116,18 @@ static void fill_constants(const struct tracer *tracer, const struct tracer_sett
 	}
 }
 
+/*
+ * A function that the kernel does not have is looked for in its modules too, which takes CAP_SYS_ADMIN; the libbpf of
+ * Debian 12 (1.1) gives up there, although the function is optional. It looks once only: here, where it may fail.
+ */
+static void look_through_modules(const struct tracer *tracer)
+{
+	if (tracer->bpf->rodata->has_rdonly_cast)
+		return;
+	bpf_program__set_attach_target(tracer->bpf->progs.sched_process_exit, 0, "flextrace_looks_for_nothing");
+	forget_words();
+}
+
 /* The program that libbpf says could not be loaded, to be freed; NULL if it was something else. */
 static char *refused_program(void)
 {
@@ -128,10 +139,23 @@ static char *refused_program(void)
 	return name ? strndup(name, at - name) : NULL;
 }
 
+/* The last line of the verifier's log names the reason, those that count its work aside. To be freed, or NULL. */
+static char *verifier_words(void)
+{
+	static const char end[] = "-- END PROG LOAD LOG --";
+	_cleanup_free_ char *log = libbpf_words ? strdup(libbpf_words) : NULL;
+	char *rest = log, *last = NULL;
+	for (char *line; (line = strsep(&rest, "\n")) && !strstr(line, end);)
+		if (*line && strncmp(line, "processed ", 10) && strncmp(line, "libbpf: ", 8))
+			last = line;
+	return last ? strdup(last) : NULL;
+}
+
 static void leave_out_refused(const struct tracer *tracer)
 {
-	for (int i = 0; i < tracer->refused_count; i++) {
-		struct bpf_program *program = bpf_object__find_program_by_name(tracer->bpf->obj, tracer->refused[i]);
+	for (int i = 0; i < tracer->refusal_count; i++) {
+		struct bpf_program *program =
+			bpf_object__find_program_by_name(tracer->bpf->obj, tracer->refusals[i].program);
 		if (program)
 			bpf_program__set_autoload(program, false);
 	}
@@ -147,17 +171,23 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 	if (!tracer->bpf)
 		return -errno;
 	fill_constants(tracer, settings);
-	int error = programs_choose(tracer->bpf->obj, &settings->wish, tracer->kernel);
+	look_through_modules(tracer);
+	int error = settings->survey ? 0 : programs_check(tracer->bpf->obj, &settings->wish, tracer->kernel);
 	if (error)
 		return error;
+	programs_choose(tracer->bpf->obj, &settings->wish, tracer->kernel);
 	leave_out_refused(tracer);
 	error = record_bpf__load(tracer->bpf);
 	_cleanup_free_ char *refused = error ? refused_program() : NULL;
-	if (!refused || programs_is_required(refused) || tracer->refused_count == REFUSED_MAX)
+	if (!refused || tracer->refusal_count == REFUSALS_MAX || (!settings->survey && programs_is_required(refused)))
 		return error;
-	fprintf(stderr, "flextrace record: warning: this kernel refuses the program %s (%s): going on without it\n",
-		refused, strerror(-error));
-	tracer->refused[tracer->refused_count++] = strdup(refused);
+	if (!settings->survey)
+		fprintf(stderr,
+			"flextrace record: warning: this kernel refuses the program %s (%s): going on without it "
+			"(flextrace doctor says what is lost)\n",
+			refused, strerror(-error));
+	tracer->refusals[tracer->refusal_count++] =
+		(struct refusal){.program = strdup(refused), .error = error, .words = verifier_words()};
 	record_bpf__destroy(tracer->bpf);
 	tracer->bpf = NULL;
 	return -EAGAIN;
@@ -177,7 +207,7 @@ int tracer_init(struct tracer *tracer, const struct tracer_settings *settings)
 		do
 			error = try_to_load(tracer, settings);
 		while (error == -EAGAIN);
-	if (!error)
+	if (!error && !settings->survey)
 		error = make_rings(tracer, settings->ring_bytes);
 	if (error) {
 		if (error != -ENOENT || !tracer->bpf)
@@ -246,6 +276,11 @@ void tracer_describe(const struct tracer *tracer, const struct programs_wish *wi
 	programs_describe(tracer->bpf->obj, wish, tracer->kernel, stream);
 }
 
+void tracer_put_survey(const struct tracer *tracer, FILE *json)
+{
+	programs_put(tracer->bpf->obj, tracer->kernel, tracer->refusals, tracer->refusal_count, json);
+}
+
 void tracer_deinit(struct tracer *tracer)
 {
 	programs_detach(&tracer->programs);
@@ -255,7 +290,9 @@ void tracer_deinit(struct tracer *tracer)
 	free(tracer->rings);
 	record_bpf__destroy(tracer->bpf);
 	btf__free(tracer->kernel);
-	for (int i = 0; i < tracer->refused_count; i++)
-		free(tracer->refused[i]);
+	for (int i = 0; i < tracer->refusal_count; i++) {
+		free(tracer->refusals[i].program);
+		free(tracer->refusals[i].words);
+	}
 	forget_words();
 }

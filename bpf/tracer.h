@@ -13,7 +13,7 @@
 
 struct record_bpf;
 
-enum { REFUSED_MAX = 16 };
+enum { REFUSALS_MAX = PROGRAMS_MAX };
 
 /* The loaded BPF programs, their rings and counters. */
 struct tracer {
@@ -22,13 +22,14 @@ struct tracer {
 	struct btf *kernel; /* types and functions of this kernel */
 	int *rings; /* one per CPU */
 	int cpu_count;
-	char *refused[REFUSED_MAX]; /* optional programs that the kernel did not take */
-	int refused_count;
+	struct refusal refusals[REFUSALS_MAX];
+	int refusal_count;
 	uint32_t group_arrivals; /* that were taken in */
 };
 
 struct tracer_settings {
 	struct programs_wish wish;
+	bool survey; /* go on without whatever the kernel refuses, also what is required; make no rings */
 	uint64_t ring_bytes;
 	uint32_t trace_file_device; /* kernel encoding */
 	uint64_t trace_file_inode;
@@ -53,6 +54,8 @@ void tracer_detach(struct tracer *tracer);
 /* Sections of the programs that are loaded, as elements of a JSON array. */
 void tracer_put_programs(const struct tracer *tracer, FILE *json);
 void tracer_describe(const struct tracer *tracer, const struct programs_wish *wish, FILE *stream);
+/* After a survey: each program and what became of it, as elements of a JSON array. */
+void tracer_put_survey(const struct tracer *tracer, FILE *json);
 void tracer_deinit(struct tracer *tracer);
 
 #endif /* FLEXTRACE_TRACER_H */

@@ -15,6 +15,7 @@ import sys
 from characterize.errors import FlextraceError
 
 VERBS = {
+    "doctor": "say whether recording works here, what is lost, and what to do about it",
     "record": "trace a running application, at the VFS and the block layer",
     "info": "show what a trace says of itself: origin, losses, lineage",
     "characterize": "reduce a trace to uniqueBytes, seqFrac, readFrac, sizeMean, processNum and more",

@@ -26,6 +26,11 @@ from characterize.units import format_bytes
 LIMIT_BYTES_MIN = 1 << 20
 """Below this not even the shell that joins the group survives."""
 
+ADVICE = (
+    "run as root, or in a delegated group (systemd-run --user --scope -p Delegate=yes flextrace ...), "
+    "or without --memory"
+)
+
 _REMOVE_SECONDS = 10.0
 _JOIN = 'echo $$ >"$0/cgroup.procs" || { echo "cannot join the memory group $0" >&2; exit 126; }; exec "$@"'
 _serial = itertools.count()
@@ -145,8 +150,7 @@ class MemoryGroup:
                 continue
             return self
         raise FlextraceError(
-            f"cannot make a memory group of {format_bytes(self.limit_bytes)} ({'; '.join(refusals)}): run as root, "
-            "or in a delegated group (systemd-run --user --scope -p Delegate=yes flextrace ...), or without --memory"
+            f"cannot make a memory group of {format_bytes(self.limit_bytes)} ({'; '.join(refusals)}): {ADVICE}"
         )
 
     def __exit__(

@@ -16,6 +16,7 @@ import pytest
 
 import characterize
 from characterize.layout import BlockFlag, IoOp, RecordKind
+from tests import ordinary_user
 from tests.loop_file_system import loop_file_system
 from tests.told import PROGRAMS, ROOT, run_recorder
 
@@ -103,6 +104,29 @@ def test_resident_ranges_are_those_of_mincore(tmp_path):
     assert sum(before["comb"]) == 1000
     whole = trace.resident[trace.resident["bytes"] == size]
     assert len(whole) == 1  # "all" is one range that ends where the file does
+
+
+@pytest.mark.parametrize("more", [(), ("fowner",)])
+def test_ranges_that_the_kernel_hides_from_a_user_are_left_out(more):
+    """Of a file that is neither owned nor writable, mincore claims that all of it is cached."""
+    with ordinary_user.directory_of_user() as place:
+        for name in ("owned", "of_root"):
+            make_cold(place / name, 64 * PAGE)
+            warm(place / name, [(3, 5)])
+            (place / name).chmod(0o644)
+        os.chown(place / "owned", ordinary_user.NUMBER, ordinary_user.NUMBER)
+        done = run_recorder(
+            *(place / "t", "sh", "-c", "exec 3<owned; exec 3<of_root; sleep 0.2"),
+            before=ordinary_user.as_user(*ordinary_user.RECORDING, *more),
+            cwd=place,
+        )
+        assert done.returncode == 0, done.stderr
+        trace = characterize.open(place / "t")
+        seen = {name: resident_pages(place / name) for name in ("owned", "of_root")}
+        assert recorded_pages(trace, place / "owned", 64) == seen["owned"]
+        assert recorded_pages(trace, place / "of_root", 64) == (seen["of_root"] if more else [False] * 64)
+        counted = trace.files.set_index("path")["resident_bytes"]
+        assert [counted[f"{place}/{name}"] / PAGE for name in seen] == [sum(pages) for pages in seen.values()]
 
 
 def test_too_many_ranges_are_joined(tmp_path):

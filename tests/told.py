@@ -130,9 +130,12 @@ class Recorded:
         return [row for row in self.told if row.kind not in DATA_KINDS | MAPPED_KINDS]
 
 
-def run_recorder(trace: Path, *command: str | Path, options: tuple[str, ...] = (), **keywords):
+def run_recorder(
+    trace: Path, *command: str | Path, options: tuple[str, ...] = (), before: Iterable[str] = (), **keywords
+):
+    """Record a command; `before` stands before the recorder, such as what makes it run as somebody else."""
     return subprocess.run(
-        [RECORDER, "-o", trace, *options, "--", *command],
+        [*before, RECORDER, "-o", trace, *options, "--", *command],
         capture_output=True,
         text=True,
         timeout=60,
