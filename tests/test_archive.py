@@ -27,6 +27,9 @@ from characterize.archive_columns import table_of
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
 from flextrace.main import main
+from selfscale.explore import Exploration
+from selfscale.plan import Settings
+from tests.synthetic_machine import MIB, Machine
 
 HEADER, RECORD = 4096, 64
 # Offsets in struct trace_header, computed by hand from the C header.
@@ -425,6 +428,31 @@ def test_expanding_without_room_says_what_to_do(tmp_path, small_file_system, mon
     assert status == 1
     assert "TMPDIR" in error
     assert list(small_file_system.iterdir()) == []
+
+
+@needs_engine
+def test_predict_compare_and_report_take_an_archive(tmp_path, capsys, monkeypatch):
+    """The replay of the comparison is of a trace that is expanded for the while."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    _, archive = workload(tmp_path)
+    exploration = Exploration(Settings(256 * MIB, 300.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
+    exploration.run()
+    profile, comparison, report = (tmp_path / name for name in ("p.json", "c.json", "r.html"))
+    exploration.profile().save(profile)
+    assert main(["predict", str(profile), "--trace", str(archive), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["predictions"][0]["workload"]["uniqueBytes"] == 262144
+    words = ["compare", archive, "--profile", profile, "--directory", tmp_path / "scratch", "--repeat", 1]
+    assert main([*map(str, words), "--max-seconds", "1s", "-o", str(comparison)]) in (0, 3)
+    document = json.loads(comparison.read_text())
+    assert document["trace"] == str(archive)
+    (replayed,) = (row for row in document["rows"] if row["row"] == "replay")
+    assert replayed["operations"]["done"] == 96
+    words = ["report", "-o", report, "--profile", profile, "--trace", archive, "--comparison", comparison]
+    assert main([str(word) for word in words]) in (0, 3)
+    assert "w.parquet" in report.read_text()
+    assert list(temporary.iterdir()) == []
 
 
 # ---- recording into an archive ----
