@@ -33,6 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise FlextraceError(f"{file} is an archive, not a trace in the format {arguments.format}: omit --from", 2)
         said = _import_archive(file, output, force=arguments.force)
     else:
+        if not file.exists():
+            raise FlextraceError(f"cannot read {file}: there is no such file")
         if not arguments.format:
             raise FlextraceError(
                 f"{file} is not an archive of a trace: say which format it has by --from ({', '.join(FORMATS)})", 2

@@ -181,9 +181,10 @@ def keep_as_archive(trace: Path, archive: Path, *, force: bool, quiet: bool) -> 
         return
     try:
         lines = write_archive(trace, archive, force=force)
-    except FlextraceError as error:
+    except (FlextraceError, KeyboardInterrupt) as error:
         raise FlextraceError(
-            f"{error}. The recording is kept as {trace}; to archive it later: flextrace export {trace} -o {archive}"
+            f"{str(error) or 'interrupted'}. The recording is kept as {trace}; "
+            f"to archive it later: flextrace export {trace} -o {archive}"
         ) from error
     trace.unlink()
     if not quiet:

@@ -70,6 +70,7 @@ def test_nonsense_is_refused(trace, archive, tmp_path, cli):
         (("export", tmp_path, "-o", tmp_path / "b.parquet"), "cannot read trace"),
         (("export", __file__, "-o", tmp_path / "b.parquet"), "is not a flextrace trace"),
         (("export", trace, "-o", tmp_path / "none" / "b.parquet"), "No such file or directory"),
+        (("import", tmp_path / "none", "-o", tmp_path / "b.iotrace"), "no such file"),
         (("import", archive, "-o", archive, "--force"), "is the file that is read"),
         (("import", trace, "-o", tmp_path / "b.iotrace"), "--from"),
         (("import", archive, "--from", "mqsim", "-o", tmp_path / "b.iotrace"), "omit --from"),

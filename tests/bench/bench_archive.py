@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,7 @@ def record_demo(work: Path, quick: bool) -> Iterator[tuple[str, Path]]:
 def make_synthetic(path: Path, records: int) -> Path:
     """Willy's random requests of random sizes at random times, with random durations, repeated up to `records`."""
     rng = np.random.default_rng(1)
-    part = 1 << 20
+    part = 1 << 20  # records made at once
     made = make_trace(Workload(1 << 30, 0.3, 0.6, 16384, 8), requests=min(part, records), seed=1)
     characterize.write(made, path)
     content = bytearray(path.read_bytes())
@@ -150,7 +151,7 @@ def main() -> None:
     """Measure and print; the last lines are the targets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="of loading (default: %(default)s)")
-    parser.add_argument("--records", type=int, default=2_000_000, help="of the synthetic trace (default: %(default)s)")
+    parser.add_argument("--records", type=int, default=500_000, help="of the synthetic trace (default: %(default)s)")
     parser.add_argument(
         "--long",
         type=int,
@@ -160,6 +161,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="record the demo at its tiny sizes")
     parser.add_argument("--directory", type=Path, help="where the traces are (default: a temporary directory)")
     arguments = parser.parse_args()
+    # So that a signal, too, removes the traces.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
         work = Path(name)
         tables = {
