@@ -61,6 +61,7 @@ _DELTA = (POSITION, "start_ns", "time_ns", "id")
 _BYTES_APART = ("duration_ns", "queued_ns", "offset", "sector", "cause", "argument", "length")
 STATISTICS = (POSITION, "kind", "start_ns", RAW)
 """Columns that a reader may choose row groups by; those of the others would be most of a small archive."""
+_CACHED_RECORDS = 4096  # 256 KiB
 ENCODINGS = dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED") | dict.fromkeys(_BYTES_APART, "BYTE_STREAM_SPLIT")
 
 
@@ -164,8 +165,12 @@ def fill(records: np.ndarray, kind: int, columns: Mapping[str, pa.Array]) -> Non
     if kind in RECORD_DTYPE:
         rows = records.view(RECORD_DTYPE[RecordKind(kind)]).reshape(-1)
         rows["kind"] = kind
-        for name in fields_of(kind):
-            rows[name] = _field(name, rows.dtype[name], columns[name])
+        fields = {name: _field(name, rows.dtype[name], columns[name]) for name in fields_of(kind)}
+        # In pieces that stay in the processor's cache while all of their fields are filled.
+        for first in range(0, len(rows), _CACHED_RECORDS):
+            piece = rows[first : first + _CACHED_RECORDS]
+            for name, values in fields.items():
+                piece[name] = values[first : first + _CACHED_RECORDS]
     if RAW in columns and columns[RAW].null_count < len(records):
         whole = columns[RAW].is_valid().to_numpy(zero_copy_only=False)
         content = b"".join(columns[RAW].drop_null().to_pylist())
