@@ -11,6 +11,7 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 
+ARCHIVE_SUFFIX = ".parquet"
 _PARQUET_MAGIC = b"PAR1"
 
 
@@ -21,6 +22,20 @@ def is_archive(path: Path) -> bool:
             return stream.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
     except OSError:
         return False
+
+
+def refuse_archive_name(path: Path) -> None:
+    """Keep a trace file from getting a name by which other programs would take it for an archive.
+
+    Raises
+    ------
+    FlextraceError
+        The name ends in ``.parquet``.
+    """
+    if path.suffix.lower() == ARCHIVE_SUFFIX:
+        raise FlextraceError(
+            f"{path} is the name of an archive: write {path.with_suffix('.iotrace')}, then 'flextrace export' it", 2
+        )
 
 
 @contextmanager

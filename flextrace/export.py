@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.expansion import is_archive
+from characterize.expansion import ARCHIVE_SUFFIX, is_archive
 from characterize.units import format_bytes
-
-ARCHIVE_SUFFIX = ".parquet"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.expansion import is_archive
+from characterize.expansion import is_archive, refuse_archive_name
 from characterize.formats import FORMATS, read_foreign
 
 
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read, write, say what is in it."""
     file, output = arguments.file, arguments.output
+    refuse_archive_name(output)
     if output.exists() and not arguments.force:
         raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
     if output.exists() and file.exists() and output.samefile(file):

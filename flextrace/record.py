@@ -16,8 +16,9 @@ from pathlib import Path
 from types import FrameType
 
 from characterize.errors import FlextraceError
+from characterize.expansion import ARCHIVE_SUFFIX
 from characterize.units import parse_size
-from flextrace.export import ARCHIVE_SUFFIX, write_archive
+from flextrace.export import write_archive
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
 

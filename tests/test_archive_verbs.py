@@ -25,6 +25,8 @@ from tests.synthetic_machine import MIB, Machine
 
 pytest_plugins = ["archive_fixtures", "small_file_system"]
 
+WILLY = ["--unique-bytes", "1M", "--seq-frac", "0", "--read-frac", "1", "--size-mean", "4K", "--process-num", "1"]
+
 needs_recorder = pytest.mark.skipif(
     os.geteuid() != 0 or not Path("/sys/kernel/btf/vmlinux").exists(),
     reason="recording needs root and a kernel with BTF",
@@ -71,7 +73,8 @@ def test_nonsense_is_refused(trace, archive, tmp_path, cli):
         (("export", __file__, "-o", tmp_path / "b.parquet"), "is not a flextrace trace"),
         (("export", trace, "-o", tmp_path / "none" / "b.parquet"), "No such file or directory"),
         (("import", tmp_path / "none", "-o", tmp_path / "b.iotrace"), "no such file"),
-        (("import", archive, "-o", archive, "--force"), "is the file that is read"),
+        (("import", archive, "-o", tmp_path / "b.parquet"), "is the name of an archive"),
+        (("willy", "-o", tmp_path / "b.parquet", *WILLY), "is the name of an archive"),
         (("import", trace, "-o", tmp_path / "b.iotrace"), "--from"),
         (("import", archive, "--from", "mqsim", "-o", tmp_path / "b.iotrace"), "omit --from"),
     ):
