@@ -128,7 +128,7 @@ def test_verbs_say_of_an_archive_what_they_say_of_its_trace(tmp_path, capsys, wo
     said = []
     for source in workload(tmp_path):
         if verb == "alter":
-            options[2:] = ["-o", str(tmp_path / f"altered-{source.suffix}"), "--format", "json"]
+            options[2:] = ["-o", str(tmp_path / f"altered-{source.suffix}.iotrace"), "--format", "json"]
         assert main([verb, str(source), *options]) in (0, 3)
         document = json.loads(capsys.readouterr().out)
         for key in ("input", "output", "parent", "parent_sha256", "command", "created"):
@@ -136,7 +136,7 @@ def test_verbs_say_of_an_archive_what_they_say_of_its_trace(tmp_path, capsys, wo
         said.append(document)
     assert said[0] == said[1]
     if verb == "alter":
-        altered = [characterize.open(tmp_path / f"altered-{suffix}") for suffix in (".iotrace", ".parquet")]
+        altered = [characterize.open(tmp_path / f"altered-{suffix}.iotrace") for suffix in (".iotrace", ".parquet")]
         assert altered[0].io.equals(altered[1].io)
 
 
