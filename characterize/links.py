@@ -18,7 +18,7 @@ import pandas as pd
 from characterize.document import plain
 from characterize.layout import BlockDataClass, BlockOp, IoOp, RecordKind
 from characterize.requests import block_records, data_moved, stacked
-from characterize.trace import Trace
+from characterize.trace import PATH_DTYPE, Trace
 
 FILES_LISTED = 20
 
@@ -209,7 +209,7 @@ def _by_class(pieces: pd.DataFrame) -> pd.DataFrame:
 
 def _by_file(trace: Trace, pieces: pd.DataFrame) -> pd.DataFrame:
     frame = _sums(pieces, "file")
-    frame.insert(1, "path", pd.Series([trace.paths.get(int(file), "") for file in frame["file"]], dtype="str"))
+    frame.insert(1, "path", pd.Series([trace.paths.get(int(file), "") for file in frame["file"]], dtype=PATH_DTYPE))
     order = np.argsort(-(frame["read_bytes"] + frame["written_bytes"]).to_numpy(), kind="stable")
     return frame.iloc[order].reset_index(drop=True)
 

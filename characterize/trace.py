@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a trace file into DataFrames and a header; `characterize.trace_writer` is the reverse.
 
+An archive (`characterize.archive`) is opened as the trace it was made from.
+
 The file is mapped while its records are sorted by kind; they then take about as much memory as the file. The layout is
 ``bpf/trace_format.h``, repeated in `characterize.layout`.
 """
 
 from __future__ import annotations
 
-import builtins
+import importlib
 import json
 import os
 from collections.abc import Mapping
@@ -19,22 +21,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from characterize.errors import FlextraceError
+from characterize.expansion import is_archive
 from characterize.layout import (
     HEADER_DTYPE,
     NOT_MEASURED_U64,
     RECORD_DTYPE,
     TRACE_HEADER_BYTES,
-    TRACE_MAGIC,
     TRACE_RECORD_BYTES,
     TRACE_VERSION_MAJOR,
     TRACE_VERSION_MINOR,
     HeaderFlag,
     RecordKind,
 )
+from characterize.trace_head import count_records, json_text, read_head
 from characterize.trace_writer import write
 
 __all__ = ["Header", "Trace", "open", "write"]
+
+PATH_DTYPE = pd.StringDtype("python", na_value=np.nan)
+"""For paths, whose bytes that are not UTF-8 stand as surrogates, which pandas' other strings refuse."""
 
 
 @dataclass
@@ -138,7 +143,7 @@ class Trace:
         frame = self._frame(RecordKind.FILE).drop(columns="path_bytes")
         resident = frame["resident_bytes"]
         frame["resident_bytes"] = resident.astype("float64").where(resident != NOT_MEASURED_U64)
-        frame["path"] = pd.Series([self.paths.get(int(file), "") for file in frame["file"]], dtype="str")
+        frame["path"] = pd.Series([self.paths.get(int(file), "") for file in frame["file"]], dtype=PATH_DTYPE)
         return frame
 
     @cached_property
@@ -190,13 +195,37 @@ class Trace:
         return self.header.metadata.get("declared", {})
 
 
+@dataclass
+class Content:
+    """What a trace is made of, from whatever kind of file.
+
+    Attributes
+    ----------
+    head : bytes
+        The header of the trace file.
+    file_bytes : int
+        Size of the trace file, cut off or not.
+    arrays : dict of RecordKind to numpy.ndarray
+    block_before : ndarray of int64
+        For each BLOCK_DATA record, the row of the last BLOCK record before it; -1 = there is none.
+    json_text : bytes or None
+        The JSON block; None where it is cut off.
+    """
+
+    head: bytes
+    file_bytes: int
+    arrays: dict[RecordKind, np.ndarray]
+    block_before: np.ndarray
+    json_text: bytes | None
+
+
 def open(path: str | os.PathLike[str]) -> Trace:
-    """Open a trace file.
+    """Open a trace file, or an archive of one.
 
     Parameters
     ----------
     path : path-like
-        A file written by ``flextrace record``, ``willy``, ``alter`` or ``import``.
+        A file written by ``flextrace record``, ``willy``, ``alter``, ``import`` or ``export``.
 
     Returns
     -------
@@ -209,20 +238,23 @@ def open(path: str | os.PathLike[str]) -> Trace:
         The file cannot be read, is not a trace, or has a newer major version.
     """
     path = Path(path)
-    head, file_bytes = _read_head(path)
-    raw = np.frombuffer(head, HEADER_DTYPE)[0]
-    warnings: list[str] = []
-    flags = HeaderFlag(int(raw["flags"]))
-    record_count = _record_count(path, raw, file_bytes, warnings)
-    metadata = _read_metadata(path, raw, head, file_bytes, warnings)
+    if is_archive(path):
+        # pyarrow is slow to import, and most traces do not need it.
+        return _trace_of(path, importlib.import_module("characterize.archive").read(path))
+    return _trace_of(path, _read(path))
 
+
+def _read(path: Path) -> Content:
+    head, file_bytes = read_head(path)
+    raw = np.frombuffer(head, HEADER_DTYPE)[0]
+    record_count = count_records(path, raw, file_bytes, [])
     records: np.ndarray
     if record_count:
         records = np.memmap(path, np.uint8, "r", TRACE_HEADER_BYTES, (record_count, TRACE_RECORD_BYTES))
     else:
         records = np.zeros((0, TRACE_RECORD_BYTES), np.uint8)
     kinds = np.asarray(records[:, 0])
-    if flags & HeaderFlag.INCOMPLETE and (kinds == 0).any():
+    if int(raw["flags"]) & HeaderFlag.INCOMPLETE and (kinds == 0).any():
         # A crash of the machine can leave a file longer than what reached the disk: kind 0 is never written.
         records = records[: int(np.argmax(kinds == 0))]
         kinds = kinds[: len(records)]
@@ -230,8 +262,22 @@ def open(path: str | os.PathLike[str]) -> Trace:
         kind: np.ascontiguousarray(records[kinds == kind]).view(dtype).reshape(-1)
         for kind, dtype in RECORD_DTYPE.items()
     }
+    return Content(
+        head=head,
+        file_bytes=file_bytes,
+        arrays=arrays,
+        block_before=np.cumsum(kinds == RecordKind.BLOCK)[kinds == RecordKind.BLOCK_DATA] - 1,
+        json_text=json_text(path, raw, head, file_bytes),
+    )
+
+
+def _trace_of(path: Path, content: Content) -> Trace:
+    raw = np.frombuffer(content.head, HEADER_DTYPE)[0]
+    warnings: list[str] = []
+    count_records(path, raw, content.file_bytes, warnings)
+    arrays = content.arrays
     header = Header(
-        flags=flags,
+        flags=HeaderFlag(int(raw["flags"])),
         version=(int(raw["version_major"]), int(raw["version_minor"])),
         start_monotonic_ns=int(raw["start_monotonic_ns"]),
         start_realtime_ns=int(raw["start_realtime_ns"]),
@@ -239,77 +285,23 @@ def open(path: str | os.PathLike[str]) -> Trace:
         end_realtime_ns=int(raw["end_realtime_ns"]),
         count={kind: len(arrays[kind]) for kind in RecordKind},
         lost={kind: int(raw["lost"][kind]) for kind in RecordKind if raw["lost"][kind]},
-        metadata=metadata,
+        metadata=_metadata_of(path, content.json_text, warnings),
     )
     if header.lost:
         lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
         warnings.append(f"{path}: records were lost while recording ({lost}); uniqueBytes is a lower bound")
-    owner = _block_of_data(kinds, arrays)
+    owner = _block_of_data(content)
     if (orphans := int((owner < 0).sum())) and not header.lost:
         warnings.append(f"{path} is damaged: {orphans} BLOCK_DATA records do not follow the BLOCK record they are of")
-    return Trace(header, arrays, _paths(arrays[RecordKind.TEXT]), path, warnings, block_of_data=owner)
+    return Trace(header, arrays, paths_of(arrays[RecordKind.TEXT]), path, warnings, block_of_data=owner)
 
 
-def _read_head(path: Path) -> tuple[bytes, int]:
-    """The header of a trace that this program can read, and the size of the file."""
-    try:
-        file_bytes = path.stat().st_size
-        with builtins.open(path, "rb") as stream:
-            head = stream.read(TRACE_HEADER_BYTES)
-    except OSError as error:
-        raise FlextraceError(f"cannot read trace {path}: {error.strerror}") from error
-    if not head.startswith(TRACE_MAGIC):
-        raise FlextraceError(
-            f"{path} is not a flextrace trace (it does not begin with {TRACE_MAGIC.decode()}); "
-            "to read a trace of another tool use 'flextrace import'"
-        )
-    if len(head) < TRACE_HEADER_BYTES:
-        raise FlextraceError(
-            f"{path} is cut off within its header ({len(head)} of {TRACE_HEADER_BYTES} bytes): nothing to read"
-        )
-    raw = np.frombuffer(head, HEADER_DTYPE)[0]
-    major, minor = int(raw["version_major"]), int(raw["version_minor"])
-    if major != TRACE_VERSION_MAJOR:
-        raise FlextraceError(
-            f"{path} has trace format version {major}.{minor}, this flextrace reads version {TRACE_VERSION_MAJOR}.x: "
-            "use the flextrace that wrote it, or a newer one"
-        )
-    if raw["header_bytes"] != TRACE_HEADER_BYTES or raw["record_bytes"] != TRACE_RECORD_BYTES:
-        raise FlextraceError(
-            f"{path} is damaged: header of {raw['header_bytes']} and records of {raw['record_bytes']} bytes, "
-            f"expected {TRACE_HEADER_BYTES} and {TRACE_RECORD_BYTES}"
-        )
-    return head, file_bytes
-
-
-def _record_count(path: Path, raw: np.void, file_bytes: int, warnings: list[str]) -> int:
-    """How many records can be read: all of them, or the whole ones of a file that was not finished or is cut off."""
-    whole_records = (file_bytes - TRACE_HEADER_BYTES) // TRACE_RECORD_BYTES
-    if HeaderFlag(int(raw["flags"])) & HeaderFlag.INCOMPLETE:
-        warnings.append(
-            f"{path} was not closed cleanly (its recorder was killed or the disk was full): "
-            "read up to its last whole record"
-        )
-        return whole_records
-    record_count = int(raw["record_count"])
-    if record_count > whole_records:
-        warnings.append(f"{path} is truncated: {whole_records} of {record_count} records are there")
-    return min(record_count, whole_records)
-
-
-def _read_metadata(path: Path, raw: np.void, head: bytes, file_bytes: int, warnings: list[str]) -> dict[str, Any]:
-    offset, size = int(raw["json_offset"]), int(raw["json_bytes"])
-    if offset + size > file_bytes:
+def _metadata_of(path: Path, text: bytes | None, warnings: list[str]) -> dict[str, Any]:
+    if text is None:
         warnings.append(f"{path}: its JSON block is cut off; command line, devices and lineage are unknown")
         return {}
-    if offset + size <= TRACE_HEADER_BYTES:
-        text = head[offset : offset + size]
-    else:
-        with builtins.open(path, "rb") as stream:
-            stream.seek(offset)
-            text = stream.read(size)
     try:
-        metadata = json.loads(text) if size else {}
+        metadata = json.loads(text) if text else {}
     except ValueError:
         metadata = None
     if not isinstance(metadata, dict):
@@ -318,10 +310,10 @@ def _read_metadata(path: Path, raw: np.void, head: bytes, file_bytes: int, warni
     return metadata
 
 
-def _block_of_data(kinds: np.ndarray, arrays: Mapping[RecordKind, np.ndarray]) -> np.ndarray:
+def _block_of_data(content: Content) -> np.ndarray:
     """Row of the BLOCK record before each BLOCK_DATA record; -1 where that is of another request (its own was lost)."""
-    blocks, pieces = arrays[RecordKind.BLOCK], arrays[RecordKind.BLOCK_DATA]
-    owner = np.cumsum(kinds == RecordKind.BLOCK)[kinds == RecordKind.BLOCK_DATA] - 1
+    blocks, pieces = content.arrays[RecordKind.BLOCK], content.arrays[RecordKind.BLOCK_DATA]
+    owner = content.block_before
     if not len(blocks):
         return np.full(len(pieces), -1, np.int64)
     block = blocks[owner]
@@ -329,7 +321,7 @@ def _block_of_data(kinds: np.ndarray, arrays: Mapping[RecordKind, np.ndarray]) -
     return np.where(same, owner, -1)
 
 
-def _paths(texts: np.ndarray) -> dict[int, str]:
+def paths_of(texts: np.ndarray) -> dict[int, str]:
     """Join the TEXT records of every reference in the order of their index."""
     pieces: dict[int, list[bytes]] = {}
     for reference, size, text in zip(

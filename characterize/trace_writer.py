@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from characterize.errors import FlextraceError
+from characterize.expansion import refuse_archive_name
 from characterize.layout import (
     FILE_DTYPE,
     HEADER_DTYPE,
@@ -50,9 +51,10 @@ def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) ->
     Raises
     ------
     FlextraceError
-        The file exists and `force` is not given, or cannot be written.
+        The file exists and `force` is not given, has the name of an archive, or cannot be written.
     """
     path = Path(path)
+    refuse_archive_name(path)
     body = [_file_records(trace.arrays[RecordKind.FILE], trace.paths)]
     body.append(_raw(trace.arrays[RecordKind.TASK]))
     body.append(_raw(trace.arrays[RecordKind.RESIDENT]))

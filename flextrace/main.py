@@ -26,7 +26,8 @@ VERBS = {
     "predict": "estimate a workload's throughput on a measured machine",
     "compare": "one table: application, its replay, Willy, prediction",
     "report": "draw a profile, a trace and a comparison as one HTML file",
-    "import": "turn a trace of another tool into a flextrace trace",
+    "export": "compress a trace into an archive (Parquet), from which import makes the same trace",
+    "import": "turn a trace of another tool, or an archive, into a flextrace trace",
 }
 
 EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why)"

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``flextrace record``: hands over to the recorder, in a memory group of its own if asked for."""
+"""``flextrace record``: hands over to the recorder, in a memory group of its own if asked for, and archives its trace.
+
+The recorder writes a trace file; an archive is made of it when the recording has ended, and takes its place only when
+it was read back and is equal.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,14 @@ import argparse
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from types import FrameType
 
 from characterize.errors import FlextraceError
+from characterize.expansion import ARCHIVE_SUFFIX
 from characterize.units import parse_size
+from flextrace.export import write_archive
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
 
@@ -25,7 +33,12 @@ RECORDER_SWITCHES = ("force", "quiet", "dry_run")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``record``."""
     parser.usage = "flextrace record [OPTION ...] (-p PID | --in-cgroup DIRECTORY | -- COMMAND [ARGUMENT ...])"
-    parser.add_argument("-o", "--output", metavar="FILE", help="trace file (default: COMMAND-DATE-TIME.iotrace)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="trace file (default: COMMAND-DATE-TIME.iotrace); NAME.parquet: a compressed archive of it",
+    )
     parser.add_argument("-p", "--process", metavar="PID", help="a running process, with its threads and children")
     parser.add_argument(
         "--in-cgroup", metavar="DIRECTORY", help="all tasks of this control group, also those that enter it later"
@@ -85,6 +98,7 @@ def warm(paths: list[Path], group: MemoryGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the recorder; its exit code is passed on."""
+    archive = archive_name(arguments)
     recorder = [str(find_binary("flextrace-record")), "--layer", arguments.layer]
     for option in RECORDER_OPTIONS:
         if (value := getattr(arguments, option)) is not None:
@@ -96,14 +110,85 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.memory is None:
         if arguments.warm:
             raise FlextraceError("--warm fills the page cache of a memory group: give its size with --memory", 2)
-        os.execv(recorder[0], recorder + command)
-    if not command:
+        if not archive:
+            os.execv(recorder[0], recorder + command)
+        status = run_recorder(recorder + command)
+    elif not command:
         raise FlextraceError("--memory confines a command that is started here, not a running process", 2)
-    # Ctrl-C reaches the recorder from the terminal; here it must only not interrupt the wait.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with MemoryGroup(arguments.memory) as group:
-        warm(arguments.warm, group)
-        return subprocess.call(
-            [*recorder, f"--cgroup={group.path}", *command],
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+    else:
+        with MemoryGroup(arguments.memory) as group:
+            warm(arguments.warm, group)
+            status = run_recorder([*recorder, f"--cgroup={group.path}", *command])
+    if archive:
+        keep_as_archive(Path(arguments.output), archive, force=arguments.force, quiet=arguments.quiet)
+    return status
+
+
+def run_recorder(command: list[str]) -> int:
+    """Run the recorder to its end; a signal that would end this process ends the recording instead.
+
+    Returns
+    -------
+    int
+        Its exit status, 128 and the signal's number if it died of one.
+    """
+    recorder: list[subprocess.Popen[bytes]] = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        if not recorder:
+            raise SystemExit(128 + number)
+        recorder[0].send_signal(number)
+
+    # Ctrl-C reaches the recorder from the terminal; here it must only not interrupt the wait. A handler of our own is
+    # not inherited, as ignoring would be.
+    handlers = {signal.SIGINT: lambda number, frame: None, signal.SIGTERM: forward, signal.SIGHUP: forward}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        recorder.append(subprocess.Popen(command))
+        status = recorder[0].wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status
+
+
+def archive_name(arguments: argparse.Namespace) -> Path | None:
+    """The archive that is asked for; the recorder is then given a name of its own beside it.
+
+    Raises
+    ------
+    FlextraceError
+        The archive exists and is not to be overwritten.
+    """
+    archive = Path(arguments.output or "")
+    if archive.suffix.lower() != ARCHIVE_SUFFIX:
+        return None
+    if archive.exists() and not arguments.force:
+        raise FlextraceError(f"{archive} exists already: choose another name or give --force", 2)
+    # Of this process alone, so that no older trace can be taken for the one that was recorded.
+    arguments.output = str(archive.with_suffix(f".{os.getpid()}.iotrace"))
+    return archive
+
+
+def keep_as_archive(trace: Path, archive: Path, *, force: bool, quiet: bool) -> None:
+    """Turn the trace into the archive, if anything was recorded; the trace stays unless the archive is there.
+
+    Raises
+    ------
+    FlextraceError
+        The archive could not be written, or does not read back as the trace; it names the trace.
+    """
+    if not trace.exists():
+        return
+    try:
+        lines = write_archive(trace, archive, force=force)
+    except (FlextraceError, KeyboardInterrupt) as error:
+        raise FlextraceError(
+            f"{str(error) or 'interrupted'}. The recording is kept as {trace}; "
+            f"to archive it later: flextrace export {trace} -o {archive}"
+        ) from error
+    trace.unlink()
+    if not quiet:
+        lines += [f"{trace} is gone: next: flextrace characterize {archive}"]
+    for line in lines[1:] if quiet else lines:
+        print(f"flextrace record: {line}", file=sys.stderr)

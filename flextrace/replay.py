@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.expansion import expanded
 from characterize.units import format_bytes, format_duration, parse_duration, parse_size
 from replayer.confine import MemoryGroup, current_limit
 from replayer.run import CACHES, EXIT_NOT_TRUSTWORTHY, EXIT_OK, ORDERS, TIMINGS, replay
@@ -85,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
     if arguments.output and not arguments.output.parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: there is no directory {arguments.output.parent}", 2)
-    document = _replay(arguments)
+    with expanded(arguments.trace) as trace:
+        document = _replay(arguments, trace) | {"trace": str(arguments.trace)}
     document |= provenance(arguments.trace, arguments.memory)
     text = json.dumps(document, indent=2)
     if arguments.output:
@@ -101,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY
 
 
-def _replay(arguments: argparse.Namespace) -> dict[str, Any]:
+def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
     options = {
         "timing": arguments.timing,
         "order": arguments.order,
@@ -114,19 +116,19 @@ def _replay(arguments: argparse.Namespace) -> dict[str, Any]:
         "finish_on_signal": True,
     }
     if not arguments.memory:
-        return replay(arguments.trace, arguments.directory, **options)
+        return replay(trace, arguments.directory, **options)
     existed = arguments.directory.exists()
     # Laid out and evicted outside of the group: pages stay charged to whoever read them first.
     with MemoryGroup(arguments.memory) as group:
         built = replay(
-            arguments.trace,
+            trace,
             arguments.directory,
             timing=arguments.timing,
             order=arguments.order,
             phase="prepare",
             force_space=arguments.force_space,
         )
-        document = replay(arguments.trace, arguments.directory, phase="run", memory_group=group, **options)
+        document = replay(trace, arguments.directory, phase="run", memory_group=group, **options)
     if not existed and not arguments.keep_image:
         with suppress(OSError):  # somebody put something into it
             arguments.directory.rmdir()

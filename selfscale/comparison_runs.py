@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import characterize
+from characterize.expansion import expanded
 from characterize.extended import cold_frac as cold_frac_of
 from characterize.layout import RecordKind
 from characterize.requests import requests_of
@@ -153,7 +154,8 @@ def _reasons(results: list[dict[str, Any]]) -> list[str]:
 def replay_row(setting: Setting, say: Say) -> Row:
     """The recording replayed, from the page cache that it records."""
     assert setting.trace.path is not None  # compare() has refused otherwise
-    results = _run_trace(setting, setting.trace.path, "replay", setting.timing, say)
+    with expanded(setting.trace.path) as path:
+        results = _run_trace(setting, path, "replay", setting.timing, say)
     samples = [sample_of(result) for result in results]
     return Row(
         name="replay",

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a file that is being written into one that appears under its name when it is whole, and not before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from characterize.errors import FlextraceError
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
+    """A stream to write a new file with, and to read it back.
+
+    The content is under another name in the same directory, ``stream.name``, until the block ends; if it fails, nothing
+    is left.
+
+    Raises
+    ------
+    FlextraceError
+        The file exists and `force` is not given, or it cannot be written.
+    """
+    if path.exists() and not force:
+        raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        with unfinished.open("x+b") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        raise FlextraceError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives: byte for byte the trace they were made from, readable by others, and never believed when damaged."""
+
+import hashlib
+import json
+import os
+import random
+import struct
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from archived import (
+    FLAGS_AT,
+    HEADER,
+    RECORD,
+    RECORDED_NS,
+    VERSION_MAJOR_AT,
+    assert_equal_traces,
+    patch,
+    trace_file,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import characterize
+from characterize.archive import pack, unpack
+from characterize.archive_columns import table_of
+from characterize.errors import FlextraceError
+from characterize.layout import HeaderFlag, RecordKind
+
+pytest_plugins = ["archive_fixtures"]
+
+
+# ---- nothing is lost ----
+
+
+def test_an_archive_opens_as_its_trace(trace, archive):
+    assert_equal_traces(characterize.open(archive), characterize.open(trace))
+    assert characterize.open(archive).path == archive
+
+
+def test_and_gives_it_back(trace, archive, tmp_path):
+    assert unpack(archive, tmp_path / "b.iotrace") == 19
+    assert (tmp_path / "b.iotrace").read_bytes() == trace.read_bytes()
+
+
+# Kinds of this format, of no format and of a newer one; most bytes zero, as in real records.
+any_record = st.builds(
+    lambda kind, sparse, rest: bytes([kind]) + (bytes(at if at > 200 else 0 for at in rest) if sparse else rest),
+    st.one_of(st.integers(1, 9), st.integers(0, 255)),
+    st.booleans(),
+    st.binary(min_size=63, max_size=63),
+)
+
+
+@settings(max_examples=150)
+@given(
+    records=st.lists(any_record, max_size=40),
+    batch_records=st.integers(1, 50),
+    flags=st.sampled_from([0, HeaderFlag.INCOMPLETE, HeaderFlag.LOST]),
+    tail=st.one_of(st.just(b""), st.just(b'{"command": "x"}'), st.binary(max_size=63)),
+)
+def test_any_records_in_batches_of_any_size(tmp_path_factory, records, batch_records, flags, tail):
+    directory = tmp_path_factory.mktemp("any")
+    trace = trace_file(directory / "a.iotrace", records, flags=flags, tail=tail)
+    packed = pack(trace, directory / "a.parquet", batch_records=batch_records)
+    assert packed.left_out_bytes == 0
+    unpack(directory / "a.parquet", directory / "b.iotrace")
+    assert (directory / "b.iotrace").read_bytes() == trace.read_bytes()
+    assert_equal_traces(characterize.open(directory / "a.parquet"), characterize.open(trace))
+
+
+@pytest.mark.parametrize("cut", [1, 30, 64, 65, 64 * 9, 64 * 19 - 1])
+@pytest.mark.parametrize("flags", [0, HeaderFlag.INCOMPLETE])
+def test_torn_ends_are_kept_as_they_are(trace, tmp_path, cut, flags):
+    patch(trace, FLAGS_AT, struct.pack("<I", flags))
+    trace.write_bytes(trace.read_bytes()[:-cut])
+    pack(trace, tmp_path / "a.parquet")
+    unpack(tmp_path / "a.parquet", tmp_path / "b.iotrace")
+    assert (tmp_path / "b.iotrace").read_bytes() == trace.read_bytes()
+    assert_equal_traces(characterize.open(tmp_path / "a.parquet"), characterize.open(trace))
+
+
+@pytest.mark.parametrize("hole_at", [0, 1, 7, 8, 9, 18])
+@pytest.mark.parametrize("batch_records", [1, 8, 1000])
+def test_an_incomplete_trace_ends_at_its_hole(trace, tmp_path, hole_at, batch_records):
+    patch(trace, FLAGS_AT, struct.pack("<I", HeaderFlag.INCOMPLETE))
+    patch(trace, HEADER + hole_at * RECORD, b"\0" * RECORD)
+    assert pack(trace, tmp_path / "a.parquet", batch_records=batch_records).records == hole_at
+    assert_equal_traces(characterize.open(tmp_path / "a.parquet"), characterize.open(trace))
+
+
+def test_a_long_hole_is_left_out_and_told(trace, tmp_path, cli):
+    patch(trace, FLAGS_AT, struct.pack("<I", HeaderFlag.INCOMPLETE))
+    os.truncate(trace, 40 << 20)
+    status, error = cli("export", trace, "-o", tmp_path / "a.parquet")
+    assert status == 0
+    assert "MiB, behind its last whole record, are not in the archive" in error
+    whole = HEADER + 19 * RECORD
+    unpack(tmp_path / "a.parquet", tmp_path / "b.iotrace")
+    assert (tmp_path / "b.iotrace").read_bytes() == trace.read_bytes()[:whole]
+    assert_equal_traces(characterize.open(tmp_path / "a.parquet"), characterize.open(trace))
+
+
+def test_a_complete_trace_with_too_much_behind_it_is_refused(trace, tmp_path):
+    os.truncate(trace, 40 << 20)
+    with pytest.raises(FlextraceError, match="stand behind its records"):
+        pack(trace, tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+# ---- others can read it ----
+
+
+def test_pandas_reads_plain_values_exactly(archive):
+    frame = pd.read_parquet(archive).sort_values("record")
+    io = frame[frame["kind"] == RecordKind.IO]
+    assert frame["record"].tolist() == list(range(19))
+    assert io["start_ns"].tolist() == [RECORDED_NS, RECORDED_NS + 10]
+    assert io["id"].tolist() == [1, 2**63 + 1]
+    assert io["missed_bytes"].isna().all()
+    assert io["sector"].isna().all()
+    assert frame["resident_bytes"].dropna().tolist() == [4096]
+    files = frame[frame["kind"] == RecordKind.FILE]
+    assert files["path"].tolist() == ["/data/" + "x" * 100, "/data/\\xff-" + "ü" * 60]
+    assert frame[frame["kind"] == RecordKind.TASK]["comm"].tolist()[0] == "sort"
+    assert frame[frame["kind"] == RecordKind.RESIDENT]["bytes"].tolist() == [2**40]
+
+
+def test_the_file_says_what_it_is(archive):
+    metadata = pq.read_metadata(archive).metadata
+    document = json.loads(metadata[b"flextrace"])
+    assert document["schema"] == "flextrace.archive/1"
+    assert document["numbers"]["kind"]["1"] == "IO"
+    assert json.loads(metadata[b"flextrace.trace"]) == {"command": ["sort", "x"]}
+
+
+def test_the_checksum_is_that_of_the_trace(trace, archive):
+    document = json.loads(pq.read_metadata(archive).metadata[b"flextrace"])
+    assert document["sha256"] == hashlib.sha256(trace.read_bytes()).hexdigest()
+
+
+# ---- damage ----
+
+
+def test_truncated_anywhere(archive, tmp_path):
+    content = archive.read_bytes()
+    for size in [4, 5, 11, 12, *range(100, len(content), 997), len(content) - 1]:
+        archive.write_bytes(content[:size])
+        with pytest.raises(FlextraceError, match=r"cut off or damaged|not an archive"):
+            characterize.open(archive)
+
+
+def test_a_flipped_bit_is_found_or_means_nothing(trace, archive, tmp_path):
+    """Of each file, one bit anywhere; statistics of pages, for one, are read by nobody."""
+    content, original = archive.read_bytes(), characterize.open(trace)
+    chance, told = random.Random(1), []
+    for _ in range(400):
+        damaged = bytearray(content)
+        damaged[chance.randrange(4, len(content))] ^= 1 << chance.randrange(8)
+        archive.write_bytes(damaged)
+        try:
+            opened = characterize.open(archive)
+        except FlextraceError as error:
+            told.append(str(error))
+        else:
+            assert_equal_traces(opened, original)
+    assert len(told) > 200
+    assert all(str(archive) in text and "\n" not in text for text in told)
+
+
+def test_a_flipped_bit_of_a_value_is_found(trace, tmp_path):
+    """With records enough that most of the file is values; expanding leaves nothing behind."""
+    rng = np.random.default_rng(1)
+    records = rng.integers(0, 256, (20_000, RECORD), np.uint8)
+    records[:, 0] = RecordKind.IO
+    records[:, 3] = 0
+    trace_file(trace, [records.tobytes()[at * RECORD : (at + 1) * RECORD] for at in range(len(records))])
+    archive = tmp_path / "b.parquet"
+    pack(trace, archive)
+    content, chance = archive.read_bytes(), random.Random(2)
+    for _ in range(20):
+        damaged = bytearray(content)
+        damaged[chance.randrange(200_000, 600_000)] ^= 1 << chance.randrange(8)
+        archive.write_bytes(damaged)
+        with pytest.raises(FlextraceError, match="cut off or damaged"):
+            characterize.open(archive)
+        with pytest.raises(FlextraceError, match="cut off or damaged"):
+            unpack(archive, tmp_path / "c.iotrace")
+    assert sorted(tmp_path.iterdir()) == [trace, archive]
+
+
+def test_another_parquet_file(tmp_path):
+    path = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"a": [1, 2]}), path)
+    with pytest.raises(FlextraceError, match=r"is a Parquet file, but not an archive of a trace"):
+        characterize.open(path)
+
+
+def test_an_archive_that_was_written_anew_by_others(archive, tmp_path):
+    pd.read_parquet(archive).head(3).to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(FlextraceError, match="unchanged"):
+        characterize.open(tmp_path / "b.parquet")
+
+
+def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/2")
+    pack(trace, tmp_path / "a.parquet")
+    monkeypatch.undo()
+    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/2, this flextrace reads flextrace.archive/1"):
+        characterize.open(tmp_path / "a.parquet")
+
+
+def test_a_trace_of_a_newer_major_version_is_refused(trace, tmp_path):
+    patch(trace, VERSION_MAJOR_AT, struct.pack("<H", 2))
+    with pytest.raises(FlextraceError, match=r"trace format version 2.1"):
+        pack(trace, tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+def test_an_archive_that_reads_back_differently_gets_no_name(trace, tmp_path, monkeypatch):
+    def wrong_table_of(kind, records, *rest):
+        return table_of(kind, records ^ np.uint8(kind == RecordKind.IO) * np.eye(1, RECORD, 40, dtype=np.uint8), *rest)
+
+    monkeypatch.setattr("characterize.archive.table_of", wrong_table_of)
+    with pytest.raises(FlextraceError, match=r"a.parquet was written but reads back differently"):
+        pack(trace, tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == [trace]
