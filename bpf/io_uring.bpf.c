@@ -354,6 +354,7 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 		async_switch(state, head);
 	else
 		async_switch_to(state, key.request, operation && operation->live ? operation : NULL);
+	state->submitted = key.request;
 	return 0;
 }
 
@@ -379,6 +380,11 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		return 0;
 	__u64 pointer = number_of(request);
 	struct async_operation *operation = async_operation_at(pointer);
+	/* Up to 6.9 those behind the head of a chain get their files when they are submitted, long before they are issued. */
+	bool is_prepared = state->submitted == pointer;
+	state->submitted = 0;
+	if (is_prepared && operation && operation->previous)
+		return 0;
 	if (operation && state->request == pointer && operation->started && operation->file_pointer &&
 	    !operation->previous)
 		return 0; /* all that can be said was said when it was submitted */

@@ -81,6 +81,7 @@ struct task_state {
 	__u32 announced; /* enum announced */
 	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
 	__u32 async_noted; /* in async_processes (async_record.bpf.h) */
+	__u64 submitted; /* request of io_uring that was submitted last, if none has got its file since */
 	/* Of io_submit. */
 	__u32 aio_counted; /* requests that the context awaits in advance */
 	__s32 aio_awaited; /* requests among them that are there, and to be awaited */
