@@ -28,12 +28,17 @@ static uint64_t effective(void)
 	return (uint64_t)words[1].effective << 32 | words[0].effective;
 }
 
+bool privileges_reach_modules(void)
+{
+	return effective() >> CAP_SYS_ADMIN & 1;
+}
+
 bool privileges_missing(char *names, size_t room)
 {
 	uint64_t have = effective();
 	names[0] = '\0';
 	/* It contains both, as before Linux 5.8. */
-	if (have >> CAP_SYS_ADMIN & 1)
+	if (privileges_reach_modules())
 		return false;
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
 		size_t used = strlen(names);

@@ -7,5 +7,7 @@
 
 /* Whether a capability that recording cannot do without is missing; names the missing ones. */
 bool privileges_missing(char *names, size_t room);
+/* Whether the kernel lets this process see the types of its modules, which takes CAP_SYS_ADMIN. */
+bool privileges_reach_modules(void);
 
 #endif /* FLEXTRACE_PRIVILEGES_H */

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdint.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "kernel_btf.h"
 
 enum layer { LAYER_BOTH, LAYER_VFS, LAYER_BLOCK, LAYER_GROUP };
 
@@ -59,17 +59,6 @@ static const struct rule {
 
 enum { RULES = sizeof(rules) / sizeof(rules[0]) };
 
-static const struct btf_type *tracepoint_type(const struct btf *kernel, const char *tracepoint)
-{
-	char name[128];
-	snprintf(name, sizeof(name), "btf_trace_%s", tracepoint);
-	int id = btf__find_by_name_kind(kernel, name, BTF_KIND_TYPEDEF);
-	const struct btf_type *type = id < 0 ? NULL : btf__type_by_id(kernel, id);
-	while (type && !btf_is_func_proto(type))
-		type = btf__type_by_id(kernel, type->type);
-	return type;
-}
-
 /* "tp_btf/NAME" -> NAME; NULL for iterators. */
 static const char *tracepoint_of(const struct bpf_program *program)
 {
@@ -106,7 +95,7 @@ void programs_put_name(const struct bpf_program *program, char *name, size_t roo
 	snprintf(name, room, "%s%s%s", section, tracepoint_of(program) ? "" : ":", tracepoint_of(program) ? "" : own);
 }
 
-int programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel)
+int programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types)
 {
 	struct bpf_program *program;
 
@@ -115,7 +104,7 @@ int programs_choose(struct bpf_object *object, const struct programs_wish *wish,
 		const struct rule *rule = rule_of(bpf_program__name(program));
 		const char *tracepoint = tracepoint_of(program);
 		bool wanted = is_wanted(rule->layer, wish);
-		const struct btf_type *type = tracepoint ? tracepoint_type(kernel, tracepoint) : NULL;
+		const struct btf_type *type = tracepoint ? kernel_btf_tracepoint(types, tracepoint) : NULL;
 		if (wanted && rule->required && tracepoint && !type) {
 			fprintf(stderr,
 				"flextrace record: this kernel has no tracepoint %s, without which nothing can be "
@@ -124,7 +113,7 @@ int programs_choose(struct bpf_object *object, const struct programs_wish *wish,
 			return -ENOENT;
 		}
 		bool fits = !tracepoint || (type && (!rule->parameters || btf_vlen(type) == rule->parameters));
-		bool replaced = rule->instead_of && tracepoint_type(kernel, rule->instead_of);
+		bool replaced = rule->instead_of && kernel_btf_tracepoint(types, rule->instead_of);
 		bpf_program__set_autoload(program, wanted && fits && !replaced);
 	}
 	return 0;
@@ -190,7 +179,7 @@ int programs_run_iterator(struct bpf_object *object, const char *name)
 	return error;
 }
 
-void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel,
+void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types,
 		       FILE *stream)
 {
 	struct bpf_program *program;
@@ -198,14 +187,14 @@ void programs_describe(struct bpf_object *object, const struct programs_wish *wi
 	{
 		const struct rule *rule = rule_of(bpf_program__name(program));
 		const char *tracepoint = tracepoint_of(program);
-		const struct btf_type *type = tracepoint ? tracepoint_type(kernel, tracepoint) : NULL;
+		const struct btf_type *type = tracepoint ? kernel_btf_tracepoint(types, tracepoint) : NULL;
 		const char *state = "loads";
 		char name[PROGRAM_NAME_BYTES];
 		if (!is_wanted(rule->layer, wish))
 			continue;
 		if (tracepoint && !type)
 			state = "left out: this kernel has no such tracepoint";
-		else if (rule->instead_of && tracepoint_type(kernel, rule->instead_of))
+		else if (rule->instead_of && kernel_btf_tracepoint(types, rule->instead_of))
 			state = "not needed: there is a better tracepoint";
 		else if (type && rule->parameters && btf_vlen(type) != rule->parameters)
 			state = "not needed: for other kernels";

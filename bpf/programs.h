@@ -8,7 +8,7 @@
 struct bpf_link;
 struct bpf_object;
 struct bpf_program;
-struct btf;
+struct kernel_btf;
 
 enum { PROGRAMS_MAX = 64, PROGRAM_NAME_BYTES = 128 };
 
@@ -29,12 +29,12 @@ struct programs_wish {
  * Switches on what this kernel has the tracepoints for and what is wished, and off the rest. 0, or -ENOENT after saying
  * which tracepoint is missing that recording cannot do without.
  */
-int programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel);
+int programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types);
 /* Where it is attached; of an iterator also which it is. */
 void programs_put_name(const struct bpf_program *program, char *name, size_t room);
 bool programs_is_required(const char *name);
 /* One line for each program that is wished: whether it is loaded, and why not. */
-void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel,
+void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types,
 		       FILE *stream);
 /* Attaches a program if it is switched on. 0 or a negative errno. The links end with the process, also if it is killed. */
 int programs_attach(struct programs *programs, struct bpf_object *object, const char *name);
