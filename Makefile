@@ -27,7 +27,7 @@ APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zli
 APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs liburing-dev
 APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
 APT_LINT_PACKAGES := clang-format shellcheck
-APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup
+APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup mdadm python3-bpfcc
 
 ##@ Use
 .PHONY: build

@@ -11,7 +11,7 @@ import time
 from tests.vm import machine
 
 # What the tests make use of, and which Debian's kernels have as modules.
-MODULES = "null_blk dm_mod md_mod loop zram xfs btrfs"
+MODULES = "null_blk nvme scsi_debug sd_mod dm_mod dm_delay raid0 raid1 loop zram xfs btrfs"
 TIMEOUT_S = 3600
 
 
