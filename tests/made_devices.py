@@ -90,7 +90,9 @@ def scsi_disk(**parameters: int) -> Iterator[BlockDevice]:
     if SCSI_DEBUG.exists():
         run("modprobe", "-r", "scsi_debug")
     load("sd_mod")
-    load("scsi_debug", "dev_size_mb=64", "lbpu=1", "lbpws=1", *(f"{name}={value}" for name, value in parameters.items()))
+    load(
+        "scsi_debug", "dev_size_mb=64", "lbpu=1", "lbpws=1", *(f"{name}={value}" for name, value in parameters.items())
+    )
     try:
         yield BlockDevice(f"/dev/{_name_of_scsi_disk()}")
     finally:

@@ -131,9 +131,15 @@ def test_what_a_disk_made_of_disks_moves_counts_once(kind, tmp_path):
     with stack(kind) as made_of:
         top, *below = record(tmp_path / "trace", [made_of.top, *made_of.below], LOAD.format(node=made_of.top.path))
         numbers = [device.number for device in made_of.below]
-    for recorded in (top, *below):
+    is_covered(top)
+    for recorded in below:
         agrees(recorded)
-        is_covered(recorded)
+        # dm-delay hands on what it was given from a thread of the kernel, where nothing tells whose it was.
+        if kind != "delay-on-null_blk":
+            is_covered(recorded)
+    # md counts each part of what it splits.
+    assert top.counted["write_bytes"] == top.of(BlockOp.WRITE)["bytes"].sum()
+    assert top.counted["writes"] >= len(top.of(BlockOp.WRITE))
     assert (top.blocks["flags"] & int(BlockFlag.STACKED)).all()
     assert top.of(BlockOp.WRITE)["bytes"].sum() == WRITTEN + CACHED
     assert top.of(BlockOp.READ)["bytes"].sum() >= READ
@@ -244,9 +250,9 @@ def test_flushes_and_writes_that_are_forced_to_the_medium(kind, tmp_path):
             f"dd if=/dev/zero of={disks[0].path} bs=4k count={writes} oflag=direct,dsync;"
             f"dd if=/dev/zero of={disks[0].path} bs=4k count=3 seek=100 conv=fsync",
         )
-    for recorded, has_fua in zip(layers, forced, strict=True):
+    for layer, (recorded, has_fua) in enumerate(zip(layers, forced, strict=True)):
         direct = recorded.of(BlockOp.WRITE)
-        direct = direct[direct["sector"] < 100 * 8]
+        direct = direct[direct["sector"] - layer * FIRST_SECTOR < 100 * 8]
         assert len(direct) == writes
         is_forced = (direct["flags"] & int(BlockFlag.FUA)) != 0
         flushes = recorded.of(BlockOp.FLUSH)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command and writes what its vfs_read and vfs_write calls on regular files did, as kprobes see them, with BCC.
 
-python3 bcc_vfs.py PROGRAM-NAME LOG COMMAND...: one line for each call: read or write, inode, thread, offset, asked, result.
+python3 bcc_vfs.py PROGRAM-NAME LOG COMMAND...: a line a call: read or write, inode, thread, offset, asked, result.
 For Debian's own python3: BCC is in no package index.
 """
 
+import struct
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from bcc import BPF
 PROGRAM = """
 #include <linux/fs.h>
 
-struct call { struct file *file; loff_t *position; u64 asked; };
+struct call { u64 inode, asked; loff_t *position; };
 struct event { u64 inode, offset, asked; s64 result; u32 thread, is_write; };
 BPF_HASH(calls, u64, struct call);
 BPF_RINGBUF_OUTPUT(events, 1024);
@@ -21,19 +22,17 @@ BPF_ARRAY(lost, u64, 1);
 
 static bool is_wanted(void)
 {
-	char name[16] = {}, wanted[16] = "NAME";
+	u64 name[2] = {};
 	bpf_get_current_comm(name, sizeof(name));
-	for (int i = 0; i < 16; i++)
-		if (name[i] != wanted[i])
-			return false;
-	return true;
+	return name[0] == NAME_BEGINS && name[1] == NAME_ENDS;
 }
 
 int begins(struct pt_regs *ctx, struct file *file, char *buffer, size_t asked, loff_t *position)
 {
 	u64 key = bpf_get_current_pid_tgid();
-	struct call call = {.file = file, .position = position, .asked = asked};
-	if (is_wanted() && (file->f_inode->i_mode & S_IFMT) == S_IFREG)
+	struct inode *inode = file->f_inode;
+	struct call call = {.inode = inode->i_ino, .asked = asked, .position = position};
+	if (is_wanted() && (inode->i_mode & S_IFMT) == S_IFREG)
 		calls.update(&key, &call);
 	return 0;
 }
@@ -44,13 +43,14 @@ static int ends(struct pt_regs *ctx, u32 is_write)
 	struct call *call = calls.lookup(&key);
 	if (!call)
 		return 0;
-	struct event event = {.asked = call->asked, .result = (s64)PT_REGS_RC(ctx), .thread = (u32)key, .is_write = is_write};
-	struct file *file = call->file;
+	s64 result = (s64)PT_REGS_RC(ctx);
+	struct event event = {.inode = call->inode, .asked = call->asked, .result = result};
 	loff_t after = 0;
-	event.inode = file->f_inode->i_ino;
+	event.thread = (u32)key;
+	event.is_write = is_write;
 	/* Where an appended write went is known only now. */
 	bpf_probe_read_kernel(&after, sizeof(after), call->position);
-	event.offset = after - (event.result > 0 ? event.result : 0);
+	event.offset = after - (result > 0 ? result : 0);
 	calls.delete(&key);
 	if (events.ringbuf_output(&event, sizeof(event), 0))
 		lost.increment(0);
@@ -64,7 +64,8 @@ int write_ends(struct pt_regs *ctx) { return ends(ctx, 1); }
 
 def main() -> None:
     name, log, *command = sys.argv[1:]
-    bpf = BPF(text=PROGRAM.replace("NAME", name))
+    begins, ends = struct.unpack("=QQ", name.encode().ljust(16, b"\0"))
+    bpf = BPF(text=PROGRAM, cflags=["-w", f"-DNAME_BEGINS={begins}ull", f"-DNAME_ENDS={ends}ull"])
     for call in ("read", "write"):
         bpf.attach_kprobe(event=f"vfs_{call}", fn_name="begins")
         bpf.attach_kretprobe(event=f"vfs_{call}", fn_name=f"{call}_ends")
