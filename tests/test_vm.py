@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import characterize
+from characterize.layout import BlockOp
 
 pytest.register_assert_rewrite("tests.test_record")
 
@@ -95,5 +96,5 @@ def test_direct_reads_of_null_blk_are_as_many_block_bytes(results):
     trace = characterize.open(results / "null_blk.iotrace")
     reads = [row for row in operations_of(trace, Path("/dev")) if row[:2] == ("read", "nullb0")]
     assert sum(row[-1] for row in reads) == DIRECT_BYTES
-    caused = trace.blocks[trace.blocks["bytes"] > 0]
+    caused = trace.blocks[trace.blocks["op"] == BlockOp.READ]
     assert caused["bytes"].sum() == DIRECT_BYTES
