@@ -27,7 +27,7 @@ APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zli
 APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs liburing-dev
 APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
 APT_LINT_PACKAGES := clang-format shellcheck
-APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup
+APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup mdadm python3-bpfcc
 
 ##@ Use
 .PHONY: build
@@ -50,7 +50,7 @@ test: build build/.apt-test build/test-programs ## run all tests (as root: the r
 VM_KERNELS := 6.1 6.12
 
 .PHONY: test-vm
-test-vm: build build/.apt-test build/.apt-vm build/test-programs build/vm/virtme/.installed $(VM_KERNELS:%=build/vm/%/release) ## the recorder's tests on stock Debian kernels, in QEMU
+test-vm: build build/.apt-test build/.apt-vm build/test-programs build/vm/virtme/.installed $(VM_KERNELS:%=build/vm/%/release) ## the recorder's tests here and on Debian's kernels in QEMU: docs/support_matrix.md
 	$(SUDO) $(PYTHON) -m tests.vm.run_tests $(VM_KERNELS) --pytest-args '$(PYTEST_ARGS)'
 
 # One boot is part of make test. Where QEMU or the kernel cannot be had, that part is skipped and says why.

@@ -48,6 +48,11 @@ static bool has(uint64_t have, int i)
 	return have >> useful[i].number & 1 || (useful[i].required && have >> CAP_SYS_ADMIN & 1);
 }
 
+bool privileges_reach_modules(void)
+{
+	return effective() >> CAP_SYS_ADMIN & 1;
+}
+
 bool privileges_missing(char *names, size_t room)
 {
 	uint64_t have = effective();

@@ -10,5 +10,7 @@
 bool privileges_missing(char *names, size_t room);
 /* Each capability that recording can make use of: whether it is there, whether it is required, what is lost without it. */
 void privileges_put(FILE *json);
+/* Whether the kernel lets this process see the types of its modules, which takes CAP_SYS_ADMIN. */
+bool privileges_reach_modules(void);
 
 #endif /* FLEXTRACE_PRIVILEGES_H */

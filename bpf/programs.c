@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdint.h>
@@ -16,6 +15,7 @@
 
 #include "cleanup.h"
 #include "json.h"
+#include "kernel_btf.h"
 
 enum layer { LAYER_BOTH, LAYER_VFS, LAYER_BLOCK, LAYER_GROUP };
 
@@ -136,17 +136,6 @@ static const struct rule {
 
 enum { RULES = sizeof(rules) / sizeof(rules[0]) };
 
-static const struct btf_type *tracepoint_type(const struct btf *kernel, const char *tracepoint)
-{
-	char name[128];
-	snprintf(name, sizeof(name), "btf_trace_%s", tracepoint);
-	int id = btf__find_by_name_kind(kernel, name, BTF_KIND_TYPEDEF);
-	const struct btf_type *type = id < 0 ? NULL : btf__type_by_id(kernel, id);
-	while (type && !btf_is_func_proto(type))
-		type = btf__type_by_id(kernel, type->type);
-	return type;
-}
-
 /* "tp_btf/NAME" -> NAME; NULL for iterators. */
 static const char *tracepoint_of(const struct bpf_program *program)
 {
@@ -184,36 +173,36 @@ void programs_put_name(const struct bpf_program *program, char *name, size_t roo
 }
 
 /* What becomes of a program, before the kernel is asked to take it. */
-static enum program_state state_of(const struct bpf_program *program, const struct btf *kernel)
+static enum program_state state_of(const struct bpf_program *program, const struct kernel_btf *types)
 {
 	const struct rule *rule = rule_of(bpf_program__name(program));
 	const char *tracepoint = tracepoint_of(program);
-	const struct btf_type *type = tracepoint ? tracepoint_type(kernel, tracepoint) : NULL;
-	if (rule->instead_of && tracepoint_type(kernel, rule->instead_of))
+	const struct btf_type *type = tracepoint ? kernel_btf_tracepoint(types, tracepoint) : NULL;
+	if (rule->instead_of && kernel_btf_tracepoint(types, rule->instead_of))
 		return PROGRAM_REPLACED;
 	if (tracepoint && !type)
-		return rule->twin && tracepoint_type(kernel, rule->twin) ? PROGRAM_FOR_OTHERS : PROGRAM_NO_TRACEPOINT;
+		return rule->twin && kernel_btf_tracepoint(types, rule->twin) ? PROGRAM_FOR_OTHERS : PROGRAM_NO_TRACEPOINT;
 	return type && rule->parameters && btf_vlen(type) != rule->parameters ? PROGRAM_FOR_OTHERS : PROGRAM_LOADS;
 }
 
-void programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel)
+void programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types)
 {
 	struct bpf_program *program;
 	bpf_object__for_each_program(program, object)
 	{
 		bool wanted = is_wanted(rule_of(bpf_program__name(program))->layer, wish);
-		bpf_program__set_autoload(program, wanted && state_of(program, kernel) == PROGRAM_LOADS);
+		bpf_program__set_autoload(program, wanted && state_of(program, types) == PROGRAM_LOADS);
 	}
 }
 
-int programs_check(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel)
+int programs_check(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types)
 {
 	struct bpf_program *program;
 	bpf_object__for_each_program(program, object)
 	{
 		const struct rule *rule = rule_of(bpf_program__name(program));
 		if (!rule->required || !is_wanted(rule->layer, wish) ||
-		    state_of(program, kernel) != PROGRAM_NO_TRACEPOINT)
+		    state_of(program, types) != PROGRAM_NO_TRACEPOINT)
 			continue;
 		fprintf(stderr,
 			"flextrace record: this kernel has no tracepoint %s, without which %s: use a kernel built with "
@@ -288,20 +277,20 @@ static const struct {
 };
 
 /* After the kernel was asked. */
-static enum program_state outcome_of(const struct bpf_program *program, const struct btf *kernel)
+static enum program_state outcome_of(const struct bpf_program *program, const struct kernel_btf *types)
 {
-	enum program_state state = state_of(program, kernel);
+	enum program_state state = state_of(program, types);
 	return state == PROGRAM_LOADS && !bpf_program__autoload(program) ? PROGRAM_REFUSED : state;
 }
 
-void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel,
+void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types,
 		       FILE *stream)
 {
 	struct bpf_program *program;
 	bpf_object__for_each_program(program, object)
 	{
 		const struct rule *rule = rule_of(bpf_program__name(program));
-		enum program_state state = outcome_of(program, kernel);
+		enum program_state state = outcome_of(program, types);
 		bool lost = state == PROGRAM_NO_TRACEPOINT || state == PROGRAM_REFUSED;
 		char name[PROGRAM_NAME_BYTES];
 		if (!is_wanted(rule->layer, wish))
@@ -321,7 +310,7 @@ static void put_text(FILE *json, const char *name, const char *text)
 		fputs("null", json);
 }
 
-void programs_put(struct bpf_object *object, const struct btf *kernel, const struct refusal *refusals,
+void programs_put(struct bpf_object *object, const struct kernel_btf *types, const struct refusal *refusals,
 		  int refusal_count, FILE *json)
 {
 	static const char *const layers[] = {"both", "vfs", "block", "group"};
@@ -343,7 +332,7 @@ void programs_put(struct bpf_object *object, const struct btf *kernel, const str
 		json_string(json, name);
 		put_text(json, "program", own);
 		put_text(json, "layer", layers[rule->layer]);
-		put_text(json, "state", states[outcome_of(program, kernel)].word);
+		put_text(json, "state", states[outcome_of(program, types)].word);
 		fprintf(json, ",\"required\":%s", rule->required ? "true" : "false");
 		put_text(json, "loss", rule->loss);
 		put_text(json, "since", rule->since);

@@ -8,7 +8,7 @@
 struct bpf_link;
 struct bpf_object;
 struct bpf_program;
-struct btf;
+struct kernel_btf;
 
 enum { PROGRAMS_MAX = 64, PROGRAM_NAME_BYTES = 128 };
 
@@ -41,17 +41,17 @@ struct refusal {
 };
 
 /* 0, or -ENOENT after saying which tracepoint is missing that recording cannot do without. */
-int programs_check(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel);
+int programs_check(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types);
 /* Switches on what this kernel has the tracepoints for and what is wished, and off the rest. */
-void programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel);
+void programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types);
 /* Where it is attached; of an iterator also which it is. */
 void programs_put_name(const struct bpf_program *program, char *name, size_t room);
 bool programs_is_required(const char *name);
 /* One line for each program that is wished: whether it is loaded, and why not. */
-void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct btf *kernel,
+void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types,
 		       FILE *stream);
 /* Each program, what became of it, and what is lost without it, as elements of a JSON array. */
-void programs_put(struct bpf_object *object, const struct btf *kernel, const struct refusal *refusals,
+void programs_put(struct bpf_object *object, const struct kernel_btf *types, const struct refusal *refusals,
 		  int refusal_count, FILE *json);
 /* Attaches a program if it is switched on. 0 or a negative errno. The links end with the process, also if it is killed. */
 int programs_attach(struct programs *programs, struct bpf_object *object, const char *name);

@@ -10,8 +10,9 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
+#include "cleanup.h"
 #include "trace_format.h"
 
 /*
@@ -20,63 +21,117 @@
  */
 enum { STRANGERS_MAX = 512 };
 
+/* Records in memory at a time; not a mapping, as not every file system lets a file be mapped for writing (9p). */
+enum { WINDOW_RECORDS = 16384 };
+
+struct window {
+	int descriptor;
+	int error; /* of the first access that failed; from then on there are no records */
+	uint64_t record_count; /* of the file */
+	uint64_t first, count; /* in memory */
+	struct io_record *records;
+};
+
+static off_t place_of(uint64_t index)
+{
+	return TRACE_HEADER_BYTES + (off_t)index * TRACE_RECORD_BYTES;
+}
+
+/* The record, with neighbours on both sides; NULL beyond the ends of the file. Holds until the next call. */
+static struct io_record *record_at(struct window *window, uint64_t index)
+{
+	if (window->error || index >= window->record_count)
+		return NULL;
+	if (index < window->first || index - window->first >= window->count) {
+		uint64_t first = index > WINDOW_RECORDS / 2 ? index - WINDOW_RECORDS / 2 : 0;
+		uint64_t left = window->record_count - first;
+		uint64_t count = left < WINDOW_RECORDS ? left : WINDOW_RECORDS;
+		ssize_t wanted = count * TRACE_RECORD_BYTES;
+		ssize_t bytes = pread(window->descriptor, window->records, wanted, place_of(first));
+		if (bytes != wanted) {
+			window->error = bytes < 0 ? -errno : -EIO;
+			return NULL;
+		}
+		window->first = first;
+		window->count = count;
+	}
+	return &window->records[index - window->first];
+}
+
+static void write_record(struct window *window, uint64_t index, const struct io_record *record)
+{
+	struct io_record *here = record_at(window, index);
+	if (!here)
+		return;
+	*here = *record;
+	ssize_t bytes = pwrite(window->descriptor, record, TRACE_RECORD_BYTES, place_of(index));
+	if (bytes != TRACE_RECORD_BYTES)
+		window->error = bytes < 0 ? -errno : -EIO;
+}
+
 static bool overlaps_in_time(const struct io_record *a, const struct io_record *b)
 {
 	return a->start_ns <= b->start_ns + b->duration_ns && b->start_ns <= a->start_ns + a->duration_ns;
 }
 
 /* Whether the other call may have moved the position between the two times at which this call's was read. */
-static bool may_interfere(const struct io_record *record, const struct io_record *other)
+static bool may_interfere(const struct io_record *record, const struct io_record *other, bool other_is_resolved)
 {
 	if (other->kind != RECORD_IO || other->file != record->file || other->op != record->op || other->result <= 0)
 		return false;
+	if (other->flags & IO_OFFSET_INFERRED && !other_is_resolved)
+		return false;
 	/* Only calls of the same kind: a reader and an appender of one file usually have positions of their own. */
-	return !(other->flags & IO_OFFSET_INFERRED) && (!(other->flags & IO_POSITIONED) || (other->flags & IO_APPEND));
+	return !(other->flags & IO_POSITIONED) || other->flags & IO_APPEND;
 }
 
 /*
  * End of the stretch of a call that [offset, offset + bytes) of this call runs into, or 0. Looks from the record towards
  * one end of the file: step is 1 or -1.
  */
-static uint64_t occupied_until(const struct io_record *records, uint64_t count, uint64_t index, int step,
+static uint64_t occupied_until(struct window *window, const struct io_record *record, uint64_t index, int step,
 			       uint64_t offset)
 {
-	const struct io_record *record = &records[index];
+	const struct io_record *other;
+	uint64_t strangers = 0;
 
-	for (uint64_t i = index + step, strangers = 0; i < count && strangers < STRANGERS_MAX; i += step) {
-		const struct io_record *other = &records[i];
+	/* Below the first record the index wraps around, to beyond the last. */
+	for (uint64_t i = index + step; strangers < STRANGERS_MAX && (other = record_at(window, i)); i += step) {
 		if (!overlaps_in_time(record, other)) {
 			strangers++;
 			continue;
 		}
 		strangers = 0;
-		if (may_interfere(record, other) && offset < other->offset + other->result &&
+		/* They are resolved in the order of the file. */
+		if (may_interfere(record, other, i < index) && offset < other->offset + other->result &&
 		    other->offset < offset + record->result)
 			return other->offset + other->result;
 	}
 	return 0;
 }
 
+static void resolve(struct window *window, uint64_t index)
+{
+	const struct io_record *here = record_at(window, index);
+	if (!here)
+		return;
+	struct io_record record = *here;
+	uint64_t lowest = record.offset, highest = lowest + record.missed_bytes, offset = lowest, until;
+	while (offset <= highest && ((until = occupied_until(window, &record, index, -1, offset)) ||
+				     (until = occupied_until(window, &record, index, 1, offset))))
+		offset = until;
+	record.offset = offset <= highest ? offset : lowest;
+	record.missed_bytes = TRACE_NOT_MEASURED_U32;
+	write_record(window, index, &record);
+}
+
 int shared_offset_resolve(int descriptor, uint64_t record_count, const uint64_t *inferred, size_t inferred_count)
 {
-	size_t bytes = TRACE_HEADER_BYTES + record_count * TRACE_RECORD_BYTES;
-	uint8_t *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	struct io_record *records = (struct io_record *)(map + TRACE_HEADER_BYTES);
-
-	for (size_t i = 0; i < inferred_count; i++) {
-		struct io_record *record = &records[inferred[i]];
-		uint64_t lowest = record->offset, highest = lowest + record->missed_bytes, offset = lowest, until;
-		while (offset <= highest && ((until = occupied_until(records, record_count, inferred[i], -1, offset)) ||
-					     (until = occupied_until(records, record_count, inferred[i], 1, offset))))
-			offset = until;
-		record->offset = offset <= highest ? offset : lowest;
-		record->missed_bytes = TRACE_NOT_MEASURED_U32;
-		/* From here on it is a neighbour that occupies its stretch. */
-		record->flags &= ~IO_OFFSET_INFERRED;
-	}
-	for (size_t i = 0; i < inferred_count; i++)
-		records[inferred[i]].flags |= IO_OFFSET_INFERRED;
-	return munmap(map, bytes) ? -errno : 0;
+	_cleanup_free_ struct io_record *records = malloc((size_t)WINDOW_RECORDS * TRACE_RECORD_BYTES);
+	struct window window = {.descriptor = descriptor, .record_count = record_count, .records = records};
+	if (!records)
+		return -ENOMEM;
+	for (size_t i = 0; i < inferred_count && !window.error; i++)
+		resolve(&window, inferred[i]);
+	return window.error;
 }

@@ -5,7 +5,6 @@
 #include "tracer.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -104,7 +103,8 @@ static void fill_constants(const struct tracer *tracer, const struct tracer_sett
 	constants->recorder_process = getpid();
 	constants->trace_file_device = settings->trace_file_device;
 	constants->trace_file_inode = settings->trace_file_inode;
-	constants->has_rdonly_cast = btf__find_by_name_kind(tracer->kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) >= 0;
+	constants->has_rdonly_cast =
+		btf__find_by_name_kind(tracer->types.kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) >= 0;
 	constants->wanted_hierarchy = settings->group.hierarchy;
 	constants->wanted_group = settings->group.id;
 	constants->filter_device = settings->device;
@@ -164,18 +164,19 @@ static void leave_out_refused(const struct tracer *tracer)
 /* 0; -EAGAIN if the kernel refused a program that is left out the next time; or another negative errno. */
 static int try_to_load(struct tracer *tracer, const struct tracer_settings *settings)
 {
-	/* Said by name, because else libbpf looks for types in modules too, which takes CAP_SYS_ADMIN; none are there. */
-	LIBBPF_OPTS(bpf_object_open_opts, open_options, .btf_custom_path = KERNEL_TYPES);
+	/* Where no name is given, libbpf looks for types in modules too, and fails if it may not. */
+	LIBBPF_OPTS(bpf_object_open_opts, open_options,
+		    .btf_custom_path = privileges_reach_modules() ? NULL : KERNEL_TYPES);
 	forget_words();
 	tracer->bpf = record_bpf__open_opts(&open_options);
 	if (!tracer->bpf)
 		return -errno;
 	fill_constants(tracer, settings);
 	look_through_modules(tracer);
-	int error = settings->survey ? 0 : programs_check(tracer->bpf->obj, &settings->wish, tracer->kernel);
+	int error = settings->survey ? 0 : programs_check(tracer->bpf->obj, &settings->wish, &tracer->types);
 	if (error)
 		return error;
-	programs_choose(tracer->bpf->obj, &settings->wish, tracer->kernel);
+	programs_choose(tracer->bpf->obj, &settings->wish, &tracer->types);
 	leave_out_refused(tracer);
 	error = record_bpf__load(tracer->bpf);
 	_cleanup_free_ char *refused = error ? refused_program() : NULL;
@@ -198,8 +199,7 @@ int tracer_init(struct tracer *tracer, const struct tracer_settings *settings)
 	*tracer = (struct tracer){.cpu_count = libbpf_num_possible_cpus()};
 	char missing[128];
 	libbpf_set_print(keep_words);
-	tracer->kernel = btf__load_vmlinux_btf();
-	int error = tracer->kernel ? 0 : -errno;
+	int error = kernel_btf_init(&tracer->types, privileges_reach_modules());
 	/* A kernel that refuses everything for want of privilege is not asked program by program. */
 	if (!error && privileges_missing(missing, sizeof(missing)))
 		error = -EPERM;
@@ -273,12 +273,12 @@ void tracer_put_programs(const struct tracer *tracer, FILE *json)
 
 void tracer_describe(const struct tracer *tracer, const struct programs_wish *wish, FILE *stream)
 {
-	programs_describe(tracer->bpf->obj, wish, tracer->kernel, stream);
+	programs_describe(tracer->bpf->obj, wish, &tracer->types, stream);
 }
 
 void tracer_put_survey(const struct tracer *tracer, FILE *json)
 {
-	programs_put(tracer->bpf->obj, tracer->kernel, tracer->refusals, tracer->refusal_count, json);
+	programs_put(tracer->bpf->obj, &tracer->types, tracer->refusals, tracer->refusal_count, json);
 }
 
 void tracer_deinit(struct tracer *tracer)
@@ -289,7 +289,7 @@ void tracer_deinit(struct tracer *tracer)
 			close(tracer->rings[cpu]);
 	free(tracer->rings);
 	record_bpf__destroy(tracer->bpf);
-	btf__free(tracer->kernel);
+	kernel_btf_deinit(&tracer->types);
 	for (int i = 0; i < tracer->refusal_count; i++) {
 		free(tracer->refusals[i].program);
 		free(tracer->refusals[i].words);

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "control_group.h"
+#include "kernel_btf.h"
 #include "programs.h"
 #include "ring_event.h"
 
@@ -19,7 +20,7 @@ enum { REFUSALS_MAX = PROGRAMS_MAX };
 struct tracer {
 	struct record_bpf *bpf;
 	struct programs programs;
-	struct btf *kernel; /* types and functions of this kernel */
+	struct kernel_btf types; /* and functions */
 	int *rings; /* one per CPU */
 	int cpu_count;
 	struct refusal refusals[REFUSALS_MAX];

@@ -20,7 +20,7 @@ from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind
 ROOT = Path(__file__).parent.parent
 RECORDER = ROOT / "build" / "flextrace-record"
 KNOWN_IO = ROOT / "build" / "tests" / "known_io"
-RUNS = 20
+RUNS = 3 if os.environ.get("FLEXTRACE_VM") else 20
 FILEOPS = {"open", "close", "fsync", "fdatasync", "truncate", "rename", "unlink"}
 
 pytestmark = [

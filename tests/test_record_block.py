@@ -69,7 +69,7 @@ def record(device: BlockDevice, trace_path: Path, *command: str | Path) -> Run:
 def agrees(run: Run, zeroed_bytes: int = 0) -> None:
     """
     All that the kernel has counted stands in the records. It counts an empty write that asks for a flush, which is no
-    request, and what makes zeroes, as writes.
+    request, and what makes zeroes, as writes; and dm does a write that asks for a flush first in two.
     """
     reads, writes = run.of(BlockOp.READ), run.of(BlockOp.WRITE)
     # The recorder looks at the files it records, for which a file system may have to read its metadata.
@@ -78,6 +78,7 @@ def agrees(run: Run, zeroed_bytes: int = 0) -> None:
     assert own_reads or reads["bytes"].sum() == run.counted["read_bytes"]
     assert writes["bytes"].sum() + zeroed_bytes == run.counted["write_bytes"]
     others = len(run.of(BlockOp.FLUSH)) + len(run.of(BlockOp.WRITE_ZEROES))
+    others += ((writes["form"] == BlockForm.BIO) & ((writes["flags"] & int(BlockFlag.PREFLUSH)) != 0)).sum()
     assert len(writes) <= run.counted["writes"] <= len(writes) + others
 
 

@@ -25,6 +25,7 @@ GUEST = Path(__file__).parent / "guest.sh"
 RESULTS_IN_VM = Path("/run/results")  # /run/results in the VM is `results` on the host
 SCRATCH_IN_VM = Path("/run/scratch")  # ext4 on a virtio disk: request-based, and forgotten with the VM
 SCRATCH_BYTES = 8 << 30
+NVME_BYTES = 1 << 30  # /dev/nvme0n1, which belongs to whichever test runs
 MEMORY = "3G"
 CPUS = 2
 
@@ -62,11 +63,13 @@ def run(version: str, command: str, results: Path, timeout_s: float, live: bool 
     output.touch()
     with (
         _one_at_a_time(),
-        _scratch_disk(results.parent / f"{results.name}.disk") as disk,
+        _disk(results.parent / f"{results.name}.disk", SCRATCH_BYTES) as scratch,
+        _disk(results.parent / f"{results.name}.nvme", NVME_BYTES) as nvme,
         (results / "console").open("w") as console,
     ):
+        subprocess.run(["mkfs.ext4", "-q", "-F", scratch], check=True)
         vm = subprocess.Popen(
-            _vng(version, results, disk),
+            _vng(version, results, scratch, nvme),
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
@@ -101,17 +104,17 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _scratch_disk(path: Path) -> Iterator[Path]:
+def _disk(path: Path, size_bytes: int) -> Iterator[Path]:
+    """A sparse file, which is empty again for each VM."""
     try:
         with path.open("wb") as disk:
-            disk.truncate(SCRATCH_BYTES)
-        subprocess.run(["mkfs.ext4", "-q", "-F", path], check=True)
+            disk.truncate(size_bytes)
         yield path
     finally:
         path.unlink(missing_ok=True)
 
 
-def _vng(version: str, results: Path, disk: Path) -> list[str]:
+def _vng(version: str, results: Path, scratch: Path, nvme: Path) -> list[str]:
     release = (BUILD / version / "release").read_text().strip()
     # The virtual environment's interpreter lies elsewhere and is as slow to read as the checkout.
     fast = [ROOT, *([Path(sys.base_prefix)] if not Path(sys.base_prefix).is_relative_to("/usr") else [])]
@@ -120,8 +123,10 @@ def _vng(version: str, results: Path, disk: Path) -> list[str]:
         "-device virtio-9p-pci,fsdev=results,mount_tag=results",
         "-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
         "-device virtio-9p-pci,fsdev=host,mount_tag=host",
-        f"-drive file={disk.resolve()},if=none,id=scratch,format=raw,cache=unsafe,discard=unmap",
+        f"-drive file={scratch.resolve()},if=none,id=scratch,format=raw,cache=unsafe,discard=unmap",
         "-device virtio-blk-pci,drive=scratch",
+        f"-drive file={nvme.resolve()},if=none,id=nvme,format=raw,cache=unsafe,discard=unmap",
+        "-device nvme,drive=nvme,serial=flextrace",
     ]
     return [
         str(VIRTME / "vng"),

@@ -1,18 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the recorder's tests in one VM after another: python -m tests.vm.run_tests KERNEL...."""
+"""Runs the recorder's tests on this kernel and in one VM after another: python -m tests.vm.run_tests KERNEL....
+
+What they found makes docs/support_matrix.md, unless only some of them were asked for.
+"""
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import platform
+import shutil
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 from tests.vm import machine
+from tests.vm.support_matrix import Kernel, read_results, support_matrix
 
 # What the tests make use of, and which Debian's kernels have as modules.
-MODULES = "null_blk dm_mod md_mod loop zram xfs btrfs"
-TIMEOUT_S = 3600
+MODULES = "null_blk nvme scsi_debug sd_mod dm_mod dm_delay raid0 raid1 loop zram xfs btrfs"
+TIMEOUT_S = 4 * 3600
+HOST = "host"
+RESULTS = machine.BUILD / "results"
+MATRIX = machine.ROOT / "docs" / "support_matrix.md"
+PYTEST = ".venv/bin/python -m pytest -p no:cacheprovider"
+
+
+def test_files() -> list[str]:
+    """The oracles first: they say the most."""
+    directory = machine.ROOT / "tests"
+    files = [*sorted(directory.glob("vm/test_*.py")), *sorted(directory.glob("test_record*.py"))]
+    return [str(path.relative_to(machine.ROOT)) for path in files]
+
+
+def shell_command(results: Path, pytest_args: str) -> str:
+    """Runs the tests, a file at a time, so that what is found stays though a later one ends the VM."""
+    if pytest_args:
+        return f"{PYTEST} {pytest_args}"
+    runs = [f"{PYTEST} --junitxml={results}/{Path(file).stem}.xml {file} || status=1" for file in test_files()]
+    return "\n".join(["status=0", *runs, "(exit $status)"])
+
+
+def run_on_host(command: str) -> tuple[bool, str]:
+    shutil.rmtree(RESULTS / HOST, ignore_errors=True)
+    (RESULTS / HOST).mkdir(parents=True)
+    begin = time.monotonic()
+    done = subprocess.run(["bash", "-c", command], cwd=machine.ROOT, check=False)
+    verdict = "failed" if done.returncode else "passed"
+    return done.returncode == 0, f"{HOST:8} {verdict}; {time.monotonic() - begin:.0f} s"
+
+
+def run_in_vm(version: str, command: str) -> tuple[bool, str]:
+    if reason := machine.why_not(version):
+        return False, f"{version:8} not run: {reason}"
+    begin = time.monotonic()
+    outcome = machine.run(version, f"modprobe -a {MODULES}\n{command}", RESULTS / version, TIMEOUT_S, live=True)
+    if outcome.status is None:
+        print(f"the VM with Linux {version} ended before its tests; its console:\n{outcome.console[-4000:]}")
+    verdict = "failed" if outcome.status else "passed" if outcome.status == 0 else "ended early"
+    return outcome.status == 0, f"{version:8} {verdict}; {time.monotonic() - begin:.0f} s with the boot"
+
+
+def write_matrix(versions: list[str]) -> None:
+    kernels = [Kernel("this host", platform.release().partition("-")[0], read_results(RESULTS / HOST))]
+    for version in versions:
+        release = machine.BUILD / version / "release"
+        if release.exists():
+            kernels.append(Kernel(f"Debian {version}", release.read_text().strip(), read_results(RESULTS / version)))
+    MATRIX.write_text(support_matrix(kernels, datetime.date.today().isoformat(), "make test-vm"))
 
 
 def main() -> int:
@@ -22,25 +79,15 @@ def main() -> int:
     options = parser.parse_args()
     # As an exception it ends the VM as well, which has a session of its own.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    tests = options.pytest_args or "tests/vm " + " ".join(
-        str(path.relative_to(machine.ROOT)) for path in sorted(machine.ROOT.glob("tests/test_record*.py"))
-    )
-    command = f"modprobe -a {MODULES}; .venv/bin/python -m pytest -p no:cacheprovider {tests}"
-    summary, failed = [], False
-    for version in options.versions:
-        if reason := machine.why_not(version):
-            summary.append(f"{version:8} not run: {reason}")
-            failed = True
-            continue
-        begin = time.monotonic()
-        outcome = machine.run(version, command, machine.BUILD / "results" / version, TIMEOUT_S, live=True)
-        if outcome.status is None:
-            print(f"the VM with Linux {version} ended before its tests; its console:\n{outcome.console[-4000:]}")
-        failed |= outcome.status != 0
-        last = (outcome.output.strip().splitlines() or ["no output"])[-1].strip("= ")
-        summary.append(f"{version:8} {last}; {time.monotonic() - begin:.0f} s with the boot")
-    print("\n" + "\n".join(summary))
-    return int(failed)
+    outcomes = []
+    if not options.pytest_args:
+        outcomes.append(run_on_host(shell_command(RESULTS / HOST, "")))
+    command = shell_command(machine.RESULTS_IN_VM, options.pytest_args)
+    outcomes += [run_in_vm(version, command) for version in options.versions]
+    if not options.pytest_args:
+        write_matrix(options.versions)
+    print("\n" + "\n".join(line for _, line in outcomes))
+    return int(not all(passed for passed, _ in outcomes))
 
 
 if __name__ == "__main__":
