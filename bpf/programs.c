@@ -181,7 +181,8 @@ static enum program_state state_of(const struct bpf_program *program, const stru
 	if (rule->instead_of && kernel_btf_tracepoint(types, rule->instead_of))
 		return PROGRAM_REPLACED;
 	if (tracepoint && !type)
-		return rule->twin && kernel_btf_tracepoint(types, rule->twin) ? PROGRAM_FOR_OTHERS : PROGRAM_NO_TRACEPOINT;
+		return rule->twin && kernel_btf_tracepoint(types, rule->twin) ? PROGRAM_FOR_OTHERS
+									      : PROGRAM_NO_TRACEPOINT;
 	return type && rule->parameters && btf_vlen(type) != rule->parameters ? PROGRAM_FOR_OTHERS : PROGRAM_LOADS;
 }
 
