@@ -52,10 +52,18 @@ class BlockDevice:
         device = os.stat(self.path).st_rdev
         return os.major(device) << 20 | os.minor(device)
 
+    @property
+    def name(self) -> str:
+        """``MAJOR:MINOR``, as documents have it."""
+        return f"{self.number >> 20}:{self.number & 0xFFFFF}"
+
+    @property
+    def system_directory(self) -> Path:
+        return Path("/sys/block") / Path(self.path).name
+
     def statistics(self) -> dict[str, int]:
         """What the kernel has counted."""
-        text = (Path("/sys/block") / Path(self.path).name / "stat").read_text()
-        numbers = [int(word) for word in text.split()]
+        numbers = [int(word) for word in (self.system_directory / "stat").read_text().split()]
         return {
             name: numbers[column] * (SECTOR_BYTES if name.endswith("bytes") else 1) for name, column in COLUMNS.items()
         }
@@ -92,7 +100,7 @@ def zram_device(size_bytes: int) -> Iterator[BlockDevice]:
 @contextlib.contextmanager
 def partition(disk: BlockDevice, first_sector: int) -> Iterator[str]:
     """The only one of a disk, from a sector to the end; in no table, as kernels do not know all kinds of these."""
-    sectors = int((Path("/sys/block") / Path(disk.path).name / "size").read_text())
+    sectors = int((disk.system_directory / "size").read_text())
     run("addpart", disk.path, "1", str(first_sector), str(sectors - first_sector))
     try:
         yield disk.path + "p1"

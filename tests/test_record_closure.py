@@ -70,16 +70,16 @@ def test_tasks_and_devices_under_load(system, tmp_path, mode):
     """The device is private: all that it does from a synchronised state on is the program's."""
     subprocess.run([PROGRAMS / "load", system.place, "prepare"], check=True, timeout=60)
     subprocess.run(["sync", "-f", system.place], check=True, timeout=60)
-    before = system.statistics()
+    before = system.disk.statistics()
     command = f"{PROGRAMS / 'load'} {system.place} {mode} && sync -f {system.place}"
     done = run_recorder(tmp_path / "t", "sh", "-c", command)
-    after = system.statistics()
+    after = system.disk.statistics()
     assert done.returncode == 0, done.stderr
     trace = characterize.open(tmp_path / "t")
     assert_tasks_agree(trace)
 
-    device = trace.header.metadata["closure"]["devices"]["{}:{}".format(*system.number)]
-    blocks = trace.blocks[trace.blocks["device"] == system.device]
+    device = trace.header.metadata["closure"]["devices"][system.disk.name]
+    blocks = trace.blocks[trace.blocks["device"] == system.disk.number]
     for op, name in ((BlockOp.READ, "read_bytes"), (BlockOp.WRITE, "write_bytes")):
         moved = after[name] - before[name]
         assert agree(device[name]["seen"], moved)

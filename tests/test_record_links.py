@@ -97,7 +97,7 @@ def record_load(system: LoopFileSystem, mode: str, trace_path: Path) -> Load:
     assert not trace.header.lost
     run = Recorded(system.place, told, others, trace, "")
     data = next(file for file, name in run.names.items() if name == "data")
-    pieces = trace.block_data[trace.block_data["device"] == system.device]
+    pieces = trace.block_data[trace.block_data["device"] == system.disk.number]
     assert (pieces["block"] >= 0).all()
     requests = trace.blocks[["op", "sector", "bytes"]].add_suffix("_block")
     pieces = pieces.merge(requests, left_on="block", right_index=True)
@@ -108,7 +108,7 @@ def record_load(system: LoopFileSystem, mode: str, trace_path: Path) -> Load:
 
 def read_ahead_bytes(system: LoopFileSystem) -> int:
     """The window of the file system, which may have one of its own: btrfs has 4 MiB, whatever its device says."""
-    places = [system.system_directory / "queue", *Path("/sys/class/bdi").glob(f"{system.kind}-*")]
+    places = [system.disk.system_directory / "queue", *Path("/sys/class/bdi").glob(f"{system.kind}-*")]
     return max(int((place / "read_ahead_kb").read_text()) for place in places) * 1024
 
 

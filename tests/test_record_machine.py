@@ -187,7 +187,7 @@ def test_devices_that_pass_data_on_are_marked(tmp_path):
         )
         done = run_recorder(tmp_path / "t", "sh", "-c", script)
         assert done.returncode == 0, done.stderr
-        stacked, plain = system.device_path, alone
+        stacked, plain = system.disk.path, alone
         numbers = {name: os.stat(name).st_rdev for name in (stacked, plain)}
     trace = characterize.open(tmp_path / "t")
     described = {device["name"]: device for device in trace.header.metadata["devices"]}

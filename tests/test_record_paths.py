@@ -294,12 +294,16 @@ def test_the_trace_is_read_back_whole(run):
 def test_a_block_device_is_a_file_too(tmp_path):
     with loop_file_system("ext4", tmp_path) as system:
         trace_path = tmp_path / "device.iotrace"
-        dd = ["dd", f"if={system.device_path}", "of=/dev/null", "bs=8192", "count=61", "skip=3", "iflag=direct"]
+        dd = ["dd", f"if={system.disk.path}", "of=/dev/null", "bs=8192", "count=61", "skip=3", "iflag=direct"]
         done = run_recorder(trace_path, *dd)
         assert done.returncode == 0, done.stderr
     trace = characterize.open(trace_path)
-    file = trace.files[trace.files["path"] == system.device_path].iloc[0]
-    assert (file["type"], file["device"], file["size_bytes"]) == (FileType.BLOCK_DEVICE, system.device, IMAGE_BYTES)
+    file = trace.files[trace.files["path"] == system.disk.path].iloc[0]
+    assert (file["type"], file["device"], file["size_bytes"]) == (
+        FileType.BLOCK_DEVICE,
+        system.disk.number,
+        IMAGE_BYTES,
+    )
     io = trace.io[trace.io["file"] == file["file"]]
     got = zip(io["op"], io["offset"], io["asked_bytes"], io["result"], io["flags"], io["missed_bytes"], strict=True)
     compare([(IoOp.READ, (3 + i) * 8192, 8192, 8192, IoFlag.DIRECT, 8192) for i in range(61)], got)
