@@ -9,7 +9,8 @@
  *	  (libaio, fio) take events there without a system call: looked at around every call on the context;
  *	- else where io_getevents returns its event: a page of the ring may not be readable.
  * Whichever is first counts. Buffered requests, and those that fail at once, are done inside io_submit, and are seen in the
- * ring at its exit. Beyond that only requests which the first way will not end are awaited there.
+ * ring at its exit. Around io_getevents it is looked at only if it has requests which the first way will not end; at the next
+ * io_submit in any case, as the kernel leaves out a program that would interrupt itself.
  */
 #include "aio.bpf.h"
 #include "async_record.bpf.h"
@@ -377,9 +378,6 @@ int aio_scan_ring(__u64 context)
 	if (ring.magic != RING_MAGIC || ring.entries > EVENTS_MAX || ring.tail >= ring.entries ||
 	    ring.head >= ring.entries || known->seen >= ring.entries)
 		return 0;
-	/* Whoever submits now counts before it does, and so has no event before this tail. */
-	if (known->awaited <= 0)
-		known->seen = ring.tail;
 	if (known->seen == ring.tail)
 		return 1;
 	struct events events = {

@@ -17,8 +17,10 @@ int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result);
 int aio_runs_at(__u64 inode, __u64 offset);
 /* Exit of io_getevents and io_pgetevents, which have written count events. */
 int aio_events_returned(__u64 context, __u64 events, __s64 count);
-/* Entry of io_getevents, io_pgetevents and io_destroy. */
+/* Entry of io_getevents and io_pgetevents. */
 int aio_look(__u64 context);
+/* Entry of io_destroy. */
+int aio_scan_ring(__u64 context);
 /* Entry of exit_group, where the memory of the process can still be read; needed before 6.16. */
 int async_process_looks(void);
 /* sched_process_exit of the last thread of a process. */

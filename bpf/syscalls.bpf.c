@@ -68,8 +68,10 @@ static __always_inline void requests_call_begins(struct pt_regs *regs, __u32 cal
 {
 	if (call == CALL_IO_SUBMIT)
 		aio_submit_begins(regs->di, regs->si, regs->dx);
-	else if (call == CALL_IO_GETEVENTS || call == CALL_IO_DESTROY)
+	else if (call == CALL_IO_GETEVENTS)
 		aio_look(regs->di);
+	else if (call == CALL_IO_DESTROY)
+		aio_scan_ring(regs->di);
 	else if (call == CALL_EXIT)
 		async_process_looks();
 }
