@@ -22,6 +22,7 @@ static __always_inline void adopt_task(struct task_struct *task)
 {
 	struct task_state fresh = {};
 	note_account(&fresh.before, task);
+	mark_traced(task);
 	if (!bpf_task_storage_get(&tasks, task, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE))
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
 }

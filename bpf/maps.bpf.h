@@ -130,6 +130,24 @@ struct {
 	__type(value, struct task_state);
 } tasks __weak SEC(".maps");
 
+/*
+ * By process, several of which share a mark: 0 = none of its tasks is traced. Every system call of every process asks, which
+ * is cheaper than to look for the state of a task that has none.
+ */
+enum { TRACED_MARKS = 1 << 12 };
+__u8 traced_marks[TRACED_MARKS] __weak = {};
+
+static __always_inline bool may_be_traced(const struct task_struct *task)
+{
+	return traced_marks[(__u32)task->tgid % TRACED_MARKS];
+}
+
+/* Before its state is made. */
+static __always_inline void mark_traced(const struct task_struct *task)
+{
+	traced_marks[(__u32)BPF_CORE_READ(task, tgid) % TRACED_MARKS] = 1;
+}
+
 /* Which task dirtied a stretch of a file last; written where pages get dirty, read when they are written back. */
 struct dirty_key {
 	__u32 file;

@@ -3,7 +3,7 @@
  * System calls of traced threads -> IO, FILEOP, FILE and TASK records.
  *
  * sys_enter remembers what only the entry knows (time, file, position), sys_exit reads the arguments again (they are
- * still in pt_regs), adds the result and sends the records. A thread that is not traced leaves after one lookup.
+ * still in pt_regs), adds the result and sends the records. A thread that is not traced leaves after one look.
  */
 #define FLEXTRACE_DIRECT_READS
 #include "aio.bpf.h"
@@ -93,6 +93,8 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	if (!entry)
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
+	if (!may_be_traced(task))
+		return 0;
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
 	if (!state)
 		return 0;
@@ -193,6 +195,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	if (number >= SYSCALL_NUMBERS_MAX || !(call_of_syscall[number] & CALL_MASK))
 		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
+	if (!may_be_traced(task))
+		return 0;
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
 	if (!state || state->call == CALL_NONE)
 		return 0;
