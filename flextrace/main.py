@@ -56,7 +56,9 @@ def main(argv: list[str] | None = None) -> int:
     verb = next((word for word in argv if not word.startswith("-")), None)
     try:
         arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)
-        return arguments.run(arguments)
+        exit_code = arguments.run(arguments)
+        sys.stdout.flush()
+        return exit_code
     except FlextraceError as error:
         print(f"flextrace {verb}: {error}", file=sys.stderr)
         return error.exit_code
@@ -64,9 +66,19 @@ def main(argv: list[str] | None = None) -> int:
         print(f"flextrace {verb}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output (head, less) has enough; keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output (head, less) has enough.
+        _forget_output()
         return 0
+    except OSError as error:
+        if error.filename is None:
+            _forget_output()
+        print(f"flextrace {verb}: cannot read or write: {error}", file=sys.stderr)
+        return 1
+
+
+def _forget_output() -> None:
+    """Keep the interpreter from complaining at exit about what it could not write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
