@@ -89,6 +89,9 @@ def profile_recording(load: Load, recorder: Tracer, directory: Path) -> pd.DataF
         finally:
             ended.set()
             watcher.join()
+    # At the end of a recording its programs go away one by one.
+    all_programs = max((len(one[1]) for one in taken), default=0)
+    taken = [one for one in taken if len(one[1]) == all_programs]
     most = max(map(runs_of, taken), default=0)
     middle = [one for one in taken if 0.15 * most <= runs_of(one) <= 0.85 * most]
     if len(middle) < 2:
