@@ -3,6 +3,7 @@
 #ifndef FLEXTRACE_SCHEDULE_H
 #define FLEXTRACE_SCHEDULE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "replayer/engine/trace_reader.h"
@@ -29,6 +30,29 @@ struct schedule {
 	uint64_t first_start_ns;
 	uint64_t last_start_ns;
 };
+
+/* Walks the operations of one thread. */
+struct cursor {
+	const struct operation *at, *end;
+};
+
+static inline struct cursor schedule_cursor(const struct schedule *schedule, const struct thread_plan *plan)
+{
+	const struct operation *first = &schedule->operations[plan->first];
+
+	return (struct cursor){first, first + plan->count};
+}
+
+static inline const struct operation *cursor_next(struct cursor *cursor)
+{
+	return cursor->at < cursor->end ? cursor->at++ : NULL;
+}
+
+/* The operation that came last comes again. */
+static inline void cursor_back(struct cursor *cursor)
+{
+	cursor->at--;
+}
 
 int schedule_build(struct schedule *schedule, const struct trace *trace);
 

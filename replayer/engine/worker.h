@@ -63,6 +63,7 @@ struct worker {
 
 	_Alignas(64) struct run *run;
 	const struct thread_plan *plan;
+	struct cursor cursor; /* of this pass */
 	struct buffer read_data;
 	struct histogram *histograms; /* HISTOGRAMS */
 	struct tally tally;
@@ -70,6 +71,14 @@ struct worker {
 	uint64_t finished_ns; /* end of the last operation */
 	pthread_t thread;
 };
+
+static inline bool run_stopped(const struct run *run)
+{
+	return atomic_load_explicit(run->stop, memory_order_relaxed);
+}
+
+/* Takes a worker through the rest of its cursor, or up to a stop, by synchronous calls. */
+void engine_sync_pass(struct worker *worker);
 
 /* Repeats one IO or FILEOP record and counts its result. */
 void operation_replay(struct worker *worker, const union record *record, uint32_t number);

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a schedule into running threads, one per recorded thread, pass after pass, watched by the main thread.
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "replayer/engine/device_traffic.h"
+#include "replayer/engine/message.h"
+#include "replayer/engine/worker.h"
+
+enum {
+	STACK_BYTES = 128 << 10,
+	WRITE_SLACK_BYTES = 64 * 4096, /* operation.c shifts the data by up to so much */
+	START_DELAY_NS = 2 * 1000 * 1000, /* the first due time, so that threads are there when it comes */
+};
+
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *until)
+{
+	return syscall(SYS_futex, word, operation, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+/* What a stop left undone is counted too. */
+static void skip_rest(struct worker *worker)
+{
+	for (const struct operation *operation; (operation = cursor_next(&worker->cursor));) {
+		bool io = worker->run->trace->records[operation->record].kind == RECORD_IO;
+
+		tally_skip(&worker->tally, io ? KIND_IO : KIND_FILEOP, SKIP_STOPPED, 1);
+	}
+}
+
+static void run_pass(struct worker *worker)
+{
+	worker->cursor = schedule_cursor(worker->run->schedule, worker->plan);
+	engine_sync_pass(worker);
+	skip_rest(worker);
+}
+
+static void end_pass(struct run *run)
+{
+	uint64_t finished_ns = run->pass_start_ns;
+
+	for (uint32_t t = 0; t < run->schedule->thread_count; t++) {
+		if (run->workers[t].finished_ns > finished_ns)
+			finished_ns = run->workers[t].finished_ns;
+	}
+	run->elapsed_ns += finished_ns - run->pass_start_ns;
+}
+
+static void start_pass(struct run *run)
+{
+	if (run->ordered)
+		order_reset(&run->order);
+	run->pass_start_ns = now_ns();
+	if (run->options->timing == TIMING_RECORDED)
+		run->pass_start_ns += START_DELAY_NS;
+}
+
+/* Between two passes, by one thread: the image as it was before the first. Its time is not part of the elapsed time. */
+static void undo_pass(struct run *run)
+{
+	end_pass(run);
+	run->again = !run_stopped(run);
+	if (!run->again)
+		return;
+	descriptors_close_all(&run->descriptors);
+	run->error = image_lay_out(run->image, run->table);
+	run->again = !run->error && !run_stopped(run);
+	if (!run->again)
+		return;
+	descriptors_start_pass(&run->descriptors);
+	start_pass(run);
+}
+
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	struct run *run = worker->run;
+
+	prctl(PR_SET_NAME, "replay");
+	while (!atomic_load(&run->gate))
+		futex(&run->gate, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 0, NULL);
+	run_pass(worker);
+	if (run->undo) {
+		while (true) {
+			if (pthread_barrier_wait(&run->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+				undo_pass(run);
+			pthread_barrier_wait(&run->barrier);
+			if (!run->again)
+				break;
+			run_pass(worker);
+		}
+	} else {
+		while (run->options->loop && !run_stopped(run))
+			run_pass(worker);
+	}
+	if (atomic_fetch_sub(&run->running, 1) == 1)
+		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
+	return NULL;
+}
+
+static int prepare_workers(struct run *run)
+{
+	const struct schedule *schedule = run->schedule;
+	uint64_t write_bytes = schedule->write_bytes_max ? (uint64_t)schedule->write_bytes_max + WRITE_SLACK_BYTES : 0;
+	size_t histogram_bytes = HISTOGRAMS * sizeof(struct histogram);
+	int error = buffer_map(&run->write_data, write_bytes, 1);
+
+	run->workers = aligned_alloc(64, schedule->thread_count * sizeof(*run->workers));
+	if (!run->workers)
+		return -ENOMEM;
+	memset(run->workers, 0, schedule->thread_count * sizeof(*run->workers));
+	for (uint32_t t = 0; t < schedule->thread_count && !error; t++) {
+		struct worker *worker = &run->workers[t];
+
+		worker->run = run;
+		worker->plan = &schedule->threads[t];
+		error = buffer_map(&worker->read_data, worker->plan->read_bytes_max, 0);
+		/* Mapped and not allocated: of each histogram only the few pages that are used are there. */
+		void *histograms =
+			mmap(NULL, histogram_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (histograms == MAP_FAILED)
+			return -ENOMEM;
+		worker->histograms = histograms;
+	}
+	return error;
+}
+
+void run_free(struct run *run)
+{
+	for (uint32_t t = 0; run->workers && t < run->schedule->thread_count; t++) {
+		buffer_unmap(&run->workers[t].read_data);
+		if (run->workers[t].histograms)
+			munmap(run->workers[t].histograms, HISTOGRAMS * sizeof(struct histogram));
+	}
+	free(run->workers);
+	run->workers = NULL;
+	buffer_unmap(&run->write_data);
+	order_destroy(&run->order);
+	descriptors_destroy(&run->descriptors);
+}
+
+/* What was counted up to the last interval line. */
+struct interval_totals {
+	uint64_t bytes, requests;
+	struct device_traffic device;
+};
+
+static void print_interval(const struct run *run, uint64_t now, struct interval_totals *last)
+{
+	struct interval_totals totals = {.device = device_traffic_now()};
+
+	for (uint32_t t = 0; t < run->schedule->thread_count; t++) {
+		totals.bytes += atomic_load_explicit(&run->workers[t].bytes, memory_order_relaxed);
+		totals.requests += atomic_load_explicit(&run->workers[t].requests, memory_order_relaxed);
+	}
+	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu", (double)now / 1e9,
+	       (unsigned long long)(totals.bytes - last->bytes),
+	       (unsigned long long)(totals.requests - last->requests));
+	if (totals.device.known)
+		printf(", \"device_read_bytes\": %llu, \"device_write_bytes\": %llu",
+		       (unsigned long long)(totals.device.read_bytes - last->device.read_bytes),
+		       (unsigned long long)(totals.device.write_bytes - last->device.write_bytes));
+	puts("}");
+	fflush(stdout);
+	*last = totals;
+}
+
+/* Until all threads are done: prints the intervals, stops the run at its time limit. The last, a part, is not. */
+static void watch(struct run *run, uint64_t start_ns)
+{
+	uint64_t limit_ns =
+		run->options->max_seconds > 0 ? start_ns + (uint64_t)(run->options->max_seconds * 1e9) : UINT64_MAX;
+	uint64_t interval_ns = run->options->interval_ns;
+	uint64_t next_ns = interval_ns ? start_ns + interval_ns : UINT64_MAX;
+	struct interval_totals totals = {0};
+
+	if (interval_ns)
+		totals.device = device_traffic_now();
+	for (uint32_t running; (running = atomic_load(&run->running));) {
+		uint64_t until_ns = next_ns < limit_ns ? next_ns : limit_ns;
+		struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+
+		futex(&run->running, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, running,
+		      until_ns == UINT64_MAX ? NULL : &until);
+		uint64_t now = now_ns();
+		if (now >= next_ns && atomic_load(&run->running)) {
+			print_interval(run, now - start_ns, &totals);
+			/* When this thread came late by more than an interval, that one is longer. */
+			next_ns += (now - next_ns) / interval_ns * interval_ns + interval_ns;
+		}
+		if (now >= limit_ns) {
+			atomic_store(run->stop, true);
+			limit_ns = UINT64_MAX;
+		}
+	}
+}
+
+static int start_threads(struct run *run, uint32_t *started)
+{
+	pthread_attr_t attributes;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	int error = 0;
+	for (*started = 0; *started < run->schedule->thread_count; ++*started) {
+		struct worker *worker = &run->workers[*started];
+
+		error = pthread_create(&worker->thread, &attributes, work, worker);
+		if (error) {
+			complain("cannot start thread %u of %u: %s; raise the limit of processes (ulimit -u)",
+				 *started + 1, run->schedule->thread_count, strerror(error));
+			break;
+		}
+	}
+	pthread_attr_destroy(&attributes);
+	return -error;
+}
+
+static int prepare_run(struct run *run)
+{
+	const struct schedule *schedule = run->schedule;
+	int error = prepare_workers(run);
+
+	if (error) {
+		complain("no memory for the buffers of %u threads: %s", schedule->thread_count, strerror(-error));
+		return error;
+	}
+	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
+	if (run->ordered && order_init(&run->order, schedule->count, schedule->thread_count, &run->pacer)) {
+		complain("no memory to keep the order of %u operations; --order thread needs none", schedule->count);
+		return -ENOMEM;
+	}
+	run->io_time.shared = run->sync_time.shared = schedule->thread_count > 1;
+	/* Without anything to undo and any order to keep, no thread waits at the end of a pass for the slowest one. */
+	run->undo = run->options->loop &&
+		    (run->ordered || run->table->namespace_changes || run->options->timing != TIMING_ASAP);
+	if (run->undo)
+		pthread_barrier_init(&run->barrier, NULL, schedule->thread_count);
+	uint64_t span_ns = schedule->last_start_ns - schedule->first_start_ns;
+	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (schedule->count - 1) : 0;
+	run->late_after_ns = gap_ns / 10 > 100e3 ? (uint64_t)(gap_ns / 10) : 100 * 1000;
+	atomic_store(&run->running, schedule->thread_count);
+	return descriptors_init(&run->descriptors, run->table, run->image);
+}
+
+int run_all(struct run *run)
+{
+	uint32_t started;
+	int error = prepare_run(run);
+
+	if (error)
+		return error;
+	pacer_init(&run->pacer, run->stop);
+	descriptors_start_pass(&run->descriptors);
+	error = start_threads(run, &started);
+	if (error) {
+		/* Those that wait at the gate find that the run is over. */
+		run->undo = false;
+		atomic_store(run->stop, true);
+	}
+	start_pass(run);
+	uint64_t start_ns = run->pass_start_ns;
+	atomic_store(&run->gate, 1);
+	futex(&run->gate, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
+	if (!error)
+		watch(run, start_ns);
+	for (uint32_t t = 0; t < started; t++)
+		pthread_join(run->workers[t].thread, NULL);
+	if (!run->undo)
+		end_pass(run);
+	descriptors_close_all(&run->descriptors);
+	if (run->undo)
+		pthread_barrier_destroy(&run->barrier);
+	return error ? error : run->error;
+}
