@@ -114,7 +114,11 @@ def record(trace_path: Path, devices: list[BlockDevice], command: str) -> list[R
 def test_a_disk_moves_what_it_was_asked_for(kind, tmp_path):
     with DISKS[kind](tmp_path) as disk:
         (recorded,) = record(tmp_path / "trace", [disk], LOAD.format(node=disk.path))
-    agrees(recorded)
+    # Without requests null_blk counts nothing of what it does (/sys/block/DISK/stat stays zero).
+    if kind != "null_blk-bio":
+        agrees(recorded)
+    assert recorded.of(BlockOp.WRITE)["bytes"].sum() == WRITTEN + CACHED
+    assert recorded.of(BlockOp.READ)["bytes"].sum() >= READ
     is_covered(recorded)
     assert set(recorded.blocks["form"]) == {BlockForm.BIO if kind in BIO_FORMS else BlockForm.REQUEST}
     assert not recorded.blocks["status"].any()
@@ -302,11 +306,13 @@ def test_zone_operations(queue_mode, is_mapped, tmp_path):
         conditions = [line.split("zcond:")[1][:5].strip(" ([") for line in run("blkzone", "report", node).splitlines()]
     assert conditions[:4] == ["4(cl", "1(em", "1(em", "1(em"]
     for recorded in layers:
+        is_counted = queue_mode or recorded is not layers[-1]  # without requests null_blk counts nothing
         zones = recorded.of(BlockOp.ZONE)
         assert (zones["sector"] // zone_sectors).tolist() == [0, 1, 0, 1, 1, 2, 3]
         assert (zones["sector"] % zone_sectors == 0).all()
         assert not zones["status"].any()
-        assert recorded.of(BlockOp.WRITE)["bytes"].sum() == recorded.counted["write_bytes"] == 7 << 16
+        assert recorded.of(BlockOp.WRITE)["bytes"].sum() == 7 << 16
+        assert recorded.counted["write_bytes"] == (7 << 16 if is_counted else 0)
 
 
 def test_a_partition_of_an_nvme_disk(tmp_path):
