@@ -138,7 +138,7 @@ def run_recorder(
         [*before, RECORDER, "-o", trace, *options, "--", *command],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         **keywords,
     )
