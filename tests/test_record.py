@@ -35,7 +35,7 @@ def record(trace: Path, *command: str, options: tuple[str, ...] = (), **keywords
         [RECORDER, "-o", trace, *options, "--", *command],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         **keywords,
     )
@@ -151,8 +151,8 @@ def test_a_file_that_was_open_before_recording(tmp_path):
             [RECORDER, "-o", trace_path, "-p", str(program.pid)], stderr=subprocess.PIPE, text=True
         )
         assert "recording" in recorder.stderr.readline()
-        output, _ = program.communicate("go\n", timeout=30)
-        assert recorder.wait(timeout=30) == 0
+        output, _ = program.communicate("go\n", timeout=120)
+        assert recorder.wait(timeout=120) == 0
     finally:
         program.kill()
     trace = characterize.open(trace_path)
@@ -263,7 +263,7 @@ def test_ctrl_c_ends_a_recording_cleanly(tmp_path):
         assert "recording" in recorder.stderr.readline()
         time.sleep(0.3)
         recorder.send_signal(signal.SIGINT)
-        assert recorder.wait(timeout=30) == 128 + signal.SIGINT
+        assert recorder.wait(timeout=120) == 128 + signal.SIGINT
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(recorder.pid, signal.SIGKILL)
@@ -293,7 +293,7 @@ def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
     assert "recording" in recorder.stderr.readline()
     time.sleep(0.2)
     recorder.kill()
-    recorder.wait(timeout=30)
+    recorder.wait(timeout=120)
     trace = characterize.open(tmp_path / "t")
     assert any("not closed cleanly" in warning for warning in trace.warnings)
 
@@ -312,7 +312,7 @@ def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
 )
 def test_bad_usage(tmp_path, arguments, code, words):
     done = subprocess.run(
-        [RECORDER, "-o", tmp_path / "t", *arguments], capture_output=True, text=True, timeout=60, check=False
+        [RECORDER, "-o", tmp_path / "t", *arguments], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == code
     assert words in done.stderr
@@ -336,7 +336,7 @@ def test_without_privilege_the_message_names_the_remedy(tmp_path):
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", RECORDER, "-o", tmp_path / "t", "--", "true"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     if "execute" in done.stderr or "Permission denied" in done.stderr.splitlines()[0][:40]:

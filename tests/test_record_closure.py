@@ -68,8 +68,8 @@ def test_tasks_on_every_data_path(system, tmp_path, program):
 @pytest.mark.parametrize("mode", LOADS)
 def test_tasks_and_devices_under_load(system, tmp_path, mode):
     """The device is private: all that it does from a synchronised state on is the program's."""
-    subprocess.run([PROGRAMS / "load", system.place, "prepare"], check=True, timeout=60)
-    subprocess.run(["sync", "-f", system.place], check=True, timeout=60)
+    subprocess.run([PROGRAMS / "load", system.place, "prepare"], check=True, timeout=120)
+    subprocess.run(["sync", "-f", system.place], check=True, timeout=120)
     before = system.disk.statistics()
     command = f"{PROGRAMS / 'load'} {system.place} {mode} && sync -f {system.place}"
     done = run_recorder(tmp_path / "t", "sh", "-c", command)
@@ -106,8 +106,8 @@ def test_tasks_that_were_running_before(system, tmp_path):
             text=True,
         )
         assert "recording" in recorder.stderr.readline()
-        program.communicate("go\n", timeout=30)
-        assert recorder.wait(timeout=30) == 0
+        program.communicate("go\n", timeout=120)
+        assert recorder.wait(timeout=120) == 0
     finally:
         program.kill()
     both = characterize.open(tmp_path / "t").header.metadata["closure"]["tasks"]

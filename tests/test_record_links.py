@@ -84,8 +84,8 @@ def loads(request, tmp_path_factory):
 
 def record_load(system: LoopFileSystem, mode: str, trace_path: Path) -> Load:
     program = PROGRAMS / "load"
-    subprocess.run([program, system.place, "prepare"], check=True, timeout=60)
-    subprocess.run(["sync", "-f", system.place], check=True, timeout=60)
+    subprocess.run([program, system.place, "prepare"], check=True, timeout=120)
+    subprocess.run(["sync", "-f", system.place], check=True, timeout=120)
     if mode == "write-back":
         output = record_write_back(system, trace_path)
     else:
@@ -125,12 +125,12 @@ def record_write_back(system: LoopFileSystem, trace_path: Path) -> str:
         lines = []
         while (line := recorder.stdout.readline()) not in {"dirtied\n", ""}:
             lines.append(line)
-        subprocess.run(["sync", "-f", system.place], check=True, timeout=60)
-        output, errors = recorder.communicate("go\n", timeout=30)
+        subprocess.run(["sync", "-f", system.place], check=True, timeout=120)
+        output, errors = recorder.communicate("go\n", timeout=120)
         assert recorder.returncode == 0, errors
     finally:
         recorder.kill()
-        recorder.wait(timeout=30)
+        recorder.wait(timeout=120)
     return "".join(lines) + output
 
 

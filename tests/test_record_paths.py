@@ -218,8 +218,8 @@ def test_descriptors_that_were_open_before(tmp_path):
         assert opened[-1] == "ready\n"
         recorder = subprocess.Popen([RECORDER, "-o", trace, "-p", str(program.pid)], stderr=subprocess.PIPE, text=True)
         assert "recording" in recorder.stderr.readline()
-        output, _ = program.communicate("go\n", timeout=30)
-        assert recorder.wait(timeout=30) == 0
+        output, _ = program.communicate("go\n", timeout=120)
+        assert recorder.wait(timeout=120) == 0
     finally:
         program.kill()
     run = recorded(directory, output, trace, recorder.stderr.read())

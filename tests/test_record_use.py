@@ -58,7 +58,7 @@ def started(*arguments: str | Path, **keywords):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(recorder.pid, signal.SIGKILL)
-        recorder.wait(timeout=30)
+        recorder.wait(timeout=120)
 
 
 def test_path_prefix_is_of_whole_components_and_without_links(tmp_path):
@@ -154,7 +154,7 @@ def test_in_cgroup_takes_who_is_there_who_comes_and_who_is_born(tmp_path, group)
                 shell.stdin.flush()
                 shell.stdout.readline()
             recorder.send_signal(signal.SIGINT)
-            assert recorder.wait(timeout=30) == 0
+            assert recorder.wait(timeout=120) == 0
     finally:
         for shell in shells.values():
             shell.kill()
@@ -182,7 +182,7 @@ def test_in_cgroup_takes_all_threads_of_a_process_that_comes(tmp_path, group):
         assert process.stdout.readline() == "ready\n"
         with started("-o", tmp_path / "t", "--in-cgroup", group, "--duration", "1s") as recorder:
             (group / "cgroup.procs").write_text(str(process.pid))
-            assert recorder.wait(timeout=30) == 0
+            assert recorder.wait(timeout=120) == 0
     finally:
         process.kill()
         process.wait()
@@ -192,13 +192,13 @@ def test_in_cgroup_takes_all_threads_of_a_process_that_comes(tmp_path, group):
 def test_duration_leaves_the_command_running_and_passes_its_status_on(tmp_path):
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
     script = f"echo 1 > {tmp_path}/early; {wait}; echo 2 > {tmp_path}/late; exit 41"
-    with started("-o", tmp_path / "t", "--duration", "300ms", "--", "sh", "-c", script) as recorder:
+    with started("-o", tmp_path / "t", "--duration", "2s", "--", "sh", "-c", script) as recorder:
         said = recorder.stderr.readline() + recorder.stderr.readline()
         while "next:" not in said:
             said += recorder.stderr.readline()
         trace = open_trace(tmp_path / "t")  # closed while the command still runs
         (tmp_path / "go").touch()
-        assert recorder.wait(timeout=30) == 41
+        assert recorder.wait(timeout=120) == 41
     assert "goes on, unrecorded" in said
     assert (tmp_path / "late").exists()
     assert set(written(trace)) == {f"{tmp_path}/early"}
@@ -214,7 +214,7 @@ def test_duration_of_a_process_leaves_it_alone(tmp_path):
             [RECORDER, "-q", "-o", tmp_path / "t", "--duration", "0.3", "-p", str(process.pid)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
@@ -304,7 +304,7 @@ def test_status_line_on_a_terminal_only(tmp_path, quiet):
     os.close(slave)
     text = read_terminal(master)
     os.close(master)
-    assert recorder.wait(timeout=30) == 0
+    assert recorder.wait(timeout=120) == 0
     lines = re.findall(r"\r(\d+) s: (\d+) records/s, ([\d.]+) MB written, (\d+) lost\x1b\[K", text)
     assert len(lines) == (0 if quiet else len(lines))
     assert quiet or [int(line[0]) for line in lines][:2] == [1, 2]
@@ -323,7 +323,7 @@ def test_second_ctrl_c_ends_the_recording_of_a_stubborn_command(tmp_path):
         while "next:" not in said:
             said += recorder.stderr.readline()
         trace = open_trace(tmp_path / "t")
-        assert recorder.wait(timeout=30) == 7
+        assert recorder.wait(timeout=120) == 7
     assert "ended by a signal; the command goes on" in said
     assert trace.header.metadata["stopped_by"] == "signal"
 
@@ -338,7 +338,7 @@ def test_two_capabilities_are_enough(tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -351,7 +351,7 @@ def test_the_missing_capability_is_named(tmp_path, kept):
         ["setpriv", f"--bounding-set=-all,+{kept}", RECORDER, "-o", tmp_path / "t", "--", "true"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1
@@ -381,7 +381,7 @@ def test_bad_usage(tmp_path, arguments, words):
     if "freezer" in arguments[-1] and not Path(arguments[-1]).exists():
         pytest.skip("no control groups of version 1 here")
     done = subprocess.run(
-        [RECORDER, "-o", tmp_path / "t", *arguments], capture_output=True, text=True, timeout=60, check=False
+        [RECORDER, "-o", tmp_path / "t", *arguments], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
