@@ -9,7 +9,7 @@
  * File operations, and with calls_stay what was a call when recorded, are calls here too, in order with the others.
  * While this thread waits for anything, it takes in its completions: other threads may wait for them.
  */
-#define DRAIN_NS_MAX (10ull * 1000 * 1000 * 1000) /* after a stop; then what does not come back is given up */
+#define DRAIN_NS_MAX (5ull * 1000 * 1000 * 1000) /* after a stop; then what does not come back is given up */
 #define LAST_NS (UINT64_MAX - 1) /* no recorded time is later; UINT64_MAX marks a flight that is not in use */
 
 void flight_finish(struct worker *worker, uint32_t index, int32_t result, uint64_t end_ns)
@@ -229,6 +229,7 @@ static void drain(struct worker *worker)
 		if (ring->blocks_ns[i] != UINT64_MAX && !ring->flights[i].completed_ns)
 			request_finish(worker, &ring->flights[i].request, -ETIMEDOUT, now_ns());
 	}
+	worker->gave_up = ring->in_flight > 0;
 	retire(worker, LAST_NS);
 }
 

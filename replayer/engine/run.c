@@ -115,6 +115,9 @@ static void *work(void *argument)
 	}
 	if (atomic_fetch_sub(&run->running, 1) == 1)
 		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
+	/* The kernel lets no thread end before its requests; the result does not wait for that. */
+	while (worker->gave_up)
+		pause();
 	return NULL;
 }
 
@@ -290,8 +293,10 @@ int run_all(struct run *run)
 	futex(&run->gate, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
 	if (!error)
 		watch(run, start_ns);
-	for (uint32_t t = 0; t < started; t++)
-		pthread_join(run->workers[t].thread, NULL);
+	for (uint32_t t = 0; t < started; t++) {
+		if (!run->workers[t].gave_up)
+			pthread_join(run->workers[t].thread, NULL);
+	}
 	if (!run->undo)
 		end_pass(run);
 	descriptors_close_all(&run->descriptors);

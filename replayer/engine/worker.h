@@ -95,6 +95,7 @@ struct worker {
 	uint64_t completed_ns; /* and its end here */
 	struct drift drift;
 	uint32_t in_flight_max;
+	bool gave_up; /* on requests that storage does not give back: the thread cannot end */
 	uint64_t finished_ns; /* end of the last operation */
 	pthread_t thread;
 };
