@@ -26,6 +26,7 @@ from tests.loop_file_system import loop_file_system
 pytestmark = needs_engine
 
 PAGE = 4096
+MIB = 1 << 20
 needs_recorder = pytest.mark.skipif(
     os.geteuid() != 0 or not RECORDER.exists(), reason="recording needs root and build/flextrace-record (make build)"
 )
@@ -242,6 +243,18 @@ def test_synthetic_requests_are_in_flight_up_to_the_depth(tmp_path, options, dep
     assert document["engine"]["in_flight_max_per_thread"] <= depth
     if depth < 32:  # no more than what is handed over at once is sure to be in flight together
         assert document["engine"]["in_flight_max_per_thread"] == depth
+
+
+def test_calls_that_block_are_counted(tmp_path):
+    """32 cached reads of 4 MiB are copied by the call that hands them over: no memory copies 128 MiB in 1 ms."""
+    io = [read(4 * MIB * (at % 2), 4 * MIB, at, 0) for at in range(32)]
+    made = made_trace(io, files=[{"file": 1, "size_bytes": 8 * MIB}], flags=HeaderFlag.UNTIMED)
+    path = characterize.write(made, tmp_path / "s.iotrace")
+    document = run(path, f"--directory={tmp_path / 'image'}", "--depth=32", "--cache=warm")
+    blocked = document["engine"]["submit_blocked"]
+    assert document["operations"]["done"] == 32
+    assert 1 <= blocked["count"] <= document["engine"]["submits"]
+    assert blocked["total_ns"] >= blocked["count"] * blocked["limit_ns"] == blocked["count"] * 1_000_000
 
 
 def source_trace(place, source, thread_of=lambda at: 1):
