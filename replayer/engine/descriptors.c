@@ -47,6 +47,13 @@ int descriptors_init(struct descriptors *descriptors, const struct file_table *t
 	return 0;
 }
 
+void descriptors_reserve(struct descriptors *descriptors, uint32_t count)
+{
+	uint32_t left = descriptors->budget > count ? descriptors->budget - count : 0;
+
+	descriptors->budget = left > DESCRIPTORS_MIN ? left : DESCRIPTORS_MIN;
+}
+
 void descriptors_destroy(struct descriptors *descriptors)
 {
 	for (uint32_t id = 0; descriptors->files && id < descriptors->table->count; id++)

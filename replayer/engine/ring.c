@@ -117,10 +117,8 @@ int ring_init(struct worker *worker)
 	uint32_t completions = ring->depth + SUBMISSION_ENTRIES;
 	int error =
 		set_up_best(&ring->uring, completions < COMPLETION_ENTRIES_MAX ? completions : COMPLETION_ENTRIES_MAX);
-	if (error) {
-		complain("cannot set up an io_uring: %s; --engine sync needs none", strerror(-error));
+	if (error)
 		return error;
-	}
 	ring->open = true;
 	return register_buffers(worker, ring);
 }

@@ -13,6 +13,7 @@
 enum {
 	RING_BATCH = 32, /* requests that one call hands to the kernel at most */
 	RING_DEPTH_MAX = 4096, /* requests in flight per thread */
+	RING_DESCRIPTORS = 2, /* that a ring takes */
 	SUBMIT_BLOCKED_NS = 1000 * 1000, /* a call that takes longer did work that should have been asynchronous */
 };
 

@@ -116,8 +116,10 @@ static void *work(void *argument)
 	if (atomic_fetch_sub(&run->running, 1) == 1)
 		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
 	/* The kernel lets no thread end before its requests; the result does not wait for that. */
-	while (worker->gave_up)
-		pause();
+	if (worker->gave_up) {
+		while (true)
+			pause();
+	}
 	return NULL;
 }
 
@@ -245,11 +247,17 @@ static int start_threads(struct run *run, uint32_t *started)
 static int prepare_run(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
-	int error = prepare_workers(run);
+	/* First, as it raises the limit of descriptors, of which rings need some. */
+	int error = descriptors_init(&run->descriptors, run->table, run->image);
 
+	if (error)
+		return error;
+	if (run->options->engine == ENGINE_URING)
+		descriptors_reserve(&run->descriptors, RING_DESCRIPTORS * schedule->thread_count);
+	error = prepare_workers(run);
 	if (error) {
-		complain("cannot have the buffers and queues of %u threads: %s", schedule->thread_count,
-			 strerror(-error));
+		complain("cannot have the buffers and queues of %u threads: %s%s", schedule->thread_count,
+			 strerror(-error), run->options->engine == ENGINE_URING ? "; --engine sync needs less" : "");
 		return error;
 	}
 	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
@@ -268,7 +276,7 @@ static int prepare_run(struct run *run)
 	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (schedule->count - 1) : 0;
 	run->late_after_ns = gap_ns / 10 > 100e3 ? (uint64_t)(gap_ns / 10) : 100 * 1000;
 	atomic_store(&run->running, schedule->thread_count);
-	return descriptors_init(&run->descriptors, run->table, run->image);
+	return 0;
 }
 
 int run_all(struct run *run)
