@@ -274,6 +274,35 @@ static void fail_rest(struct worker *worker, int error)
 		flight_finish(worker, ring->batch[--ring->batch_count], error, now_ns());
 }
 
+/* What has completed has done so by end_ns; 0 = by now. */
+static bool take_in(struct worker *worker, uint64_t end_ns)
+{
+	struct ring *ring = worker->ring;
+	struct io_uring_cqe *entries[RING_BATCH];
+	unsigned int count = io_uring_peek_batch_cqe(&ring->uring, entries, RING_BATCH);
+	struct {
+		uint64_t data;
+		int32_t result;
+	} completions[RING_BATCH];
+
+	if (!count)
+		return false;
+	if (!end_ns)
+		end_ns = now_ns();
+	for (unsigned int i = 0; i < count; i++) {
+		completions[i].data = entries[i]->user_data;
+		completions[i].result = entries[i]->res;
+	}
+	io_uring_cq_advance(&ring->uring, count);
+	for (unsigned int i = 0; i < count; i++) {
+		if (completions[i].data == EVENT_DATA)
+			ring->event_armed = false;
+		else
+			flight_finish(worker, (uint32_t)completions[i].data, completions[i].result, end_ns);
+	}
+	return true;
+}
+
 void ring_submit(struct worker *worker)
 {
 	struct ring *ring = worker->ring;
@@ -289,7 +318,8 @@ void ring_submit(struct worker *worker)
 			due_started(worker, flight->request.due, flight->ready_ns, start_ns);
 	}
 	int error = hand_over(worker);
-	uint64_t took_ns = now_ns() - start_ns;
+	uint64_t end_ns = now_ns();
+	uint64_t took_ns = end_ns - start_ns;
 	if (error)
 		fail_rest(worker, error);
 	ring->batch_count = 0;
@@ -298,34 +328,12 @@ void ring_submit(struct worker *worker)
 		worker->tally.submits_blocked++;
 		worker->tally.submits_blocked_ns += took_ns;
 	}
-	ring_reap(worker);
+	take_in(worker, end_ns);
 }
 
 bool ring_reap(struct worker *worker)
 {
-	struct ring *ring = worker->ring;
-	struct io_uring_cqe *entries[RING_BATCH];
-	unsigned int count = io_uring_peek_batch_cqe(&ring->uring, entries, RING_BATCH);
-	struct {
-		uint64_t data;
-		int32_t result;
-	} completions[RING_BATCH];
-
-	if (!count)
-		return false;
-	uint64_t end_ns = now_ns();
-	for (unsigned int i = 0; i < count; i++) {
-		completions[i].data = entries[i]->user_data;
-		completions[i].result = entries[i]->res;
-	}
-	io_uring_cq_advance(&ring->uring, count);
-	for (unsigned int i = 0; i < count; i++) {
-		if (completions[i].data == EVENT_DATA)
-			ring->event_armed = false;
-		else
-			flight_finish(worker, (uint32_t)completions[i].data, completions[i].result, end_ns);
-	}
-	return true;
+	return take_in(worker, 0);
 }
 
 void ring_wait(struct worker *worker, uint64_t until_ns)
