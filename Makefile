@@ -206,6 +206,7 @@ TEST_PROGRAMS := $(patsubst tests/programs/%.c,build/tests/%,$(wildcard tests/pr
 ifneq ($(ARCH),x86)
 TEST_PROGRAMS := $(filter-out build/tests/compat,$(TEST_PROGRAMS))
 endif
+TEST_PROGRAMS += build/tests/replay_small_segments
 
 .PHONY: build/test-programs
 build/test-programs: $(TEST_PROGRAMS)
@@ -215,6 +216,17 @@ build/tests/burst: PROGRAM_LIBRARIES := -static
 build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
 build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
 build/tests/io_uring build/tests/load: | build/.apt-test
+
+# Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
+SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DTRACE_BLOCK_RECORDS=4
+SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment feed order trace_reader timing message)
+
+build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS) $(SCHEDULE_SOURCES)
+build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
+
+build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
+	@mkdir -p $(@D)
+	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) $(filter %.c,$^) -o $@ -lpthread -lm
 
 build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)

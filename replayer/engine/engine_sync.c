@@ -2,9 +2,15 @@
 // Turns the operations of one thread into synchronous calls, one after the other.
 #include "replayer/engine/worker.h"
 
-/* Waits as --timing says; `completed_ns` is when this thread's last operation completed. */
-static void wait_due(struct worker *worker, const union record *record, const union record *previous,
-		     uint64_t completed_ns)
+/* An operation of this thread that has completed. */
+struct previous {
+	bool any;
+	uint64_t recorded_end_ns;
+	uint64_t completed_ns;
+};
+
+/* Waits as --timing says. */
+static void wait_due(struct worker *worker, const union record *record, const struct previous *previous)
 {
 	struct run *run = worker->run;
 	uint64_t from_ns = run->schedule->first_start_ns;
@@ -12,9 +18,9 @@ static void wait_due(struct worker *worker, const union record *record, const un
 
 	if (run->options->timing == TIMING_ASAP)
 		return;
-	if (run->options->timing == TIMING_THINK && previous) {
-		from_ns = record_end_ns(previous);
-		base_ns = completed_ns;
+	if (run->options->timing == TIMING_THINK && previous->any) {
+		from_ns = previous->recorded_end_ns;
+		base_ns = previous->completed_ns;
 	}
 	if (record->io.start_ns <= from_ns)
 		return;
@@ -39,13 +45,12 @@ void engine_sync_pass(struct worker *worker)
 {
 	struct run *run = worker->run;
 	struct cursor *cursor = &worker->cursor;
-	const union record *previous = NULL;
-	uint64_t completed_ns = run->pass_start_ns;
+	struct previous previous = {0};
 
 	for (const struct operation *operation; !run_stopped(run) && (operation = cursor_next(cursor));) {
-		const union record *record = &run->trace->records[operation->record];
+		const union record *record = &operation->record;
 
-		wait_due(worker, record, previous, completed_ns);
+		wait_due(worker, record, &previous);
 		if (run->ordered)
 			order_wait(&run->order, &worker->waiter, operation->wait_for);
 		if (run_stopped(run)) {
@@ -54,11 +59,9 @@ void engine_sync_pass(struct worker *worker)
 		}
 		if (run->options->timing == TIMING_RECORDED)
 			note_lateness(worker, record);
-		operation_replay(worker, record, operation->record);
-		if (run->ordered)
-			order_complete(&run->order, operation->end_rank);
+		operation_replay(worker, record, (uint32_t)operation->number);
 		if (run->options->timing == TIMING_THINK)
-			completed_ns = now_ns();
-		previous = record;
+			previous = (struct previous){true, record_end_ns(record), now_ns()};
+		cursor_complete(cursor, operation);
 	}
 }

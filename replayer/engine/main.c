@@ -215,7 +215,7 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 }
 
 static int execute(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
-		   const struct schedule *schedule, struct image *image)
+		   struct schedule *schedule, struct image *image)
 {
 	struct result result = {
 		.trace = trace,
@@ -240,7 +240,9 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	if (error)
 		return EXIT_FAILURE;
 	if (arguments->phase != PHASE_PREPARE) {
-		error = cache_apply(image, table, (enum cache_state)arguments->cache, &result.cache_report);
+		error = run_prepare(&run);
+		if (!error)
+			error = cache_apply(image, table, (enum cache_state)arguments->cache, &result.cache_report);
 		if (!error)
 			error = run_all(&run);
 		result.run = &run;
@@ -258,6 +260,26 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	return trusted ? EXIT_SUCCESS : EXIT_NOT_TRUSTWORTHY;
 }
 
+/* Goes through the trace once, which may be larger than memory. */
+static int survey(const struct trace *trace, struct file_table *table, struct schedule *schedule)
+{
+	__attribute__((cleanup(files_survey_free))) struct files_survey *files = NULL;
+	int error = files_survey_init(&files, trace);
+
+	if (!error)
+		error = schedule_survey_init(schedule, trace);
+	for (uint64_t first = 0; first < trace->count && !error; first += TRACE_BLOCK_RECORDS) {
+		uint64_t left = trace->count - first;
+		uint64_t count = left < TRACE_BLOCK_RECORDS ? left : TRACE_BLOCK_RECORDS;
+
+		error = files_survey(files, first, count);
+		if (!error)
+			error = schedule_survey(schedule, first, count);
+		trace_drop(trace, first, count);
+	}
+	return error ? error : files_survey_end(files, table);
+}
+
 static int replay(struct arguments *arguments)
 {
 	__attribute__((cleanup(trace_close))) struct trace trace = {0};
@@ -269,15 +291,12 @@ static int replay(struct arguments *arguments)
 		return EXIT_FAILURE;
 	if (choose_order(arguments, &trace))
 		return EXIT_USAGE;
-	if (files_read(&table, &trace) || schedule_build(&schedule, &trace))
+	if (survey(&trace, &table, &schedule))
 		return EXIT_FAILURE;
 	if (!schedule.count) {
 		complain("%s holds no operation: there is nothing to replay", arguments->trace);
 		return EXIT_FAILURE;
 	}
-	if (arguments->run.recorded_order && schedule.thread_count > 1 && schedule_number_intervals(&schedule, &trace))
-		return EXIT_FAILURE;
-	trace_populate(&trace);
 	if (image_open(&image, arguments->directory, &stop))
 		return EXIT_FAILURE;
 	return execute(arguments, &trace, &table, &schedule, &image);

@@ -26,21 +26,20 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const s
 	return syscall(SYS_futex, word, operation, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* What a stop left undone is counted too. */
-static void skip_rest(struct worker *worker)
-{
-	for (const struct operation *operation; (operation = cursor_next(&worker->cursor));) {
-		bool io = worker->run->trace->records[operation->record].kind == RECORD_IO;
-
-		tally_skip(&worker->tally, io ? KIND_IO : KIND_FILEOP, SKIP_STOPPED, 1);
-	}
-}
-
 static void run_pass(struct worker *worker)
 {
-	worker->cursor = schedule_cursor(worker->run->schedule, worker->plan);
+	uint64_t before[OPERATION_KINDS];
+
+	memcpy(before, worker->tally.records, sizeof(before));
+	cursor_start_pass(&worker->cursor);
 	engine_sync_pass(worker);
-	skip_rest(worker);
+	/* What a stop left undone is counted too. */
+	for (int kind = 0; kind < OPERATION_KINDS; kind++) {
+		uint64_t told = worker->tally.records[kind] - before[kind];
+
+		tally_skip(&worker->tally, (enum operation_kind)kind, SKIP_STOPPED,
+			   worker->plan->operations[kind] - told);
+	}
 }
 
 static void end_pass(struct run *run)
@@ -56,7 +55,7 @@ static void end_pass(struct run *run)
 
 static void start_pass(struct run *run)
 {
-	if (run->ordered)
+	if (run->ordered && !schedule_streams(run->schedule))
 		order_reset(&run->order);
 	run->pass_start_ns = now_ns();
 	if (run->options->timing == TIMING_RECORDED)
@@ -122,6 +121,7 @@ static int prepare_workers(struct run *run)
 
 		worker->run = run;
 		worker->plan = &schedule->threads[t];
+		worker->cursor = schedule_cursor(run->schedule, t);
 		error = buffer_map(&worker->read_data, worker->plan->read_bytes_max, 0);
 		/* Mapped and not allocated: of each histogram only the few pages that are used are there. */
 		void *histograms =
@@ -143,6 +143,7 @@ void run_free(struct run *run)
 	free(run->workers);
 	run->workers = NULL;
 	buffer_unmap(&run->write_data);
+	feed_free(&run->feed);
 	order_destroy(&run->order);
 	descriptors_destroy(&run->descriptors);
 }
@@ -224,7 +225,25 @@ static int start_threads(struct run *run, uint32_t *started)
 	return -error;
 }
 
-static int prepare_run(struct run *run)
+static int prepare_schedule(struct run *run)
+{
+	struct schedule *schedule = run->schedule;
+	/* Of segments in memory, and of those before them of which operations were carried on (segment.c). */
+	bool streams = schedule->count > OPERATIONS_KEPT;
+	uint64_t places = streams ? OPERATIONS_KEPT : schedule->count;
+	uint64_t ranks = streams ? 2 * OPERATIONS_KEPT : schedule->count;
+
+	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
+	if (run->ordered && order_init(&run->order, places, ranks, schedule->thread_count, &run->pacer)) {
+		complain("no memory to keep the order of %llu operations; --order thread needs none",
+			 (unsigned long long)places);
+		return -ENOMEM;
+	}
+	int error = schedule_init(schedule, run->ordered ? &run->order : NULL, run->stop);
+	return error ? error : feed_init(&run->feed, schedule, run->options->loop);
+}
+
+int run_prepare(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
 	int error = prepare_workers(run);
@@ -233,19 +252,15 @@ static int prepare_run(struct run *run)
 		complain("no memory for the buffers of %u threads: %s", schedule->thread_count, strerror(-error));
 		return error;
 	}
-	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
-	if (run->ordered && order_init(&run->order, schedule->count, schedule->thread_count, &run->pacer)) {
-		complain("no memory to keep the order of %u operations; --order thread needs none", schedule->count);
-		return -ENOMEM;
-	}
+	error = prepare_schedule(run);
+	if (error)
+		return error;
 	run->io_time.shared = run->sync_time.shared = schedule->thread_count > 1;
 	/* Without anything to undo and any order to keep, no thread waits at the end of a pass for the slowest one. */
 	run->undo = run->options->loop &&
 		    (run->ordered || run->table->namespace_changes || run->options->timing != TIMING_ASAP);
-	if (run->undo)
-		pthread_barrier_init(&run->barrier, NULL, schedule->thread_count);
 	uint64_t span_ns = schedule->last_start_ns - schedule->first_start_ns;
-	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (schedule->count - 1) : 0;
+	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (double)(schedule->count - 1) : 0;
 	run->late_after_ns = gap_ns / 10 > 100e3 ? (uint64_t)(gap_ns / 10) : 100 * 1000;
 	atomic_store(&run->running, schedule->thread_count);
 	return descriptors_init(&run->descriptors, run->table, run->image);
@@ -254,12 +269,14 @@ static int prepare_run(struct run *run)
 int run_all(struct run *run)
 {
 	uint32_t started;
-	int error = prepare_run(run);
 
-	if (error)
-		return error;
 	pacer_init(&run->pacer, run->stop);
 	descriptors_start_pass(&run->descriptors);
+	if (run->undo)
+		pthread_barrier_init(&run->barrier, NULL, run->schedule->thread_count);
+	int error = feed_start(&run->feed);
+	if (error)
+		return error;
 	error = start_threads(run, &started);
 	if (error) {
 		/* Those that wait at the gate find that the run is over. */
@@ -274,6 +291,7 @@ int run_all(struct run *run)
 		watch(run, start_ns);
 	for (uint32_t t = 0; t < started; t++)
 		pthread_join(run->workers[t].thread, NULL);
+	feed_join(&run->feed);
 	if (!run->undo)
 		end_pass(run);
 	descriptors_close_all(&run->descriptors);

@@ -8,6 +8,7 @@
 #include "replayer/engine/buffer.h"
 #include "replayer/engine/busy_time.h"
 #include "replayer/engine/descriptors.h"
+#include "replayer/engine/feed.h"
 #include "replayer/engine/files.h"
 #include "replayer/engine/histogram.h"
 #include "replayer/engine/image.h"
@@ -33,10 +34,11 @@ struct worker;
 struct run {
 	const struct trace *trace;
 	const struct file_table *table;
-	const struct schedule *schedule;
+	struct schedule *schedule;
 	const struct run_options *options;
 	struct image *image;
 	struct descriptors descriptors;
+	struct feed feed;
 	struct order order;
 	struct pacer pacer;
 	struct buffer write_data; /* read by all threads */
@@ -63,7 +65,7 @@ struct worker {
 
 	_Alignas(64) struct run *run;
 	const struct thread_plan *plan;
-	struct cursor cursor; /* of this pass */
+	struct cursor cursor;
 	struct buffer read_data;
 	struct histogram *histograms; /* HISTOGRAMS */
 	struct tally tally;
@@ -83,10 +85,13 @@ void engine_sync_pass(struct worker *worker);
 /* Repeats one IO or FILEOP record and counts its result. */
 void operation_replay(struct worker *worker, const union record *record, uint32_t number);
 
+/* Has everything ready that run_all() needs: buffers, and the first operations in their order. 0 or -errno. */
+int run_prepare(struct run *run);
+
 /* Runs the trace; the tallies and histograms of the workers are its result. 0 or -errno. */
 int run_all(struct run *run);
 
-/* Lets go of everything that run_all() made. */
+/* Lets go of everything that these two made. */
 void run_free(struct run *run);
 
 #endif
