@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A schedule in segments gives each operation once, in its thread's order, and holds it back exactly as long as it has to."""
+"""Schedules in segments: each operation once, in its thread's order, held back exactly as long as it has to be."""
 
 import subprocess
 import tempfile
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -24,27 +25,53 @@ LATEST = 2**64 - 1
 pytestmark = pytest.mark.skipif(not SEGMENTS.exists(), reason=f"{SEGMENTS} is not built (make build/test-programs)")
 
 
-def random_rows(random, operations, threads, spread, longest):
-    """Rows with many equal times; a few lasting for most of the trace, some without duration."""
-    starts = random.integers(0, spread, operations)
-    durations = random.integers(0, longest + 1, operations) * random.integers(0, 2, operations)
-    durations[random.random(operations) < 0.02] = spread
-    made = zip(starts, durations, random.integers(1, threads + 1, operations), strict=True)
-    return records(RecordKind.IO, [read(0, 1, start, duration, thread=thread) for start, duration, thread in made])
+class Case(NamedTuple):
+    """What a trace is made of, and how it is walked."""
+
+    seed: int
+    operations: int
+    threads: int
+    spread: int  # of the starts
+    longest: int  # duration
+    disorder: float  # places by which records stand away from the order of the starts
+    order: str
+    passes: int
+    depth: int  # operations that a thread holds at once
 
 
-def disordered(random, rows, disorder):
-    """The rows in the order of their starts, but each moved by up to `disorder` places."""
-    rows = rows[np.argsort(rows["start_ns"], kind="stable")]
-    return rows[np.argsort(np.arange(len(rows)) + random.uniform(0, disorder, len(rows)), kind="stable")]
+CASES = st.builds(
+    Case,
+    seed=st.integers(0, 2**31 - 1),
+    operations=st.one_of(st.integers(1, KEPT + 2), st.integers(KEPT, 600)),
+    threads=st.integers(1, 12),
+    spread=st.sampled_from([1, 40, 2000, 10**12]),
+    longest=st.sampled_from([0, 3, 30, 1000]),
+    disorder=st.sampled_from([0.0, 3.0, 40.0, 1e6]),
+    order=st.sampled_from(["recorded", "thread"]),
+    passes=st.integers(1, 3),
+    depth=st.integers(1, 8),
+)
 
 
-def walk(rows, order, passes, depth, seed):
+def random_rows(case):
+    """Records with many equal times, a few lasting for most of the trace, some without duration; disordered."""
+    random = np.random.default_rng(case.seed)
+    starts = np.sort(random.integers(0, case.spread, case.operations))
+    durations = random.integers(0, case.longest + 1, case.operations) * random.integers(0, 2, case.operations)
+    durations[random.random(case.operations) < 0.02] = case.spread
+    threads = random.integers(1, case.threads + 1, case.operations)
+    made = zip(starts, durations, threads, strict=True)
+    rows = [read(0, 1, start, duration, thread=thread) for start, duration, thread in made]
+    places = np.arange(case.operations) + random.uniform(0, case.disorder, case.operations)
+    return records(RecordKind.IO, rows)[np.argsort(places, kind="stable")]
+
+
+def walk(rows, case):
     """What the test program told: (what, row, pass)."""
     with tempfile.TemporaryDirectory() as directory:
         trace = characterize.write(made_trace(), Path(directory) / "t.iotrace")
         append_records(trace, [rows])
-        command = [SEGMENTS, trace, order, str(passes), str(depth), str(seed)]
+        command = [SEGMENTS, trace, case.order, str(case.passes), str(case.depth), str(case.seed)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout[-200:] + done.stderr
     told = [line.split() for line in done.stdout.splitlines()]
@@ -89,26 +116,13 @@ def check_pass(rows, events, before):
 
 
 @settings(max_examples=40)
-@given(
-    seed=st.integers(0, 2**31 - 1),
-    operations=st.one_of(st.integers(1, KEPT + 2), st.integers(KEPT, 600)),
-    threads=st.integers(1, 12),
-    spread=st.sampled_from([1, 40, 2000, 10**12]),
-    longest=st.sampled_from([0, 3, 30, 1000]),
-    disorder=st.sampled_from([0, 3, 40, 10**6]),
-    order=st.sampled_from(["recorded", "thread"]),
-    passes=st.integers(1, 3),
-    depth=st.integers(1, 8),
-)
-def test_any_trace_gives_the_constraints_of_the_definition(
-    seed, operations, threads, spread, longest, disorder, order, passes, depth
-):
-    random = np.random.default_rng(seed)
-    rows = disordered(random, random_rows(random, operations, threads, spread, longest), disorder)
-    before = must_precede(rows) if order == "recorded" else np.zeros((operations, operations), bool)
-    events = walk(rows, order, passes, depth, seed)
+@given(CASES)
+def test_any_trace_gives_the_constraints_of_the_definition(case):
+    rows = random_rows(case)
+    before = must_precede(rows) if case.order == "recorded" else np.zeros((len(rows), len(rows)), bool)
+    events = walk(rows, case)
     seen = {number: list(group) for number, group in groupby(events, key=lambda event: event[2])}
-    assert sorted(seen) == list(range(passes))
+    assert sorted(seen) == list(range(case.passes))
     for one_pass in seen.values():
         check_pass(rows, one_pass, before)
 
@@ -118,6 +132,6 @@ def test_damaged_times_at_the_end_of_the_scale():
     rows = records(RecordKind.IO, [read(0, 1, at, 1, thread=1 + at % 3) for at in range(3 * KEPT)])
     rows["start_ns"][::7] = LATEST
     rows["duration_ns"][1::5] = LATEST
-    events = walk(rows, "recorded", 2, 2, 1)
+    events = walk(rows, Case(1, len(rows), 3, 0, 0, 0, "recorded", passes=2, depth=2))
     assert [what for what, _, _ in events].count("complete") == 2 * len(rows)
     check_takes(rows, [row for what, row, number in events if what == "take" and number == 1])
