@@ -107,15 +107,15 @@ def test_every_pass_over_segments_begins_from_the_same_files(tmp_path):
     assert document["operations"]["failed"] == 0
 
 
-REQUESTS = 4_000_037
-LIMIT_BYTES = 256 << 20  # the records alone are as many
+REQUESTS = 4_500_007  # more than the engine has in memory at once
+LIMIT_BYTES = 128 << 20  # less than half of the records alone
 
 
 @needs_engine
 @pytest.mark.parametrize("options", [["--order=thread"], ["--order=recorded", "--max-seconds=2"]])
 def test_a_trace_of_many_records_takes_little_memory(tmp_path, options):
     trace = make_large_trace(tmp_path / "t.iotrace", REQUESTS, 2)
-    assert trace.stat().st_size > 0.95 * LIMIT_BYTES
+    assert trace.stat().st_size > 2 * LIMIT_BYTES
     measured = measure_memory([ENGINE, trace, f"--directory={tmp_path / 'image'}", *options])
     document = measured.document
     assert measured.samples > 10

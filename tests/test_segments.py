@@ -19,7 +19,7 @@ import characterize
 from characterize.layout import RecordKind
 
 SEGMENTS = PROGRAMS / "segments"
-KEPT = 64  # operations in memory at once: SMALL_SEGMENTS of the Makefile
+KEPT = 64  # records of the largest trace of one segment, and operations of several: SMALL_SEGMENTS of the Makefile
 LATEST = 2**64 - 1
 
 pytestmark = pytest.mark.skipif(not SEGMENTS.exists(), reason=f"{SEGMENTS} is not built (make build/test-programs)")
@@ -70,6 +70,7 @@ def walk(rows, case):
     """What the test program told: (what, row, pass)."""
     with tempfile.TemporaryDirectory() as directory:
         trace = characterize.write(made_trace(), Path(directory) / "t.iotrace")
+        rows["id"] = np.arange(len(rows))
         append_records(trace, [rows])
         command = [SEGMENTS, trace, case.order, str(case.passes), str(case.depth), str(case.seed)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

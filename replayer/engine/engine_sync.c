@@ -48,7 +48,7 @@ void engine_sync_pass(struct worker *worker)
 	struct previous previous = {0};
 
 	for (const struct operation *operation; !run_stopped(run) && (operation = cursor_next(cursor));) {
-		const union record *record = &operation->record;
+		const union record *record = operation->record;
 
 		wait_due(worker, record, &previous);
 		if (run->ordered)
@@ -59,7 +59,7 @@ void engine_sync_pass(struct worker *worker)
 		}
 		if (run->options->timing == TIMING_RECORDED)
 			note_lateness(worker, record);
-		operation_replay(worker, record, (uint32_t)operation->number);
+		operation_replay(worker, record, (uint32_t)(operation - run->schedule->operations));
 		if (run->options->timing == TIMING_THINK)
 			previous = (struct previous){true, record_end_ns(record), now_ns()};
 		cursor_complete(cursor, operation);

@@ -49,7 +49,7 @@ int feed_init(struct feed *feed, struct schedule *schedule, bool loop)
 	/* Where a stop was asked for before the first operation, there is no segment, and none is needed. */
 	if (!error)
 		build_next(feed);
-	if (!schedule_streams(schedule))
+	if (!schedule->streams)
 		segment_builder_free(&feed->builder);
 	return error;
 }

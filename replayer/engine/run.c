@@ -55,7 +55,7 @@ static void end_pass(struct run *run)
 
 static void start_pass(struct run *run)
 {
-	if (run->ordered && !schedule_streams(run->schedule))
+	if (run->ordered && !run->schedule->streams)
 		order_reset(&run->order);
 	run->pass_start_ns = now_ns();
 	if (run->options->timing == TIMING_RECORDED)
@@ -228,19 +228,19 @@ static int start_threads(struct run *run, uint32_t *started)
 static int prepare_schedule(struct run *run)
 {
 	struct schedule *schedule = run->schedule;
-	/* Of segments in memory, and of those before them of which operations were carried on (segment.c). */
-	bool streams = schedule->count > OPERATIONS_KEPT;
-	uint64_t places = streams ? OPERATIONS_KEPT : schedule->count;
-	uint64_t ranks = streams ? 2 * OPERATIONS_KEPT : schedule->count;
 
 	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
-	if (run->ordered && order_init(&run->order, places, ranks, schedule->thread_count, &run->pacer)) {
+	int error = schedule_init(schedule, run->ordered ? &run->order : NULL, run->stop);
+	if (error)
+		return error;
+	/* Ranks: of operations in memory, and of those before them that were carried on (segment.c). */
+	uint64_t ranks = schedule->streams ? 2 * schedule->places : schedule->places;
+	if (run->ordered && order_init(&run->order, schedule->places, ranks, schedule->thread_count, &run->pacer)) {
 		complain("no memory to keep the order of %llu operations; --order thread needs none",
-			 (unsigned long long)places);
+			 (unsigned long long)schedule->places);
 		return -ENOMEM;
 	}
-	int error = schedule_init(schedule, run->ordered ? &run->order : NULL, run->stop);
-	return error ? error : feed_init(&run->feed, schedule, run->options->loop);
+	return feed_init(&run->feed, schedule, run->options->loop);
 }
 
 int run_prepare(struct run *run)

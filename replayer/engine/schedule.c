@@ -28,9 +28,9 @@ static uint32_t *find_slot(const struct schedule *schedule, uint32_t thread)
 	}
 }
 
-int64_t schedule_thread(const struct schedule *schedule, uint32_t thread)
+uint32_t schedule_thread(const struct schedule *schedule, uint32_t thread)
 {
-	return (int64_t)*find_slot(schedule, thread) - 1;
+	return *find_slot(schedule, thread) - 1;
 }
 
 int schedule_survey_init(struct schedule *schedule, const struct trace *trace)
@@ -98,31 +98,38 @@ int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count)
 
 int schedule_init(struct schedule *schedule, struct order *order, const atomic_bool *stop)
 {
-	bool streams = schedule->count > OPERATIONS_KEPT;
-	uint64_t kept = streams ? OPERATIONS_KEPT : schedule->count;
+	uint64_t records_max = order ? WHOLE_RECORDS_MAX / 2 : WHOLE_RECORDS_MAX;
+	bool streams = schedule->trace->count > records_max;
+	uint64_t segments = streams ? (schedule->count + SEGMENT_OPERATIONS - 1) / SEGMENT_OPERATIONS : 1;
 
 	schedule->order = order;
 	schedule->stop = stop;
-	schedule->segments = streams ? (uint32_t)((schedule->count + SEGMENT_OPERATIONS - 1) / SEGMENT_OPERATIONS) : 1;
-	schedule->operations = calloc(kept, sizeof(*schedule->operations));
+	schedule->streams = streams;
+	schedule->segments = (uint32_t)segments;
+	schedule->places = streams ? OPERATIONS_KEPT : schedule->count;
+	schedule->operations = calloc(schedule->places, sizeof(*schedule->operations));
 	bool complete = schedule->operations;
 	for (uint32_t i = 0; i < (streams ? SEGMENTS : 1); i++) {
 		struct segment *segment = &schedule->kept[i];
 
 		segment->operations = schedule->operations + (size_t)i * SEGMENT_OPERATIONS;
 		segment->first = calloc(schedule->thread_count + 1, sizeof(*segment->first));
-		complete &= segment->first != NULL;
+		segment->records = streams ? calloc(SEGMENT_RECORDS_MAX, sizeof(*segment->records)) : NULL;
+		complete &= segment->first && (segment->records || !streams);
 	}
 	if (complete)
 		return 0;
-	complain("no memory for %llu operations of %s at once", (unsigned long long)kept, schedule->trace->path);
+	complain("no memory for %llu operations of %s at once", (unsigned long long)schedule->places,
+		 schedule->trace->path);
 	return -ENOMEM;
 }
 
 void schedule_free(struct schedule *schedule)
 {
-	for (uint32_t i = 0; i < SEGMENTS; i++)
+	for (uint32_t i = 0; i < SEGMENTS; i++) {
 		free(schedule->kept[i].first);
+		free(schedule->kept[i].records);
+	}
 	free(schedule->operations);
 	free(schedule->blocks);
 	free(schedule->threads);
@@ -157,13 +164,13 @@ static void enter(struct cursor *cursor, uint32_t number)
 	cursor->at = segment->operations + segment->first[cursor->thread];
 	cursor->end = segment->operations + segment->first[cursor->thread + 1];
 	cursor->open[place] = (uint32_t)(cursor->end - cursor->at);
-	if (schedule_streams(schedule) && !cursor->open[place])
+	if (schedule->streams && !cursor->open[place])
 		segment_leave(segment);
 }
 
 void cursor_start_pass(struct cursor *cursor)
 {
-	uint32_t next = schedule_streams(cursor->schedule) ? cursor->segment + 1 : 0;
+	uint32_t next = cursor->schedule->streams ? cursor->segment + 1 : 0;
 
 	if (is_built(cursor->schedule, next, true))
 		enter(cursor, next);

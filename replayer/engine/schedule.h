@@ -3,14 +3,15 @@
  * Turns the records of a trace into one list of operations per recorded thread, in the order of their starts.
  *
  * The lists are cut into segments: so many operations, over all threads, that start one after the other. SEGMENTS of
- * them are in memory; one is given to the operations that come next when all threads have completed theirs of it
- * (feed.h). Of a trace that fits into memory at once there is one segment, which stays for all passes
- * (docs/decisions/0009-bounded-memory.md).
+ * them are in memory, with copies of their records; one is given to the operations that come next when all threads have
+ * completed theirs of it (feed.h). Of a trace that fits into memory at once there is one segment, which stays for all
+ * passes and points into the trace (docs/decisions/0009-bounded-memory.md).
  */
 #ifndef FLEXTRACE_SCHEDULE_H
 #define FLEXTRACE_SCHEDULE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,16 +19,20 @@
 #include "replayer/engine/tally.h"
 #include "replayer/engine/trace_reader.h"
 
-#ifndef SEGMENT_OPERATIONS /* tests make it small */
-#define SEGMENT_OPERATIONS (256u << 10)
+/* Tests make these small. */
+#ifndef SEGMENT_OPERATIONS
+#define SEGMENT_OPERATIONS (64u << 10)
+#define WHOLE_RECORDS_MAX (4u << 20) /* of a trace of one segment; with an order, which takes as much again, half */
 #endif
 
-/* Both are powers of two. */
+/* All are powers of two. */
 enum { SEGMENTS = 8, OPERATIONS_KEPT = SEGMENTS * SEGMENT_OPERATIONS };
 
+/* Room for candidates beyond one segment: the more, the less often they are sorted where a trace is disordered. */
+#define SEGMENT_RECORDS_MAX (SEGMENT_OPERATIONS + SEGMENT_OPERATIONS / 4 + TRACE_BLOCK_RECORDS)
+
 struct operation {
-	union record record; /* a copy: so no page of the trace is in memory for the sake of one record */
-	uint64_t number; /* of the record in the trace */
+	const union record *record;
 	uint64_t wait_for; /* number of operations that ended before this one started (order.h) */
 };
 
@@ -39,13 +44,14 @@ struct thread_plan {
 
 /* What of TRACE_BLOCK_RECORDS records is known without reading them. */
 struct block {
-	uint64_t first_start_ns; /* UINT64_MAX where it holds no operation */
+	uint64_t first_start_ns; /* later than the last where it holds no operation */
 	uint64_t last_start_ns;
 };
 
 struct segment {
 	struct operation *operations; /* grouped by thread */
 	uint32_t *first; /* of each thread; and the end of the last */
+	union record *records; /* copies in the order of the trace, where segments follow each other */
 	_Atomic uint32_t threads_left; /* futex: have not completed all of theirs */
 };
 
@@ -62,8 +68,10 @@ struct schedule {
 	uint32_t write_bytes_max;
 	uint64_t first_start_ns;
 	uint64_t last_start_ns;
+	bool streams; /* segments follow each other; else there is one, the same in every pass */
 	uint32_t segments; /* of one pass */
 	struct operation *operations; /* of all segments in memory */
+	uint64_t places; /* for operations, in memory */
 	struct segment kept[SEGMENTS];
 	_Atomic uint32_t built; /* futex: segments, in all passes */
 };
@@ -73,20 +81,14 @@ int schedule_survey_init(struct schedule *schedule, const struct trace *trace);
 int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count);
 
 /*
- * Makes place for the operations; `order` may be NULL. Waiting ends when `stop` is set. The segments are built by
- * feed.h.
+ * Makes place for the operations; feed.h puts them there. `order`, which may be NULL, is only noted here. Waiting for a
+ * segment ends when `stop` is set.
  */
 int schedule_init(struct schedule *schedule, struct order *order, const atomic_bool *stop);
 void schedule_free(struct schedule *schedule);
 
-/* Whether segments come one after the other, instead of the only one in every pass. */
-static inline bool schedule_streams(const struct schedule *schedule)
-{
-	return schedule->segments > 1;
-}
-
-/* Index of a recorded thread, or -1. */
-int64_t schedule_thread(const struct schedule *schedule, uint32_t thread);
+/* Index of a recorded thread. */
+uint32_t schedule_thread(const struct schedule *schedule, uint32_t thread);
 
 /* Walks the operations of one thread. All that it gave have to be told of by cursor_complete(). */
 struct cursor {
@@ -148,7 +150,7 @@ static inline void cursor_complete(struct cursor *cursor, const struct operation
 
 	if (schedule->order)
 		order_complete(schedule->order, place);
-	if (schedule_streams(schedule) && --cursor->open[place / SEGMENT_OPERATIONS] == 0)
+	if (schedule->streams && --cursor->open[place / SEGMENT_OPERATIONS] == 0)
 		segment_leave(&schedule->kept[place / SEGMENT_OPERATIONS]);
 }
 

@@ -7,15 +7,11 @@
 #include "replayer/engine/message.h"
 #include "replayer/engine/segment.h"
 
-/* Room for candidates beyond one segment: the more, the less often they are sorted where a trace is disordered. */
-#define GATHERED_MAX (SEGMENT_OPERATIONS + SEGMENT_OPERATIONS / 4 + TRACE_BLOCK_RECORDS)
-
 static const struct position first_position = {0, 0}, last_position = {UINT64_MAX, UINT64_MAX};
 
-struct gathered_start {
+struct candidate {
 	uint64_t start_ns;
-	uint32_t index; /* of the candidate; later, of the operation in its segment */
-	uint32_t thread; /* index */
+	uint64_t index; /* of the record in the segment */
 };
 
 /*
@@ -34,18 +30,22 @@ static bool is_before(struct position a, struct position b)
 	return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.number < b.number;
 }
 
-static struct position position_of(const struct operation *operation)
+static int compare_candidates(const void *left, const void *right)
 {
-	return (struct position){operation->record.io.start_ns, operation->number};
-}
-
-static int compare_starts(const void *left, const void *right)
-{
-	const struct gathered_start *a = left, *b = right;
+	const struct candidate *a = left, *b = right;
 
 	if (a->start_ns != b->start_ns)
 		return a->start_ns < b->start_ns ? -1 : 1;
 	return a->index < b->index ? -1 : a->index > b->index;
+}
+
+static int compare_operations(const void *left, const void *right)
+{
+	const struct operation *a = left, *b = right;
+
+	if (a->record->io.start_ns != b->record->io.start_ns)
+		return a->record->io.start_ns < b->record->io.start_ns ? -1 : 1;
+	return a->record < b->record ? -1 : a->record > b->record;
 }
 
 static int compare_endings(const void *left, const void *right)
@@ -59,48 +59,22 @@ static int compare_endings(const void *left, const void *right)
 	return a->place < b->place ? -1 : a->place > b->place;
 }
 
-static bool has_ended(const struct ending *ending, uint64_t start_ns)
-{
-	return ending->end_ns < start_ns || (ending->end_ns == start_ns && !ending->instant);
-}
-
-/*
- * Sorts what mostly is near its order, as records and their ends are, by insertion, which then takes far fewer steps than
- * qsort(); what proves not to be, by that.
- */
-static void sort_near(void *array, uint64_t count, int (*compare)(const void *, const void *))
-{
-	struct {
-		uint64_t words[2];
-	} *items = array, item;
-	uint64_t steps_left = 8 * count;
-
-	_Static_assert(sizeof(struct gathered_start) == sizeof(*items), "starts");
-	_Static_assert(sizeof(struct ending) == sizeof(*items), "endings");
-	for (uint64_t i = 1; i < count; i++) {
-		uint64_t at = i;
-
-		memcpy(&item, &items[i], sizeof(item));
-		for (; at > 0 && compare(&items[at - 1], &item) > 0 && steps_left; at--, steps_left--)
-			memcpy(&items[at], &items[at - 1], sizeof(item));
-		memcpy(&items[at], &item, sizeof(item));
-	}
-	if (!steps_left)
-		qsort(array, count, sizeof(*items), compare);
-}
-
 int segment_builder_init(struct segment_builder *builder, struct schedule *schedule)
 {
-	bool streams = schedule_streams(schedule);
+	bool complete = true;
 
 	*builder = (struct segment_builder){.schedule = schedule};
-	builder->gathered_max = streams ? GATHERED_MAX : schedule->count;
-	builder->gathered = calloc(builder->gathered_max, sizeof(*builder->gathered));
-	builder->starts = calloc(builder->gathered_max, sizeof(*builder->starts));
-	builder->next = calloc(schedule->thread_count, sizeof(*builder->next));
-	/* Those that are carried on are of segments in memory: see number_intervals(). */
-	builder->endings = calloc(streams ? OPERATIONS_KEPT : schedule->count, sizeof(*builder->endings));
-	if (builder->gathered && builder->starts && builder->next && builder->endings)
+	if (schedule->streams) {
+		builder->numbers = calloc(SEGMENT_RECORDS_MAX, sizeof(*builder->numbers));
+		builder->candidates = calloc(SEGMENT_RECORDS_MAX, sizeof(*builder->candidates));
+		complete = builder->numbers && builder->candidates;
+	}
+	if (schedule->order) {
+		/* Those that are carried on are of segments in memory: see number_intervals(). */
+		builder->endings = calloc(schedule->places, sizeof(*builder->endings));
+		complete &= builder->endings != NULL;
+	}
+	if (complete)
 		return 0;
 	complain("no memory to put the operations of %s into their order", schedule->trace->path);
 	return -ENOMEM;
@@ -108,107 +82,146 @@ int segment_builder_init(struct segment_builder *builder, struct schedule *sched
 
 void segment_builder_free(struct segment_builder *builder)
 {
-	free(builder->gathered);
-	free(builder->starts);
-	free(builder->next);
+	free(builder->numbers);
+	free(builder->candidates);
 	free(builder->endings);
 	*builder = (struct segment_builder){0};
 }
 
-/* The starts of all candidates in their order. */
-static void sort_starts(struct segment_builder *builder, uint64_t count)
+/*
+ * Sorts by insertion, as records mostly are near the order of their starts, which then takes far fewer steps than
+ * qsort(); and by that where they prove not to be.
+ */
+static void sort_candidates(struct candidate *candidates, uint64_t count)
 {
-	for (uint64_t i = 0; i < count; i++) {
-		builder->starts[i].start_ns = builder->gathered[i].record.io.start_ns;
-		builder->starts[i].index = (uint32_t)i;
+	uint64_t steps_left = 8 * count;
+
+	for (uint64_t i = 1; i < count; i++) {
+		struct candidate candidate = candidates[i];
+		uint64_t at = i;
+
+		for (; at > 0 && compare_candidates(&candidates[at - 1], &candidate) > 0 && steps_left;
+		     at--, steps_left--)
+			candidates[at] = candidates[at - 1];
+		candidates[at] = candidate;
 	}
-	sort_near(builder->starts, count, compare_starts);
+	if (!steps_left)
+		qsort(candidates, count, sizeof(*candidates), compare_candidates);
 }
 
-/* Leaves the `wanted` first of `count` candidates, and says where the last of them starts. */
-static struct position narrow(struct segment_builder *builder, uint64_t count, uint64_t wanted)
+/* Leaves the SEGMENT_OPERATIONS first of more records, and says where the last of them starts. */
+static struct position narrow(struct segment_builder *builder, struct segment *segment, uint64_t count)
 {
-	sort_starts(builder, count);
-	struct position until = position_of(&builder->gathered[builder->starts[wanted - 1].index]);
-	struct operation *kept = builder->gathered;
+	uint64_t *numbers = builder->numbers;
+	uint64_t kept = 0;
+
+	for (uint64_t i = 0; i < count; i++)
+		builder->candidates[i] = (struct candidate){segment->records[i].io.start_ns, i};
+	sort_candidates(builder->candidates, count);
+	const struct candidate *last = &builder->candidates[SEGMENT_OPERATIONS - 1];
+	struct position until = {last->start_ns, numbers[last->index]};
 	for (uint64_t i = 0; i < count; i++) {
-		if (!is_before(until, position_of(&builder->gathered[i])))
-			*kept++ = builder->gathered[i];
+		if (is_before(until, (struct position){segment->records[i].io.start_ns, numbers[i]}))
+			continue;
+		segment->records[kept] = segment->records[i];
+		numbers[kept++] = numbers[i];
 	}
 	return until;
 }
 
-static uint64_t gather_block(struct segment_builder *builder, uint64_t block, struct position until, uint64_t count)
+static uint64_t copy_block(struct segment_builder *builder, struct segment *segment, uint64_t block,
+			   struct position until, uint64_t count)
 {
 	const struct trace *trace = builder->schedule->trace;
 	uint64_t first = block * TRACE_BLOCK_RECORDS;
 	uint64_t records = trace->count - first < TRACE_BLOCK_RECORDS ? trace->count - first : TRACE_BLOCK_RECORDS;
 
-	for (uint64_t number = first; number < first + records && count < builder->gathered_max; number++) {
+	for (uint64_t number = first; number < first + records; number++) {
 		const union record *record = &trace->records[number];
 		struct position position = {record->io.start_ns, number};
 
-		if (record_is_operation(record) && !is_before(position, builder->from) && !is_before(until, position))
-			builder->gathered[count++] = (struct operation){.record = *record, .number = number};
+		if (!record_is_operation(record) || is_before(position, builder->from) || is_before(until, position))
+			continue;
+		builder->numbers[count] = number;
+		segment->records[count++] = *record;
 	}
 	trace_drop(trace, first, records);
 	return count;
 }
 
 /*
- * Finds the `wanted` operations that start next. Every block that may hold one is read: in a trace in the order of the
- * starts, or near it, few; of any other as many as its disorder makes, but no more memory.
+ * Copies the operations that start next, and says where the next segment begins. Every block that may hold one is read:
+ * of a trace in the order of the starts, or near it, few; of any other as many as its disorder makes, but into no more
+ * memory.
  */
-static uint64_t gather(struct segment_builder *builder, uint64_t wanted)
+static uint64_t gather(struct segment_builder *builder, struct segment *segment)
 {
 	const struct schedule *schedule = builder->schedule;
 	struct position until = last_position;
 	uint64_t count = 0;
 
-	for (uint64_t i = 0; i < schedule->block_count; i++) {
+	for (uint64_t i = 0; i < schedule->block_count && !atomic_load(schedule->stop); i++) {
 		const struct block *block = &schedule->blocks[i];
 
-		if (block->last_start_ns < builder->from.start_ns || block->first_start_ns > until.start_ns)
+		if (block->first_start_ns > block->last_start_ns || block->last_start_ns < builder->from.start_ns ||
+		    block->first_start_ns > until.start_ns)
 			continue;
-		if (atomic_load_explicit(schedule->stop, memory_order_relaxed))
-			return 0;
-		count = gather_block(builder, i, until, count);
-		bool full = count + TRACE_BLOCK_RECORDS > builder->gathered_max;
-		if (count > wanted && (full || until.start_ns == UINT64_MAX)) {
-			until = narrow(builder, count, wanted);
-			count = wanted;
+		count = copy_block(builder, segment, i, until, count);
+		bool full = count + TRACE_BLOCK_RECORDS > SEGMENT_RECORDS_MAX;
+		if (count > SEGMENT_OPERATIONS && (full || until.start_ns == UINT64_MAX)) {
+			until = narrow(builder, segment, count);
+			count = SEGMENT_OPERATIONS;
 		}
 	}
-	if (count > wanted) {
-		narrow(builder, count, wanted);
-		count = wanted;
+	if (count > SEGMENT_OPERATIONS) {
+		until = narrow(builder, segment, count);
+		count = SEGMENT_OPERATIONS;
 	}
+	/* Without narrowing these were all that were left. */
+	bool last = (builder->number + 1) % schedule->segments == 0;
+	builder->from = last ? first_position : (struct position){until.start_ns, until.number + 1};
 	return count;
 }
 
-/* From the order of the trace into that of the threads. `starts` then has the order of the starts, and indices there. */
-static void distribute(struct segment_builder *builder, struct segment *segment, uint64_t count)
+/* Groups the operations among `count` records by thread, which mostly puts them into the order of their starts there. */
+static void distribute(const struct schedule *schedule, struct segment *segment, const union record *records,
+		       uint64_t count)
 {
-	const struct schedule *schedule = builder->schedule;
+	uint32_t *next = segment->first;
+	uint32_t first = 0;
 
-	sort_starts(builder, count);
-	memset(segment->first, 0, (schedule->thread_count + 1) * sizeof(*segment->first));
-	for (uint64_t i = 0; i < count; i++) {
-		struct gathered_start *start = &builder->starts[i];
-
-		start->thread = (uint32_t)schedule_thread(schedule, builder->gathered[start->index].record.io.thread);
-		segment->first[start->thread + 1]++;
+	memset(next, 0, (schedule->thread_count + 1) * sizeof(*next));
+	for (const union record *record = records; record < records + count; record++) {
+		if (record_is_operation(record))
+			next[schedule_thread(schedule, record->io.thread)]++;
 	}
 	for (uint32_t t = 0; t < schedule->thread_count; t++) {
-		builder->next[t] = segment->first[t];
-		segment->first[t + 1] += segment->first[t];
-	}
-	for (uint64_t i = 0; i < count; i++) {
-		struct gathered_start *start = &builder->starts[i];
-		uint32_t index = builder->next[start->thread]++;
+		uint32_t own = next[t];
 
-		segment->operations[index] = builder->gathered[start->index];
-		start->index = index;
+		next[t] = first;
+		first += own;
+	}
+	for (const union record *record = records; record < records + count; record++) {
+		if (record_is_operation(record))
+			segment->operations[next[schedule_thread(schedule, record->io.thread)]++].record = record;
+	}
+	/* Each is now where the next thread begins. */
+	memmove(segment->first + 1, segment->first, schedule->thread_count * sizeof(*segment->first));
+	segment->first[0] = 0;
+}
+
+/* The format promises the order of starts within a thread; requests of AIO, foreign and damaged traces may break it. */
+static void sort_threads(const struct schedule *schedule, struct segment *segment)
+{
+	for (uint32_t t = 0; t < schedule->thread_count; t++) {
+		struct operation *operations = &segment->operations[segment->first[t]];
+		uint32_t count = segment->first[t + 1] - segment->first[t];
+		bool sorted = true;
+
+		for (uint32_t i = 1; i < count && sorted; i++)
+			sorted = compare_operations(&operations[i - 1], &operations[i]) < 0;
+		if (!sorted)
+			qsort(operations, count, sizeof(*operations), compare_operations);
 	}
 }
 
@@ -223,13 +236,29 @@ static void add_endings(struct segment_builder *builder, const struct segment *s
 			*end++ = builder->endings[i];
 	}
 	for (uint64_t i = 0; i < count; i++) {
-		uint32_t index = builder->starts[i].index;
-		const union record *record = &segment->operations[index].record;
+		const union record *record = segment->operations[i].record;
 		uint64_t end_ns = record_end_ns(record);
 
-		*end++ = (struct ending){end_ns, end_ns == record->io.start_ns, first_place + index};
+		*end++ = (struct ending){end_ns, end_ns == record->io.start_ns, first_place + i};
 	}
 	builder->endings_count = (uint64_t)(end - builder->endings);
+}
+
+/* How many operations ended before start_ns, or at it after a positive duration. */
+static uint64_t count_ended(const struct ending *endings, uint64_t count, uint64_t start_ns)
+{
+	uint64_t low = 0, high = count;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		const struct ending *ending = &endings[middle];
+
+		if (ending->end_ns < start_ns || (ending->end_ns == start_ns && !ending->instant))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 /*
@@ -238,24 +267,25 @@ static void add_endings(struct segment_builder *builder, const struct segment *s
  * then nothing has to wait for them, so that they need no rank. (At the end of a pass, too: what is carried into the
  * next one has completed, since passes that keep an order do not overlap.)
  */
-static void number_intervals(struct segment_builder *builder, const struct segment *segment, uint64_t count)
+static void number_intervals(struct segment_builder *builder, struct segment *segment, uint64_t count)
 {
 	struct order *order = builder->schedule->order;
 	uint64_t ranked = order->rank, ended = 0;
 
 	add_endings(builder, segment, count);
-	sort_near(builder->endings, builder->endings_count, compare_endings);
-	const struct ending *endings = builder->endings;
+	struct ending *endings = builder->endings;
+	qsort(endings, builder->endings_count, sizeof(*endings), compare_endings);
 	for (uint64_t i = 0; i < count; i++) {
-		struct operation *operation = &segment->operations[builder->starts[i].index];
+		struct operation *operation = &segment->operations[i];
+		uint64_t before = count_ended(endings, builder->endings_count, operation->record->io.start_ns);
 
-		for (; ended < builder->endings_count && has_ended(&endings[ended], operation->record.io.start_ns);
-		     ended++)
-			order_rank(order, endings[ended].place);
-		operation->wait_for = ranked + ended;
+		operation->wait_for = ranked + before;
+		ended = before > ended ? before : ended;
 	}
+	for (uint64_t i = 0; i < ended; i++)
+		order_rank(order, endings[i].place);
 	builder->endings_count -= ended;
-	memmove(builder->endings, &endings[ended], builder->endings_count * sizeof(*endings));
+	memmove(endings, &endings[ended], builder->endings_count * sizeof(*endings));
 	order_publish(order);
 }
 
@@ -263,20 +293,20 @@ bool segment_build(struct segment_builder *builder)
 {
 	struct schedule *schedule = builder->schedule;
 	struct segment *segment = &schedule->kept[builder->number % SEGMENTS];
-	uint64_t count = gather(builder, schedule_streams(schedule) ? SEGMENT_OPERATIONS : schedule->count);
+	uint64_t count = schedule->count;
 
-	if (atomic_load(schedule->stop))
-		return false;
-	distribute(builder, segment, count);
+	if (schedule->streams) {
+		count = gather(builder, segment);
+		if (atomic_load(schedule->stop))
+			return false;
+		distribute(schedule, segment, segment->records, count);
+	} else {
+		distribute(schedule, segment, schedule->trace->records, schedule->trace->count);
+	}
+	sort_threads(schedule, segment);
 	if (schedule->order)
 		number_intervals(builder, segment, count);
 	atomic_store(&segment->threads_left, schedule->thread_count);
 	builder->number++;
-	if (builder->number % schedule->segments == 0) {
-		builder->from = first_position;
-	} else if (count) {
-		builder->from = position_of(&segment->operations[builder->starts[count - 1].index]);
-		builder->from.number++;
-	}
 	return true;
 }

@@ -11,7 +11,7 @@
 
 #include "replayer/engine/schedule.h"
 
-struct gathered_start;
+struct candidate;
 struct ending;
 
 /* A position in the order of the starts, which is that of the records where starts are equal. */
@@ -24,10 +24,8 @@ struct segment_builder {
 	struct schedule *schedule;
 	uint32_t number; /* of the next segment, over all passes */
 	struct position from; /* where it begins */
-	struct operation *gathered; /* candidates, in the order of the trace */
-	uint64_t gathered_max;
-	struct gathered_start *starts; /* of the candidates */
-	uint32_t *next; /* index of the next operation, by thread */
+	uint64_t *numbers; /* in the trace, of the records of the segment that is built */
+	struct candidate *candidates; /* by their starts */
 	struct ending *endings; /* of operations without a rank */
 	uint64_t endings_count;
 };

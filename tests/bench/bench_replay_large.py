@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trace of 100 million records (6.4 GB) in the replay engine: how soon it starts, and in how much memory it runs.
 
-``make bench-replay-large``. The requests are reads of 512 bytes of small cached files, so that the trace is gone through
-as fast as can be. The trace has just been written: as much of it is in the page cache as memory has room for.
+``make bench-replay-large``. The requests are reads of 512 bytes of small cached files, so that the trace is gone
+through as fast as can be. It has just been written: as much of it is in the page cache as memory has room for.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 /*
  * Walks a schedule of very small segments (Makefile) as the threads of a replay would, by one thread and at random: takes
  * operations, several at once in each recorded thread, and completes those that the interval order lets start. Tells
- * what it does in lines "take|may|complete RECORD PASS", "may" when an operation that was taken may start.
+ * what it does in lines "take|may|complete ID PASS" (io_record.id), "may" when an operation that was taken may start.
  *
  *	segments TRACE recorded|thread PASSES DEPTH SEED
  */
@@ -36,7 +36,7 @@ static int pass;
 
 static void tell(const char *what, const struct operation *operation)
 {
-	printf("%s %llu %d\n", what, (unsigned long long)operation->number, pass);
+	printf("%s %llu %d\n", what, (unsigned long long)operation->record->io.id, pass);
 }
 
 static void tell_what_may_start(void)
@@ -140,15 +140,14 @@ int main(int count, char **values)
 			return 1;
 	}
 	bool recorded = !strcmp(values[2], "recorded");
-	if (schedule.thread_count > THREADS_MAX ||
-	    order_init(&order, OPERATIONS_KEPT, 2 * OPERATIONS_KEPT, THREADS_MAX, NULL) ||
-	    schedule_init(&schedule, recorded ? &order : NULL, &stop) || feed_init(&feed, &schedule, passes > 1) ||
-	    feed_start(&feed))
+	if (schedule.thread_count > THREADS_MAX || schedule_init(&schedule, recorded ? &order : NULL, &stop) ||
+	    order_init(&order, schedule.places, 2 * schedule.places, THREADS_MAX, NULL) ||
+	    feed_init(&feed, &schedule, passes > 1) || feed_start(&feed))
 		return 1;
 	for (uint32_t t = 0; t < schedule.thread_count; t++)
 		threads[t].cursor = schedule_cursor(&schedule, t);
 	for (pass = 0; pass < passes; pass++) {
-		if (recorded && !schedule_streams(&schedule))
+		if (recorded && !schedule.streams)
 			order_reset(&order);
 		run_pass(depth);
 	}
