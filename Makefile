@@ -90,6 +90,10 @@ build/bench/attach_probes: tests/bench/attach_probes.c | build/.apt
 bench-replay: build build/.apt-test ## the engine against fio on the same load
 	$(PYTHON) -m tests.bench.bench_replay $(BENCH_ARGS)
 
+.PHONY: bench-replay-large
+bench-replay-large: build ## how soon the engine starts a trace of 100 M records (6.4 GB), and its memory
+	$(PYTHON) -m tests.bench.bench_replay_large $(BENCH_ARGS)
+
 .PHONY: bench-archive
 bench-archive: build build/tests/debit_credit ## how small archives of traces are, and how fast they load
 	$(SUDO) $(PYTHON) -m tests.bench.bench_archive $(BENCH_ARGS)
@@ -206,6 +210,7 @@ TEST_PROGRAMS := $(patsubst tests/programs/%.c,build/tests/%,$(wildcard tests/pr
 ifneq ($(ARCH),x86)
 TEST_PROGRAMS := $(filter-out build/tests/compat,$(TEST_PROGRAMS))
 endif
+TEST_PROGRAMS += build/tests/replay_small_segments
 
 .PHONY: build/test-programs
 build/test-programs: $(TEST_PROGRAMS)
@@ -214,6 +219,17 @@ build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
 build/tests/burst: PROGRAM_LIBRARIES := -static
 build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
 build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
+
+# Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
+SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4
+SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment feed order trace_reader timing message)
+
+build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS) $(SCHEDULE_SOURCES)
+build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
+
+build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
+	@mkdir -p $(@D)
+	$(call say,CC,$@) $(CC) $(CFLAGS) -static $(SMALL_SEGMENTS) $(filter %.c,$^) -o $@ -luring -lpthread -lm
 
 build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)

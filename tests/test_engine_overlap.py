@@ -32,6 +32,8 @@ PAGE = 4096
 needs_programs = pytest.mark.skipif(
     not (PROGRAMS / "io_uring").exists(), reason="test programs are not built (make build/test-programs)"
 )
+SMALL = PROGRAMS / "replay_small_segments"  # 64 operations in memory at once
+needs_small = pytest.mark.skipif(not SMALL.exists(), reason=f"{SMALL} is not built (make build/test-programs)")
 URING = {"source": Source.IO_URING}
 
 
@@ -48,11 +50,11 @@ class Replayed:
     fileops: list
 
 
-def replay_recorded(directory: Path, path: Path, *options: str, statuses=(0,)) -> Replayed:
+def replay_recorded(directory: Path, path: Path, *options: str, statuses=(0,), engine=ENGINE) -> Replayed:
     image, again = directory / "image", directory / "again.iotrace"
-    prepare = [ENGINE, path, f"--directory={image}", "--phase=prepare", "--keep-image"]
+    prepare = [engine, path, f"--directory={image}", "--phase=prepare", "--keep-image"]
     subprocess.run(prepare, check=True, capture_output=True, timeout=120)
-    done = run_recorder(again, ENGINE, path, f"--directory={image}", "--phase=run", "--keep-image", *options)
+    done = run_recorder(again, engine, path, f"--directory={image}", "--phase=run", "--keep-image", *options)
     assert done.returncode in statuses, done.stderr
     trace = characterize.open(again)
     assert not trace.header.lost
@@ -147,6 +149,23 @@ def test_what_did_not_overlap_does_not(tmp_path, threads, timing, direct):
     assert in_flight_max(originals) > 3
     assert not violations(originals, again.io)
     assert in_flight_max(again.io) <= in_flight_max(originals)
+
+
+@needs_small
+@pytest.mark.parametrize("timing", ["asap", "think", "recorded"])
+@pytest.mark.parametrize("order", ["recorded", "thread"])
+def test_what_did_not_overlap_does_not_over_segments(tmp_path, timing, order):
+    """Requests are in flight while their thread waits for the memory that they take."""
+    io = overlapping(11, 3, 97)
+    trace = made_trace(io, files=[{"file": 1, "size_bytes": PAGE * len(io)}])
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    options = [f"--timing={timing}", f"--order={order}", "--direct=on"]
+    again = replay_recorded(tmp_path, path, *options, statuses=(0, 3), engine=SMALL)
+    assert again.document["operations"]["done"] == len(io) == len(again.io)
+    assert again.document["engine"]["name"] == "io_uring"
+    groups = [trace.io] if order == "recorded" else [own for _, own in trace.io.groupby("thread")]
+    for rows in groups:
+        assert not violations(list(rows.itertuples()), again.io)
 
 
 def test_order_of_each_thread_alone(tmp_path):

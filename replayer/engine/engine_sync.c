@@ -6,7 +6,7 @@
 static bool take_turn(struct worker *worker, const struct operation *operation, action *act)
 {
 	struct run *run = worker->run;
-	const union record *record = &run->trace->records[operation->record];
+	const union record *record = operation->record;
 	uint64_t ready_ns = worker->completed_ns;
 
 	due_wait(worker, record);
@@ -22,14 +22,13 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 	} else {
 		if (worker->due.at_ns)
 			due_started(worker, worker->due, ready_ns, now_ns());
-		act(worker, record, operation->record);
+		act(worker, record, (uint32_t)(operation - run->schedule->operations));
 	}
-	if (run->ordered)
-		order_complete(&run->order, operation->end_rank);
 	if (worker->due.at_ns) {
 		worker->completed_ns = now_ns();
 		worker->recorded_end_ns = record_end_ns(record);
 	}
+	cursor_complete(&worker->cursor, operation);
 	return true;
 }
 

@@ -14,18 +14,15 @@
 
 void flight_finish(struct worker *worker, uint32_t index, int32_t result, uint64_t end_ns)
 {
-	struct run *run = worker->run;
 	struct ring *ring = worker->ring;
 	struct flight *flight = &ring->flights[index];
 
 	request_finish(worker, &flight->request, result, end_ns);
 	ring->in_flight--;
 	flight->completed_ns = end_ns;
-	uint32_t end_rank = flight->end_rank;
-	if (run->options->timing != TIMING_THINK)
+	if (worker->run->options->timing != TIMING_THINK)
 		ring_give_back(ring, index);
-	if (run->ordered)
-		order_complete(&run->order, end_rank);
+	cursor_complete(&worker->cursor, flight->operation);
 }
 
 /* What follows a completed operation by its think time: the latest of those that had ended before. */
@@ -113,7 +110,7 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 }
 
 /* Waits for other threads. */
-static void wait_order(struct worker *worker, uint32_t wait_for, uint64_t *ready_ns)
+static void wait_order(struct worker *worker, uint64_t wait_for, uint64_t *ready_ns)
 {
 	struct order *order = &worker->run->order;
 	struct order_waiter *waiter = &worker->waiter;
@@ -144,12 +141,16 @@ static bool goes_by_ring(const struct run *run, const union record *record)
 	       record->io.source == SOURCE_UNKNOWN || record->io.source == SOURCE_SYNTHETIC;
 }
 
+static uint32_t operation_number(const struct worker *worker, const struct operation *operation)
+{
+	return (uint32_t)(operation - worker->run->schedule->operations);
+}
+
 static void done_at_once(struct worker *worker, const struct operation *operation, const union record *record)
 {
-	if (worker->run->ordered)
-		order_complete(&worker->run->order, operation->end_rank);
 	if (worker->run->options->timing == TIMING_THINK)
 		follow(worker, record_end_ns(record), now_ns());
+	cursor_complete(&worker->cursor, operation);
 }
 
 static void launch(struct worker *worker, const struct operation *operation, const union record *record,
@@ -158,7 +159,7 @@ static void launch(struct worker *worker, const struct operation *operation, con
 	struct ring *ring = worker->ring;
 	struct request request;
 
-	if (!request_prepare(worker, &record->io, operation->record, &request)) {
+	if (!request_prepare(worker, &record->io, operation_number(worker, operation), &request)) {
 		done_at_once(worker, operation, record);
 		return;
 	}
@@ -170,7 +171,7 @@ static void launch(struct worker *worker, const struct operation *operation, con
 	flight->recorded_end_ns = end_ns;
 	flight->completed_ns = 0;
 	flight->ready_ns = ready_ns;
-	flight->end_rank = operation->end_rank;
+	flight->operation = operation;
 	/* The rule of schedule.c for equal times: nothing waits for what took no time and ended when it started. */
 	ring->blocks_ns[index] = end_ns < LAST_NS ? end_ns + (record->io.duration_ns == 0) : LAST_NS;
 	int error = ring_add(worker, index);
@@ -188,7 +189,7 @@ static void launch(struct worker *worker, const struct operation *operation, con
 static bool take_turn(struct worker *worker, const struct operation *operation)
 {
 	struct run *run = worker->run;
-	const union record *record = &run->trace->records[operation->record];
+	const union record *record = operation->record;
 	uint64_t ready_ns = 0;
 
 	wait_own(worker, record, &ready_ns);
@@ -206,7 +207,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 		ring_submit(worker);
 		if (worker->due.at_ns)
 			due_started(worker, worker->due, ready_ns, now_ns());
-		operation_replay(worker, record, operation->record);
+		operation_replay(worker, record, operation_number(worker, operation));
 		done_at_once(worker, operation, record);
 		ring_reap(worker);
 	}
@@ -233,11 +234,22 @@ static void drain(struct worker *worker)
 	retire(worker, LAST_NS);
 }
 
+/* The next operation; before waiting for its segment, all in flight come back, as its memory may be that of theirs. */
+static const struct operation *next(struct worker *worker)
+{
+	while (worker->ring->in_flight && cursor_must_wait(&worker->cursor) && !run_stopped(worker->run)) {
+		if (worker->ring->batch_count)
+			ring_submit(worker);
+		else
+			ring_wait(worker, UINT64_MAX);
+	}
+	return cursor_next(&worker->cursor);
+}
+
 void engine_uring_pass(struct worker *worker)
 {
 	ring_start_pass(worker);
-	for (const struct operation *operation;
-	     !run_stopped(worker->run) && (operation = cursor_next(&worker->cursor));) {
+	for (const struct operation *operation; !run_stopped(worker->run) && (operation = next(worker));) {
 		if (!take_turn(worker, operation)) {
 			cursor_back(&worker->cursor);
 			break;

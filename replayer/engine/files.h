@@ -93,7 +93,13 @@ static inline bool is_program_page(const struct file *file, const struct io_reco
 	return io->source == SOURCE_MMAP && io->op == IO_READ && (io->flags & IO_PROGRAM || file->system);
 }
 
-int files_read(struct file_table *table, const struct trace *trace, struct class_choice class_choice);
+struct files_survey;
+
+/* For the records of the trace in turn, by blocks; then makes the table. */
+int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice);
+int files_survey(struct files_survey *survey, uint64_t first, uint64_t count);
+int files_survey_end(struct files_survey *survey, struct file_table *table);
+void files_survey_free(struct files_survey **survey);
 void files_free(struct file_table *table);
 
 /* Place of an id in the table, or 0 where it is unknown. */

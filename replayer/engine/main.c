@@ -295,7 +295,7 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 }
 
 static int execute(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
-		   const struct schedule *schedule, struct image *image, const char *engine_why)
+		   struct schedule *schedule, struct image *image, const char *engine_why)
 {
 	bool null = arguments->run.engine == ENGINE_NULL;
 	struct result result = {
@@ -325,7 +325,8 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	if (error)
 		return EXIT_FAILURE;
 	if (arguments->phase != PHASE_PREPARE) {
-		if (!null)
+		error = run_prepare(&run);
+		if (!error && !null)
 			error = cache_apply(image, table, (enum cache_state)arguments->cache, &result.cache_report);
 		if (!error)
 			error = run_all(&run);
@@ -344,6 +345,27 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	return trusted ? EXIT_SUCCESS : EXIT_NOT_TRUSTWORTHY;
 }
 
+/* Goes through the trace once, which may be larger than memory. */
+static int survey(const struct trace *trace, struct class_choice classes, struct file_table *table,
+		  struct schedule *schedule)
+{
+	__attribute__((cleanup(files_survey_free))) struct files_survey *files = NULL;
+	int error = files_survey_init(&files, trace, classes);
+
+	if (!error)
+		error = schedule_survey_init(schedule, trace);
+	for (uint64_t first = 0; first < trace->count && !error; first += TRACE_BLOCK_RECORDS) {
+		uint64_t left = trace->count - first;
+		uint64_t count = left < TRACE_BLOCK_RECORDS ? left : TRACE_BLOCK_RECORDS;
+
+		error = files_survey(files, first, count);
+		if (!error)
+			error = schedule_survey(schedule, first, count);
+		trace_drop(trace, first, count);
+	}
+	return error ? error : files_survey_end(files, table);
+}
+
 static int replay(struct arguments *arguments)
 {
 	__attribute__((cleanup(trace_close))) struct trace trace = {0};
@@ -355,15 +377,12 @@ static int replay(struct arguments *arguments)
 		return EXIT_FAILURE;
 	if (choose_order(arguments, &trace))
 		return EXIT_USAGE;
-	if (files_read(&table, &trace, choose_classes(arguments)) || schedule_build(&schedule, &trace))
+	if (survey(&trace, choose_classes(arguments), &table, &schedule))
 		return EXIT_FAILURE;
 	if (!schedule.count) {
 		complain("%s holds no operation: there is nothing to replay", arguments->trace);
 		return EXIT_FAILURE;
 	}
-	if (arguments->run.recorded_order && schedule.thread_count > 1 && schedule_number_intervals(&schedule, &trace))
-		return EXIT_FAILURE;
-	trace_populate(&trace);
 	char engine_why[ENGINE_WHY_BYTES];
 	if (engine_choose(&arguments->run, &table, engine_why))
 		return EXIT_FAILURE;

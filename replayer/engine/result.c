@@ -110,7 +110,7 @@ static void print_measured(const struct result *result, const struct totals *tot
 	double in_io_s = result->run ? (double)atomic_load(&result->run->io_time.total_ns) / 1e9 : 0;
 	double in_sync_s = result->run ? (double)atomic_load(&result->run->sync_time.total_ns) / 1e9 : 0;
 
-	json_number("passes", (double)(records - tally->skipped[SKIP_STOPPED]) / result->schedule->count);
+	json_number("passes", (double)(records - tally->skipped[SKIP_STOPPED]) / (double)result->schedule->count);
 	json_number("elapsed_s", elapsed_s);
 	json_number("time_in_io_s", in_io_s);
 	json_number("time_in_sync_s", in_sync_s);

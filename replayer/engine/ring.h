@@ -24,7 +24,7 @@ struct flight {
 	uint64_t recorded_end_ns;
 	uint64_t completed_ns; /* 0 while in flight */
 	uint64_t ready_ns;
-	uint32_t end_rank;
+	const struct operation *operation;
 };
 
 struct ring {

@@ -26,16 +26,6 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const s
 	return syscall(SYS_futex, word, operation, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* What a stop left undone is counted too. */
-static void skip_rest(struct worker *worker)
-{
-	for (const struct operation *operation; (operation = cursor_next(&worker->cursor));) {
-		bool io = worker->run->trace->records[operation->record].kind == RECORD_IO;
-
-		tally_skip(&worker->tally, io ? KIND_IO : KIND_FILEOP, SKIP_STOPPED, 1);
-	}
-}
-
 static void run_pass(struct worker *worker)
 {
 	static void (*const passes[])(struct worker *) = {
@@ -43,12 +33,20 @@ static void run_pass(struct worker *worker)
 		[ENGINE_URING] = engine_uring_pass,
 		[ENGINE_NULL] = engine_null_pass,
 	};
+	uint64_t before[OPERATION_KINDS];
 
-	worker->cursor = schedule_cursor(worker->run->schedule, worker->plan);
+	memcpy(before, worker->tally.records, sizeof(before));
+	cursor_start_pass(&worker->cursor);
 	worker->recorded_end_ns = 0;
 	worker->completed_ns = worker->run->pass_start_ns;
 	passes[worker->run->options->engine](worker);
-	skip_rest(worker);
+	/* What a stop left undone is counted too. */
+	for (int kind = 0; kind < OPERATION_KINDS; kind++) {
+		uint64_t told = worker->tally.records[kind] - before[kind];
+
+		tally_skip(&worker->tally, (enum operation_kind)kind, SKIP_STOPPED,
+			   worker->plan->operations[kind] - told);
+	}
 }
 
 static void end_pass(struct run *run)
@@ -65,7 +63,7 @@ static void end_pass(struct run *run)
 
 static void start_pass(struct run *run)
 {
-	if (run->ordered)
+	if (run->ordered && !run->schedule->streams)
 		order_reset(&run->order);
 	run->pass_start_ns = now_ns();
 	atomic_store(&run->slip_ns, 0);
@@ -139,6 +137,7 @@ static int prepare_workers(struct run *run)
 
 		worker->run = run;
 		worker->plan = &schedule->threads[t];
+		worker->cursor = schedule_cursor(run->schedule, t);
 		error = buffer_map(&worker->read_data, worker->plan->read_bytes_max, 0);
 		/* Mapped and not allocated: of each histogram only the few pages that are used are there. */
 		void *histograms =
@@ -163,6 +162,7 @@ void run_free(struct run *run)
 	free(run->workers);
 	run->workers = NULL;
 	buffer_unmap(&run->write_data);
+	feed_free(&run->feed);
 	order_destroy(&run->order);
 	descriptors_destroy(&run->descriptors);
 }
@@ -244,7 +244,25 @@ static int start_threads(struct run *run, uint32_t *started)
 	return -error;
 }
 
-static int prepare_run(struct run *run)
+static int prepare_schedule(struct run *run)
+{
+	struct schedule *schedule = run->schedule;
+
+	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
+	int error = schedule_init(schedule, run->ordered ? &run->order : NULL, run->stop);
+	if (error)
+		return error;
+	/* Ranks: of operations in memory, and of those before them that were carried on (segment.c). */
+	uint64_t ranks = schedule->streams ? 2 * schedule->places : schedule->places;
+	if (run->ordered && order_init(&run->order, schedule->places, ranks, schedule->thread_count, &run->pacer)) {
+		complain("no memory to keep the order of %llu operations; --order thread needs none",
+			 (unsigned long long)schedule->places);
+		return -ENOMEM;
+	}
+	return feed_init(&run->feed, schedule, run->options->loop);
+}
+
+int run_prepare(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
 	/* First, as it raises the limit of descriptors, of which rings need some. */
@@ -260,20 +278,16 @@ static int prepare_run(struct run *run)
 			 strerror(-error), run->options->engine == ENGINE_URING ? "; --engine sync needs less" : "");
 		return error;
 	}
-	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
-	if (run->ordered && order_init(&run->order, schedule->count, schedule->thread_count, &run->pacer)) {
-		complain("no memory to keep the order of %u operations; --order thread needs none", schedule->count);
-		return -ENOMEM;
-	}
+	error = prepare_schedule(run);
+	if (error)
+		return error;
 	run->io_time.shared = schedule->thread_count > 1 || run->options->engine == ENGINE_URING;
 	run->sync_time.shared = schedule->thread_count > 1;
 	/* Without anything to undo and any order to keep, no thread waits at the end of a pass for the slowest one. */
 	run->undo = run->options->loop &&
 		    (run->ordered || run->table->namespace_changes || run->options->timing != TIMING_ASAP);
-	if (run->undo)
-		pthread_barrier_init(&run->barrier, NULL, schedule->thread_count);
 	uint64_t span_ns = schedule->last_start_ns - schedule->first_start_ns;
-	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (schedule->count - 1) : 0;
+	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (double)(schedule->count - 1) : 0;
 	run->late_after_ns = gap_ns / 10 > 100e3 ? (uint64_t)(gap_ns / 10) : 100 * 1000;
 	atomic_store(&run->running, schedule->thread_count);
 	return 0;
@@ -282,13 +296,15 @@ static int prepare_run(struct run *run)
 int run_all(struct run *run)
 {
 	uint32_t started;
-	int error = prepare_run(run);
 
-	if (error)
-		return error;
 	pacer_init(&run->pacer, run->stop);
 	if (run->options->engine != ENGINE_NULL)
 		descriptors_start_pass(&run->descriptors);
+	if (run->undo)
+		pthread_barrier_init(&run->barrier, NULL, run->schedule->thread_count);
+	int error = feed_start(&run->feed);
+	if (error)
+		return error;
 	error = start_threads(run, &started);
 	if (error) {
 		/* Those that wait at the gate find that the run is over. */
@@ -305,6 +321,7 @@ int run_all(struct run *run)
 		if (!run->workers[t].gave_up)
 			pthread_join(run->workers[t].thread, NULL);
 	}
+	feed_join(&run->feed);
 	if (!run->undo)
 		end_pass(run);
 	descriptors_close_all(&run->descriptors);

@@ -9,6 +9,7 @@
 #include "replayer/engine/busy_time.h"
 #include "replayer/engine/descriptors.h"
 #include "replayer/engine/due.h"
+#include "replayer/engine/feed.h"
 #include "replayer/engine/files.h"
 #include "replayer/engine/histogram.h"
 #include "replayer/engine/image.h"
@@ -52,10 +53,11 @@ struct worker;
 struct run {
 	const struct trace *trace;
 	const struct file_table *table;
-	const struct schedule *schedule;
+	struct schedule *schedule;
 	const struct run_options *options;
 	struct image *image;
 	struct descriptors descriptors;
+	struct feed feed;
 	struct order order;
 	struct pacer pacer;
 	struct buffer write_data; /* read by all threads */
@@ -84,7 +86,7 @@ struct worker {
 
 	_Alignas(64) struct run *run;
 	const struct thread_plan *plan;
-	struct cursor cursor; /* of this pass */
+	struct cursor cursor;
 	struct buffer read_data;
 	struct histogram *histograms; /* HISTOGRAMS */
 	struct tally tally;
@@ -117,10 +119,13 @@ void pass_in_turn(struct worker *worker, action *act);
 /* Repeats one IO or FILEOP record by a call and counts its result. */
 void operation_replay(struct worker *worker, const union record *record, uint32_t number);
 
+/* Has everything ready that run_all() needs: buffers, and the first operations in their order. 0 or -errno. */
+int run_prepare(struct run *run);
+
 /* Runs the trace; the tallies and histograms of the workers are its result. 0 or -errno. */
 int run_all(struct run *run);
 
-/* Lets go of everything that run_all() made. */
+/* Lets go of everything that these two made. */
 void run_free(struct run *run);
 
 #endif
