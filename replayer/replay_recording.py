@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a replay into a recording of itself, and that recording into the part that is the replay.
+
+The engine lays out its files outside of the recording (``phase="prepare"``). What it still does inside, in its main
+thread, is left out here: only threads that repeat a recorded thread count, which the engine names ``play N`` after the
+number of that thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.layout import RecordKind, Source
+from characterize.loss import RECORDING_KEYS
+from characterize.requests import left_out
+from characterize.trace import Trace
+from replayer.binaries import find_binary
+from replayer.confine import MemoryGroup
+from replayer.run import RECORDER_TALK
+
+PLAYER = re.compile(rb"play (\d+)")
+
+_OPERATIONS = (RecordKind.IO, RecordKind.FILEOP)
+
+
+def recorder_command(
+    recording: Path, directory: Path, *, memory_group: MemoryGroup | None = None, force: bool = False
+) -> list[str]:
+    """The command that records a replay, for `replayer.run.replay`.
+
+    Only operations on files below `directory` are recorded, so that the engine's reading of its trace, its program and
+    its libraries is not.
+    """
+    command = [str(find_binary("flextrace-record")), "--quiet", f"--output={recording}", f"--path={directory}"]
+    command += [f"--cgroup={memory_group.path}"] if memory_group else []
+    return [*command, *(["--force"] if force else []), "--"]
+
+
+def check_recorder(directory: Path) -> None:
+    """Find out whether recording works, before an image is laid out for nothing.
+
+    Raises
+    ------
+    FlextraceError
+        It does not; the recorder says why and what to do.
+    """
+    command = [str(find_binary("flextrace-record")), "--dry-run", f"--path={directory}", "--", "true"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        message = done.stderr.strip().removeprefix(RECORDER_TALK) or f"exit status {done.returncode}"
+        raise FlextraceError(f"the replay cannot be recorded: {message}")
+
+
+def players_of(recording: Trace) -> dict[int, int]:
+    """Which recorded thread each thread of a replay repeats: ``{thread of the replay: recorded thread}``."""
+    tasks = recording.arrays[RecordKind.TASK]
+    named = ((int(task["thread"]), PLAYER.fullmatch(task["comm"])) for task in tasks)
+    return {thread: int(found[1]) for thread, found in named if found}
+
+
+def replay_part(recording: Trace) -> Trace:
+    """Of the recording of a replay only the replay: operations of its threads, and block requests of their time.
+
+    Accesses to mapped files are the engine's own, since it repeats those of the trace by calls (docs/decisions/0007).
+    The recorder's totals, which contain the rest, are left out. As from `run_part` otherwise.
+    """
+    players = list(players_of(recording))
+    kept = {kind: np.isin(recording.arrays[kind]["thread"], players) for kind in _OPERATIONS}
+    kept[RecordKind.IO] &= recording.arrays[RecordKind.IO]["source"] != Source.MMAP
+    return _part(recording, kept)
+
+
+def run_part(trace: Trace) -> Trace:
+    """Of the recording of an application what a replay repeats: all but its pages of programs, in the same way.
+
+    Block requests count that were issued from the start of the first operation to the end of the last one, on both
+    sides: neither loading of the program nor laying out of the image, but also no write-back afterwards.
+    """
+    kept = {RecordKind.IO: ~left_out(trace), RecordKind.FILEOP: np.ones(len(trace.arrays[RecordKind.FILEOP]), bool)}
+    return _part(trace, kept)
+
+
+def span_ns(arrays: Mapping[RecordKind, np.ndarray]) -> tuple[int, int]:
+    """Start of the first operation and end of the last one, on the clock of the trace; 0 and 0 without operations."""
+    present = [arrays[kind] for kind in _OPERATIONS if len(arrays[kind])]
+    if not present:
+        return 0, 0
+    last = max(int((array["start_ns"] + array["duration_ns"]).max()) for array in present)
+    return min(int(array["start_ns"].min()) for array in present), last
+
+
+def _part(trace: Trace, kept: dict[RecordKind, np.ndarray]) -> Trace:
+    arrays = dict(trace.arrays)
+    for kind, rows in kept.items():
+        arrays[kind] = arrays[kind][rows]
+    first, last = span_ns(arrays)
+    blocks = arrays[RecordKind.BLOCK]
+    within = (blocks["start_ns"] >= first) & (blocks["start_ns"] <= last)
+    owner = trace.block_of_data
+    pieces = within[owner] & (owner >= 0) if len(blocks) else np.zeros(len(owner), bool)
+    arrays[RecordKind.BLOCK] = blocks[within]
+    arrays[RecordKind.BLOCK_DATA] = arrays[RecordKind.BLOCK_DATA][pieces]
+    metadata = {name: value for name, value in trace.header.metadata.items() if name not in RECORDING_KEYS}
+    header = dataclasses.replace(
+        trace.header,
+        start_monotonic_ns=first,
+        end_monotonic_ns=last,
+        count={kind: len(array) for kind, array in arrays.items()},
+        metadata=metadata,
+    )
+    place = np.cumsum(within) - 1
+    return Trace(
+        header, arrays, trace.paths, trace.path, trace.warnings, block_of_data=place[owner[pieces]].astype(np.int64)
+    )
