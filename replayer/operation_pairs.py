@@ -19,10 +19,9 @@ import numba
 import numpy as np
 import pandas as pd
 
-from characterize.layout import FileFlag, Fileop, FileType, IoOp, RecordKind, Source
-from characterize.requests import left_out
-from characterize.response_time import MS_SYNC
+from characterize.layout import Fileop, FileType, RecordKind, Source
 from characterize.trace import Trace
+from replayer.repeated_operations import repeated_fileops, repeated_io
 from replayer.replay_recording import players_of
 
 FIRST_NAME_ID = 1 << 31
@@ -33,17 +32,7 @@ _DIRECTORY = -1
 
 _IMAGE_NAME = re.compile(r"[fd](\d{8,})")
 
-# Failures that the engine does not repeat: EFAULT, EBADF, EINTR, EAGAIN, and what is internal to the kernel.
-_CALLER_ERRORS = (-14, -9, -4, -11)
-_KERNEL_RESTART = -512
-
-_ON_NAMES = (
-    *(Fileop.OPEN, Fileop.CLOSE, Fileop.RENAME, Fileop.UNLINK),
-    *(Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK),
-)
-_WITH_ARGUMENT = (Fileop.TRUNCATE,)
 _WITH_RANGE = (Fileop.SYNC_FILE_RANGE, Fileop.FALLOCATE, Fileop.FADVISE)
-_BY_NAME_ONLY = (Fileop.SYMLINK,)
 
 
 @dataclass(frozen=True)
@@ -84,7 +73,7 @@ class Pairs:
 
 
 def operations_of(trace: Trace) -> pd.DataFrame:
-    """All operations of a trace, as `Pairs` describes them without ``expected``; ``row`` is the row in their array."""
+    """The IO records of a trace, then its FILEOP records, with the columns that `Pairs` has but for ``expected``."""
     parts = []
     for kind in (RecordKind.IO, RecordKind.FILEOP):
         array = trace.arrays[kind]
@@ -116,7 +105,7 @@ def pair(trace: Trace, recording: Trace) -> Pairs:
         Of the replay, as from `replayer.replay_recording.replay_part`.
     """
     original, replay = operations_of(trace), operations_of(recording)
-    original["expected"] = _expected(trace, original)
+    original["expected"] = np.concatenate([repeated_io(trace), repeated_fileops(trace)])
     original = original.sort_values(["thread", "start_ns"], kind="stable", ignore_index=True)
     replay["thread"] = replay["thread"].map(players_of(recording)).fillna(-1).astype(np.int64)
     replay = replay.sort_values(["thread", "start_ns"], kind="stable", ignore_index=True)
@@ -134,22 +123,6 @@ def pair(trace: Trace, recording: Trace) -> Pairs:
         done.index.to_numpy()[done_place],
         shuffled,
     )
-
-
-def _expected(trace: Trace, operations: pd.DataFrame) -> np.ndarray:
-    """Which operations the engine repeats whatever happens before them: the static rules of operation.c."""
-    data, op, result = (operations[name].to_numpy() for name in ("data", "op", "result"))
-    files = trace.arrays[RecordKind.FILE]
-    no_data = (files["type"] == FileType.DIRECTORY) | ((files["flags"] & FileFlag.NEW_NAME) != 0)
-    on_name, nowhere = np.isin(op, _ON_NAMES), operations["file"].to_numpy() == 0
-    caller_error = np.isin(result, _CALLER_ERRORS) | (result <= _KERNEL_RESTART)
-    idle = (op == Fileop.MSYNC) & ((operations["flags"].to_numpy() >> 16 & MS_SYNC) == 0)
-    program = np.zeros(len(operations), bool)
-    program[: len(trace.arrays[RecordKind.IO])] = left_out(trace)
-    io = ~program & ~nowhere & ~np.isin(operations["file"], files["file"][no_data]) & np.isin(op, list(IoOp))
-    fileop = ~idle & ~(nowhere & ~np.isin(op, (Fileop.SYNCFS, Fileop.SYMLINK))) & ~(on_name & (result < 0))
-    fileop &= ~np.isin(op, _BY_NAME_ONLY) | (operations["argument"].to_numpy() != 0)
-    return np.where(data, io & ~caller_error, fileop & (on_name | ~caller_error))
 
 
 def _engine_form(trace: Trace, operations: pd.DataFrame) -> pd.DataFrame:
@@ -178,7 +151,8 @@ def _image_numbers(trace: Trace, file: np.ndarray) -> np.ndarray:
 def _recorded_form(recording: Trace, operations: pd.DataFrame) -> pd.DataFrame:
     """The same of operations of a replay, from the names of the files; file 0 is one that is not known."""
     data, op = operations["data"].to_numpy(), operations["op"].to_numpy()
-    by_argument = ~data & np.isin(op, _BY_NAME_ONLY)
+    # A symbolic link is a name without a file.
+    by_argument = ~data & (op == Fileop.SYMLINK)
     number_of = {file: _number_of(path) for file, path in recording.paths.items()}
     file = pd.Series(np.where(by_argument, operations["argument"], operations["file"]))
     number = file.map(number_of).fillna(0).to_numpy().astype(np.int64)
@@ -190,7 +164,9 @@ def _number_of(path: str) -> int:
     return int(found[1]) if found else _DIRECTORY
 
 
-def _form(data: np.ndarray, op: np.ndarray, number: np.ndarray, argument: np.ndarray, length: np.ndarray) -> pd.DataFrame:
+def _form(
+    data: np.ndarray, op: np.ndarray, number: np.ndarray, argument: np.ndarray, length: np.ndarray
+) -> pd.DataFrame:
     ranged = data | np.isin(op, _WITH_RANGE)
     op = np.where(~data & (op == Fileop.RMDIR), Fileop.UNLINK, op)
     number = np.where(~data & (op == Fileop.SYNCFS), _DIRECTORY, number)
@@ -198,7 +174,7 @@ def _form(data: np.ndarray, op: np.ndarray, number: np.ndarray, argument: np.nda
         {
             "what": np.where(data, op, op + 100),
             "file": number,
-            "argument": np.where(ranged | (~data & np.isin(op, _WITH_ARGUMENT)), argument, 0),
+            "argument": np.where(ranged | (~data & (op == Fileop.TRUNCATE)), argument, 0),
             "length": np.where(ranged, length, 0),
             "own": ~data & np.isin(op, (Fileop.OPEN, Fileop.CLOSE)),
         }
@@ -210,10 +186,15 @@ def _aligned(wanted: pd.DataFrame, done: pd.DataFrame) -> tuple[np.ndarray, np.n
     threads = np.unique(done["thread"])
     bounds = [np.searchsorted(frame["thread"], threads, side) for frame in (wanted, done) for side in ("left", "right")]
     match = np.full(len(done), -1, np.int64)
-    columns = [frame[name].to_numpy() for frame in (wanted, done) for name in ("code", "own")]
+    codes, own = ([frame[name].to_numpy() for frame in (wanted, done)] for name in ("code", "own"))
     shuffled = []
     for thread, *ends in zip(threads, *bounds, strict=True):
-        if not _embed(*columns, *ends, match):
+        first, last, done_first, done_last = (int(end) for end in ends)
+        part, done_part = slice(first, last), slice(done_first, done_last)
+        place = match[done_part]
+        if _embed(codes[0][part], own[0][part], codes[1][done_part], own[1][done_part], place):
+            place[place >= 0] += first
+        else:
             shuffled.append(thread)
     if shuffled:
         again = np.isin(done["thread"], shuffled)
@@ -233,27 +214,19 @@ def _by_occurrence(wanted: pd.DataFrame, done: pd.DataFrame, index: pd.Index) ->
 
 
 @numba.njit(cache=True)
-def _embed(  # noqa: PLR0917
-    wanted: np.ndarray,
-    wanted_own: np.ndarray,
-    done: np.ndarray,
-    done_own: np.ndarray,
-    wanted_begin: int,
-    wanted_end: int,
-    done_begin: int,
-    done_end: int,
-    match: np.ndarray,
+def _embed(
+    wanted: np.ndarray, wanted_own: np.ndarray, done: np.ndarray, done_own: np.ndarray, match: np.ndarray
 ) -> bool:
     """Find what was done in what was wanted, in its order; False where that is not possible.
 
     What the engine may do by its own (open, close) is looked for only up to the next operation of another kind.
     """
-    at = wanted_begin
-    for row in range(done_begin, done_end):
+    at = 0
+    for row in range(len(done)):
         place = at
-        while place < wanted_end and wanted[place] != done[row] and (wanted_own[place] or not done_own[row]):
+        while place < len(wanted) and wanted[place] != done[row] and (wanted_own[place] or not done_own[row]):
             place += 1
-        if place < wanted_end and wanted[place] == done[row]:
+        if place < len(wanted) and wanted[place] == done[row]:
             match[row] = place
             at = place + 1
         elif not done_own[row]:

@@ -119,9 +119,7 @@ def check_pairs(trace: Trace, pairs: Pairs) -> OrderCheck:
     """As `check_order`, of operations that were paired already."""
     operations = pairs.original.iloc[pairs.original_row].reset_index(drop=True)
     replay = pairs.replay.iloc[pairs.replay_row]
-    times = Times(
-        *(frame[name].to_numpy() for frame in (operations, replay) for name in ("start_ns", "end_ns"))
-    )
+    times = Times(*(frame[name].to_numpy() for frame in (operations, replay) for name in ("start_ns", "end_ns")))
     everything = np.ones(len(operations), bool)
     found = {"program_order": sweep(times, operations["thread"].to_numpy(), everything, everything)}
     if not trace.untimed:
@@ -190,7 +188,7 @@ def _file_ranges(times: Times, operations: pd.DataFrame) -> Found:
 
 
 def _names(times: Times, operations: pd.DataFrame, trace: Trace) -> Found:
-    """Uses of names, each of the name that the file had then, of the name that is made, and of the directory of both."""
+    """Uses of names: of the one that the file had then, of the one that is made, and of the directory of both."""
     uses = _name_uses(operations, trace)
     row, changes = uses["row"].to_numpy(), uses["changes"].to_numpy()
     group, everything = pd.factorize(uses["name"])[0], np.ones(len(uses), bool)

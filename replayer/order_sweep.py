@@ -16,6 +16,7 @@ import pandas as pd
 
 _NEVER = np.iinfo(np.int64).min
 _INSTANT_END, _START, _END = 2, 1, 0
+COVERS, TOUCHES = 0, 1
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,17 @@ def sweep(times: Times, group: np.ndarray, before: np.ndarray, after: np.ndarray
 
 
 def sweep_ranges(times: Times, group: np.ndarray, low: np.ndarray, high: np.ndarray, write: np.ndarray) -> Found:
-    """Check that accesses wait for those of an overlapping range ``[low, high)`` of the same group, one being a write.
+    """Check that accesses wait for those of an overlapping range of the same group, where one of both is a write.
 
-    No range may be empty. The latest end of every range is kept in two trees over all limits of ranges, one of writes and one of all accesses.
+    Who ended last is kept for every range in two segment trees over the limits of the ranges, of writes and of all.
+
+    Parameters
+    ----------
+    times : Times
+    group : ndarray of int, shape (n,)
+    low, high : ndarray of int64, shape (n,)
+        Ranges ``[low, high)``, none of them empty.
+    write : ndarray of bool, shape (n,)
     """
     count = len(group)
     limits = pd.DataFrame({"group": np.tile(group, 2), "at": np.concatenate([low, high])})
@@ -121,22 +130,21 @@ def _sweep_trees(  # noqa: PLR0917
     checked: np.ndarray,
     blamed: np.ndarray,
 ) -> None:
-    # Of each node: who ended last of those that cover all of it, and of those that touch any of it.
-    covering = np.full((2, 2 * leaves), -1, np.int64)
-    touching = np.full((2, 2 * leaves), -1, np.int64)
+    # Of each node of the trees of writes and of all: who ended last of those that cover it, and of those that touch it.
+    last_of = np.full((2, 2, 2 * leaves), -1, np.int64)
     for event in range(len(row)):
         this = row[event]
+        first, last = low[this] + leaves, high[this] + leaves
         if is_end[event]:
-            _note(covering[1], touching[1], low[this], high[this], this, ends, leaves)
+            _note(last_of[1], first, last, this, ends)
             if write[this]:
-                _note(covering[0], touching[0], low[this], high[this], this, ends, leaves)
+                _note(last_of[0], first, last, this, ends)
             continue
-        tree = 1 if write[this] else 0
-        last = _last(covering[tree], touching[tree], low[this], high[this], ends, leaves)
-        if last >= 0:
+        ended = _last(last_of[1 if write[this] else 0], first, last, ends)
+        if ended >= 0:
             checked[this] = True
-            if ends[last] > starts[this]:
-                blamed[this] = last
+            if ends[ended] > starts[this]:
+                blamed[this] = ended
 
 
 @numba.njit(cache=True)
@@ -147,42 +155,32 @@ def _later(one: int, other: int, ends: np.ndarray) -> int:
 
 
 @numba.njit(cache=True)
-def _note(  # noqa: PLR0917
-    covering: np.ndarray, touching: np.ndarray, low: int, high: int, this: int, ends: np.ndarray, leaves: int
-) -> None:
-    left, right = low + leaves, high + leaves
+def _note(last_of: np.ndarray, first: int, last: int, this: int, ends: np.ndarray) -> None:
+    left, right = first, last
     while left < right:
-        if left & 1:
-            covering[left] = _later(covering[left], this, ends)
-            touching[left] = _later(touching[left], this, ends)
-            left += 1
-        if right & 1:
-            right -= 1
-            covering[right] = _later(covering[right], this, ends)
-            touching[right] = _later(touching[right], this, ends)
-        left >>= 1
-        right >>= 1
-    for node in (low + leaves, high - 1 + leaves):
-        while node > 1:
+        for node, taken in ((left, left & 1), (right - 1, right & 1)):
+            if taken:
+                last_of[COVERS, node] = _later(last_of[COVERS, node], this, ends)
+                last_of[TOUCHES, node] = _later(last_of[TOUCHES, node], this, ends)
+        left, right = (left + 1) >> 1, right >> 1
+    for leaf in (first, last - 1):
+        node = leaf >> 1
+        while node:
+            last_of[TOUCHES, node] = _later(last_of[TOUCHES, node], this, ends)
             node >>= 1
-            touching[node] = _later(touching[node], this, ends)
 
 
 @numba.njit(cache=True)
-def _last(covering: np.ndarray, touching: np.ndarray, low: int, high: int, ends: np.ndarray, leaves: int) -> int:
-    last = -1
-    left, right = low + leaves, high + leaves
+def _last(last_of: np.ndarray, first: int, last: int, ends: np.ndarray) -> int:
+    ended, left, right = -1, first, last
     while left < right:
-        if left & 1:
-            last = _later(last, touching[left], ends)
-            left += 1
-        if right & 1:
-            right -= 1
-            last = _later(last, touching[right], ends)
-        left >>= 1
-        right >>= 1
-    for node in (low + leaves, high - 1 + leaves):
-        while node > 0:
-            last = _later(last, covering[node], ends)
+        for node, taken in ((left, left & 1), (right - 1, right & 1)):
+            if taken:
+                ended = _later(ended, last_of[TOUCHES, node], ends)
+        left, right = (left + 1) >> 1, right >> 1
+    for leaf in (first, last - 1):
+        node = leaf
+        while node:
+            ended = _later(ended, last_of[COVERS, node], ends)
             node >>= 1
-    return last
+    return ended

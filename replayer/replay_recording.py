@@ -19,10 +19,10 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.layout import RecordKind, Source
 from characterize.loss import RECORDING_KEYS
-from characterize.requests import left_out
 from characterize.trace import Trace
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
+from replayer.repeated_operations import repeated_fileops, repeated_io
 from replayer.run import RECORDER_TALK
 
 PLAYER = re.compile(rb"play (\d+)")
@@ -78,13 +78,12 @@ def replay_part(recording: Trace) -> Trace:
 
 
 def run_part(trace: Trace) -> Trace:
-    """Of the recording of an application what a replay repeats: all but its pages of programs, in the same way.
+    """Of a trace what a replay repeats: no pages of programs, no operations that changed nothing since they failed.
 
     Block requests count that were issued from the start of the first operation to the end of the last one, on both
     sides: neither loading of the program nor laying out of the image, but also no write-back afterwards.
     """
-    kept = {RecordKind.IO: ~left_out(trace), RecordKind.FILEOP: np.ones(len(trace.arrays[RecordKind.FILEOP]), bool)}
-    return _part(trace, kept)
+    return _part(trace, {RecordKind.IO: repeated_io(trace), RecordKind.FILEOP: repeated_fileops(trace)})
 
 
 def span_ns(arrays: Mapping[RecordKind, np.ndarray]) -> tuple[int, int]:

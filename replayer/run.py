@@ -32,6 +32,9 @@ RECORDER_TALK = "flextrace record: "
 
 OnInterval = Callable[[dict[str, Any]], bool | None]
 
+RecorderCommand = Callable[[MemoryGroup | None], list[str]]
+"""Makes the command that records an engine, which is to run in a memory group if there is one."""
+
 
 def make_directory(path: Path) -> None:
     """Make a directory to work in, unless it is there.
