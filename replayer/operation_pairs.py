@@ -5,9 +5,10 @@ What the engine makes of an operation is known (replayer/engine/operation.c): ev
 pwrite, every file has a name after its number (image.c), every thread one after the thread that it repeats (run.c). So
 operations are compared by kind, file number, offset and bytes, thread by thread.
 
-The sequences differ where the engine skips an operation, and where it opens or closes a file for itself. A thread whose
-data operations are found in the order of the trace is paired so; of any other the k-th operation of every kind, place
-and size is paired with the k-th such one, so that what came in another order shows.
+The sequences differ where the engine skips an operation, and where it opens or closes a file for itself: an open or
+close that does not stand between the same operations as in the trace is taken for that. A thread whose other
+operations are found in the order of the trace is paired so; of any other the k-th operation of every kind, place and
+size is paired with the k-th such one, so that what came in another order shows.
 """
 
 from __future__ import annotations

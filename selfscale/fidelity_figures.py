@@ -53,8 +53,8 @@ def response_times(fidelity: Mapping[str, Any]) -> Figure | None:
     """
     sentence = (
         "Response times of the original and of its replay: the closer the dotted line is to the solid one of its "
-        "colour, the more alike they are. KS is their largest vertical distance, EMD the area between them (on a linear "
-        "axis)."
+        "colour, the more alike they are. KS is the largest vertical distance of the two, EMD the area between them on "
+        "a linear axis."
     )
     return _distributions(fidelity, ("read", "write", "sync"), "Response times, original and replay", sentence)
 
