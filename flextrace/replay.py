@@ -19,6 +19,7 @@ from characterize.expansion import expanded
 from characterize.units import format_bytes, format_duration, parse_duration, parse_size
 from replayer.confine import MemoryGroup, current_limit
 from replayer.run import CACHES, EXIT_NOT_TRUSTWORTHY, EXIT_OK, ORDERS, TIMINGS, RecorderCommand, replay
+from selfscale.recorded_replay import recorded_replay
 
 HASH_CHUNK_BYTES = 1 << 20
 
@@ -120,8 +121,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _recorded(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
     """Replay under the recorder; the result, with the comparison as ``fidelity``."""
-    from selfscale.recorded_replay import recorded_replay  # noqa: PLC0415 (pandas and numba only where they are needed)
-
     return recorded_replay(
         trace,
         arguments.directory,

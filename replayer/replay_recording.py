@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a replay into a recording of itself, and that recording into the part that is the replay.
+"""Turns the recording of a replay, and that of its original, into the parts that can be compared: the run itself.
 
 The engine lays out its files outside of the recording (``phase="prepare"``). What it still does inside, in its main
 thread, is left out here: only threads that repeat a recorded thread count, which the engine names ``play N`` after the
@@ -10,52 +10,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
-from characterize.errors import FlextraceError
 from characterize.layout import RecordKind, Source
 from characterize.loss import RECORDING_KEYS
 from characterize.trace import Trace
-from replayer.binaries import find_binary
-from replayer.confine import MemoryGroup
 from replayer.repeated_operations import repeated_fileops, repeated_io
-from replayer.run import RECORDER_TALK
 
 PLAYER = re.compile(rb"play (\d+)")
 
 _OPERATIONS = (RecordKind.IO, RecordKind.FILEOP)
-
-
-def recorder_command(
-    recording: Path, directory: Path, *, memory_group: MemoryGroup | None = None, force: bool = False
-) -> list[str]:
-    """The command that records a replay, for `replayer.run.replay`.
-
-    Only operations on files below `directory` are recorded, so that the engine's reading of its trace, its program and
-    its libraries is not.
-    """
-    command = [str(find_binary("flextrace-record")), "--quiet", f"--output={recording}", f"--path={directory}"]
-    command += [f"--cgroup={memory_group.path}"] if memory_group else []
-    return [*command, *(["--force"] if force else []), "--"]
-
-
-def check_recorder(directory: Path) -> None:
-    """Find out whether recording works, before an image is laid out for nothing.
-
-    Raises
-    ------
-    FlextraceError
-        It does not; the recorder says why and what to do.
-    """
-    command = [str(find_binary("flextrace-record")), "--dry-run", f"--path={directory}", "--", "true"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode:
-        message = done.stderr.strip().removeprefix(RECORDER_TALK) or f"exit status {done.returncode}"
-        raise FlextraceError(f"the replay cannot be recorded: {message}")
 
 
 def players_of(recording: Trace) -> dict[int, int]:

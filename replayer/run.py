@@ -106,7 +106,7 @@ def replay(
     finish_on_signal : bool
         SIGINT and SIGTERM to this process end the replay with its result instead of raising; main thread only.
     recorder : sequence of str
-        Command that starts the engine and records it (`replayer.replay_recording.recorder_command`). It puts the engine
+        Command that starts the engine and records it (`replayer.recorder.recorder_command`). It puts the engine
         into the memory group, and its warnings become those of the document.
 
     Returns

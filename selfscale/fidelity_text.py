@@ -33,8 +33,8 @@ def rate(value: float) -> str:
 
 
 def time_ns(value: float) -> str:
-    """A time in ns in a readable unit."""
-    return format_duration(value / 1e9)
+    """A time in ns in a readable unit, at most nine characters."""
+    return format_duration(value / 1e9) if value < 1e11 else f"{value / 1e9:.3g} s"
 
 
 @dataclass(frozen=True)

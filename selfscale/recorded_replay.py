@@ -9,13 +9,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import characterize
 from characterize.errors import FlextraceError
 from characterize.expansion import ARCHIVE_SUFFIX
-from replayer.replay_recording import check_recorder, recorder_command
+from replayer.recorder import check_recorder, recorder_command
 from replayer.run import RecorderCommand
-from selfscale.fidelity import fidelity_of
-from selfscale.measure import trace_directory
 
 
 def recorded_replay(
@@ -60,6 +57,11 @@ def recorded_replay(
         if keep_as.exists() and not force:
             raise FlextraceError(f"{keep_as} exists already: choose another name or give --force", 2)
     check_recorder(directory)
+
+    import characterize  # noqa: PLC0415 (pandas and numba only after the cheap refusals)
+    from selfscale.fidelity import fidelity_of  # noqa: PLC0415
+    from selfscale.measure import trace_directory  # noqa: PLC0415
+
     scratch = nullcontext(None) if keep_as else tempfile.TemporaryDirectory(prefix="flextrace-", dir=trace_directory())
     with scratch as place:
         path = keep_as or Path(place or "") / "replay.iotrace"
