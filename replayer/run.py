@@ -233,6 +233,9 @@ def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> Flextr
             f"the replay was killed, most likely since its memory group of {memory_group.limit_bytes} bytes is too "
             "small for its threads and buffers: give a larger --memory"
         )
+    if status == -signal.SIGTERM:
+        # The engine takes it as the end of a replay, but a recorder that still gets ready has not started the engine.
+        return FlextraceError("the replay was ended before it had begun; its files are still there for the next one")
     if status < 0:
         return FlextraceError(f"the replay engine died of {signal.Signals(-status).name}. {talk}".strip())
     return FlextraceError(message or f"the replay engine failed with exit status {status} and said nothing")
