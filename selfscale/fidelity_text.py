@@ -208,13 +208,15 @@ def fidelity_lines(document: Mapping[str, Any]) -> list[str]:
     fidelity = document["fidelity"]
     lines = [f"{'fidelity':<24}{'original':>16}{'replay':>16}{'difference':>16}"]
     lines += [
-        f"  {line.name:<22}{line.original:>16}{line.replay:>16}{line.difference:>16}" for line in number_lines(fidelity)
+        f"  {line.name:<22}{line.original:>16}{line.replay:>16}{line.difference:>16}".rstrip()
+        for line in number_lines(fidelity)
     ]
     rows = time_rows(fidelity)
     if rows:
         lines.append(f"  {'response time':<17}{'count':>9}" + "".join(f"{name:>10}" for name in TIMES.values()))
-        for kind, run, *cells in rows:
-            name = kind if run == "original" else ""
+        kinds = [row[0] for row in rows]
+        for above, (kind, run, *cells) in zip(["", *kinds], rows, strict=False):
+            name = "" if kind == above else kind
             lines.append(f"    {name:<6}{run:<9}{cells[0]:>9}" + "".join(f"{cell:>10}" for cell in cells[1:]))
     if distances := distance_rows(fidelity):
         lines.append(f"  {'distance of distributions':<30}{'KS':>10}{'EMD / mean':>14}")

@@ -189,6 +189,10 @@ def test_what_is_not_measured_is_null_and_the_rest_is_compared():
     assert list(fidelity["order"]["rules"]) == ["program_order"]
     lines = fidelity_lines({"fidelity": fidelity})
     assert any(line.split() == ["elapsed", "time", "-", "5", "us"] for line in lines)
+    assert [line.split()[:3] for line in lines if line.startswith("    ") and " replay " in line] == [
+        [kind, "replay", count] for kind, count in (("read", "30"), ("write", "30"), ("sync", "1"))
+    ]
+    assert not [line for line in lines if line != line.rstrip()]
 
 
 @pytest.mark.parametrize(
