@@ -65,7 +65,7 @@ def fidelity_of(trace: Trace, recording: Trace, replay: Mapping[str, Any]) -> di
             "schema": SCHEMA,
             **comparison_of(original, run),
             "results": {"compared": executed, "differed": differed, "share": differed / executed if executed else None},
-            "lateness": replay.get("lateness"),
+            "lateness": replay["accuracy"].get("lateness"),
             "order": order.as_document(),
             "lost": {
                 name: {kind.name: count for kind, count in one.header.lost.items()}

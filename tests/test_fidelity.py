@@ -45,6 +45,7 @@ def result(trace, **changes):
         "stopped": "end",
         "operations": {"records": records, "skipped": 0},
         "mismatches": {},
+        "accuracy": {},
         "reasons": [],
         **changes,
     }
@@ -237,7 +238,7 @@ def awkward():
     trace = made_trace(io, fileops=fileops, files=files, paths=long_name, **blocks_of(10**6, 10**13))
     recording = replayed(trace)
     recording.arrays[RecordKind.IO]["start_ns"] += np.random.default_rng(1).integers(0, 10**13, 40).astype(np.uint64)
-    return fidelity_of(trace, recording, result(trace, timing="asap", lateness=LATENESS))
+    return fidelity_of(trace, recording, result(trace, timing="asap", accuracy={"lateness": LATENESS}))
 
 
 LATENESS = {"count": 5, "mean_ns": 1e9, "p50_ns": 1, "p90_ns": 10**12, "p99_ns": 10**12, "p999_ns": 1, "max_ns": 10**12}
@@ -325,6 +326,7 @@ def test_what_is_no_recorded_replay_is_refused(tmp_path):
         (["--record", "there.iotrace"], "there.iotrace exists already"),
         (["--record", "there.parquet"], "export"),
         (["--record", "--loop", "--max-time", "1"], "--loop"),
+        (["--record", "--engine", "null"], "null engine"),
     ],
 )
 def test_wrong_usage_stops_before_anything_is_made(tmp_path, capsys, monkeypatch, options, word):

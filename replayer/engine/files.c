@@ -22,6 +22,7 @@ struct run_through {
 	struct file_table *table;
 	struct moment *moments;
 	uint64_t growth_bytes;
+	const struct io_record *last; /* request of the trace */
 };
 
 static void grow(struct run_through *run, struct moment *moment, uint64_t end, uint64_t bytes_max)
@@ -62,7 +63,7 @@ static void need(struct file *file, struct moment *moment, uint64_t end)
 static void pass_io(struct run_through *run, const struct io_record *io, struct file *file, struct moment *moment)
 {
 	if (!moment->opens)
-		file->classes |= (uint8_t)(1u << class_of_flags(io->flags));
+		file->classes |= (uint8_t)(1u << class_chosen(run->table->class_choice, io->flags));
 	if (moment->unlinked && !moment->opens)
 		file->used_after_unlink = true;
 	uint32_t asked_bytes = io_replay_bytes(io);
@@ -80,6 +81,18 @@ static void pass_io(struct run_through *run, const struct io_record *io, struct 
 		file->changes_size = true;
 		grow(run, moment, end, (uint64_t)io->result);
 	}
+}
+
+/* Requests that overlap stand next to each other, whether a foreign trace is in the order of starts or of ends. */
+static void note_source(struct run_through *run, const struct io_record *io)
+{
+	const struct io_record *last = run->last;
+
+	run->last = io;
+	run->table->asynchronous |= io->source == SOURCE_AIO || io->source == SOURCE_IO_URING;
+	run->table->overlapping |= last && io->source == SOURCE_UNKNOWN && io->thread == last->thread &&
+				   io->start_ns < add_saturating(last->start_ns, last->duration_ns) &&
+				   last->start_ns < add_saturating(io->start_ns, io->duration_ns);
 }
 
 /* The new name of a rename, link or symlink. */
@@ -276,6 +289,8 @@ static void pass_records(struct run_through *run, const struct trace *trace)
 		if (!index || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
 			continue;
 		file->used = true;
+		if (record->kind == RECORD_IO)
+			note_source(run, &record->io);
 		if (file->directory)
 			file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
 		else if (record->kind == RECORD_IO)
@@ -310,9 +325,9 @@ static void free_moments(struct moment **moments)
 	free(*moments);
 }
 
-int files_read(struct file_table *table, const struct trace *trace)
+int files_read(struct file_table *table, const struct trace *trace, struct class_choice class_choice)
 {
-	*table = (struct file_table){0};
+	*table = (struct file_table){.class_choice = class_choice};
 	count_ids(table, trace);
 	table->files = calloc(table->count, sizeof(*table->files));
 	__attribute__((cleanup(free_moments))) struct moment *moments = calloc(table->count, sizeof(*moments));
