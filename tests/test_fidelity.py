@@ -151,7 +151,7 @@ def test_block_traffic_is_of_the_run_and_of_the_traced_program():
     io = [read(0, PAGE, 1000, 10), write(0, PAGE, 2000, 10)]
     trace = made_trace(io, files=[{"file": 1, "size_bytes": PAGE}], **blocks_of(1000, 2010))
     block = side_of(run_part(trace))["block"]
-    assert block["read_requests"], block["read_bytes"] == (1, 7 * PAGE)
+    assert (block["read_requests"], block["read_bytes"]) == (1, 7 * PAGE)
     assert (block["write_requests"], block["write_bytes"]) == (3, 9 * PAGE)
     classes = {name: (part["write_requests"], part["write_bytes"]) for name, part in block["classes"].items()}
     assert classes == {

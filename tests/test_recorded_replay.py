@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,9 +48,9 @@ def relay(place: Path) -> Path:
 
 
 def bank(place: Path) -> Path:
-    program = [PROGRAMS / "debit_credit", place / "bank.db"]
-    subprocess.run([*program, "--accounts=997"], check=True, capture_output=True)
-    return record(place, *program, "--transactions=53")
+    command = [PROGRAMS / "debit_credit", place / "bank.db"]
+    subprocess.run([*command, "--accounts=997"], check=True, capture_output=True)
+    return record(place, *command, "--transactions=53")
 
 
 def sort(place: Path) -> Path:
@@ -58,8 +59,8 @@ def sort(place: Path) -> Path:
     return record(place, shutil.which("sort"), *options, place / "input")
 
 
-def test_program(name):
-    """One of tests/programs, which says nothing here: its trace is compared with its replay."""
+def program(name: str) -> Callable[[Path], Path]:
+    """One of tests/programs; what it tells is not looked at here."""
     return lambda place: record(place, PROGRAMS / name, place)
 
 
@@ -67,11 +68,8 @@ WORKLOADS = {
     "relay": relay,
     "debit_credit": bank,
     "sort": sort,
-    **{name: test_program(name) for name in ("names", "tasks", "descriptors", "splice", "mmap", "aio", "known_io")},
+    **{name: program(name) for name in ("names", "tasks", "descriptors", "splice", "mmap", "aio", "known_io")},
 }
-del test_program
-DIFFERENT_DEPTH = {"aio", "splice"}
-"""The engine does the operations of a thread one after the other."""
 
 
 @pytest.fixture
