@@ -10,7 +10,7 @@ import os
 import platform
 import shlex
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,10 @@ from replayer.run import (
     ORDERS,
     SYNC_CHOICES,
     TIMINGS,
+    RecorderCommand,
     replay,
 )
+from selfscale.recorded_replay import recorded_replay
 
 HASH_CHUNK_BYTES = 1 << 20
 
@@ -112,16 +114,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     where.add_argument("--keep-image", action="store_true", help="leave the files for the next replay")
     where.add_argument("--force-space", action="store_true", help="begin although the space seems too little")
+    recording = parser.add_argument_group("recording the replay")
+    recording.add_argument(
+        "--record",
+        nargs="?",
+        type=Path,
+        const=True,
+        metavar="REPLAY.iotrace",
+        help="record the replay, compare it with the trace and check the order of its operations; with a name, keep "
+        "the recording (needs what 'flextrace record' needs)",
+    )
     result = parser.add_argument_group("result")
     result.add_argument("--format", choices=("text", "json"), default="text", help="of stdout (default text)")
     result.add_argument("--output", type=Path, metavar="RESULT.json", help="write the result document there as well")
-    result.add_argument("--force", action="store_true", help="overwrite RESULT.json")
+    result.add_argument("--force", action="store_true", help="overwrite RESULT.json and REPLAY.iotrace")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 3 when the result is not to be trusted."""
     if arguments.loop and not arguments.max_time:
         raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
+    if arguments.loop and arguments.record:
+        raise FlextraceError("--record compares one pass with the trace: leave out --loop", 2)
+    if arguments.engine == "null" and arguments.record:
+        raise FlextraceError("the null engine issues nothing that could be recorded: leave out --record", 2)
     if not arguments.directory and arguments.engine != "null":
         raise FlextraceError("--directory is needed: it is where the files of the replay are made", 2)
     if arguments.output and arguments.output.exists() and not arguments.force:
@@ -129,7 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output and not arguments.output.parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: there is no directory {arguments.output.parent}", 2)
     with expanded(arguments.trace) as trace:
-        document = _replay(arguments, trace) | {"trace": str(arguments.trace)}
+        document = _recorded(arguments, trace) if arguments.record else _replay(arguments, trace)
+        document |= {"trace": str(arguments.trace)}
     document |= provenance(arguments.trace, arguments.memory)
     text = json.dumps(document, indent=2)
     if arguments.output:
@@ -138,6 +155,8 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise FlextraceError(f"cannot write {arguments.output}: {error.strerror}") from error
     print(text if arguments.format == "json" else summary(document))
+    if "fidelity" in document and arguments.output:
+        print(f"next: flextrace report -o report.html --replay {arguments.output}", file=sys.stderr)
     for warning in document["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
     for reason in document["reasons"]:
@@ -145,7 +164,18 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY
 
 
-def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
+def _recorded(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
+    """Replay under the recorder; the result, with the comparison as ``fidelity``."""
+    return recorded_replay(
+        trace,
+        arguments.directory,
+        lambda recorder: _replay(arguments, trace, recorder),
+        keep_as=arguments.record if isinstance(arguments.record, Path) else None,
+        force=arguments.force,
+    )
+
+
+def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderCommand | None = None) -> dict[str, Any]:
     options = {
         "timing": arguments.timing,
         "order": arguments.order,
@@ -163,11 +193,11 @@ def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
         "force_space": arguments.force_space,
         "finish_on_signal": True,
     }
-    if not arguments.memory or arguments.engine == "null":
+    if not (arguments.memory or recorder) or arguments.engine == "null":
         return replay(trace, arguments.directory, **options)
     existed = arguments.directory.exists()
-    # Laid out and evicted outside of the group: pages stay charged to whoever read them first.
-    with MemoryGroup(arguments.memory) as group:
+    # Laid out and evicted outside of the group: pages stay charged to whoever read them first. And of the recording.
+    with MemoryGroup(arguments.memory) if arguments.memory else nullcontext() as group:
         built = replay(
             trace,
             arguments.directory,
@@ -176,7 +206,14 @@ def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
             phase="prepare",
             force_space=arguments.force_space,
         )
-        document = replay(trace, arguments.directory, phase="run", memory_group=group, **options)
+        document = replay(
+            trace,
+            arguments.directory,
+            phase="run",
+            memory_group=group,
+            recorder=recorder(group) if recorder else (),
+            **options,
+        )
     if not existed and not arguments.keep_image:
         with suppress(OSError):  # somebody put something into it
             arguments.directory.rmdir()
@@ -270,4 +307,9 @@ def summary(document: dict[str, Any]) -> str:
     lines += [_times_line(f"{name}*", times) for name, times in from_due.items() if times["count"]]
     if any(times["count"] for times in from_due.values()):
         lines.append("  * from the recorded time, with the time that an operation had to wait for its start")
-    return "\n".join(lines + _accuracy_lines(document["accuracy"]))
+    lines += _accuracy_lines(document["accuracy"])
+    if "fidelity" in document:
+        from selfscale.fidelity_text import fidelity_lines  # noqa: PLC0415
+
+        lines += ["", *fidelity_lines(document)]
+    return "\n".join(lines)

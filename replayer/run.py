@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +29,15 @@ SYNC_CHOICES = ("recorded", "off")
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
 
+SHELL_SIGNALS = 128
+"""A shell's, and the recorder's, exit status of a command that died of a signal: this and the signal's number."""
+
+RECORDER_TALK = "flextrace record: "
+
 OnInterval = Callable[[dict[str, Any]], bool | None]
+
+RecorderCommand = Callable[[MemoryGroup | None], list[str]]
+"""Makes the command that records an engine, which is to run in a memory group if there is one."""
 
 
 def make_directory(path: Path) -> None:
@@ -71,6 +79,7 @@ def replay(
     memory_group: MemoryGroup | None = None,
     on_interval: OnInterval | None = None,
     finish_on_signal: bool = False,
+    recorder: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run a trace in a directory.
 
@@ -118,6 +127,9 @@ def replay(
         Gets ``{"t_s", "bytes", "requests"}`` of every interval while it runs; True stops the replay, with its result.
     finish_on_signal : bool
         SIGINT and SIGTERM to this process end the replay with its result instead of raising; main thread only.
+    recorder : sequence of str
+        Command that starts the engine and records it (`replayer.recorder.recorder_command`). It puts the engine
+        into the memory group, and its warnings become those of the document.
 
     Returns
     -------
@@ -144,7 +156,14 @@ def replay(
     for name, given in (("keep-image", keep_image), ("loop", loop), ("force-space", force_space)):
         if given:
             command.append(f"--{name}")
-    return _run(memory_group.wrap(command) if memory_group else command, memory_group, on_interval, finish_on_signal)
+    if recorder:
+        command = [*recorder, *command]
+    elif memory_group:
+        command = memory_group.wrap(command)
+    document, talk = _run(command, memory_group, on_interval, finish_on_signal)
+    if recorder:
+        document["warnings"] += [line.removeprefix(RECORDER_TALK) for line in talk.splitlines()]
+    return document
 
 
 def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -154,7 +173,8 @@ def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str
 
 def _run(
     command: list[str], memory_group: MemoryGroup | None, on_interval: OnInterval | None, finish_on_signal: bool
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], str]:
+    """The document, and what was said on stderr."""
     with tempfile.TemporaryFile() as complaints:
         # A session of its own: an interrupt at the terminal reaches this process, which ends the engine cleanly.
         engine = subprocess.Popen(
@@ -171,7 +191,7 @@ def _run(
         complaints.seek(0)
         talk = complaints.read().decode(errors="replace").strip()
     if status in (EXIT_OK, EXIT_NOT_TRUSTWORTHY) and document is not None:
-        return document
+        return document, talk
     raise _failure(status, talk, memory_group)
 
 
@@ -222,13 +242,15 @@ def _end(engine: subprocess.Popen[bytes]) -> None:
     with suppress(subprocess.TimeoutExpired):
         engine.wait(timeout=20)
         return
-    engine.kill()
+    os.killpg(engine.pid, signal.SIGKILL)  # with a recorder it is two processes
     engine.wait()
 
 
 def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> FlextraceError:
     """What the engine said, or what its exit status means."""
-    message = talk.removeprefix("flextrace-replay: ")
+    message = talk.removeprefix("flextrace-replay: ").removeprefix(RECORDER_TALK)
+    if status > SHELL_SIGNALS:
+        status = SHELL_SIGNALS - status
     if status == EXIT_USAGE:
         # argp adds a hint to its own program's help.
         return FlextraceError(message.split("\nTry ")[0].strip(), EXIT_USAGE)
@@ -237,6 +259,9 @@ def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> Flextr
             f"the replay was killed, most likely since its memory group of {memory_group.limit_bytes} bytes is too "
             "small for its threads and buffers: give a larger --memory"
         )
+    if status == -signal.SIGTERM:
+        # The engine takes it as the end of a replay, but a recorder that still gets ready has not started the engine.
+        return FlextraceError("the replay was ended before it had begun; its files are still there for the next one")
     if status < 0:
         return FlextraceError(f"the replay engine died of {signal.Signals(-status).name}. {talk}".strip())
     return FlextraceError(message or f"the replay engine failed with exit status {status} and said nothing")

@@ -94,7 +94,10 @@ static void *work(void *argument)
 	struct worker *worker = argument;
 	struct run *run = worker->run;
 
-	prctl(PR_SET_NAME, "replay");
+	/* A recording of the replay tells by it which recorded thread this one repeats (replayer/operation_pairs.py). */
+	char name[16];
+	snprintf(name, sizeof(name), "play %u", worker->plan->thread);
+	prctl(PR_SET_NAME, name);
 	while (!atomic_load(&run->gate))
 		futex(&run->gate, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 0, NULL);
 	run_pass(worker);
