@@ -57,8 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     repeats.add_argument("--loop", action="store_true", help="begin again at the end; needs --max-time")
     repeats.add_argument("--max-time", type=parse_duration, metavar="TIME", help="stop after TIME, such as 30 or 5m")
     where = parser.add_argument_group("where it begins")
-    where.add_argument(
-        "--directory", required=True, type=Path, metavar="DIR", help="for the files of the replay; made if missing"
+    place = where.add_mutually_exclusive_group()
+    place.add_argument(
+        "--directory", type=Path, metavar="DIR", help="for the files of the replay, which are removed at the end"
+    )
+    place.add_argument(
+        "--image", type=Path, metavar="DIR", help="the same, but the files stay, and the next replay there uses them"
     )
     where.add_argument(
         "--cache",
@@ -70,7 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--memory", type=parse_size, metavar="SIZE", help="run in a memory control group, which bounds the page cache"
     )
-    where.add_argument("--keep-image", action="store_true", help="leave the files for the next replay")
+    where.add_argument(
+        "--data",
+        default="random",
+        metavar="KIND",
+        help="of files and writes: random (default), or compressible[:PERCENT], to that share of its size (50)",
+    )
     where.add_argument("--force-space", action="store_true", help="begin although the space seems too little")
     result = parser.add_argument_group("result")
     result.add_argument("--format", choices=("text", "json"), default="text", help="of stdout (default text)")
@@ -80,6 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 3 when the result is not to be trusted."""
+    arguments.directory = arguments.directory or arguments.image
+    if not arguments.directory:
+        raise FlextraceError("replay where? give --directory DIR or --image DIR", 2)
     if arguments.loop and not arguments.max_time:
         raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
     if arguments.output and arguments.output.exists() and not arguments.force:
@@ -108,7 +120,8 @@ def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
         "timing": arguments.timing,
         "order": arguments.order,
         "cache": arguments.cache,
-        "keep_image": arguments.keep_image,
+        "keep_image": bool(arguments.image),
+        "data": arguments.data,
         "loop": arguments.loop,
         "max_seconds": arguments.max_time,
         "speed": arguments.speed,
@@ -126,10 +139,11 @@ def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
             timing=arguments.timing,
             order=arguments.order,
             phase="prepare",
+            data=arguments.data,
             force_space=arguments.force_space,
         )
         document = replay(trace, arguments.directory, phase="run", memory_group=group, **options)
-    if not existed and not arguments.keep_image:
+    if not existed and not arguments.image:
         with suppress(OSError):  # somebody put something into it
             arguments.directory.rmdir()
     document["image"]["built_bytes"] = built["image"]["built_bytes"]
@@ -158,6 +172,16 @@ def _times_line(name: str, times: dict[str, Any]) -> str:
     return f"  {name:<6}{times['count']:>10} " + "".join(f"{column:>12}" for column in columns)
 
 
+def _cache_line(document: dict[str, Any]) -> str:
+    image = document["image"]
+    if document["cache"] == "keep":
+        return f"page cache    {format_bytes(image['cache_resident_bytes'])} of {format_bytes(image['bytes'])} of files"
+    return (
+        f"page cache    {format_bytes(image['cache_achieved_bytes'])} of {format_bytes(image['cache_wanted_bytes'])} "
+        f"in {image['cache_wanted_ranges']} ranges that {document['cache']} means, of {format_bytes(image['bytes'])}"
+    )
+
+
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
@@ -178,6 +202,7 @@ def summary(document: dict[str, Any]) -> str:
     lines += [
         f"requests      {requests['read']} reads of {format_bytes(document['bytes']['read'])}, "
         f"{requests['write']} writes of {format_bytes(document['bytes']['write'])}",
+        _cache_line(document),
         f"elapsed       {format_duration(document['elapsed_s'])}, in I/O {format_duration(document['time_in_io_s'])}, "
         f"in sync {format_duration(document['time_in_sync_s'])}",
         f"throughput    {document['throughput_bytes_per_s'] / 1e6:.4g} MB/s of elapsed time, "

@@ -51,6 +51,7 @@ def replay(
     timing: str = "asap",
     order: str | None = None,
     cache: str = "recorded",
+    data: str = "random",
     phase: str = "all",
     keep_image: bool = False,
     loop: bool = False,
@@ -76,6 +77,9 @@ def replay(
         needs.
     cache : {"recorded", "warm", "cold", "keep"}
         Page cache of the files at the start.
+    data : str
+        Of the files and of what is written: ``random``, ``compressible`` or ``compressible:PERCENT``, which compresses
+        to about PERCENT of its size (50).
     phase : {"all", "prepare", "run"}
         ``prepare`` lays out the files and leaves them; ``run`` expects them.
     keep_image : bool
@@ -108,7 +112,7 @@ def replay(
         The engine refused the trace, the directory or an option, or it failed.
     """
     command = [str(find_binary("flextrace-replay")), os.fspath(trace_path), f"--directory={os.fspath(directory)}"]
-    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}"]
+    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}", f"--data={data}"]
     if order is not None:
         command.append(f"--order={order}")
     if max_seconds is not None:

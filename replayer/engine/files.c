@@ -14,6 +14,8 @@ struct moment {
 	uint64_t path_hash;
 	uint32_t opens;
 	uint32_t links; /* names beside its own, by recorded links */
+	uint32_t replaced_by; /* index of the last file that was renamed to its place */
+	bool made; /* by the trace, and not removed since */
 	bool unlinked;
 	bool resized; /* truncated: a read beyond the end says nothing about the size at the start */
 };
@@ -22,7 +24,19 @@ struct run_through {
 	struct file_table *table;
 	struct moment *moments;
 	uint64_t growth_bytes;
+	uint32_t made_files;
 };
+
+/* An operation on a file that the trace makes: it is there from now on, or until now. */
+static void note_made(struct run_through *run, struct moment *moment, bool made)
+{
+	if (moment->made == made)
+		return;
+	moment->made = made;
+	run->made_files += made ? 1 : -1;
+	if (run->made_files > run->table->created_files)
+		run->table->created_files = run->made_files;
+}
 
 static void grow(struct run_through *run, struct moment *moment, uint64_t end, uint64_t bytes_max)
 {
@@ -95,6 +109,17 @@ static void pass_new_name(struct run_through *run, const struct fileop_record *o
 	}
 }
 
+/* A rename to a place that a file of the trace's own making has: that one is gone. */
+static void note_replaced(struct run_through *run, const struct fileop_record *op, const struct file *file)
+{
+	struct moment *place = &run->moments[run->table->files[files_index(run->table, op->argument)].name];
+	uint32_t renamed = (uint32_t)(file - run->table->files);
+
+	if (place->replaced_by && place->replaced_by != renamed)
+		note_made(run, &run->moments[place->replaced_by], false);
+	place->replaced_by = renamed;
+}
+
 static void pass_fileop(struct run_through *run, const struct fileop_record *op, struct file *file,
 			struct moment *moment)
 {
@@ -123,6 +148,7 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 		return;
 	case FILEOP_RENAME:
 		file->renamed = true;
+		note_replaced(run, op, file);
 		pass_new_name(run, op);
 		return;
 	case FILEOP_UNLINK:
@@ -132,6 +158,7 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 			return;
 		}
 		moment->unlinked = true;
+		note_made(run, moment, false);
 		shrink(run, moment, 0);
 		return;
 	case FILEOP_SYNCFS:
@@ -276,12 +303,17 @@ static void pass_records(struct run_through *run, const struct trace *trace)
 		if (!index || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
 			continue;
 		file->used = true;
-		if (file->directory)
+		if (file->created && !run->moments[index].unlinked)
+			note_made(run, &run->moments[index], true);
+		if (file->directory) {
 			file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
-		else if (record->kind == RECORD_IO)
+			if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_RMDIR)
+				note_made(run, &run->moments[index], false);
+		} else if (record->kind == RECORD_IO) {
 			pass_io(run, &record->io, file, &run->moments[index]);
-		else
+		} else {
 			pass_fileop(run, &record->fileop, file, &run->moments[index]);
+		}
 	}
 }
 

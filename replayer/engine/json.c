@@ -59,7 +59,10 @@ void json_close(char bracket)
 void json_text(const char *name, const char *value)
 {
 	start(name);
-	print_text(value);
+	if (value)
+		print_text(value);
+	else
+		printf("null");
 }
 
 void json_count(const char *name, uint64_t value)

@@ -2,12 +2,14 @@
 // Turns a command line into a replay: trace in, operations in a directory, result document on stdout.
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "replayer/engine/cache_state.h"
+#include "replayer/engine/data_fill.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/result.h"
 
@@ -24,6 +26,10 @@ enum option_key {
 	KEY_KEEP_IMAGE,
 	KEY_FORCE_SPACE,
 	KEY_INTERVAL_MS,
+	KEY_DATA,
+	KEY_DEVICE,
+	KEY_WRITE,
+	KEY_CONFIRM,
 };
 
 static const char *const timings[] = {"asap", "think", "recorded", NULL};
@@ -41,6 +47,10 @@ struct arguments {
 	int order; /* enum order_choice, -1 = as the trace needs */
 	int cache;
 	int phase;
+	unsigned int data_percent;
+	const char *device;
+	const char *confirm;
+	bool write;
 	bool keep_image;
 	bool force_space;
 };
@@ -67,9 +77,16 @@ static const struct argp_option options[] = {
 	{"phase", KEY_PHASE, "PHASE", 0, "all (default), prepare (lay out the files), or run (files are there)", 2},
 	{"keep-image", KEY_KEEP_IMAGE, NULL, 0, "Leave the files for the next replay", 2},
 	{"force-space", KEY_FORCE_SPACE, NULL, 0, "Begin although the space seems too little", 2},
-	{NULL, 0, NULL, 0, "What it prints:", 3},
-	{"interval-ms", KEY_INTERVAL_MS, "N", 0, "A JSON line with bytes and requests every N ms, before the result",
+	{"data", KEY_DATA, "KIND", 0,
+	 "Data of files and writes: random (default), or compressible[:PERCENT] to that share of its size (50)", 2},
+	{NULL, 0, NULL, 0, "Onto a block device:", 3},
+	{"device", KEY_DEVICE, "DEVICE", 0, "Takes the place of the trace's block device; nobody else may use it", 3},
+	{"write", KEY_WRITE, NULL, 0, "Do the trace's writes on it as well, which destroys what is there", 3},
+	{"confirm", KEY_CONFIRM, "ID", 0, "Its serial number, or, without one, its size in bytes; needed for --write",
 	 3},
+	{NULL, 0, NULL, 0, "What it prints:", 4},
+	{"interval-ms", KEY_INTERVAL_MS, "N", 0, "A JSON line with bytes and requests every N ms, before the result",
+	 4},
 	{0},
 };
 
@@ -141,6 +158,20 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case KEY_INTERVAL_MS:
 		arguments->run.interval_ns = (uint64_t)(parse_positive("interval-ms", text, state) * 1e6);
 		return 0;
+	case KEY_DATA:
+		if (data_parse(text) < 0)
+			argp_error(state, "--data does not know '%s'", text);
+		arguments->data_percent = (unsigned int)data_parse(text);
+		return 0;
+	case KEY_DEVICE:
+		arguments->device = text;
+		return 0;
+	case KEY_WRITE:
+		arguments->write = true;
+		return 0;
+	case KEY_CONFIRM:
+		arguments->confirm = text;
+		return 0;
 	case ARGP_KEY_ARG:
 		if (arguments->trace)
 			argp_error(state, "more than one trace: '%s' and '%s'", arguments->trace, text);
@@ -149,8 +180,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!arguments->trace)
 			argp_error(state, "no trace given");
-		if (!arguments->directory)
+		if (!arguments->directory && !arguments->device)
 			argp_error(state, "no --directory given");
+		if ((arguments->write || arguments->confirm) && !arguments->device)
+			argp_error(state, "--write and --confirm are for a --device");
+		if (arguments->write != !!arguments->confirm)
+			argp_error(state, "--write and --confirm go together");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -209,8 +244,27 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 		error = image_check_space(image, table);
 	if (!error)
 		error = image_lay_out(image, table);
-	if (error && image->made_directory)
+	/* What was made for this replay goes, unless it is to be kept. */
+	bool kept = arguments->keep_image || arguments->phase == PHASE_PREPARE;
+	if (error && (image->made_directory || (!kept && image->built_bytes)))
 		image_remove(image);
+	return error;
+}
+
+static int apply_cache(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
+		       const struct image *image, struct result *result)
+{
+	__attribute__((cleanup(resident_ranges_free))) struct resident_ranges ranges = {0};
+	int error = 0;
+
+	if (arguments->cache == CACHE_RECORDED)
+		error = resident_ranges_read(&ranges, trace, table);
+	if (!error)
+		error = cache_apply(image, table, &ranges, (enum cache_state)arguments->cache, &result->cache_report);
+	result->ranges_cut = ranges.too_many;
+	/* Of a device nothing is cached at the start: its own descriptor has no O_DIRECT, so the checks have read some. */
+	if (image->target && arguments->cache != CACHE_KEEP)
+		posix_fadvise(image->target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	return error;
 }
 
@@ -240,7 +294,7 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	if (error)
 		return EXIT_FAILURE;
 	if (arguments->phase != PHASE_PREPARE) {
-		error = cache_apply(image, table, (enum cache_state)arguments->cache, &result.cache_report);
+		error = apply_cache(arguments, trace, table, image, &result);
 		if (!error)
 			error = run_all(&run);
 		result.run = &run;
@@ -263,6 +317,7 @@ static int replay(struct arguments *arguments)
 	__attribute__((cleanup(trace_close))) struct trace trace = {0};
 	__attribute__((cleanup(files_free))) struct file_table table = {0};
 	__attribute__((cleanup(schedule_free))) struct schedule schedule = {0};
+	__attribute__((cleanup(target_close))) struct target target = {.descriptor = -1};
 	__attribute__((cleanup(image_close))) struct image image = {.directory = -1};
 
 	if (trace_open(&trace, arguments->trace))
@@ -278,14 +333,23 @@ static int replay(struct arguments *arguments)
 	if (arguments->run.recorded_order && schedule.thread_count > 1 && schedule_number_intervals(&schedule, &trace))
 		return EXIT_FAILURE;
 	trace_populate(&trace);
-	if (image_open(&image, arguments->directory, &stop))
+	if (arguments->device && target_open(&target, arguments->device, arguments->write, arguments->confirm))
+		return EXIT_FAILURE;
+	image = (struct image){.path = arguments->directory,
+			       .target = arguments->device ? &target : NULL,
+			       .data_percent = arguments->data_percent,
+			       .directory = -1,
+			       .stop = &stop};
+	if (image.target && image_use_target(&image, &table))
+		return EXIT_FAILURE;
+	if (image_open(&image))
 		return EXIT_FAILURE;
 	return execute(arguments, &trace, &table, &schedule, &image);
 }
 
 int main(int count, char **values)
 {
-	struct arguments arguments = {.order = -1, .run = {.speed = 1}};
+	struct arguments arguments = {.order = -1, .data_percent = DATA_RANDOM_PERCENT, .run = {.speed = 1}};
 
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&parser, count, values, 0, NULL, &arguments);

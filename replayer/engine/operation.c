@@ -10,9 +10,6 @@
 #include "replayer/engine/worker.h"
 
 enum {
-	WRITE_PLACES =
-		64, /* pages by which write data is shifted from one write to the next, so that no two are equal */
-	PAGE_BYTES = 4096,
 	KERNEL_RESTART = 512, /* ERESTARTSYS and what follows it: internal to the kernel */
 };
 
@@ -21,6 +18,12 @@ static bool is_caller_error(int32_t result)
 {
 	return result == -EFAULT || result == -EBADF || result == -EINTR || result == -EAGAIN ||
 	       result <= -KERNEL_RESTART;
+}
+
+/* A device that the user did not allow to be written; its descriptors are read-only, too. */
+static bool is_protected(const struct run *run, const struct file *file)
+{
+	return file->on_device && !run->image->target->writable;
 }
 
 static void replay_io(struct worker *worker, const struct io_record *io, uint32_t number)
@@ -46,6 +49,10 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 		tally_skip(&worker->tally, KIND_IO, SKIP_CALLER_ERROR, 1);
 		return;
 	}
+	if (io->op == IO_WRITE && is_protected(run, file)) {
+		tally_skip(&worker->tally, KIND_IO, SKIP_WRITES_OFF, 1);
+		return;
+	}
 	int descriptor = descriptors_acquire(&run->descriptors, index, class);
 	if (descriptor < 0) {
 		if (descriptor == -ESTALE)
@@ -60,7 +67,7 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 	 */
 	bool write = io->op == IO_WRITE;
 	uint32_t asked_bytes = io_replay_bytes(io);
-	const uint8_t *write_data = run->write_data.data + (uint64_t)(number % WRITE_PLACES) * PAGE_BYTES;
+	const uint8_t *write_data = run->write_data.data + write_place(number);
 	bool first = busy_enter(&run->io_time);
 	uint64_t start_ns = now_ns();
 	ssize_t result = write ? pwrite(descriptor, write_data, asked_bytes, (off_t)io->offset)
@@ -115,13 +122,22 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 			descriptors_opened(&run->descriptors, index, 0, descriptor);
 		return finished(descriptor);
 	}
+	uint8_t class = class_of_flags(op->flags);
+	if (run->table->files[index].on_device) {
+		int device = target_reopen(run->image->target, flags | (class & CLASS_DIRECT ? O_DIRECT : 0) |
+								       (class & CLASS_SYNC ? O_SYNC : 0) |
+								       (class & CLASS_DSYNC ? O_DSYNC : 0));
+
+		if (device >= 0)
+			descriptors_opened(&run->descriptors, index, class, device);
+		return (struct done){.result = device < 0 ? device : 0};
+	}
 	enum name_state state = descriptors_name(&run->descriptors, index, name);
 	/* A name that is gone comes back only by being made again: altered traces give several files one id in turn. */
 	if (state == NAME_GONE && !(op->flags & IO_CREATED))
 		return skipped(SKIP_NO_SUCH_FILE);
 	if (state != NAME_THERE)
 		image_name(name, false, index);
-	uint8_t class = class_of_flags(op->flags);
 	flags |= O_RDWR | O_NOFOLLOW;
 	flags |= op->flags & IO_CREATED || state != NAME_THERE ? O_CREAT : 0;
 	flags |= op->flags & IO_TRUNCATED ? O_TRUNC : 0;
@@ -274,6 +290,8 @@ static struct done replay_on_name(struct run *run, const struct fileop_record *o
 {
 	if (op->result < 0)
 		return skipped(SKIP_RECORDED_FAILURE);
+	if (run->table->files[index].on_device && op->op != FILEOP_OPEN && op->op != FILEOP_CLOSE)
+		return skipped(SKIP_DEVICE_NAME);
 	switch (op->op) {
 	case FILEOP_OPEN:
 		return replay_open(run, op, index);
@@ -310,6 +328,8 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 		worker->finished_ns = now_ns();
 	} else if (is_caller_error(op->result)) {
 		done = skipped(SKIP_CALLER_ERROR);
+	} else if ((op->op == FILEOP_FALLOCATE || op->op == FILEOP_TRUNCATE) && is_protected(run, file)) {
+		done = skipped(SKIP_WRITES_OFF);
 	} else {
 		/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */
 		bool of_directory = file->directory || op->op == FILEOP_SYNCFS;

@@ -19,6 +19,7 @@ struct result {
 	const char *phase;
 	const char *stopped;
 	struct cache_report cache_report;
+	bool ranges_cut; /* more cached ranges were recorded than can be kept */
 };
 
 /* Prints the document. Returns whether the result is to be trusted. */

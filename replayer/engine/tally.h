@@ -28,6 +28,8 @@ enum skip_reason {
 	SKIP_NOT_OPEN, /* a close without a descriptor */
 	SKIP_SHARED_DESCRIPTOR, /* closes one of several that were open before the trace: one stands for all */
 	SKIP_PROGRAM_PAGE, /* of the text of a program or library, which the replay does not run */
+	SKIP_WRITES_OFF, /* would change a device that may only be read */
+	SKIP_DEVICE_NAME, /* renames, links or removes the name of a device */
 	SKIP_STOPPED, /* the replay was stopped before */
 	SKIP_REASONS,
 };
