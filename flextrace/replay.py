@@ -10,7 +10,9 @@ import os
 import platform
 import shlex
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,17 @@ from characterize.errors import FlextraceError
 from characterize.expansion import expanded
 from characterize.units import format_bytes, format_duration, parse_duration, parse_size
 from replayer.confine import MemoryGroup, current_limit
-from replayer.run import CACHES, EXIT_NOT_TRUSTWORTHY, EXIT_OK, ORDERS, TIMINGS, replay
+from replayer.run import (
+    CACHES,
+    EXIT_NOT_TRUSTWORTHY,
+    EXIT_OK,
+    FITS,
+    LAYERS,
+    ORDERS,
+    THREADS_MAX,
+    TIMINGS,
+    replay,
+)
 
 HASH_CHUNK_BYTES = 1 << 20
 
@@ -32,6 +44,13 @@ def parse_factor(text: str) -> float:
     if not 0 < value <= 1e9:
         raise FlextraceError(f"factor {text!r} is not understood: give a positive number, such as 2", 2)
     return value
+
+
+def parse_count(text: str) -> int:
+    """A whole number from 1 on; `FlextraceError` (usage) otherwise."""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= THREADS_MAX:
+        raise FlextraceError(f"number {text!r} is not understood: give a whole one from 1 to {THREADS_MAX}", 2)
+    return int(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,25 +100,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of files and writes: random (default), or compressible[:PERCENT], to that share of its size (50)",
     )
     where.add_argument("--force-space", action="store_true", help="begin although the space seems too little")
+    _add_device_arguments(parser.add_argument_group("onto a block device"))
     result = parser.add_argument_group("result")
     result.add_argument("--format", choices=("text", "json"), default="text", help="of stdout (default text)")
     result.add_argument("--output", type=Path, metavar="RESULT.json", help="write the result document there as well")
     result.add_argument("--force", action="store_true", help="overwrite RESULT.json")
 
 
+def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--device",
+        type=Path,
+        metavar="DEV",
+        help="do the trace's I/O on block devices there, or, where it has none, its block requests; only reads, "
+        "unless --write is given; with --directory, files go there and only the trace's own block device onto DEV",
+    )
+    group.add_argument("--write", action="store_true", help="do the writes as well, which destroys what is on DEV")
+    group.add_argument(
+        "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
+    )
+    group.add_argument(
+        "--fit",
+        choices=FITS,
+        default="exact",
+        help="addresses: as recorded (exact, default; a DEV that is too small is refused), modulo the size of DEV "
+        "(wrap), in proportion to it (scale)",
+    )
+    group.add_argument(
+        "--layer", choices=LAYERS, help="vfs: what programs did on block devices; block: what reached a device"
+    )
+    group.add_argument("--source", metavar="MAJOR:MINOR", help="block: of this recorded device, where there are more")
+    group.add_argument(
+        "--lanes", type=parse_count, metavar="N", help="block: N requests in flight at most (default: as recorded)"
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 3 when the result is not to be trusted."""
     arguments.directory = arguments.directory or arguments.image
-    if not arguments.directory:
-        raise FlextraceError("replay where? give --directory DIR or --image DIR", 2)
+    if not arguments.directory and not arguments.device:
+        raise FlextraceError("replay where? give --directory DIR, --image DIR or --device DEV", 2)
+    _check_device_arguments(arguments)
     if arguments.loop and not arguments.max_time:
         raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
     if arguments.output and arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
     if arguments.output and not arguments.output.parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: there is no directory {arguments.output.parent}", 2)
-    with expanded(arguments.trace) as trace:
-        document = _replay(arguments, trace) | {"trace": str(arguments.trace)}
+    with expanded(arguments.trace) as trace, _on_device(arguments, trace) as (placed, notes):
+        document = _replay(arguments, placed) | notes | {"trace": str(arguments.trace)}
+    if not notes.get("device_trace", {}).get("timed", True) and not arguments.lanes:
+        document["warnings"].append(
+            "the trace does not know how long requests took: replayed one at a time; --lanes N lets N be in flight"
+        )
     document |= provenance(arguments.trace, arguments.memory)
     text = json.dumps(document, indent=2)
     if arguments.output:
@@ -115,6 +168,49 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY
 
 
+def _check_device_arguments(arguments: argparse.Namespace) -> None:
+    """Raise `FlextraceError` (usage) where the options for a device do not go together."""
+    options = ("write", "confirm", "layer", "source", "lanes")
+    given = [f"--{name}" for name in options if getattr(arguments, name)]
+    if given and not arguments.device:
+        raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
+    if arguments.write != bool(arguments.confirm):
+        raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
+    if not arguments.device:
+        return
+    if arguments.memory and not arguments.directory:
+        raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
+    if arguments.directory and (arguments.fit != "exact" or set(given) - {"--write", "--confirm"}):
+        raise FlextraceError(
+            "with --directory the trace stays as it is: leave --fit, --layer, --source, --lanes out", 2
+        )
+
+
+@contextmanager
+def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The trace that the engine is to run, and what the result says of its making."""
+    if not arguments.device or arguments.directory:
+        yield trace, {}
+        return
+    # pandas and numba are slow to import
+    import characterize  # noqa: PLC0415
+    from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
+
+    geometry = geometry_of(arguments.device)
+    placed, notes = make_device_trace(
+        characterize.open(trace),
+        geometry,
+        layer=arguments.layer,
+        source=arguments.source,
+        lanes=arguments.lanes,
+        fit=arguments.fit,
+    )
+    if arguments.lanes and not arguments.order:
+        arguments.order = "thread"  # the recorded order would keep the recorded depth
+    with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
+        yield characterize.write(placed, Path(directory) / "device.iotrace"), {"device_trace": notes}
+
+
 def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
     options = {
         "timing": arguments.timing,
@@ -126,6 +222,8 @@ def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
         "max_seconds": arguments.max_time,
         "speed": arguments.speed,
         "force_space": arguments.force_space,
+        "device": arguments.device,
+        "confirm": arguments.confirm,
         "finish_on_signal": True,
     }
     if not arguments.memory:
@@ -182,6 +280,15 @@ def _cache_line(document: dict[str, Any]) -> str:
     )
 
 
+def _device_line(notes: dict[str, Any]) -> str:
+    lanes = f" in {notes['lanes']} lanes" if "lanes" in notes else ""
+    left_out = f"; left out: {_counts(notes['left_out'])}" if notes["left_out"] else ""
+    return (
+        f"device        layer {notes['layer']} of {notes['source']}{lanes}, fit {notes['fit']}: "
+        f"{notes['moved']} moved, {notes['aligned']} aligned{left_out}"
+    )
+
+
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
@@ -189,8 +296,10 @@ def _counts(counts: dict[str, int]) -> str:
 def summary(document: dict[str, Any]) -> str:
     """The result as text below 80 columns."""
     operations, requests = document["operations"], document["requests"]
+    device = document.get("device", {}).get("path")
+    places = [f"in {document['directory']}"] * bool(document["directory"]) + [f"on {device}"] * bool(device)
     lines = [
-        f"{document['trace']} in {document['directory']}",
+        f"{document['trace']} {' and '.join(places)}",
         f"  timing {document['timing']}, order {document['order']}, cache {document['cache']}, "
         f"{document['threads']} threads, ended by {document['stopped']} after {document['passes']:.4g} passes",
         f"operations    {operations['records']} = {operations['done']} done + {operations['short']} short "
@@ -202,7 +311,7 @@ def summary(document: dict[str, Any]) -> str:
     lines += [
         f"requests      {requests['read']} reads of {format_bytes(document['bytes']['read'])}, "
         f"{requests['write']} writes of {format_bytes(document['bytes']['write'])}",
-        _cache_line(document),
+        _device_line(document["device_trace"]) if "device_trace" in document else _cache_line(document),
         f"elapsed       {format_duration(document['elapsed_s'])}, in I/O {format_duration(document['time_in_io_s'])}, "
         f"in sync {format_duration(document['time_in_sync_s'])}",
         f"throughput    {document['throughput_bytes_per_s'] / 1e6:.4g} MB/s of elapsed time, "

@@ -22,6 +22,9 @@ TIMINGS = ("asap", "think", "recorded")
 ORDERS = ("recorded", "thread")
 CACHES = ("recorded", "warm", "cold", "keep")
 PHASES = ("all", "prepare", "run")
+FITS = ("exact", "wrap", "scale")
+LAYERS = ("vfs", "block")
+THREADS_MAX = 32768  # of the engine
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
 
@@ -46,7 +49,7 @@ def make_directory(path: Path) -> None:
 
 def replay(
     trace_path: str | os.PathLike[str],
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None,
     *,
     timing: str = "asap",
     order: str | None = None,
@@ -59,6 +62,8 @@ def replay(
     interval_ms: float | None = None,
     speed: float = 1.0,
     force_space: bool = False,
+    device: str | os.PathLike[str] | None = None,
+    confirm: str | None = None,
     memory_group: MemoryGroup | None = None,
     on_interval: OnInterval | None = None,
     finish_on_signal: bool = False,
@@ -68,8 +73,9 @@ def replay(
     Parameters
     ----------
     trace_path : path-like
-    directory : path-like
-        Where the files of the replay lie; made if missing. Nothing else in it is touched.
+    directory : path-like, optional
+        Where the files of the replay lie; made if missing. Nothing else in it is touched. Not needed where a trace has
+        only a block device, and `device` is given.
     timing : {"asap", "think", "recorded"}
         No waiting; recorded think times after each completion; every operation at its recorded time.
     order : {"recorded", "thread"}, optional
@@ -94,6 +100,10 @@ def replay(
         Recorded times are divided by this.
     force_space : bool
         Begin although the space seems too little.
+    device : path-like, optional
+        Block device that takes the place of the trace's one. Nobody else may use it. Only read, unless:
+    confirm : str, optional
+        Its serial number, or, where it has none, its size in bytes: the trace's writes are done as well.
     memory_group : MemoryGroup, optional
         An entered group in which the engine runs.
     on_interval : callable, optional
@@ -111,7 +121,13 @@ def replay(
     FlextraceError
         The engine refused the trace, the directory or an option, or it failed.
     """
-    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path), f"--directory={os.fspath(directory)}"]
+    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path)]
+    if directory is not None:
+        command.append(f"--directory={os.fspath(directory)}")
+    if device is not None:
+        command.append(f"--device={os.fspath(device)}")
+    if confirm is not None:
+        command += ["--write", f"--confirm={confirm}"]
     command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}", f"--data={data}"]
     if order is not None:
         command.append(f"--order={order}")

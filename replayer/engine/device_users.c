@@ -65,6 +65,8 @@ static void find_family(dev_t device, struct family *family)
 	for (const struct dirent *entry; listing && family->count < FAMILY_MAX && (entry = readdir(listing));) {
 		char name[NAME_MAX + 16];
 
+		if (entry->d_name[0] == '.')
+			continue; /* the device itself, which may be a partition */
 		snprintf(name, sizeof(name), "%s/partition", entry->d_name);
 		system_path(path, device, name);
 		if (access(path, F_OK) < 0)
