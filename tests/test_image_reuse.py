@@ -15,6 +15,7 @@ from straced import ENGINE, needs_engine, op
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
+from flextrace.main import main
 
 pytestmark = needs_engine
 
@@ -240,3 +241,21 @@ def test_directories_are_remembered_by_the_seal(engine):
     removal = made_trace([read(0, 5, 1, file=2)], fileops=[op(Fileop.RMDIR, 9)], files=files)
     document_of(engine(removal, "--phase=prepare"))
     assert document_of(engine(removal, "--phase=run", "--keep-image"))["warnings"] == []
+
+
+def test_the_verb_keeps_an_image_and_uses_it_again(tmp_path, capsys):
+    trace = characterize.write(one_file(), tmp_path / "t.iotrace")
+    image = tmp_path / "image"
+
+    def built(*options):
+        assert main(["replay", str(trace), *map(str, options), "--format", "json"]) == 0
+        return json.loads(capsys.readouterr().out)["image"]["built_bytes"]
+
+    assert built("--image", image) == SIZE
+    assert built("--image", image) == 0
+    assert built("--image", image, "--data", "compressible:10") == SIZE
+    assert compressed_share((image / "f00000001").read_bytes())[0] < 0.15
+    assert main(["replay", str(trace), "--image", str(image), "--data", "compressible:10"]) == 0
+    assert f"page cache    {SIZE / 2**20:.4g} MiB of {SIZE / 2**20:.4g} MiB in 1 ranges" in capsys.readouterr().out
+    assert built("--directory", image) == SIZE
+    assert list(image.iterdir()) == []

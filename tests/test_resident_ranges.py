@@ -3,13 +3,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from made_trace import made_trace
-from straced import ENGINE, needs_engine, op
+from straced import ENGINE, needs_engine, needs_strace, op
 
 import characterize
 from characterize.layout import Fileop
@@ -170,3 +172,30 @@ def test_what_a_recording_found_cached_is_cached_again(engine, tmp_path):
     (file,) = [file for file, path in recorded.paths.items() if path == str(data)]
     document = engine(trace, {file: wanted})
     assert document["image"]["cache_achieved_bytes"] == total(wanted)
+
+
+@needs_strace
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_interrupt_while_the_cache_is_filled_ends_it_with_a_result(tmp_path, kept):
+    """strace makes the filling slow enough to be met: 10 ms for every 128 KiB of 48 MiB that is in two ranges."""
+    size = 48 << 20
+    ranges = [(0, size // 2 - PAGE_BYTES), (size // 2, size)]
+    file = {"file": 1, "size_bytes": size, "resident_bytes": total(ranges)}
+    trace = characterize.write(harmless([file], rows(1, ranges)), tmp_path / "t.iotrace")
+    image, log = tmp_path / "image", tmp_path / "log"
+    command = [ENGINE, trace, f"--directory={image}", *(["--keep-image"] * kept)]
+    slow = ["strace", "-f", "-o", log, "-e", "trace=readahead", "-e", "inject=readahead:delay_enter=10000"]
+    process = subprocess.Popen([*slow, *command], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 100
+    while not (log.exists() and "readahead(" in log.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    engine = int(log.read_text().split()[0])
+    os.kill(engine, signal.SIGINT)
+    out = process.communicate(timeout=100)[0]
+    document = json.loads(out)
+    assert document["stopped"] == "signal"
+    assert document["skipped_reasons"] == {"stopped": 1}
+    assert document["image"]["cache_achieved_bytes"] < total(ranges)
+    assert image.exists() == kept
+    if kept:
+        assert (image / "f00000001").stat().st_size == size
