@@ -11,7 +11,7 @@ import time
 
 import pytest
 from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, op
+from straced import ENGINE, needs_engine, needs_strace, op
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
@@ -259,3 +259,28 @@ def test_the_verb_keeps_an_image_and_uses_it_again(tmp_path, capsys):
     assert f"page cache    {SIZE / 2**20:.4g} MiB of {SIZE / 2**20:.4g} MiB in 1 ranges" in capsys.readouterr().out
     assert built("--directory", image) == SIZE
     assert list(image.iterdir()) == []
+
+
+@needs_strace
+def test_a_stop_while_a_pass_is_undone_leaves_the_result(tmp_path):
+    """strace makes the undoing of a truncation slow: each of its 64 writes of 1 MiB takes 20 ms."""
+    size = 64 << 20
+    trace = made_trace(
+        fileops=[op(Fileop.TRUNCATE, 1, argument=0), op(Fileop.FADVISE, 2)],
+        files=[{"file": 1, "size_bytes": size, "resident_bytes": 0}],
+    )
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={tmp_path / 'image'}"]
+    subprocess.run([*command, "--phase=prepare"], check=True, capture_output=True)
+    log = tmp_path / "log"
+    slow = ["strace", "-f", "-o", log, "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter=20000"]
+    process = subprocess.Popen([*slow, *command, "--phase=run", "--loop"], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 100
+    while not (log.exists() and log.read_text().count("pwrite64(") > 3) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+    document = json.loads(process.communicate(timeout=100)[0])
+    assert process.returncode == 0
+    assert document["stopped"] == "signal"
+    assert document["operations"]["done"] >= 2
+    assert not (tmp_path / "image" / "f00000001").exists()

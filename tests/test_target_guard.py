@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, needs_strace, op, strace
+from straced import ENGINE, ROOT, needs_engine, needs_strace, op, strace
 
 import characterize
 from characterize.layout import Fileop, FileType, IoFlag
@@ -369,3 +369,38 @@ def test_a_device_that_fails_in_the_middle(disk, tmp_path):
     parts = sum(document["operations"][name] for name in ("done", "short", "failed", "skipped"))
     assert document["operations"]["records"] == parts
     assert any("the device failed" in reason for reason in document["reasons"])
+
+
+IDENTITY_PROGRAM = """
+#include <stdio.h>
+#include "replayer/engine/device_identity.h"
+int main(int count, char **values)
+{
+	char identity[IDENTITY_BYTES];
+	const char *what = device_identity(values[1], 4096, identity);
+	printf("%s|%s", identity, what);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "identity"),
+    [
+        ("serial", b"vol-0123456789abcdef\n", "vol-0123456789abcdef"),
+        ("device/serial", b"  S4EVNX0R  \n", "S4EVNX0R"),
+        ("device/vpd_pg80", b"\x00\x80\x00\x14     WD-WX11 A5   ", "WD-WX11 A5"),
+        ("serial", b"\n", None),
+        ("device/vpd_pg80", b"\x00\x80\x00\x00", None),
+        ("other", b"x", None),
+    ],
+)
+def test_the_serial_number_is_found_where_drivers_put_it(tmp_path, name, content, identity):
+    """In made directories, since loop devices have none; without one it is the size."""
+    (tmp_path / "main.c").write_text(IDENTITY_PROGRAM)
+    sources = [tmp_path / "main.c", ROOT / "replayer" / "engine" / "device_identity.c"]
+    subprocess.run(["gcc", "-D_GNU_SOURCE", f"-I{ROOT}", *sources, "-o", tmp_path / "main"], check=True)
+    (tmp_path / "device").mkdir()
+    (tmp_path / name).write_bytes(content)
+    found, what = run(tmp_path / "main", tmp_path).split("|")
+    assert found == (identity or "4096")
+    assert what.startswith("its serial number" if identity else "its size in bytes")

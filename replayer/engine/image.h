@@ -45,7 +45,8 @@ int image_check_space(const struct image *image, const struct file_table *table)
 
 /*
  * Gives every file its size, with data of the wanted kind and without holes, on the device and out of the page cache.
- * What is there of an earlier replay is used again, unless its data is of another kind.
+ * What is there of an earlier replay is used again, unless its data is of another kind. -EINTR after a stop, silently:
+ * between two passes that is no failure.
  */
 int image_lay_out(struct image *image, const struct file_table *table);
 

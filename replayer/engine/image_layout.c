@@ -33,10 +33,8 @@ static int write_data(struct image *image, int descriptor, const char *name, uin
 	while (from < size) {
 		uint64_t bytes = size - from < CHUNK_BYTES ? size - from : CHUNK_BYTES;
 
-		if (atomic_load(image->stop)) {
-			complain("interrupted while laying out %s", image->path);
+		if (atomic_load(image->stop))
 			return -EINTR;
-		}
 		fill_data(chunk, bytes, image->built_bytes + (uint64_t)descriptor, image->data_percent);
 		ssize_t done = pwrite(descriptor, chunk, bytes, (off_t)from);
 		if (done <= 0) {

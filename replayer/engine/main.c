@@ -120,6 +120,33 @@ static double parse_positive(const char *option, const char *text, struct argp_s
 	return value;
 }
 
+static error_t parse_device_option(int key, char *text, struct arguments *arguments)
+{
+	switch (key) {
+	case KEY_DEVICE:
+		arguments->device = text;
+		return 0;
+	case KEY_WRITE:
+		arguments->write = true;
+		return 0;
+	case KEY_CONFIRM:
+		arguments->confirm = text;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void check_place(const struct arguments *arguments, const struct argp_state *state)
+{
+	if (!arguments->directory && !arguments->device)
+		argp_error(state, "no --directory given");
+	if ((arguments->write || arguments->confirm) && !arguments->device)
+		argp_error(state, "--write and --confirm are for a --device");
+	if (arguments->write != !!arguments->confirm)
+		argp_error(state, "--write and --confirm go together");
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct arguments *arguments = state->input;
@@ -163,15 +190,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 			argp_error(state, "--data does not know '%s'", text);
 		arguments->data_percent = (unsigned int)data_parse(text);
 		return 0;
-	case KEY_DEVICE:
-		arguments->device = text;
-		return 0;
-	case KEY_WRITE:
-		arguments->write = true;
-		return 0;
-	case KEY_CONFIRM:
-		arguments->confirm = text;
-		return 0;
 	case ARGP_KEY_ARG:
 		if (arguments->trace)
 			argp_error(state, "more than one trace: '%s' and '%s'", arguments->trace, text);
@@ -180,15 +198,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!arguments->trace)
 			argp_error(state, "no trace given");
-		if (!arguments->directory && !arguments->device)
-			argp_error(state, "no --directory given");
-		if ((arguments->write || arguments->confirm) && !arguments->device)
-			argp_error(state, "--write and --confirm are for a --device");
-		if (arguments->write != !!arguments->confirm)
-			argp_error(state, "--write and --confirm go together");
+		check_place(arguments, state);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return parse_device_option(key, text, arguments);
 	}
 }
 
@@ -197,7 +210,8 @@ static const struct argp parser = {
 	.parser = parse_option,
 	.args_doc = "TRACE",
 	.doc = "Runs a trace (NAME.iotrace) in a directory and prints what it took as JSON.\v"
-	       "Touches nothing but files of its own making in that directory. SIGINT and SIGTERM end the replay with "
+	       "Touches nothing but files of its own making in that directory, and the device, if one is named. SIGINT "
+	       "and SIGTERM end the replay with "
 	       "its "
 	       "result. Exit status: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why).",
 };
@@ -244,6 +258,8 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 		error = image_check_space(image, table);
 	if (!error)
 		error = image_lay_out(image, table);
+	if (error == -EINTR)
+		complain("interrupted while laying out %s", image->path);
 	/* What was made for this replay goes, unless it is to be kept. */
 	bool kept = arguments->keep_image || arguments->phase == PHASE_PREPARE;
 	if (error && (image->made_directory || (!kept && image->built_bytes)))

@@ -70,7 +70,8 @@ static void undo_pass(struct run *run)
 	if (!run->again)
 		return;
 	descriptors_close_all(&run->descriptors);
-	run->error = image_lay_out(run->image, run->table);
+	int error = image_lay_out(run->image, run->table);
+	run->error = error == -EINTR ? 0 : error;
 	run->again = !run->error && !run_stopped(run);
 	if (!run->again)
 		return;

@@ -3,8 +3,6 @@
 #include <blkid/blkid.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +11,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "replayer/engine/device_identity.h"
 #include "replayer/engine/device_users.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/target_guard.h"
-
-enum { SERIAL_BYTES = 256, PAGE_80_HEAD_BYTES = 4 };
 
 static void free_probe(blkid_probe *probe)
 {
@@ -111,40 +108,12 @@ static int refuse_signature(const struct target *target)
 	return -EEXIST;
 }
 
-static bool read_system(const struct target *target, const char *name, char text[static SERIAL_BYTES], size_t skip)
-{
-	char path[PATH_MAX], raw[SERIAL_BYTES];
-
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(target->device), minor(target->device), name);
-	int file = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t bytes = file < 0 ? -1 : read(file, raw, sizeof(raw) - 1);
-	if (file >= 0)
-		close(file);
-	if (bytes <= (ssize_t)skip)
-		return false;
-	raw[bytes] = '\0';
-	return sscanf(raw + skip, " %255[^\n]", text) == 1;
-}
-
-/* What the user has to repeat. */
-static const char *identity_of(const struct target *target, char text[static SERIAL_BYTES])
-{
-	/* virtio, NVMe, SCSI (page 0x80 behind its head) */
-	if (read_system(target, "serial", text, 0) || read_system(target, "device/serial", text, 0) ||
-	    read_system(target, "device/vpd_pg80", text, PAGE_80_HEAD_BYTES)) {
-		for (size_t end = strlen(text); end && text[end - 1] == ' ';)
-			text[--end] = '\0';
-		if (*text)
-			return "its serial number (lsblk --nodeps --output NAME,SERIAL)";
-	}
-	snprintf(text, SERIAL_BYTES, "%" PRIu64, target->size_bytes);
-	return "its size in bytes (blockdev --getsize64), as it has no serial number";
-}
-
 static int refuse_unconfirmed(const struct target *target, const char *confirmation)
 {
-	char identity[SERIAL_BYTES];
-	const char *what = identity_of(target, identity);
+	char directory[64], identity[IDENTITY_BYTES];
+
+	snprintf(directory, sizeof(directory), "/sys/dev/block/%u:%u", major(target->device), minor(target->device));
+	const char *what = device_identity(directory, target->size_bytes, identity);
 
 	if (!strcmp(confirmation, identity))
 		return 0;
