@@ -13,7 +13,7 @@ from straced import needs_engine
 import characterize
 from characterize.layout import BlockFlag, BlockOp, FileType, HeaderFlag, RecordKind
 from flextrace.main import main
-from tests.block_device import loop_device
+from tests.block_device import loop_device, partition
 from tests.told import RECORDER, ROOT, run_recorder
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
@@ -190,3 +190,24 @@ def test_stacked_requests_only_by_choice(disk, tmp_path, capsys):
         document = replayed(capsys, trace, "--device", disk.path, *options)
         assert document["device_trace"]["source"] == source
         assert document["operations"]["records"] == COUNT
+
+
+def test_a_partition_is_a_device_of_its_own(trace, disk, tmp_path, capsys):
+    """Of half the size: what was recorded beyond it is wrapped, and the other half stays as it is."""
+    with partition(disk, SIZE // 1024) as part:
+        document = replayed(capsys, trace, "--device", part, "--fit", "wrap", "--write", "--confirm", SIZE // 2)
+    assert document["device"]["size_bytes"] == SIZE // 2
+    assert document["device_trace"]["moved"] > COUNT // 4
+    assert document["operations"]["done"] == COUNT
+    with (tmp_path / "disk").open("rb") as stream:
+        assert os.lseek(stream.fileno(), 0, os.SEEK_DATA) >= SIZE // 2
+
+
+def test_requests_of_sectors_on_a_device_of_larger_blocks(tmp_path, capsys):
+    rows = [row | {"sector": row["sector"] + 3, "bytes": 512} for row in overlapping_requests()]
+    trace = characterize.write(made_trace(blocks=rows), tmp_path / "t.iotrace")
+    with loop_device(tmp_path / "large-blocks", SIZE, "--sector-size", "4096") as disk:
+        document = replayed(capsys, trace, "--device", disk.path, "--write", "--confirm", SIZE)
+    assert document["device"]["logical_block_bytes"] == 4096
+    assert document["operations"]["done"] == document["device_trace"]["aligned"] == COUNT
+    assert sum(document["bytes"].values()) == 4096 * COUNT

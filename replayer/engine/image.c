@@ -125,6 +125,8 @@ int image_use_target(struct image *image, struct file_table *table)
 			return -ENOSPC;
 		}
 		file->on_device = true;
+		if (!file->laid_out)
+			continue;
 		file->laid_out = false;
 		table->laid_out_files--;
 		table->laid_out_bytes -= file->layout_bytes;
