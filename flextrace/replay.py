@@ -297,7 +297,8 @@ def summary(document: dict[str, Any]) -> str:
     """The result as text below 80 columns."""
     operations, requests = document["operations"], document["requests"]
     device = document.get("device", {}).get("path")
-    places = [f"in {document['directory']}"] * bool(document["directory"]) + [f"on {device}"] * bool(device)
+    directory = document.get("directory")
+    places = [f"in {directory}"] * bool(directory) + [f"on {device}"] * bool(device)
     lines = [
         f"{document['trace']} {' and '.join(places)}",
         f"  timing {document['timing']}, order {document['order']}, cache {document['cache']}, "

@@ -29,6 +29,12 @@ struct image {
 	const atomic_bool *stop;
 };
 
+/* Of a device that the user did not allow to be written; its descriptors are read-only, too. */
+static inline bool image_protects(const struct image *image, const struct file *file)
+{
+	return file->on_device && !image->target->writable;
+}
+
 void image_name(char name[static IMAGE_NAME_BYTES], bool directory, uint32_t id);
 
 /* Opens or makes the directory, if there is one; refuses one that holds anything else than an image, unless it carries the marker. */

@@ -59,10 +59,7 @@ void json_close(char bracket)
 void json_text(const char *name, const char *value)
 {
 	start(name);
-	if (value)
-		print_text(value);
-	else
-		printf("null");
+	print_text(value);
 }
 
 void json_count(const char *name, uint64_t value)

@@ -9,7 +9,7 @@
 /* A name of NULL is for the members of a list and for the whole document. */
 void json_open(const char *name, char bracket);
 void json_close(char bracket);
-void json_text(const char *name, const char *value); /* NULL: null */
+void json_text(const char *name, const char *value);
 void json_count(const char *name, uint64_t value);
 void json_number(const char *name, double value);
 void json_flag(const char *name, bool value);

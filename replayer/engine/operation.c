@@ -20,12 +20,6 @@ static bool is_caller_error(int32_t result)
 	       result <= -KERNEL_RESTART;
 }
 
-/* A device that the user did not allow to be written; its descriptors are read-only, too. */
-static bool is_protected(const struct run *run, const struct file *file)
-{
-	return file->on_device && !run->image->target->writable;
-}
-
 static void replay_io(struct worker *worker, const struct io_record *io, uint32_t number)
 {
 	struct run *run = worker->run;
@@ -49,7 +43,7 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 		tally_skip(&worker->tally, KIND_IO, SKIP_CALLER_ERROR, 1);
 		return;
 	}
-	if (io->op == IO_WRITE && is_protected(run, file)) {
+	if (io->op == IO_WRITE && image_protects(run->image, file)) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_WRITES_OFF, 1);
 		return;
 	}
@@ -328,7 +322,7 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 		worker->finished_ns = now_ns();
 	} else if (is_caller_error(op->result)) {
 		done = skipped(SKIP_CALLER_ERROR);
-	} else if ((op->op == FILEOP_FALLOCATE || op->op == FILEOP_TRUNCATE) && is_protected(run, file)) {
+	} else if ((op->op == FILEOP_FALLOCATE || op->op == FILEOP_TRUNCATE) && image_protects(run->image, file)) {
 		done = skipped(SKIP_WRITES_OFF);
 	} else {
 		/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */

@@ -252,7 +252,8 @@ bool result_print(const struct result *result)
 	json_text("schema", "flextrace.replay/1");
 	json_text("tool_version", FLEXTRACE_VERSION);
 	json_text("trace", result->trace->path);
-	json_text("directory", result->image->path);
+	if (result->image->path)
+		json_text("directory", result->image->path);
 	if (result->image->target)
 		print_device(result->image->target);
 	json_text("phase", result->phase);
