@@ -14,8 +14,8 @@ struct moment {
 	uint64_t path_hash;
 	uint32_t opens;
 	uint32_t links; /* names beside its own, by recorded links */
-	uint32_t replaced_by; /* index of the last file that was renamed to its place */
-	bool made; /* by the trace, and not removed since */
+	bool made; /* by the trace */
+	bool gone; /* removed or renamed since */
 	bool unlinked;
 	bool resized; /* truncated: a read beyond the end says nothing about the size at the start */
 };
@@ -27,15 +27,20 @@ struct run_through {
 	uint32_t made_files;
 };
 
-/* An operation on a file that the trace makes: it is there from now on, or until now. */
-static void note_made(struct run_through *run, struct moment *moment, bool made)
+/* A file that the trace makes takes an inode until it is removed, or renamed: then it may replace another one. */
+static void note_made(struct run_through *run, struct moment *moment)
 {
-	if (moment->made == made)
+	if (moment->made)
 		return;
-	moment->made = made;
-	run->made_files += made ? 1 : -1;
-	if (run->made_files > run->table->created_files)
+	moment->made = true;
+	if (++run->made_files > run->table->created_files)
 		run->table->created_files = run->made_files;
+}
+
+static void note_gone(struct run_through *run, struct moment *moment)
+{
+	run->made_files -= moment->made && !moment->gone;
+	moment->gone = true;
 }
 
 static void grow(struct run_through *run, struct moment *moment, uint64_t end, uint64_t bytes_max)
@@ -109,17 +114,6 @@ static void pass_new_name(struct run_through *run, const struct fileop_record *o
 	}
 }
 
-/* A rename to a place that a file of the trace's own making has: that one is gone. */
-static void note_replaced(struct run_through *run, const struct fileop_record *op, const struct file *file)
-{
-	struct moment *place = &run->moments[run->table->files[files_index(run->table, op->argument)].name];
-	uint32_t renamed = (uint32_t)(file - run->table->files);
-
-	if (place->replaced_by && place->replaced_by != renamed)
-		note_made(run, &run->moments[place->replaced_by], false);
-	place->replaced_by = renamed;
-}
-
 static void pass_fileop(struct run_through *run, const struct fileop_record *op, struct file *file,
 			struct moment *moment)
 {
@@ -148,7 +142,7 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 		return;
 	case FILEOP_RENAME:
 		file->renamed = true;
-		note_replaced(run, op, file);
+		note_gone(run, moment);
 		pass_new_name(run, op);
 		return;
 	case FILEOP_UNLINK:
@@ -158,7 +152,7 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 			return;
 		}
 		moment->unlinked = true;
-		note_made(run, moment, false);
+		note_gone(run, moment);
 		shrink(run, moment, 0);
 		return;
 	case FILEOP_SYNCFS:
@@ -303,12 +297,12 @@ static void pass_records(struct run_through *run, const struct trace *trace)
 		if (!index || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
 			continue;
 		file->used = true;
-		if (file->created && !run->moments[index].unlinked)
-			note_made(run, &run->moments[index], true);
+		if (file->created)
+			note_made(run, &run->moments[index]);
 		if (file->directory) {
 			file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
 			if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_RMDIR)
-				note_made(run, &run->moments[index], false);
+				note_gone(run, &run->moments[index]);
 		} else if (record->kind == RECORD_IO) {
 			pass_io(run, &record->io, file, &run->moments[index]);
 		} else {

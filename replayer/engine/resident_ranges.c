@@ -55,15 +55,17 @@ static int add(struct resident_ranges *ranges, const struct resident_range *rang
 
 int resident_ranges_read(struct resident_ranges *ranges, const struct trace *trace, const struct file_table *table)
 {
-	*ranges = (struct resident_ranges){0};
 	/* The counts of a trace that was not closed cleanly are not final. */
-	if (!trace->header->count[RECORD_RESIDENT] && !(trace->header->flags & TRACE_INCOMPLETE))
-		return 0;
-	for (uint32_t i = 0; i < trace->count; i++) {
+	bool final = !(trace->header->flags & TRACE_INCOMPLETE);
+	uint64_t left = final ? trace->header->count[RECORD_RESIDENT] : UINT64_MAX;
+
+	*ranges = (struct resident_ranges){0};
+	for (uint64_t i = 0; i < trace->count && left; i++) {
 		const struct resident_record *record = &trace->records[i].resident;
 
 		if (record->kind != RECORD_RESIDENT)
 			continue;
+		left--;
 		uint32_t index = files_index(table, record->file);
 		const struct file *file = &table->files[index];
 		uint64_t end = add_saturating(record->offset, record->bytes);

@@ -22,7 +22,7 @@ struct resident_ranges {
 	bool too_many; /* more than are kept: what was beyond is not cached */
 };
 
-/* Reads the trace once, and only where its header says that there are such records. */
+/* Reads the trace up to the last of as many such records as its header counts. */
 int resident_ranges_read(struct resident_ranges *ranges, const struct trace *trace, const struct file_table *table);
 
 /* The ranges of a file, and how many. */
