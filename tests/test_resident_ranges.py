@@ -162,12 +162,17 @@ def test_what_a_recording_found_cached_is_cached_again(engine, tmp_path):
     data = tmp_path / "data"
     data.write_bytes(np.random.default_rng(5).bytes(SIZE))
     wanted = pages((3, 4), (64, 1000), (2048, 2049), (4090, 4099))
-    cache_only(data, wanted)
     trace = tmp_path / "recorded.iotrace"
     command = [sys.executable, "-c", PROGRAM, data, str(3 * PAGE_BYTES)]
-    recorder = [RECORDER, "-o", trace, "--path", tmp_path, "--", *command]
-    done = subprocess.run(recorder, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
+    recorder = [RECORDER, "-o", trace, "--force", "--path", tmp_path, "--", *command]
+    for _ in range(ATTEMPTS):
+        cache_only(data, wanted)
+        done = subprocess.run(recorder, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        if cached_ranges(data) == wanted:
+            break
+    else:
+        pytest.skip("somebody else drops this machine's page cache all the time")
     recorded = characterize.open(trace)
     (file,) = [file for file, path in recorded.paths.items() if path == str(data)]
     document = engine(trace, {file: wanted})
