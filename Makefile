@@ -22,7 +22,7 @@ CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_S
 BPF_CFLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -DFLEXTRACE_BPF_PROGRAM -I. -Ibpf
 PYTHON := .venv/bin/python
 
-APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zlib1g-dev linux-libc-dev libc6-dev \
+APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev libblkid-dev zlib1g-dev linux-libc-dev libc6-dev \
 	python3 python3-venv libsqlite3-dev liburing-dev
 APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs
 APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
@@ -202,7 +202,7 @@ build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) b
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
 build/flextrace-replay: $(ENGINE_OBJECTS)
-	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ -luring -lpthread -lm
+	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ -luring -lblkid -lpthread -lm
 
 # ---- programs that tests trace: each does a known number of operations ----
 
@@ -229,7 +229,7 @@ build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)
-	$(call say,CC,$@) $(CC) $(CFLAGS) -static $(SMALL_SEGMENTS) $(filter %.c,$^) -o $@ -luring -lpthread -lm
+	$(call say,CC,$@) $(CC) $(CFLAGS) -static $(SMALL_SEGMENTS) $(filter %.c,$^) -o $@ -luring -lblkid -lpthread -lm
 
 build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)

@@ -26,6 +26,9 @@ ENGINES = ("auto", "sync", "io_uring", "null")
 LATE_POLICIES = ("catch-up", "skip", "slip")
 DIRECT_CHOICES = ("recorded", "on", "off")
 SYNC_CHOICES = ("recorded", "off")
+FITS = ("exact", "wrap", "scale")
+LAYERS = ("vfs", "block")
+THREADS_MAX = 32768  # of the engine
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
 
@@ -63,6 +66,7 @@ def replay(
     timing: str = "asap",
     order: str | None = None,
     cache: str = "recorded",
+    data: str = "random",
     phase: str = "all",
     keep_image: bool = False,
     loop: bool = False,
@@ -76,6 +80,8 @@ def replay(
     direct: str = "recorded",
     sync: str = "recorded",
     force_space: bool = False,
+    device: str | os.PathLike[str] | None = None,
+    confirm: str | None = None,
     memory_group: MemoryGroup | None = None,
     on_interval: OnInterval | None = None,
     finish_on_signal: bool = False,
@@ -87,7 +93,8 @@ def replay(
     ----------
     trace_path : path-like
     directory : path-like, optional
-        Where the files of the replay lie; made if missing. Nothing else in it is touched. None for the engine "null".
+        Where the files of the replay lie; made if missing. Nothing else in it is touched. Not needed for the engine
+        "null", nor where a trace has only a block device, and `device` is given.
     timing : {"asap", "think", "recorded"}
         No waiting; recorded think times after each completion; every operation at its recorded time.
     order : {"recorded", "thread"}, optional
@@ -95,6 +102,9 @@ def replay(
         needs.
     cache : {"recorded", "warm", "cold", "keep"}
         Page cache of the files at the start.
+    data : str
+        Of the files and of what is written: ``random``, ``compressible`` or ``compressible:PERCENT``, which compresses
+        to about PERCENT of its size (50).
     phase : {"all", "prepare", "run"}
         ``prepare`` lays out the files and leaves them; ``run`` expects them.
     keep_image : bool
@@ -121,6 +131,10 @@ def replay(
         O_SYNC, O_DSYNC, and the fsync family.
     force_space : bool
         Begin although the space seems too little.
+    device : path-like, optional
+        Block device that takes the place of the trace's one. Nobody else may use it. Only read, unless:
+    confirm : str, optional
+        Its serial number, or, where it has none, its size in bytes: the trace's writes are done as well.
     memory_group : MemoryGroup, optional
         An entered group in which the engine runs.
     on_interval : callable, optional
@@ -142,10 +156,12 @@ def replay(
         The engine refused the trace, the directory or an option, or it failed.
     """
     command = [str(find_binary("flextrace-replay")), os.fspath(trace_path)]
-    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}"]
+    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}", f"--data={data}"]
     command += [f"--late={late}", f"--engine={engine}", f"--direct={direct}", f"--sync={sync}"]
     optional = {
         "directory": None if directory is None else os.fspath(directory),
+        "device": None if device is None else os.fspath(device),
+        "confirm": confirm,
         "order": order,
         "max-seconds": max_seconds,
         "interval-ms": interval_ms,
@@ -153,7 +169,12 @@ def replay(
         "depth": depth,
     }
     command += [f"--{name}={value}" for name, value in optional.items() if value is not None]
-    for name, given in (("keep-image", keep_image), ("loop", loop), ("force-space", force_space)):
+    for name, given in (
+        ("keep-image", keep_image),
+        ("loop", loop),
+        ("force-space", force_space),
+        ("write", confirm is not None),
+    ):
         if given:
             command.append(f"--{name}")
     if recorder:

@@ -15,6 +15,8 @@ struct moment {
 	uint64_t path_hash;
 	uint32_t opens;
 	uint32_t links; /* names beside its own, by recorded links */
+	bool made; /* by the trace */
+	bool gone; /* removed or renamed since */
 	bool unlinked;
 	bool resized; /* truncated: a read beyond the end says nothing about the size at the start */
 };
@@ -33,6 +35,8 @@ struct files_survey {
 	struct file_list names;
 	uint64_t growth_bytes; /* now */
 	uint64_t growth_bytes_max;
+	uint32_t made_files; /* now */
+	uint32_t made_files_max;
 	struct class_choice class_choice;
 	struct io_record last_foreign; /* request; a copy, as the memory of the trace is given back */
 	bool asynchronous; /* as in the table */
@@ -90,6 +94,22 @@ static int meet_file(struct files_survey *survey, uint32_t id)
 	if (id < FIRST_NAME_ID ? index > survey->trace->count : index >= survey->trace->count)
 		return 0;
 	return list_extend(list, index);
+}
+
+/* A file that the trace makes takes an inode until it is removed, or renamed: then it may replace another one. */
+static void note_made(struct files_survey *survey, struct moment *moment)
+{
+	if (moment->made)
+		return;
+	moment->made = true;
+	if (++survey->made_files > survey->made_files_max)
+		survey->made_files_max = survey->made_files;
+}
+
+static void note_gone(struct files_survey *survey, struct moment *moment)
+{
+	survey->made_files -= moment->made && !moment->gone;
+	moment->gone = true;
 }
 
 static void grow(struct files_survey *survey, struct moment *moment, uint64_t end, uint64_t bytes_max)
@@ -200,10 +220,12 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 	case FILEOP_LINK:
 		moment->links++;
 		file->renamed = true;
+		note_gone(survey, moment);
 		pass_new_name(survey, op);
 		return;
 	case FILEOP_RENAME:
 		file->renamed = true;
+		note_gone(survey, moment);
 		pass_new_name(survey, op);
 		return;
 	case FILEOP_UNLINK:
@@ -213,6 +235,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 			return;
 		}
 		moment->unlinked = true;
+		note_gone(survey, moment);
 		shrink(survey, moment, 0);
 		return;
 	case FILEOP_SYNCFS:
@@ -345,12 +368,17 @@ static int pass_operation(struct files_survey *survey, const union record *recor
 	file->used = true;
 	if (record->kind == RECORD_IO)
 		note_source(survey, &record->io);
-	if (file->directory)
+	if (file->created)
+		note_made(survey, moment);
+	if (file->directory) {
 		file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
-	else if (record->kind == RECORD_IO)
+		if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_RMDIR)
+			note_gone(survey, moment);
+	} else if (record->kind == RECORD_IO) {
 		pass_io(survey, &record->io, file, moment);
-	else
+	} else {
 		pass_fileop(survey, &record->fileop, file, moment);
+	}
 	return 0;
 }
 
@@ -443,6 +471,7 @@ int files_survey_end(struct files_survey *survey, struct file_table *table)
 		.count = survey->ids.count,
 		.names_from = names_from,
 		.growth_bytes = survey->growth_bytes_max,
+		.created_files = survey->made_files_max,
 		.class_choice = survey->class_choice,
 		.asynchronous = survey->asynchronous,
 		.overlapping = survey->overlapping,

@@ -52,7 +52,8 @@ struct file {
 	bool created: 1; /* does not exist at the start */
 	bool new_name: 1; /* only a name, target of a rename */
 	bool directory: 1;
-	bool block_device: 1; /* replaced by a regular file of the size that is needed */
+	bool block_device: 1; /* replaced by a regular file of the size that is needed, or by the replay's device */
+	bool on_device: 1; /* stands for the replay's device */
 	bool laid_out: 1; /* has to exist before the first operation */
 	bool closed: 1; /* has a recorded close: its descriptors come and go */
 	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
@@ -75,6 +76,7 @@ struct file_table {
 	uint64_t growth_bytes; /* largest room that writes beyond the image take at one time */
 	uint64_t laid_out_bytes;
 	uint32_t laid_out_files;
+	uint32_t created_files; /* most that the trace has made and not removed at one time: each takes an inode */
 	uint32_t unmeasured; /* laid out files whose cached bytes were not measured */
 	uint32_t extended; /* laid out files that requests need larger than they were recorded */
 	uint32_t undescribed; /* files without FILE record */

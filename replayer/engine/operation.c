@@ -58,13 +58,22 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 			descriptors_opened(&run->descriptors, index, 0, descriptor);
 		return finished(descriptor);
 	}
+	uint8_t class = class_chosen(run->table->class_choice, op->flags);
+	if (run->table->files[index].on_device) {
+		int device = target_reopen(run->image->target, flags | (class & CLASS_DIRECT ? O_DIRECT : 0) |
+								       (class & CLASS_SYNC ? O_SYNC : 0) |
+								       (class & CLASS_DSYNC ? O_DSYNC : 0));
+
+		if (device >= 0)
+			descriptors_opened(&run->descriptors, index, class, device);
+		return (struct done){.result = device < 0 ? device : 0};
+	}
 	enum name_state state = descriptors_name(&run->descriptors, index, name);
 	/* A name that is gone comes back only by being made again: altered traces give several files one id in turn. */
 	if (state == NAME_GONE && !(op->flags & IO_CREATED))
 		return skipped(SKIP_NO_SUCH_FILE);
 	if (state != NAME_THERE)
 		image_name(name, false, index);
-	uint8_t class = class_chosen(run->table->class_choice, op->flags);
 	flags |= O_RDWR | O_NOFOLLOW;
 	flags |= op->flags & IO_CREATED || state != NAME_THERE ? O_CREAT : 0;
 	flags |= op->flags & IO_TRUNCATED ? O_TRUNC : 0;
@@ -217,6 +226,8 @@ static struct done replay_on_name(struct run *run, const struct fileop_record *o
 {
 	if (op->result < 0)
 		return skipped(SKIP_RECORDED_FAILURE);
+	if (run->table->files[index].on_device && op->op != FILEOP_OPEN && op->op != FILEOP_CLOSE)
+		return skipped(SKIP_DEVICE_NAME);
 	switch (op->op) {
 	case FILEOP_OPEN:
 		return replay_open(run, op, index);
@@ -255,6 +266,8 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 		done = skipped(SKIP_SYNC_OFF);
 	} else if (is_caller_error(op->result)) {
 		done = skipped(SKIP_CALLER_ERROR);
+	} else if ((op->op == FILEOP_FALLOCATE || op->op == FILEOP_TRUNCATE) && image_protects(run->image, file)) {
+		done = skipped(SKIP_WRITES_OFF);
 	} else {
 		/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */
 		bool of_directory = file->directory || op->op == FILEOP_SYNCFS;

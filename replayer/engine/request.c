@@ -3,9 +3,6 @@
 #include "replayer/engine/request.h"
 
 enum {
-	WRITE_PLACES =
-		64, /* pages by which write data is shifted from one write to the next, so that no two are equal */
-	PAGE_BYTES = 4096,
 	SECTOR_BYTES = 512, /* the smallest unit of O_DIRECT */
 };
 
@@ -20,7 +17,9 @@ enum skip_reason request_skip_reason(const struct run *run, const struct io_reco
 		return SKIP_UNKNOWN_FILE;
 	if (io->op != IO_READ && io->op != IO_WRITE)
 		return SKIP_UNKNOWN_OPERATION;
-	return is_caller_error(io->result) ? SKIP_CALLER_ERROR : SKIP_REASONS;
+	if (is_caller_error(io->result))
+		return SKIP_CALLER_ERROR;
+	return io->op == IO_WRITE && image_protects(run->image, described) ? SKIP_WRITES_OFF : SKIP_REASONS;
 }
 
 bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t number, struct request *request)
@@ -57,7 +56,7 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 		.descriptor = descriptor,
 		.class = class,
 		.write = io->op == IO_WRITE,
-		.write_data = run->write_data.data + (uint64_t)(number % WRITE_PLACES) * PAGE_BYTES,
+		.write_data = run->write_data.data + write_place(number),
 	};
 	return true;
 }

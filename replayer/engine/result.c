@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the counts of a run into the document flextrace.replay/1 on stdout.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "replayer/engine/accuracy.h"
 #include "replayer/engine/engine_choice.h"
+#include "replayer/engine/data_fill.h"
 #include "replayer/engine/json.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/result.h"
@@ -15,7 +17,8 @@ static const char *const mismatch_names[MISMATCHES] = {"short", "longer", "faile
 
 static const char *const skip_names[SKIP_REASONS] = {
 	"unknown_file",	     "unknown_operation", "caller_error", "recorded_failure", "no_such_file", "not_open",
-	"shared_descriptor", "program_page",	  "late",	  "sync_off",	      "stopped",
+	"shared_descriptor", "program_page",	  "late",	  "sync_off",	      "writes_off",   "device_name",
+	"stopped",
 };
 
 struct totals {
@@ -242,6 +245,13 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 		json_text(NULL, text);
 		trusted = false;
 	}
+	uint64_t device_errors = tally->errors[EIO] + tally->errors[ENXIO] + tally->errors[ENODEV];
+	if (device_errors) {
+		snprintf(text, sizeof(text), "the device failed %llu operations (EIO, ENXIO or ENODEV): see dmesg",
+			 (unsigned long long)device_errors);
+		json_text(NULL, text);
+		trusted = false;
+	}
 	if (result->run && atomic_load(&result->run->descriptors.direct_refused)) {
 		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
 		trusted = false;
@@ -270,6 +280,12 @@ static void print_warnings(const struct result *result, const struct totals *tot
 			 table->unmeasured, table->laid_out_files);
 		json_text(NULL, text);
 	}
+	if (result->ranges_cut)
+		json_text(NULL, "the trace has more cached ranges than are kept: the last ones were left out");
+	if (result->image->other_trace)
+		json_text(NULL, "the image was made for another trace; its files have the sizes that this one needs");
+	if (result->image->target && !strcmp(result->cache, "warm"))
+		json_text(NULL, "nothing of the device was brought into the page cache: --cache warm is for files");
 	if (table->extended) {
 		snprintf(text, sizeof(text),
 			 "%u files were laid out larger than recorded, as reads reach beyond their ends",
@@ -303,21 +319,35 @@ static void print_warnings(const struct result *result, const struct totals *tot
 	json_close(']');
 }
 
+static void print_device(const struct target *target)
+{
+	json_open("device", '{');
+	json_text("path", target->path);
+	json_count("size_bytes", target->size_bytes);
+	json_count("logical_block_bytes", target->block_bytes);
+	json_flag("write", target->writable);
+	json_close('}');
+}
+
 bool result_print(const struct result *result)
 {
 	struct totals *totals = calloc(1, sizeof(*totals));
+	char data[DATA_NAME_BYTES];
 
 	if (!totals) {
 		complain("no memory for the result");
 		abort();
 	}
 	add_up(result->run, totals);
+	data_name(data, result->image->data_percent);
 	json_open(NULL, '{');
 	json_text("schema", "flextrace.replay/1");
 	json_text("tool_version", FLEXTRACE_VERSION);
 	json_text("trace", result->trace->path);
 	if (result->image->path)
 		json_text("directory", result->image->path);
+	if (result->image->target)
+		print_device(result->image->target);
 	json_text("phase", result->phase);
 	json_text("timing", result->timing);
 	json_text("order", result->order);
@@ -335,6 +365,9 @@ bool result_print(const struct result *result)
 	json_count("files", result->table->laid_out_files);
 	json_count("bytes", result->table->laid_out_bytes);
 	json_count("built_bytes", result->image->built_bytes);
+	json_text("data", data);
+	json_count("cache_wanted_ranges", result->cache_report.wanted_ranges);
+	json_count("cache_achieved_bytes", result->cache_report.achieved_bytes);
 	json_count("cache_wanted_bytes", result->cache_report.wanted_bytes);
 	json_count("cache_resident_bytes", result->cache_report.resident_bytes);
 	json_close('}');

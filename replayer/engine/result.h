@@ -23,6 +23,7 @@ struct result {
 	const char *sync;
 	const char *late;
 	struct cache_report cache_report;
+	bool ranges_cut; /* more cached ranges were recorded than can be kept */
 };
 
 /* Prints the document. Returns whether the result is to be trusted. */

@@ -17,7 +17,6 @@
 
 enum {
 	STACK_BYTES = 128 << 10,
-	WRITE_SLACK_BYTES = 64 * 4096, /* operation.c shifts the data by up to so much */
 	START_DELAY_NS = 2 * 1000 * 1000, /* the first due time, so that threads are there when it comes */
 };
 
@@ -80,7 +79,9 @@ static void undo_pass(struct run *run)
 		return;
 	if (run->options->engine != ENGINE_NULL) {
 		descriptors_close_all(&run->descriptors);
-		run->error = image_lay_out(run->image, run->table);
+		int error = image_lay_out(run->image, run->table);
+
+		run->error = error == -EINTR ? 0 : error;
 		run->again = !run->error && !run_stopped(run);
 		if (!run->again)
 			return;
@@ -129,7 +130,7 @@ static int prepare_workers(struct run *run)
 	const struct schedule *schedule = run->schedule;
 	uint64_t write_bytes = schedule->write_bytes_max ? (uint64_t)schedule->write_bytes_max + WRITE_SLACK_BYTES : 0;
 	size_t histogram_bytes = HISTOGRAMS * sizeof(struct histogram);
-	int error = buffer_map(&run->write_data, write_bytes, 1);
+	int error = buffer_map(&run->write_data, write_bytes, run->image->data_percent);
 
 	run->workers = aligned_alloc(64, schedule->thread_count * sizeof(*run->workers));
 	if (!run->workers)

@@ -30,6 +30,8 @@ enum skip_reason {
 	SKIP_PROGRAM_PAGE, /* of the text of a program or library, which the replay does not run */
 	SKIP_LATE, /* --late skip: too far behind the schedule */
 	SKIP_SYNC_OFF, /* --sync off */
+	SKIP_WRITES_OFF, /* would change a device that may only be read */
+	SKIP_DEVICE_NAME, /* renames, links or removes the name of a device */
 	SKIP_STOPPED, /* the replay was stopped before */
 	SKIP_REASONS,
 };

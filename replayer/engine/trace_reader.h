@@ -23,6 +23,7 @@ union record {
 	struct file_record file;
 	struct text_record text;
 	struct gap_record gap;
+	struct resident_record resident;
 };
 
 /* IO and FILEOP records share these places, so that order and time need not look at the kind. */
