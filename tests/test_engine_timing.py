@@ -7,7 +7,9 @@ every machine keeps.
 
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 from made_trace import made_trace, read, write
@@ -113,6 +115,22 @@ def test_no_operation_begins_early(tmp_path, engine, timing):
     fast = run(easy(tmp_path), *where, f"--timing={timing}", f"--engine={engine}", "--speed=10", statuses=(0, 3))
     assert fast["elapsed_s"] >= 52 * 0.0002 - (0.0001 if timing == "think" else 0)
     assert fast["speed"] == 10
+
+
+def test_late_wake_ups_do_not_add_up_with_think_times(tmp_path):
+    """A second of think times, through half a second of which the engine is stopped: the rest is thought faster."""
+    engine = subprocess.Popen(
+        [ENGINE, easy(tmp_path, count=103, gap_ns=10_000_000), "--engine=null", "--timing=think"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(0.3)
+    engine.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    engine.send_signal(signal.SIGCONT)
+    document = json.loads(engine.communicate(timeout=60)[0])
+    assert document["accuracy"]["lateness"]["max_ns"] > 400e6
+    assert 102 * 0.0099 <= document["elapsed_s"] < 1.4
 
 
 def test_think_time_follows_what_had_ended_before(tmp_path):

@@ -23,6 +23,10 @@ struct due due_of(const struct worker *worker, const union record *record)
 	}
 	uint64_t gap_ns = record->io.start_ns > from_ns ? record->io.start_ns - from_ns : 0;
 	double wait_ns = (double)gap_ns / run->options->speed;
+	if (run->options->timing == TIMING_THINK) {
+		due.repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
+		wait_ns -= (double)due.repaid_ns;
+	}
 	due.at_ns = base_ns + (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
 	return due;
 }
@@ -70,6 +74,8 @@ void due_started(struct worker *worker, struct due due, uint64_t ready_ns, uint6
 
 	histogram_add(&worker->histograms[HISTOGRAM_LATENESS], late_ns);
 	worker->tally.late += late_ns > run->late_after_ns;
+	if (run->options->timing == TIMING_THINK)
+		worker->debt_ns += late_ns - due.repaid_ns;
 	if (run->options->timing != TIMING_RECORDED)
 		return;
 	histogram_add(&worker->histograms[HISTOGRAM_BEHIND], behind_ns);

@@ -3,7 +3,8 @@
  * Turns recorded start times into due times of this run, and says how late each operation began.
  *
  * Due times of --timing recorded are absolute, from the start of the pass: nothing is added up, so that a late operation
- * does not make the next one late. Those of --timing think follow the completion of what had ended before.
+ * does not make the next one late. Those of --timing think follow the completion of what had ended before; so that late
+ * wake-ups do not add up there either, a thread thinks that much less at the next occasions.
  */
 #ifndef FLEXTRACE_DUE_H
 #define FLEXTRACE_DUE_H
@@ -35,6 +36,7 @@ struct drift {
 
 struct due {
 	uint64_t at_ns; /* CLOCK_MONOTONIC; 0 where --timing sets no time */
+	uint64_t repaid_ns; /* by which it is earlier, since the thread was late before */
 	uint64_t slip_ns; /* of it, what the schedule had slipped by */
 };
 

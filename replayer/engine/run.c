@@ -37,6 +37,7 @@ static void run_pass(struct worker *worker)
 	memcpy(before, worker->tally.records, sizeof(before));
 	cursor_start_pass(&worker->cursor);
 	worker->recorded_end_ns = 0;
+	worker->debt_ns = 0;
 	worker->completed_ns = worker->run->pass_start_ns;
 	passes[worker->run->options->engine](worker);
 	/* What a stop left undone is counted too. */
