@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications, recorded, beside their unmodified replays on the same machine: elapsed and response times.
+
+Elapsed is from the start of the first operation to the end of the last. The times of the original are those of its
+recording; those of a replay are the engine's own, and, of one that is itself recorded, those of the recording, which
+costs the replay what it cost the original.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from characterize.layout import Source
+from characterize.requests import requests_of
+from characterize.response_time import response_times, syncs_of
+from characterize.trace import Trace
+from characterize.trace import open as open_trace
+from replayer.binaries import find_binary
+from replayer.run import prepare
+from tests.bench.findings import Finding, print_table
+from tests.bench.load import Load, Result, UnavailableError
+from tests.bench.postgres_load import postgres_load
+from tests.bench.recording import recording_of_process
+from tests.bench.replay_list import run_json
+from tests.bench.rocksdb_load import rocksdb_load
+from tests.bench.spread import spread_of
+from tests.bench.sqlite_load import sqlite_load
+from tests.demo.sort_input import write_sort_input
+
+ELAPSED_TARGET_PERCENT = 5
+RESPONSE_TARGET_PERCENT = 10
+KINDS = ("read", "write", "sync")
+SORT_BYTES_PER_S = 40_000_000
+SORT_BUFFER = "8M"  # so that it merges from files
+
+
+@contextmanager
+def sort_load(directory: Path, seconds: float) -> Iterator[Load]:
+    """GNU sort, which writes its runs to files and merges them."""
+    text, runs, sorted_text = directory / "lines.txt", directory / "runs", directory / "sorted.txt"
+    runs.mkdir()
+    try:
+        size = write_sort_input(text, round(SORT_BYTES_PER_S * seconds))
+        command = ["sort", "--parallel=1", "-S", SORT_BUFFER, "-T", str(runs), "-o", str(sorted_text), str(text)]
+        yield Load(f"GNU sort of {size / 1e6:.0f} MB", "files", 5, command, lambda output: Result(1, 1))
+    finally:
+        for path in (text, sorted_text):
+            path.unlink(missing_ok=True)
+        runs.rmdir()
+
+
+APPLICATIONS: dict[str, Callable[[Path, float], AbstractContextManager[Load]]] = {
+    "sort": sort_load,
+    "sqlite": sqlite_load,
+    "rocksdb": rocksdb_load,
+    "postgres": postgres_load,
+}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One way to replay."""
+
+    timing: str
+    recorded: bool = False
+
+    @property
+    def title(self) -> str:
+        """For the reader of a table."""
+        return f"{self.timing}, inside a recorder" if self.recorded else self.timing
+
+
+REPLAYS = (Replay("think"), Replay("think", recorded=True), Replay("recorded"), Replay("asap"))
+
+
+def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[list[Finding], dict[str, str]]:
+    """Record each, replay it in all ways in turns, print a table; the findings, and what could not be measured."""
+    findings, skipped = [], {}
+    for name, make in APPLICATIONS.items():
+        trace = directory / f"{name}.iotrace"
+        try:
+            with make(directory, seconds) as load:
+                record(load, trace)
+        except UnavailableError as error:
+            skipped[name] = str(error)
+            continue
+        opened = open_trace(trace)
+        original = original_times(opened)
+        runs, oddities = run_rounds(trace, directory / f"{name}-image", rounds)
+        rows = {"original": original} | {way: own.median() for way, own in runs.groupby("replay", sort=False)}
+        table = pd.DataFrame(rows).T
+        table.insert(1, "elapsed_ratio", table["elapsed_s"] / original["elapsed_s"])
+        print_table(f"{load.title}: original, and medians of {rounds} replays", table)
+        for what, count in [*mapped_reads(opened), *oddities.items()]:
+            print(f"  {what}: {count}", flush=True)
+        findings += findings_of(load.title, original, runs[runs["replay"] == "think"])
+        trace.unlink()
+    return findings, skipped
+
+
+def record(load: Load, trace: Path) -> None:
+    """Record a load: the command, or the server that does the I/O for it.
+
+    Raises
+    ------
+    RuntimeError
+        It failed, or records were lost.
+    """
+    if load.server is None:
+        recorder = [str(find_binary("flextrace-record")), "--quiet", "--layer=vfs", "-o", str(trace), "--"]
+        done = subprocess.run([*recorder, *load.command], capture_output=True, text=True, check=False)
+    else:
+        with recording_of_process(load.server, trace, "--layer=vfs"):
+            done = subprocess.run(load.command, capture_output=True, text=True, check=False)
+    if done.returncode or open_trace(trace).header.lost:
+        raise RuntimeError(f"{load.title}: its recording failed (exit {done.returncode}): {done.stderr}")
+
+
+def original_times(trace: Trace) -> dict[str, float]:
+    """Elapsed time, and means and sums of the response times of what a replay repeats."""
+    operations = pd.concat([trace.io, trace.fileops])
+    elapsed_ns = (operations["start_ns"] + operations["duration_ns"]).max() - operations["start_ns"].min()
+    return {"elapsed_s": elapsed_ns / 1e9} | columns_of(response_times(requests_of(trace), syncs_of(trace)))
+
+
+def columns_of(times: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Means, and how many seconds of all threads together they are, from response times by kind."""
+    columns = {f"{kind}_mean_us": (times[kind]["mean_ns"] or 0) / 1e3 for kind in KINDS}
+    return columns | {f"{kind}_s": (times[kind]["mean_ns"] or 0) * times[kind]["count"] / 1e9 for kind in KINDS}
+
+
+def mapped_reads(trace: Trace) -> list[tuple[str, int]]:
+    """Page faults, which the engine repeats as reads: another operation, with other times."""
+    faults = int((requests_of(trace)["source"] == Source.MMAP).sum())
+    return [("requests that were page faults", faults)] if faults else []
+
+
+def run_rounds(trace: Path, image: Path, rounds: int) -> tuple[pd.DataFrame, Counter[str]]:
+    """All ways in turns, each on a new image: one row for each run, and counts of what did not go as recorded."""
+    rows, oddities = [], Counter[str]()
+    for number in range(rounds):
+        first = number % len(REPLAYS)
+        for way in REPLAYS[first:] + REPLAYS[:first]:
+            row, odd = run_replay(trace, image, way)
+            rows.append({"replay": way.title} | row)
+            oddities.update(odd)
+    order = {way.title: number for number, way in enumerate(REPLAYS)}
+    return pd.DataFrame(rows).sort_values("replay", key=lambda titles: titles.map(order), kind="stable"), oddities
+
+
+def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float], Counter[str]]:
+    """Times of one replay, and counts of what did not go as recorded."""
+    prepare(trace, image)
+    again = image.with_suffix(".iotrace")
+    engine = [find_binary("flextrace-replay"), trace, f"--directory={image}", "--phase=run", "--keep-image"]
+    command = [str(word) for word in (*engine, f"--timing={way.timing}")]
+    if way.recorded:
+        recorder = find_binary("flextrace-record")
+        command = [
+            str(recorder),
+            "--quiet",
+            "--force",
+            "--layer=vfs",
+            f"--path={image}",
+            "-o",
+            str(again),
+            "--",
+            *command,
+        ]
+    try:
+        document = run_json(command)
+        times = document["response_time"]
+        if way.recorded:
+            recording = open_trace(again)
+            times = response_times(requests_of(recording, mmap="none"), syncs_of(recording))
+    finally:
+        shutil.rmtree(image)
+        again.unlink(missing_ok=True)
+    odd: Counter[str] = Counter()
+    for name in ("mismatches", "errors", "skipped_reasons"):
+        odd.update({f"{way.title}: {name.replace('_', ' ')}, {what}": count for what, count in document[name].items()})
+    odd.update(f"{way.title}: not trustworthy: {reason}" for reason in document["reasons"])
+    odd.update(f"{way.title}: {warning}" for warning in document["warnings"])
+    return {"elapsed_s": document["elapsed_s"]} | columns_of(times), odd
+
+
+def findings_of(title: str, original: dict[str, float], replays: pd.DataFrame) -> list[Finding]:
+    """How far the replays are off, either way."""
+    targets = {"elapsed_s": ELAPSED_TARGET_PERCENT} | {f"{kind}_mean_us": RESPONSE_TARGET_PERCENT for kind in KINDS}
+    return [
+        Finding(
+            "applications",
+            f"{title}: {column} off, timing think",
+            target,
+            spread_of(100 * (replays[column] / original[column] - 1).abs()),
+            "%",
+        )
+        for column, target in targets.items()
+        if original[column]
+    ]
