@@ -96,8 +96,7 @@ def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[
         opened = open_trace(trace)
         original = original_times(opened)
         runs, oddities = run_rounds(trace, directory / f"{name}-image", rounds)
-        rows = {"original": original} | {way: own.median() for way, own in runs.groupby("replay", sort=False)}
-        table = pd.DataFrame(rows).T
+        table = pd.concat([pd.DataFrame([original], ["original"]), runs.groupby("replay", sort=False).median()])
         table.insert(1, "elapsed_ratio", table["elapsed_s"] / original["elapsed_s"])
         print_table(f"{load.title}: original, and medians of {rounds} replays", table)
         for what, count in [*mapped_reads(opened), *oddities.items()]:

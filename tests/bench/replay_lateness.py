@@ -10,6 +10,7 @@ where there is one.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,8 @@ def measure_lateness(directory: Path, rounds: int, seconds: float) -> tuple[list
     """Print a table for each number of threads and place; the findings, and what could not be measured: nothing."""
     findings: list[Finding] = []
     for threads in (1, 4):
-        plan = make_list(Requests(threads), directory / f"lateness-{threads}", round(RATE_PER_S * seconds), RATE_PER_S)
+        files = directory / f"lateness-{threads}"
+        plan = make_list(Requests(threads), files, round(RATE_PER_S * seconds), RATE_PER_S)
         for place in PLACES:
             title = f"{RATE_PER_S} I/Os per second, {threads} thread{'s' * (threads > 1)}, {place.title}"
             table = run_rounds(plan, place, directory / "lateness.iotrace", rounds)
@@ -76,6 +78,7 @@ def measure_lateness(directory: Path, rounds: int, seconds: float) -> tuple[list
             drift = spread_of(own["drift_us"].abs())
             what = f"{title}: drift after {seconds:g} s"
             findings.append(Finding("lateness", what, DRIFT_TARGET_US, drift, "us"))
+        shutil.rmtree(files)
     return findings, {}
 
 

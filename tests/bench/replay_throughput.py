@@ -8,6 +8,7 @@ other left them. fio drawing random requests of its own, without a list, stands 
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,6 +94,7 @@ def measure_throughput(directory: Path, rounds: int, seconds: float) -> tuple[li
         ratio = spread_of(own["rate"] / own["reference_rate"])
         what = f"{load.title}: rate by fio's on the same list"
         findings.append(Finding("throughput", what, RATIO_TARGET, ratio, "", at_least=True, digits=3))
+        shutil.rmtree(place)
     return findings, skipped
 
 
@@ -114,12 +116,13 @@ def fio_list_rate(plan: ReplayList, load: Load) -> Sample:
 def fio_alone_rate(plan: ReplayList, load: Load, seconds: float) -> Sample:
     """Requests/s of fio on the same files, with random places of its own."""
     requests = load.requests
+    files = sorted(plan.image.glob("f*"))
     result = run_json(
         [
-            *(*FIO, "--name=alone", f"--directory={plan.image}", "--filename_format=f0000000$jobnum"),
-            *(f"--size={requests.file_bytes}", f"--bs={requests.size_bytes}", f"--numjobs={requests.threads}"),
-            *(f"--rw={'randread' if requests.read else 'randwrite'}", "--norandommap", "--overwrite=1"),
-            *(*load.fio_options, f"--runtime={round(seconds * 1000)}ms", "--time_based", "--output-format=json"),
+            *(*FIO, "--name=global", f"--size={requests.file_bytes}", f"--bs={requests.size_bytes}", "--norandommap"),
+            *(f"--rw={'randread' if requests.read else 'randwrite'}", "--overwrite=1", *load.fio_options),
+            *(f"--runtime={round(seconds * 1000)}ms", "--time_based", "--output-format=json"),
+            *(word for file in files for word in (f"--name={file.name}", f"--filename={file}")),
         ]
     )
     return Sample(result["jobs"][0]["read" if requests.read else "write"]["iops"])
