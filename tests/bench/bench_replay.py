@@ -32,7 +32,7 @@ PARTS = {
     "lateness": Part(measure_lateness, 1, 60),
     "throughput": Part(measure_throughput, 4, 2),
     "null": Part(measure_null, 5, 2),
-    "applications": Part(measure_applications, 3, 5),
+    "applications": Part(measure_applications, 3, 3),
 }
 
 

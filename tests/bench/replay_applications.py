@@ -8,6 +8,8 @@ costs the replay what it cost the original.
 
 from __future__ import annotations
 
+import importlib.util
+import math
 import shutil
 import subprocess
 from collections import Counter
@@ -19,14 +21,14 @@ from typing import Any
 
 import pandas as pd
 
-from characterize.layout import Source
+from characterize.layout import RecordKind, Source
 from characterize.requests import requests_of
 from characterize.response_time import response_times, syncs_of
 from characterize.trace import Trace
 from characterize.trace import open as open_trace
 from replayer.binaries import find_binary
 from replayer.run import prepare
-from tests.bench.findings import Finding, print_table
+from tests.bench.findings import Finding, exactly, print_table
 from tests.bench.load import Load, Result, UnavailableError
 from tests.bench.postgres_load import postgres_load
 from tests.bench.recording import recording_of_process
@@ -70,16 +72,20 @@ APPLICATIONS: dict[str, Callable[[Path, float], AbstractContextManager[Load]]] =
 class Replay:
     """One way to replay."""
 
+    title: str
     timing: str
+    order: str = "recorded"
     recorded: bool = False
 
-    @property
-    def title(self) -> str:
-        """For the reader of a table."""
-        return f"{self.timing}, inside a recorder" if self.recorded else self.timing
 
-
-REPLAYS = (Replay("think"), Replay("think", recorded=True), Replay("recorded"), Replay("asap"))
+REPLAYS = (
+    Replay("think", "think"),
+    Replay("think, inside a recorder", "think", recorded=True),
+    # What it costs that threads wait for each other: they have no think times of their own then.
+    Replay("think, no order across threads", "think", order="thread"),
+    Replay("recorded", "recorded"),
+    Replay("asap", "asap"),
+)
 
 
 def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[list[Finding], dict[str, str]]:
@@ -101,7 +107,7 @@ def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[
         print_table(f"{load.title}: original, and medians of {rounds} replays", table)
         for what, count in [*mapped_reads(opened), *oddities.items()]:
             print(f"  {what}: {count}", flush=True)
-        findings += findings_of(load.title, original, runs[runs["replay"] == "think"])
+        findings += findings_of(load.title, original, runs)
         trace.unlink()
     return findings, skipped
 
@@ -161,7 +167,7 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
     prepare(trace, image)
     again = image.with_suffix(".iotrace")
     engine = [find_binary("flextrace-replay"), trace, f"--directory={image}", "--phase=run", "--keep-image"]
-    command = [str(word) for word in (*engine, f"--timing={way.timing}")]
+    command = [str(word) for word in (*engine, f"--timing={way.timing}", f"--order={way.order}")]
     if way.recorded:
         recorder = find_binary("flextrace-record")
         command = [
@@ -178,9 +184,11 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
     try:
         document = run_json(command)
         times = document["response_time"]
+        violations = math.nan
         if way.recorded:
             recording = open_trace(again)
             times = response_times(requests_of(recording, mmap="none"), syncs_of(recording))
+            violations = order_violations(trace, recording)
     finally:
         shutil.rmtree(image)
         again.unlink(missing_ok=True)
@@ -189,20 +197,42 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
         odd.update({f"{way.title}: {name.replace('_', ' ')}, {what}": count for what, count in document[name].items()})
     odd.update(f"{way.title}: not trustworthy: {reason}" for reason in document["reasons"])
     odd.update(f"{way.title}: {warning}" for warning in document["warnings"])
-    return {"elapsed_s": document["elapsed_s"]} | columns_of(times), odd
+    row = {"elapsed_s": document["elapsed_s"]} | columns_of(times)
+    return row | {"unaccounted": unaccounted(trace, document), "order_violations": violations}, odd
 
 
-def findings_of(title: str, original: dict[str, float], replays: pd.DataFrame) -> list[Finding]:
-    """How far the replays are off, either way."""
+def unaccounted(trace: Path, document: dict[str, Any]) -> int:
+    """Operations of a trace that its replay neither did nor says why not."""
+    count = open_trace(trace).header.count
+    outcomes = sum(document["operations"][outcome] for outcome in ("done", "short", "failed", "skipped"))
+    return abs(count[RecordKind.IO] + count[RecordKind.FILEOP] - outcomes)
+
+
+def order_violations(trace: Path, recording: Trace) -> float:
+    """Operations of a recorded replay that began before one that they had to wait for; NaN without the checker."""
+    if not importlib.util.find_spec("replayer.order_check"):
+        return math.nan
+    check_order = importlib.import_module("replayer.order_check").check_order
+    replay_part = importlib.import_module("replayer.replay_recording").replay_part
+    return check_order(open_trace(trace), replay_part(recording)).violations
+
+
+def findings_of(title: str, original: dict[str, float], runs: pd.DataFrame) -> list[Finding]:
+    """How far the replays with think times are off, either way, and what no replay may do."""
     targets = {"elapsed_s": ELAPSED_TARGET_PERCENT} | {f"{kind}_mean_us": RESPONSE_TARGET_PERCENT for kind in KINDS}
-    return [
+    think = runs[runs["replay"] == "think"]
+    findings = [
         Finding(
             "applications",
             f"{title}: {column} off, timing think",
             target,
-            spread_of(100 * (replays[column] / original[column] - 1).abs()),
+            spread_of(100 * (think[column] / original[column] - 1).abs()),
             "%",
         )
         for column, target in targets.items()
         if original[column]
     ]
+    for column in ("unaccounted", "order_violations"):
+        if len(counts := runs[column].dropna()):
+            findings.append(Finding("applications", f"{title}: {column}", 0, exactly(counts.max()), ""))
+    return findings
