@@ -51,10 +51,10 @@ class Load:
 
     @property
     def fio_options(self) -> list[str]:
-        """The same for fio, which then registers its buffers and files too."""
+        """The same for fio. It can register its buffers then, but no files that a log has it open."""
         how = ["--ioengine=psync"]
         if self.depth > 1:
-            how = ["--ioengine=io_uring", f"--iodepth={self.depth}", "--fixedbufs=1", "--registerfiles=1"]
+            how = ["--ioengine=io_uring", f"--iodepth={self.depth}", "--fixedbufs=1"]
         return [*how, f"--direct={int(self.requests.direct)}"]
 
 
