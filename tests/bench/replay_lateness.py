@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How late the engine and fio begin requests that are due at given times, by one recording of each.
 
-Late is the start of a request, as `flextrace record` saw it, after its due time; whether the one before it had ended
-is not asked. When a replay began to count its time only it knows: it is taken from the first requests, of which a tenth
-counts as early or punctual. What the engine says of itself stands beside that. The recorder runs on another processor
-where there is one.
+A request is ready when it is due and the one before it of the same thread has ended. Late is its start, as `flextrace
+record` saw it, after that; behind is its start after its due time. When a replay began to count its time only it knows:
+it is taken from the first requests, of which a tenth counts as early or punctual. What the engine says of itself stands
+beside that. The recorder runs on another processor where there is one.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -71,6 +72,7 @@ def measure_lateness(directory: Path, rounds: int, seconds: float) -> tuple[list
             print_table(f"Lateness at {title}; {rounds} rounds of {seconds:g} s, us", medians)
             recorded = medians.xs("recording", level="by")
             print(f"later at the 99th percentile: {recorded['p99_us'].idxmax()}; "
+                  f"further behind: {recorded['behind_p99_us'].idxmax()}; "
                   f"drifts more: {recorded['drift_us'].abs().idxmax()}")  # fmt: skip
             own = table[(table["replay"] == ENGINE) & (table["by"] == "recording")]
             for column, target in place.targets_us.items():
@@ -98,20 +100,28 @@ def run_rounds(plan: ReplayList, place: Place, trace: Path, rounds: int) -> pd.D
 def engine_lateness(plan: ReplayList, place: Place, trace: Path) -> list[dict[str, Any]]:
     """By a recording, and by the engine itself, in the same run."""
     document = run_json(place.command(plan.engine_command("--timing=recorded"), trace))
-    recorded = {"replay": ENGINE, "by": "recording"} | summary_of(lateness_ns(trace, plan))
-    lateness = document["lateness"]
-    own = {name: lateness[f"{name.removesuffix('_us')}_ns"] / 1e3 for name in QUANTILES}
+    recorded = {"replay": ENGINE, "by": "recording"} | summary_of(*lateness_ns(trace, plan))
+    # An engine that has no "accuracy" calls late what is behind.
+    accuracy = document.get("accuracy", document)
+    own = {name: accuracy["lateness"][f"{name.removesuffix('_us')}_ns"] / 1e3 for name in QUANTILES}
+    own["behind_p99_us"] = accuracy.get("behind", accuracy["lateness"])["p99_ns"] / 1e3
+    own["drift_us"] = accuracy.get("drift_ns", math.nan) / 1e3
     return [recorded, {"replay": ENGINE, "by": "itself"} | own]
 
 
 def fio_lateness(plan: ReplayList, place: Place, trace: Path) -> list[dict[str, Any]]:
     """By a recording; fio says nothing of it."""
     run_json(place.command(plan.fio_command("--ioengine=psync"), trace))
-    return [{"replay": FIO, "by": "recording"} | summary_of(lateness_ns(trace, plan))]
+    return [{"replay": FIO, "by": "recording"} | summary_of(*lateness_ns(trace, plan))]
 
 
-def lateness_ns(trace: Path, plan: ReplayList) -> np.ndarray:
-    """Lateness of each request of the list in the recording of its replay, by due time; the recording is removed.
+def lateness_ns(trace: Path, plan: ReplayList) -> tuple[np.ndarray, np.ndarray]:
+    """How late and how far behind each request of the list was in the recording of its replay, which is removed.
+
+    Returns
+    -------
+    late_ns, behind_ns : ndarray of float, shape (requests,)
+        By due time.
 
     Raises
     ------
@@ -120,7 +130,7 @@ def lateness_ns(trace: Path, plan: ReplayList) -> np.ndarray:
     """
     recording = open_trace(trace)
     trace.unlink()
-    starts = []
+    starts, ends = [], []
     for thread in range(len(plan.due_ns)):
         name = str(plan.image / f"f{thread + 1:08d}")
         ids = [file for file, path in recording.paths.items() if path == name]
@@ -129,19 +139,24 @@ def lateness_ns(trace: Path, plan: ReplayList) -> np.ndarray:
         if not np.array_equal(own["offset"].to_numpy().astype(np.int64), plan.offsets[thread]):
             raise RuntimeError(f"the recording has not the {plan.offsets[thread].size} requests on {name}: {len(own)}")
         starts.append(own["start_ns"].to_numpy())
-    due_ns = plan.due_ns.ravel()
-    late_ns = (np.stack(starts).ravel() - due_ns)[np.argsort(due_ns, kind="stable")]
-    return late_ns - np.quantile(late_ns[: edge_of(late_ns)], PUNCTUAL_SHARE)
+        ends.append((own["start_ns"] + own["duration_ns"]).to_numpy())
+    start, end, due = np.stack(starts), np.stack(ends), plan.due_ns
+    by_due = np.argsort(due.ravel(), kind="stable")
+    since = (start - due).ravel()[by_due]
+    due = due + np.quantile(since[: edge_of(since)], PUNCTUAL_SHARE)
+    ready = due.copy()
+    ready[:, 1:] = np.maximum(due[:, 1:], end[:, :-1])
+    return (start - ready).ravel()[by_due], (start - due).ravel()[by_due]
 
 
-def edge_of(late_ns: np.ndarray) -> int:
+def edge_of(values: np.ndarray) -> int:
     """How many requests make the beginning, and the end."""
-    return max(round(EDGE_SHARE * len(late_ns)), 1)
+    return max(round(EDGE_SHARE * len(values)), 1)
 
 
-def summary_of(late_ns: np.ndarray) -> dict[str, float]:
-    """Quantiles, and how much later the last requests are than the first (medians)."""
-    edge = edge_of(late_ns)
-    drift_ns = np.median(late_ns[-edge:]) - np.median(late_ns[:edge])
+def summary_of(late_ns: np.ndarray, behind_ns: np.ndarray) -> dict[str, float]:
+    """Quantiles, and how much further behind the last requests are than the first (medians)."""
+    edge = edge_of(behind_ns)
+    drift_ns = np.median(behind_ns[-edge:]) - np.median(behind_ns[:edge])
     quantiles = {name: float(np.quantile(late_ns, share)) / 1e3 for name, share in QUANTILES.items()}
-    return quantiles | {"drift_us": float(drift_ns) / 1e3}
+    return quantiles | {"behind_p99_us": float(np.quantile(behind_ns, 0.99)) / 1e3, "drift_us": float(drift_ns) / 1e3}
