@@ -22,11 +22,18 @@ class Finding:
     unit: str
     at_least: bool = False  # the target is a lower limit
     digits: int = 1
+    either_way: bool = False  # the target is a distance from 0
+
+    @property
+    def limit(self) -> str:
+        """The target for the reader of a table."""
+        sign = ">=" if self.at_least else "+-" if self.either_way else "<="
+        return f"{sign} {self.target:g} {self.unit}".rstrip()
 
     @property
     def met(self) -> bool:
         """Whether the median, as it is printed, is within the target."""
-        median = round(self.measured.median, self.digits)
+        median = round(abs(self.measured.median) if self.either_way else self.measured.median, self.digits)
         return median >= self.target if self.at_least else median <= self.target
 
 
@@ -49,7 +56,7 @@ def print_findings(findings: Sequence[Finding], skipped: Mapping[str, str]) -> N
         {
             "row": finding.row,
             "what": finding.what,
-            "target": f"{'>=' if finding.at_least else '<='} {finding.target:g} {finding.unit}".rstrip(),
+            "target": finding.limit,
             "measured": f"{finding.measured.median:.{finding.digits}f} {finding.unit}".rstrip(),
             "quartiles": f"{finding.measured.q1:.{finding.digits}f} to {finding.measured.q3:.{finding.digits}f}",
             "95 % interval": f"{finding.measured.low:.{finding.digits}f} to {finding.measured.high:.{finding.digits}f}",

@@ -40,6 +40,7 @@ from tests.demo.sort_input import write_sort_input
 
 ELAPSED_TARGET_PERCENT = 5
 RESPONSE_TARGET_PERCENT = 10
+ORIGINAL = "original"
 KINDS = ("read", "write", "sync")
 SORT_BYTES_PER_S = 40_000_000
 SORT_BUFFER = "8M"  # so that it merges from files
@@ -89,27 +90,48 @@ REPLAYS = (
 
 
 def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[list[Finding], dict[str, str]]:
-    """Record each, replay it in all ways in turns, print a table; the findings, and what could not be measured."""
+    """Record each, replay it in all ways, and again, print a table; the findings, and what could not be measured."""
     findings, skipped = [], {}
     for name, make in APPLICATIONS.items():
-        trace = directory / f"{name}.iotrace"
         try:
             with make(directory, seconds) as load:
-                record(load, trace)
+                runs, oddities = run_rounds(load, directory / f"{name}.iotrace", directory / f"{name}-image", rounds)
         except UnavailableError as error:
             skipped[name] = str(error)
             continue
-        opened = open_trace(trace)
-        original = original_times(opened)
-        runs, oddities = run_rounds(trace, directory / f"{name}-image", rounds)
-        table = pd.concat([pd.DataFrame([original], ["original"]), runs.groupby("replay", sort=False).median()])
-        table.insert(1, "elapsed_ratio", table["elapsed_s"] / original["elapsed_s"])
-        print_table(f"{load.title}: original, and medians of {rounds} replays", table)
-        for what, count in [*mapped_reads(opened), *oddities.items()]:
+        medians = runs.groupby("replay", sort=False).median().drop(columns="round")
+        print_table(f"{load.title}: originals and replays, medians of {rounds} rounds", medians.T)
+        for what, count in oddities.items():
             print(f"  {what}: {count}", flush=True)
-        findings += findings_of(load.title, original, runs)
-        trace.unlink()
+        findings += findings_of(load.title, runs)
     return findings, skipped
+
+
+def run_rounds(load: Load, trace: Path, image: Path, rounds: int) -> tuple[pd.DataFrame, Counter[str]]:
+    """A new original in each round and all replays of it, so that what the disk does meanwhile is done to both.
+
+    Returns
+    -------
+    DataFrame, one row for each run
+        ``round``, ``replay``, ``elapsed_ratio`` to the original of the round, and the columns of `run_replay`.
+    Counter of str
+        What did not go as recorded, in all runs.
+    """
+    rows, oddities = [], Counter[str]()
+    for number in range(rounds):
+        record(load, trace)
+        original = original_times(open_trace(trace))
+        oddities.update(dict(mapped_reads(open_trace(trace))))
+        rows.append({"round": number, "replay": ORIGINAL, "elapsed_ratio": 1.0} | original)
+        first = number % len(REPLAYS)
+        for way in REPLAYS[first:] + REPLAYS[:first]:
+            row, odd = run_replay(trace, image, way)
+            ratio = row["elapsed_s"] / original["elapsed_s"]
+            rows.append({"round": number, "replay": way.title, "elapsed_ratio": ratio} | row)
+            oddities.update(odd)
+        trace.unlink()
+    order = [ORIGINAL, *(way.title for way in REPLAYS)]
+    return pd.DataFrame(rows).sort_values("replay", key=lambda titles: titles.map(order.index), kind="stable"), oddities
 
 
 def record(load: Load, trace: Path) -> None:
@@ -121,7 +143,7 @@ def record(load: Load, trace: Path) -> None:
         It failed, or records were lost.
     """
     if load.server is None:
-        recorder = [str(find_binary("flextrace-record")), "--quiet", "--layer=vfs", "-o", str(trace), "--"]
+        recorder = [str(find_binary("flextrace-record")), "--quiet", "--force", "--layer=vfs", "-o", str(trace), "--"]
         done = subprocess.run([*recorder, *load.command], capture_output=True, text=True, check=False)
     else:
         with recording_of_process(load.server, trace, "--layer=vfs"):
@@ -138,28 +160,22 @@ def original_times(trace: Trace) -> dict[str, float]:
 
 
 def columns_of(times: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Means, and how many seconds of all threads together they are, from response times by kind."""
-    columns = {f"{kind}_mean_us": (times[kind]["mean_ns"] or 0) / 1e3 for kind in KINDS}
-    return columns | {f"{kind}_s": (times[kind]["mean_ns"] or 0) * times[kind]["count"] / 1e9 for kind in KINDS}
+    """Of the response times by kind: means, medians, and sums in seconds of all threads together; NaN where none is."""
+    columns = {}
+    for kind in KINDS:
+        count, mean_ns, p50_ns = (times[kind][name] or math.nan for name in ("count", "mean_ns", "p50_ns"))
+        columns |= {
+            f"{kind}_mean_us": mean_ns / 1e3,
+            f"{kind}_p50_us": p50_ns / 1e3,
+            f"{kind}_s": mean_ns * count / 1e9,
+        }
+    return columns
 
 
 def mapped_reads(trace: Trace) -> list[tuple[str, int]]:
     """Page faults, which the engine repeats as reads: another operation, with other times."""
     faults = int((requests_of(trace)["source"] == Source.MMAP).sum())
     return [("requests that were page faults", faults)] if faults else []
-
-
-def run_rounds(trace: Path, image: Path, rounds: int) -> tuple[pd.DataFrame, Counter[str]]:
-    """All ways in turns, each on a new image: one row for each run, and counts of what did not go as recorded."""
-    rows, oddities = [], Counter[str]()
-    for number in range(rounds):
-        first = number % len(REPLAYS)
-        for way in REPLAYS[first:] + REPLAYS[:first]:
-            row, odd = run_replay(trace, image, way)
-            rows.append({"replay": way.title} | row)
-            oddities.update(odd)
-    order = {way.title: number for number, way in enumerate(REPLAYS)}
-    return pd.DataFrame(rows).sort_values("replay", key=lambda titles: titles.map(order), kind="stable"), oddities
 
 
 def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float], Counter[str]]:
@@ -217,21 +233,18 @@ def order_violations(trace: Path, recording: Trace) -> float:
     return check_order(open_trace(trace), replay_part(recording)).violations
 
 
-def findings_of(title: str, original: dict[str, float], runs: pd.DataFrame) -> list[Finding]:
+def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:
     """How far the replays with think times are off, either way, and what no replay may do."""
     targets = {"elapsed_s": ELAPSED_TARGET_PERCENT} | {f"{kind}_mean_us": RESPONSE_TARGET_PERCENT for kind in KINDS}
-    think = runs[runs["replay"] == "think"]
-    findings = [
-        Finding(
-            "applications",
-            f"{title}: {column} off, timing think",
-            target,
-            spread_of(100 * (think[column] / original[column] - 1).abs()),
-            "%",
-        )
-        for column, target in targets.items()
-        if original[column]
-    ]
+    by_round = runs.set_index("round")
+    think, original = (by_round[by_round["replay"] == way] for way in ("think", ORIGINAL))
+    findings = []
+    for column, target in targets.items():
+        off_percent = (100 * (think[column] / original[column] - 1)).dropna()
+        if len(off_percent):
+            what = f"{title}: {column} of timing think by the original's"
+            finding = Finding("applications", what, target, spread_of(off_percent), "%", either_way=True)
+            findings.append(finding)
     for column in ("unaccounted", "order_violations"):
         if len(counts := runs[column].dropna()):
             findings.append(Finding("applications", f"{title}: {column}", 0, exactly(counts.max()), ""))
