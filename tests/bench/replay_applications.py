@@ -203,7 +203,7 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
         violations = math.nan
         if way.recorded:
             recording = open_trace(again)
-            times = response_times(requests_of(recording, mmap="none"), syncs_of(recording))
+            times = response_times(*of_workers(recording))
             violations = order_violations(trace, recording)
     finally:
         shutil.rmtree(image)
@@ -215,6 +215,13 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
     odd.update(f"{way.title}: {warning}" for warning in document["warnings"])
     row = {"elapsed_s": document["elapsed_s"]} | columns_of(times)
     return row | {"unaccounted": unaccounted(trace, document), "order_violations": violations}, odd
+
+
+def of_workers(recording: Trace) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Requests and syncs of a recorded replay, without those by which its main thread has the files ready."""
+    frames = (requests_of(recording, mmap="none"), syncs_of(recording))
+    requests, syncs = (frame[~frame["thread"].isin(recording.tasks["process"])] for frame in frames)
+    return requests, syncs
 
 
 def unaccounted(trace: Path, document: dict[str, Any]) -> int:
