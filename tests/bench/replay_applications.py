@@ -254,5 +254,5 @@ def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:
             findings.append(finding)
     for column in ("unaccounted", "order_violations"):
         if len(counts := runs[column].dropna()):
-            findings.append(Finding("applications", f"{title}: {column}", 0, exactly(counts.max()), ""))
+            findings.append(Finding("applications", f"{title}: {column}", 0, exactly(float(counts.max())), ""))
     return findings
