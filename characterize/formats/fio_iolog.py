@@ -172,7 +172,7 @@ def operations_of(trace: Trace) -> tuple[pd.DataFrame, Counter[str]]:
         dict.fromkeys(numbers, np.int64)
     )
     known = ~operations["file"].isin([0, *_not_files(trace)])
-    left_out["operations on no known file"] = int((~known).sum())
+    left_out["operations on a directory or on no known file"] = int((~known).sum())
     operations = operations[known].sort_values("start_ns", kind="stable", ignore_index=True)
     has_data = operations["action"].isin(DATA_ACTIONS).groupby(operations["thread"]).transform("any").astype(bool)
     left_out["syncs of threads that do nothing else, which fio refuses"] = int((~has_data).sum())
