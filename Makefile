@@ -87,8 +87,8 @@ build/bench/attach_probes: tests/bench/attach_probes.c | build/.apt
 	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lbpf -lelf -lz
 
 .PHONY: bench-replay
-bench-replay: build build/.apt-test ## the engine against fio on the same load
-	$(PYTHON) -m tests.bench.bench_replay $(BENCH_ARGS)
+bench-replay: build build/.apt-test build/.apt-bench build/tests/debit_credit ## lateness, throughput and fidelity of replays, beside their targets and fio
+	$(SUDO) $(PYTHON) -m tests.bench.bench_replay $(BENCH_ARGS)
 
 .PHONY: bench-replay-large
 bench-replay-large: build ## how soon the engine starts a trace of 100 M records (6.4 GB), and its memory
