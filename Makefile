@@ -90,6 +90,10 @@ build/bench/attach_probes: tests/bench/attach_probes.c | build/.apt
 bench-replay: build build/.apt-test ## the engine against fio on the same load
 	$(PYTHON) -m tests.bench.bench_replay $(BENCH_ARGS)
 
+.PHONY: bench-alter
+bench-alter: build build/.apt-test build/tests/debit_credit ## how well flexible traces meet and hold the parameters
+	$(SUDO) $(PYTHON) -m tests.bench.bench_alter $(BENCH_ARGS)
+
 .PHONY: bench-archive
 bench-archive: build build/tests/debit_credit ## how small archives of traces are, and how fast they load
 	$(SUDO) $(PYTHON) -m tests.bench.bench_archive $(BENCH_ARGS)

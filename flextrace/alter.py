@@ -28,6 +28,8 @@ TIME_OPTIONS = {
     "timeScale": ("--time-scale", "multiply all times: 2 is half as fast"),
     "thinkScale": ("--think-scale", "multiply the time that threads wait between operations, whose durations stay"),
 }
+# Of a difference of miss ratios, what is shown of it.
+SHOWN_MIN = 0.001
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,9 +108,8 @@ def render(manifest: Manifest) -> str:
     lines.append(f"{'reuse':<12} {manifest.reuse_before:>12.4g} {'':>12} {manifest.reuse:>12.4g}")
     lines.append(f"{manifest.moved} of {manifest.requests} requests differ from the parent's")
     curve = manifest.curve
-    lines.append(f"miss ratios over cache / uniqueBytes: {curve.mean_error:.3f} apart on average")
-    if curve.least_error >= 0.001:  # noqa: PLR2004 (what the line above shows)
-        lines[-1] += f", at least {curve.least_error:.3f} by less reuse"
+    least = f", {curve.least_error:.3f} of it by less reuse" if curve.least_error >= SHOWN_MIN else ""
+    lines.append(f"miss ratios over cache / uniqueBytes: {curve.mean_error:.3f} apart{least}")
     return "\n".join(lines)
 
 

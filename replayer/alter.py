@@ -162,6 +162,8 @@ def _refusal(trace: Trace, changes: Mapping[str, float | Relative], manifest: Ma
     good, bad = present, target
     for _ in range(RANGE_STEPS):
         middle = (good + bad) / 2 if name in SHARES else math.sqrt(good * bad)
+        if name == "processNum" and (middle := float(round(middle))) in {good, bad}:
+            break
         try:
             met = not _altered(trace, {name: middle}, manifest.seed)[1].off
         except UnreachableError:

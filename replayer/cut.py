@@ -229,6 +229,8 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
     `others` are those that were used by operations that are not in the part.
     """
     states = states_after(earlier)
+    size_bytes, named = states["size_bytes"].to_dict(), states["named"].to_dict()
+    io, cached = (records[np.argsort(records["file"], kind="stable")] for records in (earlier.io, resident))
     made = set(part.fileops["file"][makers(part)].tolist())
     touched = set(np.unique(np.concatenate([earlier.io["file"], earlier.fileops["file"]])).tolist())
     untouched = [file for file in part.files["file"].tolist() if file not in touched]
@@ -240,15 +242,20 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
             record["flags"] &= ~np.uint32(FileFlag.CREATED)
         if file not in touched or record["flags"] & FileFlag.NEW_NAME:
             continue
-        if not states.loc[file, "named"] and file in made:
+        if not named[file] and file in made:
             record["flags"] |= np.uint32(FileFlag.CREATED)
             record["size_bytes"] = record["resident_bytes"] = 0
             continue
         record["flags"] &= ~np.uint32(FileFlag.CREATED)
-        record["size_bytes"] = states.loc[file, "size_bytes"]
+        record["size_bytes"] = size_bytes[file]
         if record["resident_bytes"] != NOT_MEASURED_U64:
-            ranges.append(_cached(record, earlier.io[earlier.io["file"] == file], resident[resident["file"] == file]))
+            ranges.append(_cached(record, _of_file(io, file), _of_file(cached, file)))
     return np.concatenate(ranges)
+
+
+def _of_file(records: np.ndarray, file: int) -> np.ndarray:
+    """Those of one file, of records sorted by their files."""
+    return records[slice(*np.searchsorted(records["file"], [file, file + 1]))]
 
 
 def _cached(record: np.void, io: np.ndarray, resident: np.ndarray) -> np.ndarray:

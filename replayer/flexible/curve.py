@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from characterize.locality import BLOCK_BYTES, locality_of
 from characterize.requests import requests_of
@@ -42,7 +43,16 @@ class CurveChange:
 
 def curve_of(trace: Trace) -> Curve:
     """The miss-ratio curve of a trace's requests over cache / uniqueBytes (blocks of 4 KiB, first references miss)."""
-    locality = locality_of(requests_of(trace))
+    return _curve(requests_of(trace))
+
+
+def curve_of_requests(start: np.ndarray, end: np.ndarray, file: np.ndarray) -> Curve:
+    """The curve of requests in the order of time; first byte, end and file of each, int64, shape (n,)."""
+    return _curve(pd.DataFrame({"offset": start, "bytes": end - start, "file": file}))
+
+
+def _curve(requests: pd.DataFrame) -> Curve:
+    locality = locality_of(requests)
     sizes = np.arange(1, POINTS) / POINTS * locality.cold * BLOCK_BYTES
     return Curve(np.asarray(locality.miss_ratio(sizes)), locality.cold_share)
 
