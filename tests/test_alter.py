@@ -15,11 +15,9 @@ from characterize.errors import FlextraceError
 from characterize.layout import (
     BLOCK_DTYPE,
     BlockOp,
-    FileFlag,
     Fileop,
     HeaderFlag,
     IoFlag,
-    IoOp,
     RecordKind,
 )
 from characterize.trace import Header, Trace
@@ -28,34 +26,18 @@ from flextrace.main import main
 from replayer.alter import Relative, alter, parse_change
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.readable import find_deficits, make_readable
-from tests.flexible_traces import Recording, database_like, sort_like, traces, willy
+from tests.flexible_traces import (
+    Recording,
+    database_like,
+    recordings,
+    replay_size_violations,
+    sort_like,
+    traces,
+    willy,
+)
 
 TRACES = traces()
 ALL_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
-
-
-def replay_size_violations(trace):
-    """Reads that would not find their data, by following every file record by record."""
-    size = {}
-    for file in trace.arrays[RecordKind.FILE]:
-        created = file["flags"] & (FileFlag.CREATED | FileFlag.NEW_NAME)
-        size[int(file["file"])] = 0 if created else int(file["size_bytes"])
-    operations = [(int(row["start_ns"]), 1, row) for row in trace.arrays[RecordKind.IO] if row["result"] > 0]
-    operations += [(int(row["start_ns"]), 0, row) for row in trace.arrays[RecordKind.FILEOP] if row["result"] >= 0]
-    violations = 0
-    for _, is_io, row in sorted(operations, key=lambda operation: operation[:2]):
-        file = int(row["file"])
-        if is_io:
-            end = int(row["offset"]) + int(row["result"])
-            if row["op"] == IoOp.READ:
-                violations += end > size[file]
-            else:
-                size[file] = max(size[file], end)
-        elif row["op"] == Fileop.TRUNCATE:
-            size[file] = int(row["argument"])
-        elif row["op"] == Fileop.UNLINK or (row["op"] == Fileop.OPEN and row["flags"] & IoFlag.TRUNCATED):
-            size[file] = 0
-    return violations
 
 
 def assert_sound(altered, parent):
@@ -153,37 +135,6 @@ def test_equal_seed_gives_an_equal_trace_and_the_parent_stays():
 # ---- anything that a program may do ----
 
 
-@st.composite
-def recordings(draw):
-    recording = Recording()
-    threads = draw(st.integers(1, 3))
-    block = draw(st.sampled_from([512, 4096, 5000]))
-    known = [recording.file(f"/f{index}", 64 * block) for index in range(draw(st.integers(1, 3)))]
-    for number in range(draw(st.integers(4, 30))):
-        thread = draw(st.integers(1, threads))
-        what = draw(st.sampled_from(["read", "write", "stream", "temporary"]))
-        file = draw(st.sampled_from(known))
-        offset = draw(st.integers(0, 48)) * block
-        if what == "read":
-            recording.read(thread, file, offset, block * draw(st.integers(1, 4)))
-        elif what == "write":
-            recording.write(thread, file, offset, block * draw(st.integers(1, 4)))
-        elif what == "stream":
-            for step in range(draw(st.integers(2, 12))):
-                recording.read(thread, file, offset + step * block, block)
-        else:
-            temporary = recording.file(f"/t{number}", created=True)
-            recording.operate(Fileop.OPEN, thread, temporary, flags=int(IoFlag.CREATED))
-            for step in range(3):
-                recording.write(thread, temporary, step * block, block)
-            recording.read(thread, temporary, 0, block)
-            if draw(st.booleans()):
-                recording.operate(Fileop.TRUNCATE, thread, temporary, argument=block)
-                recording.read(thread, temporary, 0, block)
-            recording.operate(Fileop.UNLINK, thread, temporary)
-    return recording.trace()
-
-
 CHANGES = {
     "readFrac": st.floats(0, 1),
     "seqFrac": st.floats(0, 1),
@@ -195,7 +146,7 @@ CHANGES = {
 }
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trace=recordings(), data=st.data())
 def test_any_alteration_is_sound_or_refused(trace, data):
     names = data.draw(st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=2, unique=True))

@@ -8,6 +8,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 from straced import needs_engine
 
@@ -20,7 +22,7 @@ from replayer.cut import Selection, cut
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from replayer.run import replay
-from tests.flexible_traces import Recording, database_like, sort_like, willy
+from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, sort_like, willy
 
 PAGE = 4096
 KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
@@ -318,6 +320,28 @@ def test_requests_of_the_device_stay_with_their_window():
     part = cut(parent, Selection(begin_s=150e-9))
     assert part.blocks["cause"].tolist() == [3, 4]
     assert part.block_data["block"].tolist() == [0, 1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(trace=recordings(), data=st.data())
+def test_whatever_is_made_finds_its_data_and_adds_up(trace, data):
+    number = data.draw(st.integers(2, 4))
+    edges = sorted(data.draw(st.tuples(st.integers(0, 60_000), st.integers(0, 60_000))))
+    before = workload_of(trace)
+    cloned, repeated = clone(trace, number), repeat(trace, number)
+    assert workload_of(cloned).unique_bytes == number * before.unique_bytes
+    assert workload_of(repeated).process_num == before.process_num
+    assert before.unique_bytes <= workload_of(repeated).unique_bytes <= number * before.unique_bytes
+    made = [cloned, repeated]
+    thread = data.draw(st.sampled_from(sorted(trace.io["thread"].unique().tolist())))
+    for selection in (Selection(begin_s=edges[0] / 1e9, end_s=edges[1] / 1e9), Selection(threads=[thread])):
+        try:
+            made.append(cut(trace, selection))
+        except FlextraceError as error:
+            assert "nothing of" in str(error)  # noqa: PT017 (either outcome is right)
+    for one in made:
+        assert_sound(one)
+        assert replay_size_violations(one) == 0
 
 
 # ---- the engine ----
