@@ -94,6 +94,10 @@ bench-replay: build build/.apt-test build/.apt-bench build/tests/debit_credit ##
 bench-replay-large: build ## how soon the engine starts a trace of 100 M records (6.4 GB), and its memory
 	$(PYTHON) -m tests.bench.bench_replay_large $(BENCH_ARGS)
 
+.PHONY: bench-alter
+bench-alter: build build/.apt-test build/tests/debit_credit ## how well flexible traces meet and hold the parameters
+	$(SUDO) $(PYTHON) -m tests.bench.bench_alter $(BENCH_ARGS)
+
 .PHONY: bench-archive
 bench-archive: build build/tests/debit_credit ## how small archives of traces are, and how fast they load
 	$(SUDO) $(PYTHON) -m tests.bench.bench_archive $(BENCH_ARGS)
