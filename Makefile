@@ -23,8 +23,8 @@ BPF_CFLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) 
 PYTHON := .venv/bin/python
 
 APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zlib1g-dev linux-libc-dev libc6-dev \
-	python3 python3-venv libsqlite3-dev
-APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs liburing-dev
+	python3 python3-venv libsqlite3-dev liburing-dev
+APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs
 APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
 APT_LINT_PACKAGES := clang-format shellcheck
 APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup mdadm python3-bpfcc
@@ -202,7 +202,7 @@ build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) b
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
 build/flextrace-replay: $(ENGINE_OBJECTS)
-	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ -lpthread -lm
+	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ -luring -lpthread -lm
 
 # ---- programs that tests trace: each does a known number of operations ----
 
@@ -219,7 +219,6 @@ build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
 build/tests/burst: PROGRAM_LIBRARIES := -static
 build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
 build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
-build/tests/io_uring build/tests/load: | build/.apt-test
 
 # Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
 SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4
@@ -230,7 +229,7 @@ build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)
-	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) $(filter %.c,$^) -o $@ -lpthread -lm
+	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) $(filter %.c,$^) -o $@ -luring -lpthread -lm
 
 build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)

@@ -18,7 +18,18 @@ from characterize.errors import FlextraceError
 from characterize.expansion import expanded
 from characterize.units import format_bytes, format_duration, parse_duration, parse_size
 from replayer.confine import MemoryGroup, current_limit
-from replayer.run import CACHES, EXIT_NOT_TRUSTWORTHY, EXIT_OK, ORDERS, TIMINGS, replay
+from replayer.run import (
+    CACHES,
+    DIRECT_CHOICES,
+    ENGINES,
+    EXIT_NOT_TRUSTWORTHY,
+    EXIT_OK,
+    LATE_POLICIES,
+    ORDERS,
+    SYNC_CHOICES,
+    TIMINGS,
+    replay,
+)
 
 HASH_CHUNK_BYTES = 1 << 20
 
@@ -54,11 +65,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     repeats.add_argument(
         "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"
     )
+    repeats.add_argument(
+        "--late",
+        choices=LATE_POLICIES,
+        default="catch-up",
+        help="what --timing recorded does with operations behind their times: begin at once (default), skip requests "
+        "beyond --late-limit, or slip all later times",
+    )
+    repeats.add_argument(
+        "--late-limit", type=parse_duration, metavar="TIME", help="for --late skip, such as 50ms (default 10ms)"
+    )
     repeats.add_argument("--loop", action="store_true", help="begin again at the end; needs --max-time")
     repeats.add_argument("--max-time", type=parse_duration, metavar="TIME", help="stop after TIME, such as 30 or 5m")
+    how = parser.add_argument_group("how it does it")
+    how.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="auto: io_uring where requests of a thread were in flight at once, else sync (default); sync: calls, one "
+        "at a time per thread; io_uring: requests of a thread overlap as recorded; null: keeps times and order, does "
+        "nothing",
+    )
+    how.add_argument(
+        "--depth", type=int, metavar="N", help="at most N requests in flight per thread (default: as recorded)"
+    )
+    how.add_argument("--direct", choices=DIRECT_CHOICES, default="recorded", help="O_DIRECT (default: as recorded)")
+    how.add_argument(
+        "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync and its kin (default: as recorded)"
+    )
     where = parser.add_argument_group("where it begins")
     where.add_argument(
-        "--directory", required=True, type=Path, metavar="DIR", help="for the files of the replay; made if missing"
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="for the files of the replay; made if missing (needed, but for --engine null)",
     )
     where.add_argument(
         "--cache",
@@ -82,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Replay; 3 when the result is not to be trusted."""
     if arguments.loop and not arguments.max_time:
         raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
+    if not arguments.directory and arguments.engine != "null":
+        raise FlextraceError("--directory is needed: it is where the files of the replay are made", 2)
     if arguments.output and arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
     if arguments.output and not arguments.output.parent.is_dir():
@@ -112,10 +154,16 @@ def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
         "loop": arguments.loop,
         "max_seconds": arguments.max_time,
         "speed": arguments.speed,
+        "late": arguments.late,
+        "late_limit_ms": arguments.late_limit and arguments.late_limit * 1e3,
+        "engine": arguments.engine,
+        "depth": arguments.depth,
+        "direct": arguments.direct,
+        "sync": arguments.sync,
         "force_space": arguments.force_space,
         "finish_on_signal": True,
     }
-    if not arguments.memory:
+    if not arguments.memory or arguments.engine == "null":
         return replay(trace, arguments.directory, **options)
     existed = arguments.directory.exists()
     # Laid out and evicted outside of the group: pages stay charged to whoever read them first.
@@ -162,13 +210,46 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
+def _engine_line(engine: dict[str, Any]) -> str:
+    """Which engine it was and why, and what was not as recorded."""
+    line = f"engine        {engine['name']} ({engine['why']})"
+    if engine["name"] == "io_uring":
+        line += f", {engine['in_flight_max_per_thread']} in flight per thread at most"
+    for option in ("direct", "sync"):
+        if engine[option] != "recorded":
+            line += f", {option} {engine[option]}"
+    return line
+
+
+def _accuracy_lines(accuracy: dict[str, Any]) -> list[str]:
+    """How late operations began, and the verdict; nothing where there were no due times."""
+    if accuracy["verdict"] == "untimed":
+        return []
+    limit, margin = (format_duration(accuracy[f"{name}_ns"] / 1e9) for name in ("limit", "spin_margin"))
+    lines = [_times_line("late", accuracy["lateness"])]
+    if "behind" in accuracy:
+        lines.append(_times_line("behind", accuracy["behind"]))
+    lines.append(
+        f"accuracy      {accuracy['verdict'].replace('_', ' ')}: {accuracy['late_share']:.2%} late by more than "
+        f"{limit}; spins {margin} before due times"
+    )
+    if "behind" in accuracy:
+        span, drift, slip = (format_duration(accuracy[f"{name}_ns"] / 1e9) for name in ("schedule", "drift", "slip"))
+        lines.append(
+            f"  {accuracy['behind_share']:.2%} behind the schedule of {span}, drift {drift} at its end, slip {slip} "
+            f"({accuracy['late_policy']})"
+        )
+    return lines
+
+
 def summary(document: dict[str, Any]) -> str:
     """The result as text below 80 columns."""
     operations, requests = document["operations"], document["requests"]
     lines = [
-        f"{document['trace']} in {document['directory']}",
+        f"{document['trace']} in {document.get('directory', 'nothing: no request was issued')}",
         f"  timing {document['timing']}, order {document['order']}, cache {document['cache']}, "
         f"{document['threads']} threads, ended by {document['stopped']} after {document['passes']:.4g} passes",
+        _engine_line(document["engine"]),
         f"operations    {operations['records']} = {operations['done']} done + {operations['short']} short "
         f"+ {operations['failed']} failed + {operations['skipped']} skipped",
     ]
@@ -185,6 +266,8 @@ def summary(document: dict[str, Any]) -> str:
         f"  {'':<6}{'count':>10} " + "".join(f"{name:>12}" for name in ("mean", "p50", "p99", "p99.9", "max")),
     ]
     lines += [_times_line(name, times) for name, times in document["response_time"].items() if times["count"]]
-    if "lateness" in document:
-        lines.append(_times_line("late", document["lateness"]))
-    return "\n".join(lines)
+    from_due = document.get("response_time_from_due", {})
+    lines += [_times_line(f"{name}*", times) for name, times in from_due.items() if times["count"]]
+    if any(times["count"] for times in from_due.values()):
+        lines.append("  * from the recorded time, with the time that an operation had to wait for its start")
+    return "\n".join(lines + _accuracy_lines(document["accuracy"]))

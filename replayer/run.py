@@ -22,6 +22,10 @@ TIMINGS = ("asap", "think", "recorded")
 ORDERS = ("recorded", "thread")
 CACHES = ("recorded", "warm", "cold", "keep")
 PHASES = ("all", "prepare", "run")
+ENGINES = ("auto", "sync", "io_uring", "null")
+LATE_POLICIES = ("catch-up", "skip", "slip")
+DIRECT_CHOICES = ("recorded", "on", "off")
+SYNC_CHOICES = ("recorded", "off")
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
 
@@ -46,7 +50,7 @@ def make_directory(path: Path) -> None:
 
 def replay(
     trace_path: str | os.PathLike[str],
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None,
     *,
     timing: str = "asap",
     order: str | None = None,
@@ -57,6 +61,12 @@ def replay(
     max_seconds: float | None = None,
     interval_ms: float | None = None,
     speed: float = 1.0,
+    late: str = "catch-up",
+    late_limit_ms: float | None = None,
+    engine: str = "auto",
+    depth: int | None = None,
+    direct: str = "recorded",
+    sync: str = "recorded",
     force_space: bool = False,
     memory_group: MemoryGroup | None = None,
     on_interval: OnInterval | None = None,
@@ -67,8 +77,8 @@ def replay(
     Parameters
     ----------
     trace_path : path-like
-    directory : path-like
-        Where the files of the replay lie; made if missing. Nothing else in it is touched.
+    directory : path-like, optional
+        Where the files of the replay lie; made if missing. Nothing else in it is touched. None for the engine "null".
     timing : {"asap", "think", "recorded"}
         No waiting; recorded think times after each completion; every operation at its recorded time.
     order : {"recorded", "thread"}, optional
@@ -88,6 +98,18 @@ def replay(
         Length of the intervals that `on_interval` is told of, milliseconds.
     speed : float
         Recorded times are divided by this.
+    late : {"catch-up", "skip", "slip"}
+        With timing "recorded": operations behind their times begin at once, or are left out, or move all later times.
+    late_limit_ms : float, optional
+        How far behind a request has to be for ``late="skip"``, milliseconds (default 10).
+    engine : {"auto", "sync", "io_uring", "null"}
+        What issues the requests (docs/decisions/0010-engines-and-lateness.md). ``null`` issues none.
+    depth : int, optional
+        Requests in flight per thread at most; default: as recorded, or 1 for synthetic traces.
+    direct : {"recorded", "on", "off"}
+        O_DIRECT.
+    sync : {"recorded", "off"}
+        O_SYNC, O_DSYNC, and the fsync family.
     force_space : bool
         Begin although the space seems too little.
     memory_group : MemoryGroup, optional
@@ -107,14 +129,18 @@ def replay(
     FlextraceError
         The engine refused the trace, the directory or an option, or it failed.
     """
-    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path), f"--directory={os.fspath(directory)}"]
+    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path)]
     command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}"]
-    if order is not None:
-        command.append(f"--order={order}")
-    if max_seconds is not None:
-        command.append(f"--max-seconds={max_seconds!r}")
-    if interval_ms is not None:
-        command.append(f"--interval-ms={interval_ms!r}")
+    command += [f"--late={late}", f"--engine={engine}", f"--direct={direct}", f"--sync={sync}"]
+    optional = {
+        "directory": None if directory is None else os.fspath(directory),
+        "order": order,
+        "max-seconds": max_seconds,
+        "interval-ms": interval_ms,
+        "late-limit-ms": late_limit_ms,
+        "depth": depth,
+    }
+    command += [f"--{name}={value}" for name, value in optional.items() if value is not None]
     for name, given in (("keep-image", keep_image), ("loop", loop), ("force-space", force_space)):
         if given:
             command.append(f"--{name}")

@@ -33,6 +33,10 @@ struct files_survey {
 	struct file_list names;
 	uint64_t growth_bytes; /* now */
 	uint64_t growth_bytes_max;
+	struct class_choice class_choice;
+	const struct io_record *last; /* request of the trace */
+	bool asynchronous;
+	bool overlapping;
 };
 
 /* Has the list reach to an index. */
@@ -126,7 +130,7 @@ static void need(struct file *file, struct moment *moment, uint64_t end)
 static void pass_io(struct files_survey *survey, const struct io_record *io, struct file *file, struct moment *moment)
 {
 	if (!moment->opens)
-		file->classes |= (uint8_t)(1u << class_of_flags(io->flags));
+		file->classes |= (uint8_t)(1u << class_chosen(survey->class_choice, io->flags));
 	if (moment->unlinked && !moment->opens)
 		file->used_after_unlink = true;
 	uint32_t asked_bytes = io_replay_bytes(io);
@@ -144,6 +148,18 @@ static void pass_io(struct files_survey *survey, const struct io_record *io, str
 		file->changes_size = true;
 		grow(survey, moment, end, (uint64_t)io->result);
 	}
+}
+
+/* Requests that overlap stand next to each other, whether a foreign trace is in the order of starts or of ends. */
+static void note_source(struct files_survey *survey, const struct io_record *io)
+{
+	const struct io_record *last = survey->last;
+
+	survey->last = io;
+	survey->asynchronous |= io->source == SOURCE_AIO || io->source == SOURCE_IO_URING;
+	survey->overlapping |= last && io->source == SOURCE_UNKNOWN && io->thread == last->thread &&
+			       io->start_ns < add_saturating(last->start_ns, last->duration_ns) &&
+			       last->start_ns < add_saturating(io->start_ns, io->duration_ns);
 }
 
 /* The new name of a rename, link or symlink. */
@@ -325,6 +341,8 @@ static int pass_operation(struct files_survey *survey, const union record *recor
 	if (!file || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
 		return 0;
 	file->used = true;
+	if (record->kind == RECORD_IO)
+		note_source(survey, &record->io);
 	if (file->directory)
 		file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
 	else if (record->kind == RECORD_IO)
@@ -378,11 +396,12 @@ static void summarize(struct file_table *table, const struct moment *moments)
 	}
 }
 
-int files_survey_init(struct files_survey **survey, const struct trace *trace)
+int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice)
 {
 	*survey = calloc(1, sizeof(**survey));
 	if (*survey) {
 		(*survey)->trace = trace;
+		(*survey)->class_choice = class_choice;
 		/* [0] is no file. */
 		if (!list_extend(&(*survey)->ids, 0))
 			return 0;
@@ -422,6 +441,9 @@ int files_survey_end(struct files_survey *survey, struct file_table *table)
 		.count = survey->ids.count,
 		.names_from = names_from,
 		.growth_bytes = survey->growth_bytes_max,
+		.class_choice = survey->class_choice,
+		.asynchronous = survey->asynchronous,
+		.overlapping = survey->overlapping,
 	};
 	survey->ids.files = NULL;
 	if (!error)

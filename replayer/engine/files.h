@@ -28,6 +28,18 @@ static inline uint8_t class_of_flags(uint32_t flags)
 	return flags & IO_DSYNC ? class | CLASS_DSYNC : class;
 }
 
+/* --direct and --sync: classes as recorded, or otherwise. */
+struct class_choice {
+	uint8_t kept; /* of the recorded class */
+	uint8_t added;
+	bool sync_off; /* fsync and its kin are left out as well */
+};
+
+static inline uint8_t class_chosen(struct class_choice choice, uint32_t flags)
+{
+	return (class_of_flags(flags) & choice.kept) | choice.added;
+}
+
 /* One file of the trace. */
 struct file {
 	uint64_t layout_bytes; /* size before the first operation */
@@ -66,6 +78,9 @@ struct file_table {
 	uint32_t unmeasured; /* laid out files whose cached bytes were not measured */
 	uint32_t extended; /* laid out files that requests need larger than they were recorded */
 	uint32_t undescribed; /* files without FILE record */
+	struct class_choice class_choice;
+	bool asynchronous; /* some requests were made by AIO or io_uring */
+	bool overlapping; /* some requests of one thread of a foreign trace overlap */
 	bool namespace_changes; /* a pass creates, renames, removes or resizes files, so that it has to be undone */
 };
 
@@ -81,7 +96,7 @@ static inline bool is_program_page(const struct file *file, const struct io_reco
 struct files_survey;
 
 /* For the records of the trace in turn, by blocks; then makes the table. */
-int files_survey_init(struct files_survey **survey, const struct trace *trace);
+int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice);
 int files_survey(struct files_survey *survey, uint64_t first, uint64_t count);
 int files_survey_end(struct files_survey *survey, struct file_table *table);
 void files_survey_free(struct files_survey **survey);

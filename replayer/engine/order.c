@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -88,8 +89,13 @@ static void wake_reached(struct order *order)
 			return;
 		struct order_waiter *waiter = heap_pop(order);
 
+		int event = waiter->event;
+		waiter->ready_ns = now_ns();
 		atomic_store(&waiter->awake, 1);
-		syscall(SYS_futex, &waiter->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+		if (event >= 0)
+			eventfd_write(event, 1);
+		else
+			syscall(SYS_futex, &waiter->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	}
 }
 
@@ -110,16 +116,27 @@ static bool spin_for(struct order *order, uint64_t target)
 	return reached;
 }
 
-void order_wait(struct order *order, struct order_waiter *waiter, uint64_t target)
+void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t target, int event)
 {
-	if (atomic_load(&order->frontier) >= target || spin_for(order, target))
-		return;
 	waiter->target = target;
+	waiter->event = event;
 	atomic_store(&waiter->awake, 0);
 	pthread_mutex_lock(&order->lock);
 	heap_push(order, waiter);
 	wake_reached(order);
 	pthread_mutex_unlock(&order->lock);
+}
+
+void order_wait(struct order *order, struct order_waiter *waiter, uint64_t target)
+{
+	waiter->ready_ns = 0;
+	if (order_reached(order, target))
+		return;
+	if (spin_for(order, target)) {
+		waiter->ready_ns = now_ns();
+		return;
+	}
+	order_enlist(order, waiter, target, -1);
 	while (!atomic_load(&waiter->awake)) {
 		struct timespec slice = {.tv_nsec = SLICE_NS};
 

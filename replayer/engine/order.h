@@ -22,6 +22,8 @@
 struct order_waiter {
 	_Atomic uint32_t awake; /* futex */
 	uint64_t target;
+	int event; /* eventfd that is written to instead of waking the futex; -1 = none */
+	uint64_t ready_ns; /* when the target was reached; 0 = it was before the waiting began */
 };
 
 struct order {
@@ -58,6 +60,15 @@ void order_recycle(struct order *order, uint64_t until);
 
 /* Returns when the first `target` operations by recorded end have completed, or soon after a stop was asked for. */
 void order_wait(struct order *order, struct order_waiter *waiter, uint64_t target);
+
+/* Whether they have completed. */
+static inline bool order_reached(const struct order *order, uint64_t target)
+{
+	return atomic_load(&order->frontier) >= target;
+}
+
+/* Does not wait: waiter->event becomes readable, and awake 1, when they have completed. Once at a time. */
+void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t target, int event);
 void order_complete(struct order *order, uint64_t place);
 
 #endif

@@ -18,6 +18,10 @@ struct result {
 	const char *cache;
 	const char *phase;
 	const char *stopped;
+	const char *engine_why;
+	const char *direct;
+	const char *sync;
+	const char *late;
 	struct cache_report cache_report;
 };
 

@@ -13,7 +13,7 @@
 
 #include "replayer/engine/device_traffic.h"
 #include "replayer/engine/message.h"
-#include "replayer/engine/worker.h"
+#include "replayer/engine/ring.h"
 
 enum {
 	STACK_BYTES = 128 << 10,
@@ -28,11 +28,18 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const s
 
 static void run_pass(struct worker *worker)
 {
+	static void (*const passes[])(struct worker *) = {
+		[ENGINE_SYNC] = engine_sync_pass,
+		[ENGINE_URING] = engine_uring_pass,
+		[ENGINE_NULL] = engine_null_pass,
+	};
 	uint64_t before[OPERATION_KINDS];
 
 	memcpy(before, worker->tally.records, sizeof(before));
 	cursor_start_pass(&worker->cursor);
-	engine_sync_pass(worker);
+	worker->recorded_end_ns = 0;
+	worker->completed_ns = worker->run->pass_start_ns;
+	passes[worker->run->options->engine](worker);
 	/* What a stop left undone is counted too. */
 	for (int kind = 0; kind < OPERATION_KINDS; kind++) {
 		uint64_t told = worker->tally.records[kind] - before[kind];
@@ -51,6 +58,7 @@ static void end_pass(struct run *run)
 			finished_ns = run->workers[t].finished_ns;
 	}
 	run->elapsed_ns += finished_ns - run->pass_start_ns;
+	run->slipped_ns += atomic_load(&run->slip_ns);
 }
 
 static void start_pass(struct run *run)
@@ -58,6 +66,7 @@ static void start_pass(struct run *run)
 	if (run->ordered && !run->schedule->streams)
 		order_reset(&run->order);
 	run->pass_start_ns = now_ns();
+	atomic_store(&run->slip_ns, 0);
 	if (run->options->timing == TIMING_RECORDED)
 		run->pass_start_ns += START_DELAY_NS;
 }
@@ -69,12 +78,14 @@ static void undo_pass(struct run *run)
 	run->again = !run_stopped(run);
 	if (!run->again)
 		return;
-	descriptors_close_all(&run->descriptors);
-	run->error = image_lay_out(run->image, run->table);
-	run->again = !run->error && !run_stopped(run);
-	if (!run->again)
-		return;
-	descriptors_start_pass(&run->descriptors);
+	if (run->options->engine != ENGINE_NULL) {
+		descriptors_close_all(&run->descriptors);
+		run->error = image_lay_out(run->image, run->table);
+		run->again = !run->error && !run_stopped(run);
+		if (!run->again)
+			return;
+		descriptors_start_pass(&run->descriptors);
+	}
 	start_pass(run);
 }
 
@@ -102,6 +113,9 @@ static void *work(void *argument)
 	}
 	if (atomic_fetch_sub(&run->running, 1) == 1)
 		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
+	/* The kernel lets no thread end before its requests; the result does not wait for that. */
+	while (worker->gave_up)
+		pause();
 	return NULL;
 }
 
@@ -129,6 +143,8 @@ static int prepare_workers(struct run *run)
 		if (histograms == MAP_FAILED)
 			return -ENOMEM;
 		worker->histograms = histograms;
+		if (!error && run->options->engine == ENGINE_URING)
+			error = ring_init(worker);
 	}
 	return error;
 }
@@ -136,6 +152,7 @@ static int prepare_workers(struct run *run)
 void run_free(struct run *run)
 {
 	for (uint32_t t = 0; run->workers && t < run->schedule->thread_count; t++) {
+		ring_deinit(&run->workers[t]);
 		buffer_unmap(&run->workers[t].read_data);
 		if (run->workers[t].histograms)
 			munmap(run->workers[t].histograms, HISTOGRAMS * sizeof(struct histogram));
@@ -249,13 +266,15 @@ int run_prepare(struct run *run)
 	int error = prepare_workers(run);
 
 	if (error) {
-		complain("no memory for the buffers of %u threads: %s", schedule->thread_count, strerror(-error));
+		complain("cannot have the buffers and queues of %u threads: %s", schedule->thread_count,
+			 strerror(-error));
 		return error;
 	}
 	error = prepare_schedule(run);
 	if (error)
 		return error;
-	run->io_time.shared = run->sync_time.shared = schedule->thread_count > 1;
+	run->io_time.shared = schedule->thread_count > 1 || run->options->engine == ENGINE_URING;
+	run->sync_time.shared = schedule->thread_count > 1;
 	/* Without anything to undo and any order to keep, no thread waits at the end of a pass for the slowest one. */
 	run->undo = run->options->loop &&
 		    (run->ordered || run->table->namespace_changes || run->options->timing != TIMING_ASAP);
@@ -271,7 +290,8 @@ int run_all(struct run *run)
 	uint32_t started;
 
 	pacer_init(&run->pacer, run->stop);
-	descriptors_start_pass(&run->descriptors);
+	if (run->options->engine != ENGINE_NULL)
+		descriptors_start_pass(&run->descriptors);
 	if (run->undo)
 		pthread_barrier_init(&run->barrier, NULL, run->schedule->thread_count);
 	int error = feed_start(&run->feed);
@@ -289,8 +309,10 @@ int run_all(struct run *run)
 	futex(&run->gate, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
 	if (!error)
 		watch(run, start_ns);
-	for (uint32_t t = 0; t < started; t++)
-		pthread_join(run->workers[t].thread, NULL);
+	for (uint32_t t = 0; t < started; t++) {
+		if (!run->workers[t].gave_up)
+			pthread_join(run->workers[t].thread, NULL);
+	}
 	feed_join(&run->feed);
 	if (!run->undo)
 		end_pass(run);
