@@ -235,8 +235,10 @@ static void drain(struct worker *worker)
 static const struct operation *next_operation(struct worker *worker)
 {
 	while (worker->ring->in_flight && cursor_must_wait(&worker->cursor) && !run_stopped(worker->run)) {
-		ring_submit(worker);
-		ring_wait(worker, UINT64_MAX);
+		if (worker->ring->batch_count)
+			ring_submit(worker);
+		else
+			ring_wait(worker, UINT64_MAX);
 	}
 	return run_stopped(worker->run) ? NULL : cursor_next(&worker->cursor);
 }
