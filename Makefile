@@ -199,6 +199,7 @@ build/flextrace-record: $(RECORD_OBJECTS)
 
 # ---- the replay engine ----
 
+ENGINE_LIBRARIES := -luring -lblkid -lpthread -lm
 ENGINE_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard replayer/engine/*.c))
 
 build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) bpf/trace_format.h | build/.apt
@@ -206,7 +207,7 @@ build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) b
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
 build/flextrace-replay: $(ENGINE_OBJECTS)
-	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ -luring -lblkid -lpthread -lm
+	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ $(ENGINE_LIBRARIES)
 
 # ---- programs that tests trace: each does a known number of operations ----
 
@@ -233,7 +234,7 @@ build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)
-	$(call say,CC,$@) $(CC) $(CFLAGS) -static $(SMALL_SEGMENTS) $(filter %.c,$^) -o $@ -luring -lblkid -lpthread -lm
+	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) -static $(filter %.c,$^) -o $@ $(ENGINE_LIBRARIES)
 
 build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)

@@ -11,7 +11,7 @@ from straced import DATA, ENGINE, needs_engine, needs_strace, strace
 from told import PROGRAMS
 
 import characterize
-from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
+from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, Source
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import REQUEST_BYTES, make_large_trace
 
@@ -59,16 +59,31 @@ def test_interval_order_holds_over_segments(tmp_path):
 
 
 @needs_small
+@pytest.mark.parametrize("engine", ["sync", "io_uring"])
 @pytest.mark.parametrize("timing", ["asap", "think", "recorded"])
-def test_every_timing_does_every_operation(tmp_path, timing):
+def test_every_timing_does_every_operation(tmp_path, timing, engine):
     io = overlapping(np.random.default_rng(2), 3, 100)
     trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 512 * len(io)}]), tmp_path / "t.iotrace")
-    command = [SMALL, trace, f"--directory={tmp_path / 'image'}", f"--timing={timing}"]
+    command = [SMALL, trace, f"--directory={tmp_path / 'image'}", f"--timing={timing}", f"--engine={engine}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     document = json.loads(done.stdout)
     assert document["operations"]["done"] == document["operations"]["records"] == len(io)
     assert document["passes"] == 1
     assert document["stopped"] == "end"
+
+
+@needs_small
+@pytest.mark.parametrize("order", ["recorded", "thread"])
+def test_requests_in_flight_over_segments_do_not_hold_up_the_next_ones(tmp_path, order):
+    """A thread with few requests, all in flight at once when recorded, beside one with many; segments of both."""
+    io = [read(512 * at, 512, 10 * at, 10**6, thread=2 if at % 7 else 1, source=Source.AIO) for at in range(1009)]
+    trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 512 * len(io)}]), tmp_path / "t.iotrace")
+    document = run(SMALL, trace, tmp_path, f"--order={order}", "--direct=on", "--depth=64")
+    assert document["engine"]["name"] == "io_uring"
+    assert document["operations"]["done"] == len(io)
+    looped = run(SMALL, trace, tmp_path, f"--order={order}", "--depth=64", "--loop", "--max-seconds=1")
+    assert looped["passes"] > 1
+    assert looped["operations"]["done"] + looped["operations"]["skipped"] == looped["operations"]["records"]
 
 
 @needs_small

@@ -24,8 +24,9 @@ struct due due_of(const struct worker *worker, const union record *record)
 	uint64_t gap_ns = record->io.start_ns > from_ns ? record->io.start_ns - from_ns : 0;
 	double wait_ns = (double)gap_ns / run->options->speed;
 	if (run->options->timing == TIMING_THINK) {
-		due.repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
-		wait_ns -= (double)due.repaid_ns;
+		uint64_t repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
+		wait_ns -= (double)repaid_ns;
+		due.owed_ns = worker->debt_ns - repaid_ns;
 	}
 	due.at_ns = base_ns + (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
 	return due;
@@ -64,23 +65,22 @@ static void slip(struct run *run, uint64_t wanted_ns)
 		;
 }
 
-void due_started(struct worker *worker, struct due due, uint64_t ready_ns, uint64_t start_ns)
+void due_started(struct worker *worker, struct due *due, uint64_t ready_ns, uint64_t start_ns)
 {
 	struct run *run = worker->run;
 	struct drift *drift = &worker->drift;
-	uint64_t from_ns = due.at_ns > ready_ns ? due.at_ns : ready_ns;
+	uint64_t from_ns = due->at_ns > ready_ns ? due->at_ns : ready_ns;
 	uint64_t late_ns = start_ns > from_ns ? start_ns - from_ns : 0;
-	uint64_t behind_ns = start_ns > due.at_ns ? start_ns - due.at_ns : 0;
+	uint64_t behind_ns = start_ns > due->at_ns ? start_ns - due->at_ns : 0;
 
 	histogram_add(&worker->histograms[HISTOGRAM_LATENESS], late_ns);
 	worker->tally.late += late_ns > run->late_after_ns;
-	if (run->options->timing == TIMING_THINK)
-		worker->debt_ns += late_ns - due.repaid_ns;
+	due->owed_ns += late_ns;
 	if (run->options->timing != TIMING_RECORDED)
 		return;
 	histogram_add(&worker->histograms[HISTOGRAM_BEHIND], behind_ns);
 	worker->tally.behind += behind_ns > run->late_after_ns;
-	drift->samples[drift->count++ % DRIFT_SAMPLES] = (struct drift_sample){due.at_ns, behind_ns};
+	drift->samples[drift->count++ % DRIFT_SAMPLES] = (struct drift_sample){due->at_ns, behind_ns};
 	if (run->options->late == LATE_SLIP && behind_ns > run->late_after_ns)
-		slip(run, due.slip_ns + behind_ns);
+		slip(run, due->slip_ns + behind_ns);
 }

@@ -36,7 +36,7 @@ struct drift {
 
 struct due {
 	uint64_t at_ns; /* CLOCK_MONOTONIC; 0 where --timing sets no time */
-	uint64_t repaid_ns; /* by which it is earlier, since the thread was late before */
+	uint64_t owed_ns; /* --timing think: by how much later the operation begins than it should, by late wake-ups */
 	uint64_t slip_ns; /* of it, what the schedule had slipped by */
 };
 
@@ -49,6 +49,6 @@ void due_wait(struct worker *worker, const union record *record);
 bool due_missed(const struct worker *worker, const union record *record);
 
 /* Counts that an operation with a due time, which the order let begin at ready_ns, begins at start_ns. */
-void due_started(struct worker *worker, struct due due, uint64_t ready_ns, uint64_t start_ns);
+void due_started(struct worker *worker, struct due *due, uint64_t ready_ns, uint64_t start_ns);
 
 #endif

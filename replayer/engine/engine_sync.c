@@ -21,11 +21,12 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
 	} else {
 		if (worker->due.at_ns)
-			due_started(worker, worker->due, ready_ns, now_ns());
-		act(worker, record, (uint32_t)(operation - run->schedule->operations));
+			due_started(worker, &worker->due, ready_ns, now_ns());
+		act(worker, record, operation_place(run->schedule, operation));
 	}
 	if (worker->due.at_ns) {
 		worker->completed_ns = now_ns();
+		worker->debt_ns = worker->due.owed_ns;
 		worker->recorded_end_ns = record_end_ns(record);
 	}
 	cursor_complete(&worker->cursor, operation);

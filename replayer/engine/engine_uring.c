@@ -20,18 +20,21 @@ void flight_finish(struct worker *worker, uint32_t index, int32_t result, uint64
 	request_finish(worker, &flight->request, result, end_ns);
 	ring->in_flight--;
 	flight->completed_ns = end_ns;
+	const struct operation *operation = flight->operation;
 	if (worker->run->options->timing != TIMING_THINK)
 		ring_give_back(ring, index);
-	cursor_complete(&worker->cursor, flight->operation);
+	cursor_complete(&worker->cursor, operation);
 }
 
 /* What follows a completed operation by its think time: the latest of those that had ended before. */
-static void follow(struct worker *worker, uint64_t recorded_end_ns, uint64_t completed_ns)
+static void follow(struct worker *worker, uint64_t recorded_end_ns, uint64_t completed_ns, uint64_t owed_ns)
 {
 	if (recorded_end_ns > worker->recorded_end_ns)
 		worker->recorded_end_ns = recorded_end_ns;
-	if (completed_ns > worker->completed_ns)
+	if (completed_ns > worker->completed_ns) {
 		worker->completed_ns = completed_ns;
+		worker->debt_ns = owed_ns;
+	}
 }
 
 /* With think times a flight is kept until an operation comes that started after its recorded end. */
@@ -44,7 +47,7 @@ static void retire(struct worker *worker, uint64_t start_ns)
 
 		if (ring->blocks_ns[i] > start_ns || !flight->completed_ns)
 			continue;
-		follow(worker, flight->recorded_end_ns, flight->completed_ns);
+		follow(worker, flight->recorded_end_ns, flight->completed_ns, flight->request.due.owed_ns);
 		ring_give_back(ring, i);
 	}
 }
@@ -141,15 +144,10 @@ static bool goes_by_ring(const struct run *run, const union record *record)
 	       record->io.source == SOURCE_UNKNOWN || record->io.source == SOURCE_SYNTHETIC;
 }
 
-static uint32_t operation_number(const struct worker *worker, const struct operation *operation)
-{
-	return (uint32_t)(operation - worker->run->schedule->operations);
-}
-
 static void done_at_once(struct worker *worker, const struct operation *operation, const union record *record)
 {
 	if (worker->run->options->timing == TIMING_THINK)
-		follow(worker, record_end_ns(record), now_ns());
+		follow(worker, record_end_ns(record), now_ns(), worker->due.owed_ns);
 	cursor_complete(&worker->cursor, operation);
 }
 
@@ -159,7 +157,7 @@ static void launch(struct worker *worker, const struct operation *operation, con
 	struct ring *ring = worker->ring;
 	struct request request;
 
-	if (!request_prepare(worker, &record->io, operation_number(worker, operation), &request)) {
+	if (!request_prepare(worker, &record->io, operation_place(worker->run->schedule, operation), &request)) {
 		done_at_once(worker, operation, record);
 		return;
 	}
@@ -206,8 +204,8 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 	} else {
 		ring_submit(worker);
 		if (worker->due.at_ns)
-			due_started(worker, worker->due, ready_ns, now_ns());
-		operation_replay(worker, record, operation_number(worker, operation));
+			due_started(worker, &worker->due, ready_ns, now_ns());
+		operation_replay(worker, record, operation_place(run->schedule, operation));
 		done_at_once(worker, operation, record);
 		ring_reap(worker);
 	}
@@ -234,8 +232,8 @@ static void drain(struct worker *worker)
 	retire(worker, LAST_NS);
 }
 
-/* The next operation; before waiting for its segment, all in flight come back, as its memory may be that of theirs. */
-static const struct operation *next(struct worker *worker)
+/* The next operation may need the memory of those in flight: then they complete first. */
+static const struct operation *next_operation(struct worker *worker)
 {
 	while (worker->ring->in_flight && cursor_must_wait(&worker->cursor) && !run_stopped(worker->run)) {
 		if (worker->ring->batch_count)
@@ -243,13 +241,13 @@ static const struct operation *next(struct worker *worker)
 		else
 			ring_wait(worker, UINT64_MAX);
 	}
-	return cursor_next(&worker->cursor);
+	return run_stopped(worker->run) ? NULL : cursor_next(&worker->cursor);
 }
 
 void engine_uring_pass(struct worker *worker)
 {
 	ring_start_pass(worker);
-	for (const struct operation *operation; !run_stopped(worker->run) && (operation = next(worker));) {
+	for (const struct operation *operation; (operation = next_operation(worker));) {
 		if (!take_turn(worker, operation)) {
 			cursor_back(&worker->cursor);
 			break;

@@ -142,11 +142,17 @@ static inline void cursor_back(struct cursor *cursor)
 /* This thread needs the memory of a segment no longer. */
 void segment_leave(struct segment *segment);
 
+/* Where an operation is in memory, counted from the first place. */
+static inline uint32_t operation_place(const struct schedule *schedule, const struct operation *operation)
+{
+	return (uint32_t)(operation - schedule->operations);
+}
+
 /* An operation that cursor_next() gave has completed, and is not to be looked at again. */
 static inline void cursor_complete(struct cursor *cursor, const struct operation *operation)
 {
 	struct schedule *schedule = cursor->schedule;
-	uint64_t place = (uint64_t)(operation - schedule->operations);
+	uint32_t place = operation_place(schedule, operation);
 
 	if (schedule->order)
 		order_complete(schedule->order, place);

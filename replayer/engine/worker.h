@@ -95,7 +95,7 @@ struct worker {
 	struct due due; /* of the operation at hand */
 	uint64_t recorded_end_ns; /* recorded end of the operation that the next think time follows; 0 = none yet */
 	uint64_t completed_ns; /* and its end here */
-	uint64_t debt_ns; /* --timing think: by how much the think times so far were too long */
+	uint64_t debt_ns; /* --timing think: by how much later than it should that operation began, by late wake-ups */
 	struct drift drift;
 	uint32_t in_flight_max;
 	bool gave_up; /* on requests that storage does not give back: the thread cannot end */

@@ -25,7 +25,8 @@ class EngineMemory:
     resident_bytes_max: int
     anonymous_bytes_max: int
     file_bytes_max: int  # pages of mapped files, of the trace above all
-    start_s: float  # from the start of the process to that of its first operation, as far as samples tell
+    start_s: float  # from the start of the process to that of its threads, just before the first operation
+    start_cpu_s: float  # processor time in that
 
 
 def _threads_started(process: int) -> bool:
@@ -39,10 +40,15 @@ def _threads_started(process: int) -> bool:
     return "replay\n" in threads
 
 
+def _cpu_s(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure_memory(command: list[str | os.PathLike[str]]) -> EngineMemory:
     """Run the engine, which has to succeed, and sample what it takes."""
     peaks = dict.fromkeys(("VmHWM", "RssAnon", "RssFile"), 0)
-    samples, start_s = 0, 0.0
+    samples, start_s, start_cpu_s = 0, 0.0, 0.0
     with tempfile.TemporaryFile() as output:
         began = time.monotonic()
         with subprocess.Popen(command, stdout=output) as engine:
@@ -56,10 +62,10 @@ def measure_memory(command: list[str | os.PathLike[str]]) -> EngineMemory:
                     peaks[name] = max(peaks[name], int(found[1]) * 1024 if found else 0)
                 samples += 1
                 if not start_s and _threads_started(engine.pid):
-                    start_s = time.monotonic() - began
+                    start_s, start_cpu_s = time.monotonic() - began, _cpu_s(engine.pid)
                 time.sleep(SAMPLE_S)
         output.seek(0)
         text = output.read()
     if engine.returncode not in (0, 3):
         raise RuntimeError(f"the engine ended with {engine.returncode}: {command}")
-    return EngineMemory(json.loads(text), samples, *peaks.values(), start_s)
+    return EngineMemory(json.loads(text), samples, *peaks.values(), start_s, start_cpu_s)
