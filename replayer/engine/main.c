@@ -85,20 +85,20 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 	return error;
 }
 
-static int apply_cache(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
-		       const struct image *image, struct result *result)
+static int apply_cache(const struct arguments *arguments, const struct run *run, struct result *result)
 {
 	__attribute__((cleanup(resident_ranges_free))) struct resident_ranges ranges = {0};
 	int error = 0;
 
 	if (arguments->cache == CACHE_RECORDED)
-		error = resident_ranges_read(&ranges, trace, table);
+		error = resident_ranges_read(&ranges, run->trace, run->table, run->schedule->streams);
 	if (!error)
-		error = cache_apply(image, table, &ranges, (enum cache_state)arguments->cache, &result->cache_report);
+		error = cache_apply(run->image, run->table, &ranges, (enum cache_state)arguments->cache,
+				    &result->cache_report);
 	result->ranges_cut = ranges.too_many;
 	/* Of a device nothing is cached at the start: its own descriptor has no O_DIRECT, so the checks have read some. */
-	if (image->target && arguments->cache != CACHE_KEEP)
-		posix_fadvise(image->target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
+	if (run->image->target && arguments->cache != CACHE_KEEP)
+		posix_fadvise(run->image->target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	return error;
 }
 
@@ -135,7 +135,7 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	if (arguments->phase != PHASE_PREPARE) {
 		error = run_prepare(&run);
 		if (!error && !null)
-			error = apply_cache(arguments, trace, table, image, &result);
+			error = apply_cache(arguments, &run, &result);
 		if (!error)
 			error = run_all(&run);
 		result.run = &run;

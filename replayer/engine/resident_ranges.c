@@ -53,7 +53,8 @@ static int add(struct resident_ranges *ranges, const struct resident_range *rang
 	return 0;
 }
 
-int resident_ranges_read(struct resident_ranges *ranges, const struct trace *trace, const struct file_table *table)
+int resident_ranges_read(struct resident_ranges *ranges, const struct trace *trace, const struct file_table *table,
+			 bool streams)
 {
 	/* The counts of a trace that was not closed cleanly are not final. */
 	bool final = !(trace->header->flags & TRACE_INCOMPLETE);
@@ -63,6 +64,8 @@ int resident_ranges_read(struct resident_ranges *ranges, const struct trace *tra
 	for (uint64_t i = 0; i < trace->count && left; i++) {
 		const struct resident_record *record = &trace->records[i].resident;
 
+		if (streams && i % TRACE_BLOCK_RECORDS == 0 && i)
+			trace_drop(trace, i - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
 		if (record->kind != RECORD_RESIDENT)
 			continue;
 		left--;

@@ -22,8 +22,12 @@ struct resident_ranges {
 	bool too_many; /* more than are kept: what was beyond is not cached */
 };
 
-/* Reads the trace up to the last of as many such records as its header counts. */
-int resident_ranges_read(struct resident_ranges *ranges, const struct trace *trace, const struct file_table *table);
+/*
+ * Reads the trace up to the last of as many such records as its header counts. `streams`: it may be larger than memory,
+ * and its pages are given back behind.
+ */
+int resident_ranges_read(struct resident_ranges *ranges, const struct trace *trace, const struct file_table *table,
+			 bool streams);
 
 /* The ranges of a file, and how many. */
 const struct resident_range *resident_ranges_of(const struct resident_ranges *ranges, uint32_t file, size_t *count);

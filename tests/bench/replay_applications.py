@@ -8,7 +8,6 @@ costs the replay what it cost the original.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import shutil
 import subprocess
@@ -27,6 +26,8 @@ from characterize.response_time import response_times, syncs_of
 from characterize.trace import Trace
 from characterize.trace import open as open_trace
 from replayer.binaries import find_binary
+from replayer.order_check import check_order
+from replayer.replay_recording import replay_part
 from replayer.run import prepare
 from tests.bench.findings import Finding, exactly, print_table
 from tests.bench.load import Load, Result, UnavailableError
@@ -231,12 +232,8 @@ def unaccounted(trace: Path, document: dict[str, Any]) -> int:
     return abs(count[RecordKind.IO] + count[RecordKind.FILEOP] - outcomes)
 
 
-def order_violations(trace: Path, recording: Trace) -> float:
-    """Operations of a recorded replay that began before one that they had to wait for; NaN without the checker."""
-    if not importlib.util.find_spec("replayer.order_check"):
-        return math.nan
-    check_order = importlib.import_module("replayer.order_check").check_order
-    replay_part = importlib.import_module("replayer.replay_recording").replay_part
+def order_violations(trace: Path, recording: Trace) -> int:
+    """Operations of a recorded replay that began before one that they had to wait for."""
     return check_order(open_trace(trace), replay_part(recording)).violations
 
 

@@ -7,7 +7,6 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -160,12 +159,3 @@ def run_json(command: Sequence[str]) -> dict[str, Any]:
     if done.returncode not in (0, EXIT_NOT_TRUSTWORTHY) or "{" not in done.stdout:
         raise RuntimeError(f"{command[0]} failed with exit status {done.returncode}: {done.stderr or done.stdout}")
     return json.loads(done.stdout[done.stdout.index("{") :])
-
-
-@cache
-def engine_knows(option: str) -> bool:
-    """Whether this build of the engine has an option."""
-    text = subprocess.run(
-        [find_binary("flextrace-replay"), "--help"], check=True, capture_output=True, text=True
-    ).stdout
-    return f"--{option}=" in text or f"--{option} " in text

@@ -17,7 +17,7 @@ import pandas as pd
 
 from tests.bench.findings import Finding, print_table
 from tests.bench.interleaved import Sample, Way, run_interleaved
-from tests.bench.replay_list import FIO, ReplayList, Requests, engine_knows, make_list, run_json
+from tests.bench.replay_list import FIO, ReplayList, Requests, make_list, run_json
 from tests.bench.spread import ratio_table, spread_of
 
 RATIO_TARGET = 0.95
@@ -48,7 +48,7 @@ class Load:
         """For the engine."""
         if self.depth > 1:
             return ["--engine=io_uring", f"--depth={self.depth}"]
-        return ["--engine=sync"] if engine_knows("engine") else []
+        return ["--engine=sync"]
 
     @property
     def fio_options(self) -> list[str]:
@@ -72,11 +72,8 @@ LOADS = (
 
 def measure_throughput(directory: Path, rounds: int, seconds: float) -> tuple[list[Finding], dict[str, str]]:
     """Print a table of each load; the findings, and what could not be measured."""
-    findings, skipped = [], {}
+    findings = []
     for number, load in enumerate(LOADS):
-        if load.depth > 1 and not engine_knows("engine"):
-            skipped[load.title] = "this engine has no --engine io_uring"
-            continue
         place = directory / f"throughput-{number}"
         probe = make_list(load.requests, place, PROBE_REQUESTS)
         rate = engine_rate(probe, load, "--loop", f"--max-seconds={PROBE_SECONDS}").rate
@@ -96,7 +93,7 @@ def measure_throughput(directory: Path, rounds: int, seconds: float) -> tuple[li
         what = f"{load.title}: rate by fio's on the same list"
         findings.append(Finding("throughput", what, RATIO_TARGET, ratio, "", at_least=True, digits=3))
         shutil.rmtree(place)
-    return findings, skipped
+    return findings, {}
 
 
 def engine_rate(plan: ReplayList, load: Load, *options: str) -> Sample:
@@ -134,8 +131,6 @@ def measure_null(directory: Path, rounds: int, seconds: float) -> tuple[list[Fin
 
     Without times, and with due times so close that none of them is waited for.
     """
-    if not engine_knows("engine"):
-        return [], {"null engine": "this engine has no --engine null"}
     findings = []
     for name, rate_per_s, options in (
         ("without times", None, ()),
