@@ -22,9 +22,9 @@ CFLAGS := -O2 -g -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Werror -D_GNU_S
 BPF_CFLAGS := -O2 -g -Wall -Werror -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -DFLEXTRACE_BPF_PROGRAM -I. -Ibpf
 PYTHON := .venv/bin/python
 
-APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev zlib1g-dev linux-libc-dev libc6-dev \
-	python3 python3-venv libsqlite3-dev
-APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs liburing-dev
+APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev libblkid-dev zlib1g-dev linux-libc-dev libc6-dev \
+	python3 python3-venv libsqlite3-dev liburing-dev
+APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs
 APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
 APT_LINT_PACKAGES := clang-format shellcheck
 APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup mdadm python3-bpfcc
@@ -87,8 +87,16 @@ build/bench/attach_probes: tests/bench/attach_probes.c | build/.apt
 	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lbpf -lelf -lz
 
 .PHONY: bench-replay
-bench-replay: build build/.apt-test ## the engine against fio on the same load
-	$(PYTHON) -m tests.bench.bench_replay $(BENCH_ARGS)
+bench-replay: build build/.apt-test build/.apt-bench build/tests/debit_credit ## lateness, throughput and fidelity of replays, beside their targets and fio
+	$(SUDO) $(PYTHON) -m tests.bench.bench_replay $(BENCH_ARGS)
+
+.PHONY: bench-replay-large
+bench-replay-large: build ## how soon the engine starts a trace of 100 M records (6.4 GB), and its memory
+	$(PYTHON) -m tests.bench.bench_replay_large $(BENCH_ARGS)
+
+.PHONY: bench-alter
+bench-alter: build build/.apt-test build/tests/debit_credit ## how well flexible traces meet and hold the parameters
+	$(SUDO) $(PYTHON) -m tests.bench.bench_alter $(BENCH_ARGS)
 
 .PHONY: bench-archive
 bench-archive: build build/tests/debit_credit ## how small archives of traces are, and how fast they load
@@ -191,6 +199,7 @@ build/flextrace-record: $(RECORD_OBJECTS)
 
 # ---- the replay engine ----
 
+ENGINE_LIBRARIES := -luring -lblkid -lpthread -lm
 ENGINE_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard replayer/engine/*.c))
 
 build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) bpf/trace_format.h | build/.apt
@@ -198,7 +207,7 @@ build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) b
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
 build/flextrace-replay: $(ENGINE_OBJECTS)
-	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ -lpthread -lm
+	$(call say,LD,$@) $(CC) $(CFLAGS) -static $^ -o $@ $(ENGINE_LIBRARIES)
 
 # ---- programs that tests trace: each does a known number of operations ----
 
@@ -206,6 +215,7 @@ TEST_PROGRAMS := $(patsubst tests/programs/%.c,build/tests/%,$(wildcard tests/pr
 ifneq ($(ARCH),x86)
 TEST_PROGRAMS := $(filter-out build/tests/compat,$(TEST_PROGRAMS))
 endif
+TEST_PROGRAMS += build/tests/replay_small_segments
 
 .PHONY: build/test-programs
 build/test-programs: $(TEST_PROGRAMS)
@@ -214,7 +224,17 @@ build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
 build/tests/burst: PROGRAM_LIBRARIES := -static
 build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
 build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
-build/tests/io_uring build/tests/load: | build/.apt-test
+
+# Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
+SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4
+SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment feed order trace_reader timing message)
+
+build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS) $(SCHEDULE_SOURCES)
+build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
+
+build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
+	@mkdir -p $(@D)
+	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) -static $(filter %.c,$^) -o $@ $(ENGINE_LIBRARIES)
 
 build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)

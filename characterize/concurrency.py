@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from characterize.intervals import overlap_at_starts, union_added, union_length
@@ -66,6 +67,30 @@ def concurrency_of(requests: pd.DataFrame, measured: bool) -> Concurrency:
         time_in_io_s=busy / 1e9,
         per_thread=per_thread,
     )
+
+
+def in_flight_shares(requests: pd.DataFrame) -> pd.DataFrame:
+    """How long how many requests were in flight, of the time in which any was.
+
+    Parameters
+    ----------
+    requests : DataFrame
+        As from `characterize.requests.requests_of`; their times must be measurements.
+
+    Returns
+    -------
+    DataFrame
+        ``in_flight`` 1, 2, ... as far as it occurs, ``time_s``, ``share``.
+    """
+    times = np.concatenate([requests["start_ns"].to_numpy(), requests["end_ns"].to_numpy()])
+    steps = np.repeat([1, -1], len(requests))
+    # An end stands before a start at the same time: they do not overlap.
+    order = np.lexsort((steps, times))
+    in_flight = np.cumsum(steps[order])[:-1]
+    time_ns = np.bincount(in_flight, weights=np.diff(times[order]), minlength=2)[1:]
+    frame = pd.DataFrame({"in_flight": np.arange(1, len(time_ns) + 1), "time_s": time_ns / 1e9})
+    frame["share"] = frame["time_s"] / (frame["time_s"].sum() or np.nan)
+    return frame[frame["time_s"] > 0].reset_index(drop=True)
 
 
 def _per_thread(requests: pd.DataFrame, measured: bool) -> pd.DataFrame:

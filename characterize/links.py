@@ -126,8 +126,8 @@ def pieces_of(trace: Trace) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``class, file, process, cause, bytes`` int64, ``read`` bool; a rest is of class UNKNOWN, file 0, and has the
-        cause of its BLOCK record.
+        ``block`` (row of the request), ``class, file, process, cause, bytes`` int64, ``read`` bool; a rest is of class
+        UNKNOWN, file 0, and has the cause of its BLOCK record.
     """
     blocks, data = trace.arrays[RecordKind.BLOCK], trace.arrays[RecordKind.BLOCK_DATA]
     counted = data_moved(blocks) & ~stacked(blocks)
@@ -139,6 +139,7 @@ def pieces_of(trace: Trace) -> pd.DataFrame:
     left = counted & (rest > 0)
     return pd.DataFrame(
         {
+            "block": np.concatenate([owner, np.flatnonzero(left)]),
             "class": np.concatenate([data["class"], np.zeros(left.sum(), np.uint8)]).astype(np.int64),
             "file": np.concatenate([data["file"], np.zeros(left.sum(), np.uint32)]).astype(np.int64),
             "process": np.concatenate([data["process"], np.zeros(left.sum(), np.uint32)]).astype(np.int64),

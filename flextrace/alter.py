@@ -24,8 +24,12 @@ OPTIONS = {
     "sizeMean": ("--size-mean", "such as 16KiB, 2x"),
     "processNum": ("--process-num", "such as 4, 2x"),
 }
-# Above this a held parameter did move: relative, of shares absolute.
-DEVIATION_MAX = 0.02
+TIME_OPTIONS = {
+    "timeScale": ("--time-scale", "multiply all times: 2 is half as fast"),
+    "thinkScale": ("--think-scale", "multiply the time that threads wait between operations, whose durations stay"),
+}
+# Of a difference of miss ratios, what is shown of it.
+SHOWN_MIN = 0.001
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, (option, example) in OPTIONS.items():
         wanted.add_argument(option, dest=name, metavar="X", help=example)
+    times = parser.add_argument_group("times", "factors; all five parameters are held")
+    for name, (option, meaning) in TIME_OPTIONS.items():
+        times.add_argument(option, dest=name, metavar="F", help=meaning)
+    parser.add_argument(
+        "--nearest",
+        action="store_true",
+        help="where the wanted or the held cannot be met within 1 %%, write what comes near, say so, and exit with 3",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the flexible trace (.iotrace)")
@@ -44,13 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the flexible trace and print its five parameters; 3 if one that was to be held moved by more than 2 %."""
+    """Write the flexible trace and print its five parameters; 3 if one is off, which only --nearest lets happen."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
     from replayer.alter import alter, parse_change  # noqa: PLC0415
 
-    changes = {name: parse_change(name, text) for name in OPTIONS if (text := getattr(arguments, name)) is not None}
+    known = OPTIONS | TIME_OPTIONS
+    changes = {name: parse_change(name, text) for name in known if (text := getattr(arguments, name)) is not None}
     if not changes:
-        options = ", ".join(option for option, _ in OPTIONS.values())
+        options = ", ".join(option for option, _ in known.values())
         raise FlextraceError(f"nothing to alter: give at least one of {options}", 2)
     if arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
@@ -59,16 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(f"{arguments.output} is the trace that is read: choose another name", 2)
     for warning in parent.warnings:
         print(f"flextrace alter: warning: {warning}", file=sys.stderr)
-    trace, manifest = alter(parent, changes, arguments.seed)
+    trace, manifest = alter(parent, changes, arguments.seed, nearest=arguments.nearest)
     trace.header.metadata["alter_command"] = shlex.join(["flextrace", *sys.argv[1:]])
     trace_file.write(trace, arguments.output, force=arguments.force)
     if arguments.format == "json":
         print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **manifest.as_document()}, indent=1))
     else:
         print(render(manifest))
-    moved = {name: value for name, value in manifest.deviation.items() if abs(value) > DEVIATION_MAX}
-    if moved:
-        text = ", ".join(f"{name} by {value:+.1%}" for name, value in moved.items())
+    if manifest.off:
+        text = ", ".join(f"{name} by {value:+.1%}" for name, value in manifest.off.items())
         print(
             f"flextrace alter: {arguments.output}: off the wanted value: {text}: "
             "change less at once, or use the trace for what it achieved",
@@ -91,8 +103,14 @@ def render(manifest: Manifest) -> str:
         deviation = "" if off is None else f"{off:+.4f}" if name in ("seqFrac", "readFrac") else f"{off:+.2%}"
         held = "" if name in manifest.changes else "  held"
         lines.append(f"{name:<12} {values[0]:>12} {values[1]:>12} {values[2]:>12} {deviation:>10}{held}")
+    for name, (want, got) in manifest.times.items():
+        lines.append(f"{name:<12} {'1x':>12} {f'{want:g}x':>12} {f'{got:.4g}x':>12} {got / want - 1:>+10.2%}")
     lines.append(f"{'reuse':<12} {manifest.reuse_before:>12.4g} {'':>12} {manifest.reuse:>12.4g}")
-    lines.append(f"{manifest.moved} of {manifest.requests} requests differ from the parent's")
+    differ = "differ from the parent's" + (", all of them in their times" if manifest.times else "")
+    lines.append(f"{manifest.moved} of {manifest.requests} requests {differ}")
+    curve = manifest.curve
+    least = f", {curve.least_error:.3f} of it by less reuse" if curve.least_error >= SHOWN_MIN else ""
+    lines.append(f"miss ratios over cache / uniqueBytes: {curve.mean_error:.3f} apart{least}")
     return "\n".join(lines)
 
 

@@ -20,13 +20,17 @@ VERBS = {
     "info": "show what a trace says of itself: origin, losses, lineage",
     "characterize": "reduce a trace to uniqueBytes, seqFrac, readFrac, sizeMean, processNum and more",
     "alter": "make a flexible trace: one parameter changed, the others held",
+    "cut": "take a part of a trace: a time, threads, processes, files, devices",
+    "merge": "let several traces run at the same time, on files of their own",
+    "repeat": "let a trace run several times, one after the other",
+    "clone": "let a trace run several times at once, each on files of its own",
     "willy": "make a synthetic trace from the five parameters",
     "replay": "run a trace in a directory",
     "scale": "measure this machine once: the self-scaling benchmark",
     "predict": "estimate a workload's throughput on a measured machine",
     "compare": "one table: application, its replay, Willy, prediction",
     "report": "draw a profile, a trace and a comparison as one HTML file",
-    "export": "compress a trace into an archive (Parquet), from which import makes the same trace",
+    "export": "make of a trace an archive (Parquet), which import makes the same trace again, or a job of fio",
     "import": "turn a trace of another tool, or an archive, into a flextrace trace",
 }
 

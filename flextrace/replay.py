@@ -10,15 +10,34 @@ import os
 import platform
 import shlex
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.expansion import expanded
-from characterize.units import format_bytes, format_duration, parse_duration, parse_size
+from characterize.units import parse_duration, parse_size
 from replayer.confine import MemoryGroup, current_limit
-from replayer.run import CACHES, EXIT_NOT_TRUSTWORTHY, EXIT_OK, ORDERS, TIMINGS, replay
+from replayer.result_text import summary
+from replayer.run import (
+    CACHES,
+    DIRECT_CHOICES,
+    ENGINES,
+    EXIT_NOT_TRUSTWORTHY,
+    EXIT_OK,
+    FITS,
+    LATE_POLICIES,
+    LAYERS,
+    ORDERS,
+    SYNC_CHOICES,
+    THREADS_MAX,
+    TIMINGS,
+    RecorderCommand,
+    replay,
+)
+from selfscale.recorded_replay import recorded_replay
 
 HASH_CHUNK_BYTES = 1 << 20
 
@@ -32,6 +51,13 @@ def parse_factor(text: str) -> float:
     if not 0 < value <= 1e9:
         raise FlextraceError(f"factor {text!r} is not understood: give a positive number, such as 2", 2)
     return value
+
+
+def parse_count(text: str) -> int:
+    """A whole number from 1 on; `FlextraceError` (usage) otherwise."""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= THREADS_MAX:
+        raise FlextraceError(f"number {text!r} is not understood: give a whole one from 1 to {THREADS_MAX}", 2)
+    return int(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +80,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     repeats.add_argument(
         "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"
     )
+    repeats.add_argument(
+        "--late",
+        choices=LATE_POLICIES,
+        default="catch-up",
+        help="what --timing recorded does with operations behind their times: begin at once (default), skip requests "
+        "beyond --late-limit, or slip all later times",
+    )
+    repeats.add_argument(
+        "--late-limit", type=parse_duration, metavar="TIME", help="for --late skip, such as 50ms (default 10ms)"
+    )
     repeats.add_argument("--loop", action="store_true", help="begin again at the end; needs --max-time")
     repeats.add_argument("--max-time", type=parse_duration, metavar="TIME", help="stop after TIME, such as 30 or 5m")
+    how = parser.add_argument_group("how it does it")
+    how.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="auto: io_uring where requests of a thread were in flight at once, else sync (default); sync: calls, one "
+        "at a time per thread; io_uring: requests of a thread overlap as recorded; null: keeps times and order, does "
+        "nothing",
+    )
+    how.add_argument(
+        "--depth", type=int, metavar="N", help="at most N requests in flight per thread (default: as recorded)"
+    )
+    how.add_argument("--direct", choices=DIRECT_CHOICES, default="recorded", help="O_DIRECT (default: as recorded)")
+    how.add_argument(
+        "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync and its kin (default: as recorded)"
+    )
     where = parser.add_argument_group("where it begins")
-    where.add_argument(
-        "--directory", required=True, type=Path, metavar="DIR", help="for the files of the replay; made if missing"
+    place = where.add_mutually_exclusive_group()
+    place.add_argument(
+        "--directory", type=Path, metavar="DIR", help="for the files of the replay, which are removed at the end"
+    )
+    place.add_argument(
+        "--image", type=Path, metavar="DIR", help="the same, but the files stay, and the next replay there uses them"
     )
     where.add_argument(
         "--cache",
@@ -70,24 +126,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--memory", type=parse_size, metavar="SIZE", help="run in a memory control group, which bounds the page cache"
     )
-    where.add_argument("--keep-image", action="store_true", help="leave the files for the next replay")
+    where.add_argument(
+        "--data",
+        default="random",
+        metavar="KIND",
+        help="of files and writes: random (default), or compressible[:PERCENT], to that share of its size (50)",
+    )
     where.add_argument("--force-space", action="store_true", help="begin although the space seems too little")
+    _add_device_arguments(parser.add_argument_group("onto a block device"))
+    recording = parser.add_argument_group("recording the replay")
+    recording.add_argument(
+        "--record",
+        nargs="?",
+        type=Path,
+        const=True,
+        metavar="REPLAY.iotrace",
+        help="record the replay, compare it with the trace and check the order of its operations; with a name, keep "
+        "the recording (needs what 'flextrace record' needs)",
+    )
     result = parser.add_argument_group("result")
     result.add_argument("--format", choices=("text", "json"), default="text", help="of stdout (default text)")
     result.add_argument("--output", type=Path, metavar="RESULT.json", help="write the result document there as well")
-    result.add_argument("--force", action="store_true", help="overwrite RESULT.json")
+    result.add_argument("--force", action="store_true", help="overwrite RESULT.json and REPLAY.iotrace")
+
+
+def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--device",
+        type=Path,
+        metavar="DEV",
+        help="do the trace's I/O on block devices there, or, where it has none, its block requests; only reads, "
+        "unless --write is given; with --directory, files go there and only the trace's own block device onto DEV",
+    )
+    group.add_argument("--write", action="store_true", help="do the writes as well, which destroys what is on DEV")
+    group.add_argument(
+        "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
+    )
+    group.add_argument(
+        "--fit",
+        choices=FITS,
+        default="exact",
+        help="addresses: as recorded (exact, default; a DEV that is too small is refused), modulo the size of DEV "
+        "(wrap), in proportion to it (scale)",
+    )
+    group.add_argument(
+        "--layer", choices=LAYERS, help="vfs: what programs did on block devices; block: what reached a device"
+    )
+    group.add_argument("--source", metavar="MAJOR:MINOR", help="block: of this recorded device, where there are more")
+    group.add_argument(
+        "--lanes", type=parse_count, metavar="N", help="block: N requests in flight at most (default: as recorded)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 3 when the result is not to be trusted."""
-    if arguments.loop and not arguments.max_time:
-        raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
-    if arguments.output and arguments.output.exists() and not arguments.force:
-        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
-    if arguments.output and not arguments.output.parent.is_dir():
-        raise FlextraceError(f"cannot write {arguments.output}: there is no directory {arguments.output.parent}", 2)
-    with expanded(arguments.trace) as trace:
-        document = _replay(arguments, trace) | {"trace": str(arguments.trace)}
+    arguments.directory = arguments.directory or arguments.image
+    _check_arguments(arguments)
+    _check_device_arguments(arguments)
+    with expanded(arguments.trace) as trace, _on_device(arguments, trace) as (placed, notes):
+        document = _recorded(arguments, placed) if arguments.record else _replay(arguments, placed)
+        document |= notes | {"trace": str(arguments.trace)}
+    if not notes.get("device_trace", {}).get("timed", True) and not arguments.lanes:
+        document["warnings"].append(
+            "the trace does not know how long requests took: replayed one at a time; --lanes N lets N be in flight"
+        )
     document |= provenance(arguments.trace, arguments.memory)
     text = json.dumps(document, indent=2)
     if arguments.output:
@@ -96,6 +198,8 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise FlextraceError(f"cannot write {arguments.output}: {error.strerror}") from error
     print(text if arguments.format == "json" else summary(document))
+    if "fidelity" in document and arguments.output:
+        print(f"next: flextrace report -o report.html --replay {arguments.output}", file=sys.stderr)
     for warning in document["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
     for reason in document["reasons"]:
@@ -103,33 +207,123 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY
 
 
-def _replay(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
+def _check_arguments(arguments: argparse.Namespace) -> None:
+    """Raise `FlextraceError` (usage) where the options do not go together, or there is no place for the result."""
+    if not arguments.directory and not arguments.device and arguments.engine != "null":
+        raise FlextraceError("replay where? give --directory DIR, --image DIR or --device DEV", 2)
+    if arguments.loop and not arguments.max_time:
+        raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
+    if arguments.record:
+        if arguments.loop:
+            raise FlextraceError("--record compares one pass with the trace: leave out --loop", 2)
+        if arguments.engine == "null":
+            raise FlextraceError("the null engine issues nothing that could be recorded: leave out --record", 2)
+        if arguments.device:
+            raise FlextraceError("--record compares what happens to files with the trace: leave out --device", 2)
+    if arguments.output and arguments.output.exists() and not arguments.force:
+        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    if arguments.output and not arguments.output.parent.is_dir():
+        raise FlextraceError(f"cannot write {arguments.output}: there is no directory {arguments.output.parent}", 2)
+
+
+def _check_device_arguments(arguments: argparse.Namespace) -> None:
+    """Raise `FlextraceError` (usage) where the options for a device do not go together."""
+    options = ("write", "confirm", "layer", "source", "lanes")
+    given = [f"--{name}" for name in options if getattr(arguments, name)]
+    if given and not arguments.device:
+        raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
+    if arguments.write != bool(arguments.confirm):
+        raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
+    if not arguments.device:
+        return
+    if arguments.memory and not arguments.directory:
+        raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
+    if arguments.directory and (arguments.fit != "exact" or set(given) - {"--write", "--confirm"}):
+        raise FlextraceError(
+            "with --directory the trace stays as it is: leave --fit, --layer, --source, --lanes out", 2
+        )
+
+
+@contextmanager
+def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The trace that the engine is to run, and what the result says of its making."""
+    if not arguments.device or arguments.directory:
+        yield trace, {}
+        return
+    # pandas and numba are slow to import
+    import characterize  # noqa: PLC0415
+    from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
+
+    geometry = geometry_of(arguments.device)
+    placed, notes = make_device_trace(
+        characterize.open(trace),
+        geometry,
+        layer=arguments.layer,
+        source=arguments.source,
+        lanes=arguments.lanes,
+        fit=arguments.fit,
+    )
+    if arguments.lanes and not arguments.order:
+        arguments.order = "thread"  # the recorded order would keep the recorded depth
+    with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
+        yield characterize.write(placed, Path(directory) / "device.iotrace"), {"device_trace": notes}
+
+
+def _recorded(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
+    """Replay under the recorder; the result, with the comparison as ``fidelity``."""
+    return recorded_replay(
+        trace,
+        arguments.directory,
+        lambda recorder: _replay(arguments, trace, recorder),
+        keep_as=arguments.record if isinstance(arguments.record, Path) else None,
+        force=arguments.force,
+    )
+
+
+def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderCommand | None = None) -> dict[str, Any]:
     options = {
         "timing": arguments.timing,
         "order": arguments.order,
         "cache": arguments.cache,
-        "keep_image": arguments.keep_image,
+        "keep_image": bool(arguments.image),
+        "data": arguments.data,
         "loop": arguments.loop,
         "max_seconds": arguments.max_time,
         "speed": arguments.speed,
+        "late": arguments.late,
+        "late_limit_ms": arguments.late_limit and arguments.late_limit * 1e3,
+        "engine": arguments.engine,
+        "depth": arguments.depth,
+        "direct": arguments.direct,
+        "sync": arguments.sync,
         "force_space": arguments.force_space,
+        "device": arguments.device,
+        "confirm": arguments.confirm,
         "finish_on_signal": True,
     }
-    if not arguments.memory:
+    if not (arguments.memory or recorder) or arguments.engine == "null":
         return replay(trace, arguments.directory, **options)
     existed = arguments.directory.exists()
-    # Laid out and evicted outside of the group: pages stay charged to whoever read them first.
-    with MemoryGroup(arguments.memory) as group:
+    # Laid out and evicted outside of the group: pages stay charged to whoever read them first. And of the recording.
+    with MemoryGroup(arguments.memory) if arguments.memory else nullcontext() as group:
         built = replay(
             trace,
             arguments.directory,
             timing=arguments.timing,
             order=arguments.order,
             phase="prepare",
+            data=arguments.data,
             force_space=arguments.force_space,
         )
-        document = replay(trace, arguments.directory, phase="run", memory_group=group, **options)
-    if not existed and not arguments.keep_image:
+        document = replay(
+            trace,
+            arguments.directory,
+            phase="run",
+            memory_group=group,
+            recorder=recorder(group) if recorder else (),
+            **options,
+        )
+    if not existed and not arguments.image:
         with suppress(OSError):  # somebody put something into it
             arguments.directory.rmdir()
     document["image"]["built_bytes"] = built["image"]["built_bytes"]
@@ -151,40 +345,3 @@ def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
             "memory_limit_bytes": memory or current_limit(),
         },
     }
-
-
-def _times_line(name: str, times: dict[str, Any]) -> str:
-    columns = (format_duration(times[f"{key}_ns"] / 1e9) for key in ("mean", "p50", "p99", "p999", "max"))
-    return f"  {name:<6}{times['count']:>10} " + "".join(f"{column:>12}" for column in columns)
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
-
-
-def summary(document: dict[str, Any]) -> str:
-    """The result as text below 80 columns."""
-    operations, requests = document["operations"], document["requests"]
-    lines = [
-        f"{document['trace']} in {document['directory']}",
-        f"  timing {document['timing']}, order {document['order']}, cache {document['cache']}, "
-        f"{document['threads']} threads, ended by {document['stopped']} after {document['passes']:.4g} passes",
-        f"operations    {operations['records']} = {operations['done']} done + {operations['short']} short "
-        f"+ {operations['failed']} failed + {operations['skipped']} skipped",
-    ]
-    for name in ("mismatches", "errors", "skipped_reasons"):
-        if document[name]:
-            lines.append(f"  {name.replace('_', ' ')}: {_counts(document[name])}")
-    lines += [
-        f"requests      {requests['read']} reads of {format_bytes(document['bytes']['read'])}, "
-        f"{requests['write']} writes of {format_bytes(document['bytes']['write'])}",
-        f"elapsed       {format_duration(document['elapsed_s'])}, in I/O {format_duration(document['time_in_io_s'])}, "
-        f"in sync {format_duration(document['time_in_sync_s'])}",
-        f"throughput    {document['throughput_bytes_per_s'] / 1e6:.4g} MB/s of elapsed time, "
-        f"{document['throughput_in_io_bytes_per_s'] / 1e6:.4g} MB/s of time in I/O",
-        f"  {'':<6}{'count':>10} " + "".join(f"{name:>12}" for name in ("mean", "p50", "p99", "p99.9", "max")),
-    ]
-    lines += [_times_line(name, times) for name, times in document["response_time"].items() if times["count"]]
-    if "lateness" in document:
-        lines.append(_times_line("late", document["lateness"]))
-    return "\n".join(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``flextrace report``: a profile, traces and comparisons as one offline HTML file."""
+"""``flextrace report``: a profile, traces, comparisons and recorded replays as one offline HTML file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--comparison", type=Path, nargs="+", default=[], action="extend", metavar="C.json", help="'compare -o' wrote"
     )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="R.json",
+        help="'replay --record --output' wrote",
+    )
     parser.add_argument("--force", action="store_true", help="overwrite the report")
 
 
@@ -26,11 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the inputs, write the page, print its path."""
     if arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
-    if not (arguments.profile or arguments.trace or arguments.comparison):
-        raise FlextraceError("a report of nothing: give --profile, --trace or --comparison", 2)
+    if not (arguments.profile or arguments.trace or arguments.comparison or arguments.replay):
+        raise FlextraceError("a report of nothing: give --profile, --trace, --comparison or --replay", 2)
 
     import characterize  # noqa: PLC0415 (pandas and Plotly only after the cheap refusals)
-    from selfscale import comparison  # noqa: PLC0415
+    from selfscale import comparison, fidelity  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.report import write_report  # noqa: PLC0415
 
@@ -39,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         profile=Profile.load(arguments.profile) if arguments.profile else None,
         traces=[characterize.open(trace) for trace in arguments.trace],
         comparisons=[comparison.load(document).document for document in arguments.comparison],
+        replays=[fidelity.load(document) for document in arguments.replay],
         force=arguments.force,
     )
     print(path.resolve())

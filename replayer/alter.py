@@ -2,9 +2,9 @@
 """Turns a trace into a flexible trace: some of the five parameters changed, the others held (Chen 1992, 6.2).
 
 Several changes compose in this order, whatever the order of the options: sizeMean, uniqueBytes (also to bring back
-what a stretched sizeMean did to it), seqFrac (also to bring back what the two did to it), readFrac, processNum. Each
-works on what the one before it left. The result is measured like any other trace; the manifest has wanted, achieved
-and held.
+what a stretched sizeMean did to it), seqFrac (also to bring back what the two did to it), readFrac, processNum, then
+think times and the time scale. Each works on what the one before it left. The result is measured like any other trace;
+the manifest has wanted, achieved and held. A trace of which something is off is not returned, unless asked for.
 
 BLOCK and BLOCK_DATA records are not carried over: what the altered requests do to the device is not known before they
 run. Neither are RESIDENT records, since places and sizes of files change; how much of a file is cached stays in its
@@ -17,32 +17,34 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.layout import HeaderFlag, IoFlag, RecordKind
-from characterize.loss import RECORDING_KEYS
-from characterize.provenance import sha256_of, tool_version
-from characterize.requests import left_out
-from characterize.trace import Header, Trace
+from characterize.layout import IoFlag
+from characterize.provenance import sha256_of
+from characterize.trace import Trace
 from characterize.units import format_bytes, parse_fraction, parse_size
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
+from replayer.flexible.curve import change_of, curve_of
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.manifest import SHARES, TIMES, Manifest
+from replayer.flexible.planned import planned, request_count, require_requests, unchanged
 from replayer.flexible.process_num import change_process_num, in_flight
 from replayer.flexible.read_frac import change_read_frac
 from replayer.flexible.readable import make_readable
 from replayer.flexible.seq_frac import change_seq_frac
 from replayer.flexible.size_mean import change_size_mean
+from replayer.flexible.times import elapsed_ns, scale_think_times, scale_times
 from replayer.flexible.unique_bytes import change_unique_bytes
 
-SHARES = ("seqFrac", "readFrac")
 # From this deviation on a held parameter is brought back where that is possible.
 HELD_TOLERANCE = 0.005
 # A change by less than this is none.
 UNCHANGED = 1e-9
+# Where a change moves what is to be held, the largest change that does not is searched for in so many steps.
+RANGE_STEPS = 5
 
 
 @dataclass(frozen=True)
@@ -55,70 +57,6 @@ class Relative:
         return f"{self.factor:g}x"
 
 
-@dataclass
-class Manifest:
-    """What an alteration did, for the lineage in the trace's header.
-
-    Attributes
-    ----------
-    before, wanted, achieved : Workload
-        The parent; the parent with the changes wanted; the altered trace as measured.
-    changes : dict of str to str
-        As they were asked for.
-    deviation : dict of str to float
-        Achieved against wanted for all five: absolute for shares, else relative.
-    requests, moved : int
-        Requests of the altered trace, and how many of them differ from their original or have none.
-    reuse_before, reuse : float
-        Bytes moved by unique bytes (rho).
-    notes : dict
-        What each step did.
-    """
-
-    parent: str
-    parent_sha256: str | None
-    seed: int
-    changes: dict[str, str]
-    before: Workload
-    wanted: Workload
-    achieved: Workload
-    requests: int
-    moved: int
-    reuse_before: float
-    reuse: float
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def deviation(self) -> dict[str, float]:
-        """Achieved against wanted."""
-        result = {}
-        for name in PARAMETERS:
-            wanted, achieved = (getattr(workload, FIELD_OF[name]) for workload in (self.wanted, self.achieved))
-            if math.isnan(wanted) or math.isnan(achieved):
-                continue
-            result[name] = achieved - wanted if name in SHARES else achieved / wanted - 1
-        return result
-
-    def as_document(self) -> dict[str, Any]:
-        """As JSON needs it."""
-        return {
-            "parent": self.parent,
-            "parent_sha256": self.parent_sha256,
-            "tool_version": tool_version(),
-            "seed": self.seed,
-            "changes": self.changes,
-            "before": self.before.as_document(),
-            "wanted": self.wanted.as_document(),
-            "achieved": self.achieved.as_document(),
-            "deviation": self.deviation,
-            "requests": self.requests,
-            "moved": self.moved,
-            "reuse_before": self.reuse_before,
-            "reuse": self.reuse,
-            "steps": self.notes,
-        }
-
-
 def parse_change(name: str, text: str) -> float | Relative:
     """A change from text: ``2x``, ``0.5x``, or an absolute value such as ``64MiB``, ``0.8``, ``4``.
 
@@ -127,11 +65,13 @@ def parse_change(name: str, text: str) -> float | Relative:
     FlextraceError
         Not understood.
     """
-    factor = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*x\s*", text)
-    if factor:
+    factor = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(x?)\s*", text)
+    if factor and (factor[2] or name in TIMES):
         if not float(factor[1]) > 0:
             raise FlextraceError(f"{name} {text!r}: a factor must be greater than 0, such as 2x", 2)
         return Relative(float(factor[1]))
+    if name in TIMES:
+        raise FlextraceError(f"{name} {text!r} is not understood: give a factor such as 2 or 0.5", 2)
     if name in SHARES:
         return parse_fraction(text)
     if name == "processNum":
@@ -141,7 +81,9 @@ def parse_change(name: str, text: str) -> float | Relative:
     return float(parse_size(text))
 
 
-def alter(trace: Trace, changes: Mapping[str, float | Relative], seed: int = 0) -> tuple[Trace, Manifest]:
+def alter(
+    trace: Trace, changes: Mapping[str, float | Relative], seed: int = 0, *, nearest: bool = False
+) -> tuple[Trace, Manifest]:
     """Make a flexible trace.
 
     Parameters
@@ -149,9 +91,11 @@ def alter(trace: Trace, changes: Mapping[str, float | Relative], seed: int = 0) 
     trace : Trace
         With records of the application's layer (IO).
     changes : mapping of str to float or Relative
-        By the papers' names (`PARAMETERS`).
+        By the papers' names (`PARAMETERS`), and `TIMES`, which are factors in any case.
     seed : int
         Equal arguments and seed give an equal trace.
+    nearest : bool
+        Return a trace also where a parameter is off by more than is tolerated; its manifest says so (`Manifest.off`).
 
     Returns
     -------
@@ -162,13 +106,25 @@ def alter(trace: Trace, changes: Mapping[str, float | Relative], seed: int = 0) 
 
     Raises
     ------
+    UnreachableError
+        A target is out of reach, or the others cannot be held there; the message has the reachable range.
     FlextraceError
-        A target is out of reach (the message has the reachable range), or the trace has no requests to alter.
+        The trace has no requests to alter, or a change is not understood.
     """
-    before = _before(trace)
+    altered, manifest = _altered(trace, changes, seed)
+    if manifest.off and not nearest:
+        raise _refusal(trace, changes, manifest)
+    return altered, manifest
+
+
+def _altered(trace: Trace, changes: Mapping[str, float | Relative], seed: int) -> tuple[Trace, Manifest]:
+    require_requests(trace)
+    before = workload_of_records(trace)
     wanted = _wanted(before, changes)
-    if all(_same(wanted, before, name) for name in PARAMETERS):
-        return _finish(trace, None, changes, before, wanted, seed)
+    times = {name: _factor(name, changes[name]) for name in TIMES if name in changes}
+    result = Result(trace, changes, seed, before, wanted, {name: (factor, 1.0) for name, factor in times.items()})
+    if all(_same(wanted, before, name) for name in PARAMETERS) and all(factor == 1 for factor in times.values()):
+        return result.of(None)
     draft = Draft.of(trace)
     generator = np.random.default_rng(seed)
     original = draft.io[draft.requests].copy()
@@ -184,24 +140,43 @@ def alter(trace: Trace, changes: Mapping[str, float | Relative], seed: int = 0) 
     make_readable(draft, changed)
     if not _same(wanted, before, "processNum"):
         change_process_num(draft, wanted.process_num, generator)
-    return _finish(trace, draft, changes, before, wanted, seed)
+    if times.get("thinkScale", 1) != 1:
+        result.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
+    if times.get("timeScale", 1) != 1:
+        present = elapsed_ns(draft)
+        scale_times(draft, times["timeScale"])
+        result.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present
+    return result.of(draft)
 
 
-def _before(trace: Trace) -> Workload:
-    name = trace.path or "the trace"
-    if not _request_count(trace):
-        only_blocks = " (it has block requests only)" if len(trace.arrays[RecordKind.BLOCK]) else ""
-        raise FlextraceError(
-            f"cannot alter {name}: it has no requests of the application's layer{only_blocks}: "
-            "record with --layer vfs or both"
-        )
-    return workload_of_records(trace)
-
-
-def _request_count(trace: Trace) -> int:
-    """Number of requests of the application's layer."""
-    io = trace.arrays[RecordKind.IO]
-    return int(((io["result"] > 0) & ~left_out(trace)).sum())
+def _refusal(trace: Trace, changes: Mapping[str, float | Relative], manifest: Manifest) -> UnreachableError:
+    """The error for a result that is off; of a single change with the range in which nothing is off."""
+    off = ", ".join(f"{name} by {value:+.1%}" for name, value in manifest.off.items())
+    remedy = "change less at once, change what moved with it, or take the trace for what it achieves with --nearest"
+    names = [name for name in changes if name in FIELD_OF]
+    if len(changes) > 1 or not names:
+        wished = ", ".join(f"{name} {change}" for name, change in manifest.changes.items())
+        return UnreachableError(f"{wished} is not reachable: off would be {off}: {remedy}", math.nan, math.nan)
+    name = names[0]
+    present, target = (getattr(workload, FIELD_OF[name]) for workload in (manifest.before, manifest.wanted))
+    good, bad = present, target
+    for _ in range(RANGE_STEPS):
+        middle = (good + bad) / 2 if name in SHARES else math.sqrt(good * bad)
+        if name == "processNum" and (middle := float(round(middle))) in {good, bad}:
+            break
+        try:
+            met = not _altered(trace, {name: middle}, manifest.seed)[1].off
+        except UnreachableError:
+            met = False
+        good, bad = (middle, bad) if met else (good, middle)
+    show = "{:.3g}".format if name in (*SHARES, "processNum") else format_bytes
+    low, high = sorted((present, good))
+    return UnreachableError(
+        f"{name} {show(target)} is not reachable with the others held: off would be {off}; reachable is about "
+        f"{show(low)} to {show(high)}; {remedy}",
+        low,
+        high,
+    )
 
 
 def _wanted(before: Workload, changes: Mapping[str, float | Relative]) -> Workload:
@@ -209,8 +184,10 @@ def _wanted(before: Workload, changes: Mapping[str, float | Relative]) -> Worklo
         raise FlextraceError("nothing to alter: give at least one parameter, such as --read-frac 0.8", 2)
     wanted = before
     for name, change in changes.items():
+        if name in TIMES:
+            continue
         if name not in FIELD_OF:
-            raise FlextraceError(f"parameter {name!r} is unknown: choose of {', '.join(PARAMETERS)}", 2)
+            raise FlextraceError(f"parameter {name!r} is unknown: choose of {', '.join((*PARAMETERS, *TIMES))}", 2)
         present = getattr(before, FIELD_OF[name])
         if math.isnan(present):
             raise FlextraceError(f"{name} of this trace is not known (no durations): it cannot be changed")
@@ -225,6 +202,13 @@ def _wanted(before: Workload, changes: Mapping[str, float | Relative]) -> Worklo
             raise FlextraceError(f"{name} {value:g} is not reachable: give at least 1", 2)
         wanted = wanted.replace(**{FIELD_OF[name]: value})
     return wanted
+
+
+def _factor(name: str, change: float | Relative) -> float:
+    factor = change.factor if isinstance(change, Relative) else float(change)
+    if not 0 < factor < math.inf:
+        raise FlextraceError(f"{name} {factor:g} is not reachable: give a factor greater than 0", 2)
+    return factor
 
 
 def _same(one: Workload, other: Workload, name: str) -> bool:
@@ -281,64 +265,47 @@ def _drop_what_moved(draft: Draft, original: np.ndarray) -> np.ndarray:
     return np.unique(now["file"][changed]).astype(np.int64)
 
 
-def _finish(  # noqa: PLR0917
-    trace: Trace,
-    draft: Draft | None,
-    changes: Mapping[str, float | Relative],
-    before: Workload,
-    wanted: Workload,
-    seed: int,
-) -> tuple[Trace, Manifest]:
-    """Measure the altered trace and write its lineage."""
-    old_requests = _request_count(trace)
-    if draft is None:
-        arrays, paths, flags = trace.arrays, trace.paths, trace.header.flags
-    else:
-        arrays = {
-            RecordKind.IO: draft.io,
-            RecordKind.FILEOP: draft.fileops,
-            RecordKind.FILE: draft.files,
-            RecordKind.TASK: draft.tasks,
-            RecordKind.GAP: trace.arrays[RecordKind.GAP],
+@dataclass
+class Result:
+    """What was asked of a trace; makes the altered trace and its manifest from the draft."""
+
+    trace: Trace
+    changes: Mapping[str, float | Relative]
+    seed: int
+    before: Workload
+    wanted: Workload
+    times: dict[str, tuple[float, float]]
+
+    def of(self, draft: Draft | None) -> tuple[Trace, Manifest]:
+        """Measure the altered trace and write its lineage; without a draft nothing was changed."""
+        trace, before = self.trace, self.before
+        altered = unchanged(trace) if draft is None else planned(trace, draft, "alter", self._process_num(draft))
+        achieved = before if draft is None else workload_of_records(altered)
+        old_requests, requests = request_count(trace), request_count(altered)
+        notes = {} if draft is None else draft.notes
+        curve = curve_of(trace)
+        manifest = Manifest(
+            parent=trace.path.name if trace.path else "",
+            parent_sha256=sha256_of(trace.path) if trace.path else None,
+            seed=self.seed,
+            changes={name: str(change) for name, change in self.changes.items()},
+            before=before,
+            wanted=self.wanted,
+            achieved=achieved,
+            times=self.times,
+            requests=requests,
+            moved=notes.get("all", {}).get("changed_requests", 0) + requests - old_requests,
+            reuse_before=before.size_mean * old_requests / before.unique_bytes,
+            reuse=achieved.size_mean * requests / achieved.unique_bytes,
+            curve=change_of(curve, curve if draft is None else curve_of(altered)),
+            notes=notes,
+        )
+        altered.header.metadata["lineage"] = {
+            **manifest.as_document(),
+            "earlier": trace.header.metadata.get("lineage"),
         }
-        paths = draft.paths
-        flags = trace.header.flags | (HeaderFlag(0) if trace.untimed else HeaderFlag.PLANNED)
-    metadata = {key: value for key, value in trace.header.metadata.items() if key != "lineage"}
-    if draft is not None:
-        for key in RECORDING_KEYS:
-            metadata.pop(key, None)
-        declared = before.process_num if wanted.process_num == before.process_num else in_flight(draft)
-        metadata["made_by"] = "alter"
-        metadata["declared"] = {} if math.isnan(declared) else {"processNum": int(declared)}
-    header = Header(
-        flags=flags,
-        start_monotonic_ns=trace.header.start_monotonic_ns,
-        start_realtime_ns=trace.header.start_realtime_ns,
-        end_monotonic_ns=trace.header.end_monotonic_ns,
-        end_realtime_ns=trace.header.end_realtime_ns,
-        count={kind: len(array) for kind, array in arrays.items()},
-        lost=dict(trace.header.lost),
-        metadata=metadata,
-    )
-    owners = trace.block_of_data if draft is None else None
-    altered = Trace(header, arrays, paths, warnings=list(trace.warnings), block_of_data=owners)
-    achieved = before if draft is None else workload_of_records(altered)
-    requests = _request_count(altered)
-    notes = {} if draft is None else draft.notes
-    manifest = Manifest(
-        parent=trace.path.name if trace.path else "",
-        parent_sha256=sha256_of(trace.path) if trace.path else None,
-        seed=seed,
-        changes={name: str(change) for name, change in changes.items()},
-        before=before,
-        wanted=wanted,
-        achieved=achieved,
-        requests=requests,
-        moved=notes.get("all", {}).get("changed_requests", 0) + requests - old_requests,
-        reuse_before=before.size_mean * old_requests / before.unique_bytes,
-        reuse=achieved.size_mean * requests / achieved.unique_bytes,
-        notes=notes,
-    )
-    lineage = {**manifest.as_document(), "earlier": trace.header.metadata.get("lineage")}
-    metadata["lineage"] = lineage
-    return altered, manifest
+        return altered, manifest
+
+    def _process_num(self, draft: Draft) -> float:
+        held = self.wanted.process_num == self.before.process_num and not self.times
+        return self.before.process_num if held or math.isnan(self.before.process_num) else in_flight(draft)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -22,10 +22,25 @@ TIMINGS = ("asap", "think", "recorded")
 ORDERS = ("recorded", "thread")
 CACHES = ("recorded", "warm", "cold", "keep")
 PHASES = ("all", "prepare", "run")
+ENGINES = ("auto", "sync", "io_uring", "null")
+LATE_POLICIES = ("catch-up", "skip", "slip")
+DIRECT_CHOICES = ("recorded", "on", "off")
+SYNC_CHOICES = ("recorded", "off")
+FITS = ("exact", "wrap", "scale")
+LAYERS = ("vfs", "block")
+THREADS_MAX = 32768  # of the engine
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
 
+SHELL_SIGNALS = 128
+"""A shell's, and the recorder's, exit status of a command that died of a signal: this and the signal's number."""
+
+RECORDER_TALK = "flextrace record: "
+
 OnInterval = Callable[[dict[str, Any]], bool | None]
+
+RecorderCommand = Callable[[MemoryGroup | None], list[str]]
+"""Makes the command that records an engine, which is to run in a memory group if there is one."""
 
 
 def make_directory(path: Path) -> None:
@@ -46,29 +61,40 @@ def make_directory(path: Path) -> None:
 
 def replay(
     trace_path: str | os.PathLike[str],
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None,
     *,
     timing: str = "asap",
     order: str | None = None,
     cache: str = "recorded",
+    data: str = "random",
     phase: str = "all",
     keep_image: bool = False,
     loop: bool = False,
     max_seconds: float | None = None,
     interval_ms: float | None = None,
     speed: float = 1.0,
+    late: str = "catch-up",
+    late_limit_ms: float | None = None,
+    engine: str = "auto",
+    depth: int | None = None,
+    direct: str = "recorded",
+    sync: str = "recorded",
     force_space: bool = False,
+    device: str | os.PathLike[str] | None = None,
+    confirm: str | None = None,
     memory_group: MemoryGroup | None = None,
     on_interval: OnInterval | None = None,
     finish_on_signal: bool = False,
+    recorder: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run a trace in a directory.
 
     Parameters
     ----------
     trace_path : path-like
-    directory : path-like
-        Where the files of the replay lie; made if missing. Nothing else in it is touched.
+    directory : path-like, optional
+        Where the files of the replay lie; made if missing. Nothing else in it is touched. Not needed for the engine
+        "null", nor where a trace has only a block device, and `device` is given.
     timing : {"asap", "think", "recorded"}
         No waiting; recorded think times after each completion; every operation at its recorded time.
     order : {"recorded", "thread"}, optional
@@ -76,6 +102,9 @@ def replay(
         needs.
     cache : {"recorded", "warm", "cold", "keep"}
         Page cache of the files at the start.
+    data : str
+        Of the files and of what is written: ``random``, ``compressible`` or ``compressible:PERCENT``, which compresses
+        to about PERCENT of its size (50).
     phase : {"all", "prepare", "run"}
         ``prepare`` lays out the files and leaves them; ``run`` expects them.
     keep_image : bool
@@ -88,14 +117,33 @@ def replay(
         Length of the intervals that `on_interval` is told of, milliseconds.
     speed : float
         Recorded times are divided by this.
+    late : {"catch-up", "skip", "slip"}
+        With timing "recorded": operations behind their times begin at once, or are left out, or move all later times.
+    late_limit_ms : float, optional
+        How far behind a request has to be for ``late="skip"``, milliseconds (default 10).
+    engine : {"auto", "sync", "io_uring", "null"}
+        What issues the requests (docs/decisions/0010-engines-and-lateness.md). ``null`` issues none.
+    depth : int, optional
+        Requests in flight per thread at most; default: as recorded, or 1 for synthetic traces.
+    direct : {"recorded", "on", "off"}
+        O_DIRECT.
+    sync : {"recorded", "off"}
+        O_SYNC, O_DSYNC, and the fsync family.
     force_space : bool
         Begin although the space seems too little.
+    device : path-like, optional
+        Block device that takes the place of the trace's one. Nobody else may use it. Only read, unless:
+    confirm : str, optional
+        Its serial number, or, where it has none, its size in bytes: the trace's writes are done as well.
     memory_group : MemoryGroup, optional
         An entered group in which the engine runs.
     on_interval : callable, optional
         Gets ``{"t_s", "bytes", "requests"}`` of every interval while it runs; True stops the replay, with its result.
     finish_on_signal : bool
         SIGINT and SIGTERM to this process end the replay with its result instead of raising; main thread only.
+    recorder : sequence of str
+        Command that starts the engine and records it (`replayer.recorder.recorder_command`). It puts the engine
+        into the memory group, and its warnings become those of the document.
 
     Returns
     -------
@@ -107,18 +155,36 @@ def replay(
     FlextraceError
         The engine refused the trace, the directory or an option, or it failed.
     """
-    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path), f"--directory={os.fspath(directory)}"]
-    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}"]
-    if order is not None:
-        command.append(f"--order={order}")
-    if max_seconds is not None:
-        command.append(f"--max-seconds={max_seconds!r}")
-    if interval_ms is not None:
-        command.append(f"--interval-ms={interval_ms!r}")
-    for name, given in (("keep-image", keep_image), ("loop", loop), ("force-space", force_space)):
+    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path)]
+    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}", f"--data={data}"]
+    command += [f"--late={late}", f"--engine={engine}", f"--direct={direct}", f"--sync={sync}"]
+    optional = {
+        "directory": None if directory is None else os.fspath(directory),
+        "device": None if device is None else os.fspath(device),
+        "confirm": confirm,
+        "order": order,
+        "max-seconds": max_seconds,
+        "interval-ms": interval_ms,
+        "late-limit-ms": late_limit_ms,
+        "depth": depth,
+    }
+    command += [f"--{name}={value}" for name, value in optional.items() if value is not None]
+    for name, given in (
+        ("keep-image", keep_image),
+        ("loop", loop),
+        ("force-space", force_space),
+        ("write", confirm is not None),
+    ):
         if given:
             command.append(f"--{name}")
-    return _run(memory_group.wrap(command) if memory_group else command, memory_group, on_interval, finish_on_signal)
+    if recorder:
+        command = [*recorder, *command]
+    elif memory_group:
+        command = memory_group.wrap(command)
+    document, talk = _run(command, memory_group, on_interval, finish_on_signal)
+    if recorder:
+        document["warnings"] += [line.removeprefix(RECORDER_TALK) for line in talk.splitlines()]
+    return document
 
 
 def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -128,7 +194,8 @@ def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str
 
 def _run(
     command: list[str], memory_group: MemoryGroup | None, on_interval: OnInterval | None, finish_on_signal: bool
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], str]:
+    """The document, and what was said on stderr."""
     with tempfile.TemporaryFile() as complaints:
         # A session of its own: an interrupt at the terminal reaches this process, which ends the engine cleanly.
         engine = subprocess.Popen(
@@ -145,7 +212,7 @@ def _run(
         complaints.seek(0)
         talk = complaints.read().decode(errors="replace").strip()
     if status in (EXIT_OK, EXIT_NOT_TRUSTWORTHY) and document is not None:
-        return document
+        return document, talk
     raise _failure(status, talk, memory_group)
 
 
@@ -196,13 +263,15 @@ def _end(engine: subprocess.Popen[bytes]) -> None:
     with suppress(subprocess.TimeoutExpired):
         engine.wait(timeout=20)
         return
-    engine.kill()
+    os.killpg(engine.pid, signal.SIGKILL)  # with a recorder it is two processes
     engine.wait()
 
 
 def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> FlextraceError:
     """What the engine said, or what its exit status means."""
-    message = talk.removeprefix("flextrace-replay: ")
+    message = talk.removeprefix("flextrace-replay: ").removeprefix(RECORDER_TALK)
+    if status > SHELL_SIGNALS:
+        status = SHELL_SIGNALS - status
     if status == EXIT_USAGE:
         # argp adds a hint to its own program's help.
         return FlextraceError(message.split("\nTry ")[0].strip(), EXIT_USAGE)
@@ -211,6 +280,9 @@ def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> Flextr
             f"the replay was killed, most likely since its memory group of {memory_group.limit_bytes} bytes is too "
             "small for its threads and buffers: give a larger --memory"
         )
+    if status == -signal.SIGTERM:
+        # The engine takes it as the end of a replay, but a recorder that still gets ready has not started the engine.
+        return FlextraceError("the replay was ended before it had begun; its files are still there for the next one")
     if status < 0:
         return FlextraceError(f"the replay engine died of {signal.Signals(-status).name}. {talk}".strip())
     return FlextraceError(message or f"the replay engine failed with exit status {status} and said nothing")

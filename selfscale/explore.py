@@ -31,6 +31,8 @@ START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
+BORDER_OVERRUN = 1.3
+"""Of the time for the uniqueBytes curve: beyond it no border is searched for more closely."""
 BRACKET = 1.05
 """Bisection stops when both sides of a border are this close."""
 CERTAIN_FALL = 4.0
@@ -199,8 +201,12 @@ class Exploration:
         try:
             for index, size in enumerate(self._shuffled(sizes)):
                 take(size, count - index + 8)
-            self.boundaries = [self._refine(border, measured, take) for border in self._confirmed(measured, take)]
-            self._fill_falls(measured, take, 4 if settings.points_affordable < 240 else 8)
+            # Where points cost more than planned, a coarse border is better than regions without a focal point.
+            refine_until_s = BORDER_OVERRUN * until_s
+            borders = self._confirmed(measured, take)
+            self.boundaries = [self._refine(border, measured, take, refine_until_s) for border in borders]
+            if self.spent_s < refine_until_s:
+                self._fill_falls(measured, take, 4 if settings.points_affordable < 240 else 8)
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
             if len(measured) >= 2:
@@ -235,10 +241,12 @@ class Exploration:
                 take(size, len(doubtful) - index + 8)
             confirmed |= doubtful
 
-    def _refine(self, border: Border, measured: dict[float, float], take: Callable[[float, int], None]) -> float:
+    def _refine(
+        self, border: Border, measured: dict[float, float], take: Callable[[float, int], None], until_s: float
+    ) -> float:
         """Bisect a border until both sides are close; the largest uniqueBytes that still performs like below it."""
         good, bad = border.good_bytes, border.bad_bytes
-        while bad / good > BRACKET and align(math.sqrt(good * bad)) not in (good, bad):
+        while bad / good > BRACKET and align(math.sqrt(good * bad)) not in (good, bad) and self.spent_s < until_s:
             middle = align(math.sqrt(good * bad))
             take(middle, math.ceil(math.log2(math.log(bad / good) / math.log(BRACKET))))
             if measured[middle] < border.threshold and not self.points[-1].steady:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a profile, traces and comparisons into one HTML file that needs nothing else: no network, no other file."""
+"""Turns a profile, traces, comparisons and replays into one HTML file that needs no network and no other file."""
 
 from __future__ import annotations
 
 import datetime
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,48 +25,12 @@ from characterize.workload import PARAMETERS
 from selfscale import profile_figures, trace_figures
 from selfscale.comparison import remarks_of
 from selfscale.comparison_figures import comparison_bars
-from selfscale.figures import SHOWN_ROWS, Figure, format_cell
+from selfscale.fidelity_report import fidelity_section
+from selfscale.figures import SHOWN_ROWS, format_cell
 from selfscale.profile import Profile
+from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
 
 LAYER_TITLES = {"vfs": "application's layer (VFS)", "block": "block layer"}
-
-
-@dataclass
-class Section:
-    """One part of the report.
-
-    Attributes
-    ----------
-    anchor, title : str
-    sentences : list of str
-    tables : list of Table
-    figures : list of Figure
-    """
-
-    anchor: str
-    title: str
-    sentences: list[str] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
-
-
-@dataclass
-class Cell:
-    """A cell of a table: its text, a second smaller line, and whether it is marked as not to be trusted."""
-
-    text: str
-    below: str = ""
-    marked: bool = False
-
-
-@dataclass
-class Table:
-    """A table: title, headings, and rows of cells; ``collapsed`` hides it behind its title."""
-
-    title: str
-    headings: list[str]
-    rows: list[list[Cell]]
-    collapsed: bool = False
 
 
 def write_report(
@@ -76,6 +39,7 @@ def write_report(
     profile: Profile | None = None,
     traces: Sequence[Trace] = (),
     comparisons: Sequence[Mapping[str, Any]] = (),
+    replays: Sequence[Mapping[str, Any]] = (),
     force: bool = False,
 ) -> Path:
     """Write the report.
@@ -89,6 +53,8 @@ def write_report(
         Adds the characterization and figures of each; traces made by ``alter`` also stand in the table of alterations.
     comparisons : sequence of mapping
         Documents ``flextrace.comparison/1``.
+    replays : sequence of mapping
+        Documents ``flextrace.replay/1`` with ``fidelity`` (`selfscale.fidelity.load`).
     force : bool
         Overwrite an existing file.
 
@@ -102,18 +68,19 @@ def write_report(
     FlextraceError
         There is nothing to report, or the file exists or cannot be written.
     """
-    if profile is None and not traces and not comparisons:
-        raise FlextraceError("a report of nothing: give a profile, a trace or a comparison", 2)
+    if profile is None and not (traces or comparisons or replays):
+        raise FlextraceError("a report of nothing: give a profile, a trace, a comparison or a replay", 2)
     path = Path(path)
     characterized = [(trace, characterize(trace)) for trace in traces]
     sections = [comparison_section(number, document) for number, document in enumerate(comparisons, start=1)]
+    sections += [fidelity_section(number, document) for number, document in enumerate(replays, start=1)]
     if profile is not None:
         sections.append(profile_section(profile))
     sections += [trace_section(number, *pair) for number, pair in enumerate(characterized, start=1)]
     altered = alterations_section(traces)
     if altered.tables:
         sections.append(altered)
-    sections.append(provenance_section(profile, characterized, comparisons))
+    sections.append(provenance_section(profile, characterized, comparisons, replays))
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("selfscale"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -121,7 +88,7 @@ def write_report(
         created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         tool_version=tool_version(),
         sections=sections,
-        warnings=_warnings(profile, characterized, comparisons),
+        warnings=_warnings(profile, characterized, comparisons, replays),
         plotly=get_plotlyjs(),
         shown_rows=SHOWN_ROWS,
     )
@@ -139,10 +106,13 @@ def _warnings(
     profile: Profile | None,
     characterized: Sequence[tuple[Trace, Characterization]],
     comparisons: Sequence[Mapping[str, Any]],
+    replays: Sequence[Mapping[str, Any]],
 ) -> list[str]:
-    warnings = [f"{_name_of(trace.path)}: {warning}" for trace, one in characterized for warning in one.warnings]
+    warnings = [f"{name_of_file(trace.path)}: {warning}" for trace, one in characterized for warning in one.warnings]
     for document in comparisons:
         warnings += [f"comparison of {document.get('trace')}: {reason}" for reason in document["reasons"]]
+    for document in replays:
+        warnings += [f"replay of {document['trace']}: {reason}" for reason in document["reasons"]]
     if profile is not None:
         if not profile.complete:
             warnings.append("the profile is not complete: finish it with 'flextrace scale --resume'")
@@ -179,7 +149,7 @@ def comparison_section(number: int, document: Mapping[str, Any]) -> Section:
         [Cell(" / ".join(labels), marked=doubt), Cell(text, marked=doubt)]
         for doubt, text, labels in remarks_of(document)
     ]
-    section = Section(f"comparison-{number}", f"Comparison: {_name_of(document.get('trace'))}")
+    section = Section(f"comparison-{number}", f"Comparison: {name_of_file(document.get('trace'))}")
     section.sentences = [
         "The same work by several means (thesis, table 3.2): value, error against the application, range of the runs.",
         "A row marked with ! ran under other conditions than the application: its error is not its model's alone.",
@@ -231,8 +201,8 @@ def profile_section(profile: Profile) -> Section:
         if accuracy is not None:
             section.figures.append(accuracy)
     section.tables = [
-        Table("Environment", ["what", "value"], _flat(profile.environment)),
-        Table("Drift of the reference point", ["what", "value"], _flat(profile.drift), collapsed=True),
+        Table("Environment", ["what", "value"], flat_rows(profile.environment)),
+        Table("Drift of the reference point", ["what", "value"], flat_rows(profile.drift), collapsed=True),
     ]
     return section
 
@@ -242,7 +212,7 @@ def profile_section(profile: Profile) -> Section:
 
 def trace_section(number: int, trace: Trace, characterization: Characterization) -> Section:
     """A trace's parameters and figures, layer by layer."""
-    section = Section(f"trace-{number}", f"Trace: {_name_of(trace.path)}")
+    section = Section(f"trace-{number}", f"Trace: {name_of_file(trace.path)}")
     layers = {name: layer for name, layer in characterization.layers.items() if layer.requests}
     command = trace.header.metadata.get("command")
     if command:
@@ -305,9 +275,9 @@ def _more_table(layers: Mapping[str, LayerCharacterization]) -> Table:
     for name, layer in layers.items():
         document = layer.as_document()
         for part in ("counts", "extended", "sequentiality", "locality", "concurrency", "littles_law"):
-            rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in _flat(document[part], f"{part} ")]
+            rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in flat_rows(document[part], f"{part} ")]
         single = {key: value for key, value in document.items() if not isinstance(value, dict | list)}
-        rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in _flat(single)]
+        rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in flat_rows(single)]
     return Table("Everything beside them", ["layer", "what", "value"], rows, collapsed=True)
 
 
@@ -326,7 +296,7 @@ def alterations_section(traces: Sequence[Trace]) -> Section:
             deviation = off.get(parameter)
             rows.append(
                 [
-                    Cell(_name_of(trace.path)),
+                    Cell(name_of_file(trace.path)),
                     Cell(parameter),
                     Cell(format_cell(before.get(parameter))),
                     Cell(format_cell(wanted.get(parameter)), changes.get(parameter, "held")),
@@ -350,14 +320,15 @@ def provenance_section(
     profile: Profile | None,
     characterized: Sequence[tuple[Trace, Characterization]],
     comparisons: Sequence[Mapping[str, Any]],
+    replays: Sequence[Mapping[str, Any]],
 ) -> Section:
     """Where everything came from: files, hashes, commands, versions, environments, definitions."""
     section = Section("provenance", "Provenance")
-    for document in comparisons:
-        kept = {name: value for name, value in document.items() if name not in ("rows", "columns")}
-        section.tables.append(
-            Table(f"Comparison of {_name_of(document.get('trace'))}", ["what", "value"], _flat(kept), collapsed=True)
-        )
+    for kind, documents in (("Comparison", comparisons), ("Replay", replays)):
+        for document in documents:
+            kept = {name: value for name, value in document.items() if name not in ("rows", "columns", "fidelity")}
+            title = f"{kind} of {name_of_file(document.get('trace'))}"
+            section.tables.append(Table(title, ["what", "value"], flat_rows(kept), collapsed=True))
     if profile is not None:
         kept = {
             "path": profile.path,
@@ -367,28 +338,12 @@ def provenance_section(
             "created": profile.created,
             "settings": profile.settings,
         }
-        section.tables.append(Table("Profile", ["what", "value"], _flat(kept), collapsed=True))
+        section.tables.append(Table("Profile", ["what", "value"], flat_rows(kept), collapsed=True))
     for trace, one in characterized:
         kept = {**one.provenance, "trace": one.trace, "metadata": trace.header.metadata, "lost": one.lost}
-        section.tables.append(Table(f"Trace {_name_of(trace.path)}", ["what", "value"], _flat(kept), collapsed=True))
+        section.tables.append(
+            Table(f"Trace {name_of_file(trace.path)}", ["what", "value"], flat_rows(kept), collapsed=True)
+        )
     definitions = [[Cell(name), Cell(meaning)] for name, meaning in DEFINITIONS.items()]
     section.tables.append(Table("Definitions", ["name", "definition"], definitions, collapsed=True))
     return section
-
-
-def _name_of(path: Any) -> str:
-    return Path(str(path)).name if path else "unnamed"
-
-
-def _flat(document: Mapping[str, Any], prefix: str = "") -> list[list[Cell]]:
-    """Nested documents as rows of (dotted name, value); lists of numbers and texts in one cell, tables left out."""
-    rows: list[list[Cell]] = []
-    for name, value in document.items():
-        if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{name}.")
-        elif isinstance(value, list | tuple):
-            if not any(isinstance(item, Mapping | list) for item in value):
-                rows.append([Cell(f"{prefix}{name}"), Cell(" ".join(format_cell(item) for item in value))])
-        else:
-            rows.append([Cell(f"{prefix}{name}"), Cell(format_cell(value))])
-    return rows

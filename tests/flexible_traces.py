@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import strategies as st
 
 from characterize.layout import (
     FILE_DTYPE,
@@ -165,3 +166,59 @@ def willy(processes: int = 2, size: str = "binomial") -> Trace:
 def traces() -> dict[str, Trace]:
     """One of each kind."""
     return {"sort": sort_like(), "database": database_like(), "willy": willy(), "willy fixed": willy(1, "fixed")}
+
+
+@st.composite
+def recordings(draw):
+    """Small recordings of whatever a program may do."""
+    recording = Recording()
+    threads = draw(st.integers(1, 3))
+    block = draw(st.sampled_from([512, 4096, 5000]))
+    known = [recording.file(f"/f{index}", 64 * block) for index in range(draw(st.integers(1, 3)))]
+    for number in range(draw(st.integers(4, 30))):
+        thread = draw(st.integers(1, threads))
+        what = draw(st.sampled_from(["read", "write", "stream", "temporary"]))
+        file = draw(st.sampled_from(known))
+        offset = draw(st.integers(0, 48)) * block
+        if what == "read":
+            recording.read(thread, file, offset, block * draw(st.integers(1, 4)))
+        elif what == "write":
+            recording.write(thread, file, offset, block * draw(st.integers(1, 4)))
+        elif what == "stream":
+            for step in range(draw(st.integers(2, 12))):
+                recording.read(thread, file, offset + step * block, block)
+        else:
+            temporary = recording.file(f"/t{number}", created=True)
+            recording.operate(Fileop.OPEN, thread, temporary, flags=int(IoFlag.CREATED))
+            for step in range(3):
+                recording.write(thread, temporary, step * block, block)
+            recording.read(thread, temporary, 0, block)
+            if draw(st.booleans()):
+                recording.operate(Fileop.TRUNCATE, thread, temporary, argument=block)
+                recording.read(thread, temporary, 0, block)
+            recording.operate(Fileop.UNLINK, thread, temporary)
+    return recording.trace()
+
+
+def replay_size_violations(trace):
+    """Reads that would not find their data, by following every file record by record."""
+    size = {}
+    for file in trace.arrays[RecordKind.FILE]:
+        created = file["flags"] & (FileFlag.CREATED | FileFlag.NEW_NAME)
+        size[int(file["file"])] = 0 if created else int(file["size_bytes"])
+    operations = [(int(row["start_ns"]), 1, row) for row in trace.arrays[RecordKind.IO] if row["result"] > 0]
+    operations += [(int(row["start_ns"]), 0, row) for row in trace.arrays[RecordKind.FILEOP] if row["result"] >= 0]
+    violations = 0
+    for _, is_io, row in sorted(operations, key=lambda operation: operation[:2]):
+        file = int(row["file"])
+        if is_io:
+            end = int(row["offset"]) + int(row["result"])
+            if row["op"] == IoOp.READ:
+                violations += end > size[file]
+            else:
+                size[file] = max(size[file], end)
+        elif row["op"] == Fileop.TRUNCATE:
+            size[file] = int(row["argument"])
+        elif row["op"] == Fileop.UNLINK or (row["op"] == Fileop.OPEN and row["flags"] & IoFlag.TRUNCATED):
+            size[file] = 0
+    return violations

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a flexible trace does with the record kinds and file operations of format 1.1."""
 
+import resource
+
 import numpy as np
 import pytest
 from made_trace import made_trace, read, write
 
 import characterize
-from characterize.layout import FileFlag, Fileop, RecordKind
-from replayer.alter import alter
+from characterize.layout import FileFlag, Fileop, IoFlag, RecordKind
+from replayer.alter import Relative, alter
+from replayer.cut import Selection, cut
 from replayer.flexible.draft import Draft
+from replayer.merge import clone
+from replayer.repeat import repeat
 
 PAGE = 4096
 NAME = 1 << 31
@@ -56,6 +61,38 @@ def test_a_clone_makes_no_names():
     counts = dict(zip(*np.unique(altered.arrays[RecordKind.FILEOP]["op"], return_counts=True), strict=True))
     assert all(counts[kind] == 1 for kind in kinds)
     assert counts[Fileop.SYNCFS] == 2
+
+
+@pytest.mark.parametrize(
+    "changes", [{"uniqueBytes": Relative(0.5)}, {"uniqueBytes": Relative(1.2)}, {"seqFrac": 0.4}], ids=str
+)
+def test_ids_of_names_cost_no_memory(changes):
+    """They begin at 2^31: a table by id would take 16 GiB, for which there is no address space here."""
+    journals = [{"file": 2 + at, "flags": FileFlag.CREATED} for at in range(10)]
+    fileops, io = [], [read(PAGE * (at % 50), PAGE, 10 * at, 5, id=at + 1) for at in range(100)]
+    for at in range(10):
+        begin = 1000 + 100 * at
+        fileops.append(op(Fileop.OPEN, begin, file=2 + at, flags=IoFlag.CREATED))
+        io += [write(PAGE * step, PAGE, begin + 10 + step, 1, id=begin + 10 + step, file=2 + at) for step in range(4)]
+        fileops.append(op(Fileop.RENAME, begin + 50, file=2 + at, argument=NAME + at))
+        fileops.append(op(Fileop.UNLINK, begin + 60, file=2 + at))
+    parent = made_trace(
+        io,
+        fileops=fileops,
+        files=[{"file": 1, "size_bytes": 50 * PAGE}, *journals]
+        + [{"file": NAME + at, "flags": FileFlag.NEW_NAME} for at in range(10)],
+        tasks=[{"thread": 1, "process": 1}],
+        paths={1: "/data"} | {2 + at: f"/j{at}" for at in range(10)} | {NAME + at: "/old" for at in range(10)},
+    )
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    alter(parent, {"readFrac": 0.4, **changes}, nearest=True)  # everything is imported and compiled
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, limit[1]))
+    try:
+        alter(parent, {"readFrac": 0.4, **changes}, nearest=True)
+        assert len(clone(parent, 2).io) == len(repeat(parent, 2).io) == 2 * len(io)
+        assert len(cut(parent, Selection(begin_s=1e-6)).io) == 40
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
 @pytest.mark.parametrize(

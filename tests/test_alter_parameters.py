@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from characterize import trace as trace_file
+from characterize.errors import FlextraceError
 from characterize.layout import Fileop, IoOp, RecordKind
+from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.binaries import find_binary
 from replayer.run import replay
+from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, sort_like, willy
 
 
@@ -89,18 +92,115 @@ def test_reads_are_made_of_writes_to_existing_files_first():
 # ---- uniqueBytes, sizeMean ----
 
 
-def test_more_unique_bytes_keep_hit_ratios_at_a_share_of_them():
-    parent = willy(1, "fixed")
-    altered, _ = alter(parent, {"uniqueBytes": Relative(2)})
-    blocks = {name: trace.requests["bytes"].sum() // 4096 for name, trace in (("parent", parent), ("altered", altered))}
-    assert blocks["parent"] == blocks["altered"]
-    for share in (0.25, 0.5, 0.75):
-        ratio = []
-        for trace, unique in ((parent, 2048), (altered, 4096)):
-            distances = np.array(stack_distances(trace.io.iloc[1000:]))
-            reused = distances[distances >= 0]
-            ratio.append((reused < share * unique).mean())
-        assert ratio[0] == pytest.approx(ratio[1], abs=0.06)
+def test_the_manifest_says_how_far_the_miss_ratios_moved():
+    parent = make_trace(Workload(2 << 20, 0.5, 0.5, 16384, 1), requests=1000, size="fixed", seed=5)
+    altered, manifest = alter(parent, {"uniqueBytes": Relative(2)})
+    misses, cold_share = {}, {}
+    for name, trace in (("parent", parent), ("altered", altered)):
+        distances = np.array(stack_distances(trace.io))
+        cold = distances < 0
+        cold_share[name] = cold.mean()
+        sizes = [share * cold.sum() // 64 for share in range(1, 64)]
+        misses[name] = np.array([(cold | (distances >= size)).mean() for size in sizes])
+    assert manifest.curve.mean_error == pytest.approx(np.abs(misses["parent"] - misses["altered"]).mean(), abs=1e-9)
+    least = np.maximum(cold_share["altered"] - misses["parent"], 0).mean()
+    assert manifest.curve.least_error == pytest.approx(least, abs=1e-9)
+    assert least < manifest.curve.mean_error < least + 0.03
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 0.8, 1.25])
+@pytest.mark.parametrize("kind", ["database", "willy"])
+def test_the_curve_stays_where_reuse_is_not_all_gone(kind, factor):
+    parent = database_like() if kind == "database" else willy(1, "fixed")
+    _, manifest = alter(parent, {"uniqueBytes": Relative(factor)})
+    # Four times as much reuse of random places is at all distances: 1/8 of the references was cold, 1/32 is.
+    assert manifest.curve.mean_error - manifest.curve.least_error <= (0.03 if factor == 0.25 else 0.02)
+
+
+def test_journals_take_the_places_of_those_that_are_gone_the_longest():
+    parent = database_like(200)
+    altered, manifest = alter(parent, {"uniqueBytes": Relative(0.5)})
+    assert manifest.notes["uniqueBytes"]["files_that_took_turns"] > 90
+    journals = altered.io[altered.io["file"] != 1].groupby("file")["start_ns"].first()
+    assert journals.is_monotonic_increasing
+
+
+# ---- times ----
+
+
+def independent_think_ns(trace):
+    """Time in which a thread has nothing in flight, between its operations; summed over all of them."""
+    total = 0
+    rows = sorted(spans(trace).values())
+    for thread in {row[2] for row in rows}:
+        mine = [row for row in rows if row[2] == thread]
+        reached = mine[0][1]
+        for start, end, _ in mine[1:]:
+            total += max(start - reached, 0)
+            reached = max(reached, end)
+    return total
+
+
+def in_flight_max(trace):
+    requests = trace.io[trace.io["result"] > 0]
+    start, end = requests["start_ns"], requests["start_ns"] + requests["duration_ns"]
+    return max(((start <= moment) & (end > moment)).sum() for moment in start)
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 2, 7.3])
+def test_think_times_are_scaled_and_what_was_ordered_stays_so(factor):
+    parent = sort_like(3, 1 << 20)
+    altered, manifest = alter(parent, {"thinkScale": Relative(factor)})
+    before, after = spans(parent), spans(altered)
+    assert independent_think_ns(altered) / independent_think_ns(parent) == pytest.approx(factor, rel=0.01)
+    assert manifest.times["thinkScale"][1] == pytest.approx(factor, rel=0.01)
+    for one, other in itertools.permutations(before, 2):
+        if before[one][1] <= before[other][0]:
+            assert after[one][1] <= after[other][0]
+    assert all(after[name][1] - after[name][0] == end - start for name, (start, end, _) in before.items())
+    assert altered.declared == {"processNum": in_flight_max(altered)}
+    assert in_flight_max(altered) == in_flight_max(parent)
+    assert not manifest.off
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.7, 3])
+def test_a_time_scale_multiplies_every_moment(factor):
+    parent = sort_like(3, 1 << 20)
+    altered, manifest = alter(parent, {"timeScale": Relative(factor)})
+    before, after = spans(parent), spans(altered)
+    base = min(start for start, _, _ in before.values())
+    assert base == min(start for start, _, _ in after.values())
+    for name, (start, end, _) in before.items():
+        assert after[name][0] - base == pytest.approx((start - base) * factor, abs=0.51)
+        assert after[name][1] - base == pytest.approx((end - base) * factor, abs=1.01)
+    assert manifest.achieved == manifest.before
+    assert not manifest.moved
+
+
+def test_times_of_a_synthetic_trace_cannot_be_scaled_nor_below_the_clock():
+    for name in ("timeScale", "thinkScale"):
+        with pytest.raises(FlextraceError, match="has no times"):
+            alter(willy(), {name: Relative(2)})
+    with pytest.raises(FlextraceError, match=r"reachable is about 0\.001 to") as raised:
+        alter(sort_like(1, 1 << 20), {"timeScale": Relative(1e-6)})
+    assert raised.value.exit_code == 2
+
+
+def test_threads_that_wait_for_each_other_cannot_think_less():
+    recording = Recording()
+    file = recording.file("/f", 1 << 20)
+    for step in range(20):
+        recording.read(1, file, step * 4096, 4096)
+        recording.wait_for(2, [1])
+        recording.write(2, file, step * 4096, 65536)
+        recording.wait_for(1, [2])
+    parent = recording.trace()
+    with pytest.raises(
+        FlextraceError, match=r"order and durations are held; reachable is about 0\.\d+ or more"
+    ) as raised:
+        alter(parent, {"thinkScale": Relative(0.01)})
+    _, manifest = alter(parent, {"thinkScale": Relative(raised.value.low * 1.02)})
+    assert not manifest.off
 
 
 def test_stretching_keeps_alignment():
@@ -142,7 +242,8 @@ def test_merging_keeps_what_was_ordered():
     # File 1 is only read; the others are written by one thread and read by another.
     changed_files = [everything["id"][everything["file"] == file].tolist() for file in range(2, 19)]
     for target in (1, 2, 3):
-        altered, _ = alter(parent, {"processNum": target})
+        # Of 1025 requests the 12 first ones of parts of the input do not follow the part before them any more.
+        altered, _ = alter(parent, {"processNum": target}, nearest=True)
         after = spans(altered)
         assert set(after) == set(before)
         threads = {thread for _, _, thread in after.values()}
@@ -180,6 +281,8 @@ def test_merging_synthetic_threads_keeps_runs_and_their_order():
         {"sizeMean": Relative(1.5)},
         {"processNum": 1},
         {"processNum": 4},
+        {"thinkScale": Relative(0.5)},
+        {"timeScale": Relative(3), "readFrac": 0.6, "uniqueBytes": Relative(0.8)},
     ],
     ids=str,
 )
@@ -189,7 +292,9 @@ def test_the_engine_repeats_every_operation(kind, changes, tmp_path):
         find_binary("flextrace-replay")
     except Exception as error:
         pytest.skip(f"the replay engine is not built: {error}")
-    parent = sort_like(2, 4 << 20) if kind == "sort" else willy()
+    parent = {"sort": lambda: sort_like(2, 4 << 20), "database": lambda: database_like(200), "willy": willy}[kind]()
+    if parent.untimed and {"timeScale", "thinkScale"} & set(changes):
+        pytest.skip("a synthetic trace has no times")
     altered, _ = alter(parent, changes)
     path = trace_file.write(altered, tmp_path / "altered.iotrace")
     result = replay(path, tmp_path / "image")

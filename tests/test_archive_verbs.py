@@ -120,7 +120,7 @@ def workload(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [("info", "--format", "json"), ("characterize", "--format", "json"), ("alter", "--size-mean", "2x")]
+    "words", [("info", "--format", "json"), ("characterize", "--format", "json"), ("alter", "--read-frac", "0.5")]
 )
 def test_verbs_say_of_an_archive_what_they_say_of_its_trace(tmp_path, capsys, words):
     """But for its name, size and hash."""

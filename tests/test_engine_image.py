@@ -48,7 +48,8 @@ def test_files_have_their_sizes_and_no_holes(engine, tmp_path):
     io.append(write(0, 10, 9, 0, file=6))
     document = document_of(engine(made_trace(io, files=files, flags=HeaderFlag.UNTIMED), "--phase=prepare"))
     image = tmp_path / "image"
-    assert {path.name for path in image.iterdir()} == {".flextrace-image", *(f"f{file:08}" for file in sizes)}
+    names = {path.name for path in image.iterdir() if not path.name.startswith(".flextrace-image.")}
+    assert names == {".flextrace-image", *(f"f{file:08}" for file in sizes)}
     for file, size in sizes.items():
         path = image / f"f{file:08}"
         status = path.stat()

@@ -20,7 +20,7 @@ PROGRAM = int(IoFlag.ESTIMATED | IoFlag.PROGRAM)
 @pytest.mark.parametrize("source", Source)
 def test_data_of_every_source_is_read_and_written_by_calls(run_phase, source):
     io = [read(0, PAGE, 1, source=source), write(PAGE, PAGE, 3, source=source, flags=int(IoFlag.FIXED_BUFFER))]
-    document, calls = run_phase(made_trace(io, files=[{"file": 1, "size_bytes": 2 * PAGE}]))
+    document, calls = run_phase(made_trace(io, files=[{"file": 1, "size_bytes": 2 * PAGE}]), options=["--engine=sync"])
     assert [(call.name, *call.numbers, call.result) for call in calls] == [
         ("pread64", PAGE, 0, PAGE),
         ("pwrite64", PAGE, PAGE, PAGE),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import mmap
 import os
@@ -18,32 +17,17 @@ import characterize
 from characterize.layout import BlockFlag, IoOp, RecordKind
 from tests import ordinary_user
 from tests.loop_file_system import loop_file_system
+from tests.page_cache import resident_pages
 from tests.told import PROGRAMS, ROOT, run_recorder
 
 PAGE = mmap.PAGESIZE
 ATTEMPTS = 5
-LIBC = ctypes.CDLL(None, use_errno=True)
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
     pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
 ]
-
-
-def resident_pages(path: Path) -> list[bool]:
-    """What mincore(2) says of every page."""
-    LIBC.mmap.restype = ctypes.c_void_p
-    LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    size = path.stat().st_size
-    pages = (size + PAGE - 1) // PAGE
-    descriptor = os.open(path, os.O_RDONLY)
-    address = LIBC.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
-    vector = (ctypes.c_ubyte * pages)()
-    assert LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), vector) == 0
-    LIBC.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
-    os.close(descriptor)
-    return [bool(state & 1) for state in vector]
 
 
 def make_cold(path: Path, size: int) -> None:

@@ -159,6 +159,15 @@ def test_a_budget_that_ends_early_leaves_an_incomplete_usable_profile():
     assert len(exploration.points) == 15
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_small_budget_on_a_disturbed_machine_leaves_a_focal_point_in_every_region(seed):
+    """A profile without them cannot predict; the border is bisected less closely for it."""
+    machine = Machine([(28 * MIB, 800e-6)], disturbed=0.5, seed=seed, cost_s=0.45)
+    exploration = explore(machine, budget_s=12.0, cache_bytes=32 * MIB, seed=seed)
+    references = {point.region for point in exploration.points if point.role == "reference"}
+    assert references == set(range(len(exploration.regions)))
+
+
 def test_random_workloads_are_measured_twice_in_different_order_within_the_measured_ranges():
     machine = Machine([(256 * MIB, 500e-6)], noise=0.03)
     exploration = explore(machine, budget_s=600.0, random_points=12)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a size into memory for requests of that size.
 #include <errno.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "replayer/engine/buffer.h"
-#include "replayer/engine/image.h"
+#include "replayer/engine/data_fill.h"
 
 static void close_descriptor(const int *descriptor)
 {
@@ -29,7 +30,7 @@ static int map_windows(struct buffer *buffer)
 	return 0;
 }
 
-int buffer_map(struct buffer *buffer, uint64_t bytes, uint64_t seed)
+int buffer_map(struct buffer *buffer, uint64_t bytes, unsigned int data_percent)
 {
 	bool windows = bytes > BUFFER_WINDOW_BYTES;
 	uint64_t grain = windows ? BUFFER_WINDOW_BYTES : 4096;
@@ -45,8 +46,8 @@ int buffer_map(struct buffer *buffer, uint64_t bytes, uint64_t seed)
 	int error = windows ? map_windows(buffer) : 0;
 	if (error)
 		buffer_unmap(buffer);
-	else if (seed)
-		fill_random(buffer->data, windows ? BUFFER_WINDOW_BYTES : buffer->bytes, seed);
+	else if (data_percent)
+		fill_data(buffer->data, windows ? BUFFER_WINDOW_BYTES : buffer->bytes, 1, data_percent);
 	return error;
 }
 

@@ -10,13 +10,29 @@
 
 enum { BUFFER_WINDOW_BYTES = 8 << 20 };
 
+/*
+ * All writes take their data from one buffer, from one page after the other in steps: what is written within 128 KiB, the
+ * most that a file system compresses at once (btrfs), holds no page twice.
+ */
+enum {
+	WRITE_PLACES = 256,
+	WRITE_STEP = 97,
+	WRITE_PLACE_BYTES = 4096,
+	WRITE_SLACK_BYTES = WRITE_PLACES * WRITE_PLACE_BYTES,
+};
+
+static inline uint64_t write_place(uint64_t number)
+{
+	return (number * WRITE_STEP % WRITE_PLACES) * WRITE_PLACE_BYTES;
+}
+
 struct buffer {
 	uint8_t *data; /* page-aligned */
 	uint64_t bytes;
 };
 
-/* Maps it; pseudo-random data when seed is not 0, else it is touched only as it is used. */
-int buffer_map(struct buffer *buffer, uint64_t bytes, uint64_t seed);
+/* Maps it; with data of a kind (data_fill.h), or touched only as it is used where data_percent is 0. */
+int buffer_map(struct buffer *buffer, uint64_t bytes, unsigned int data_percent);
 void buffer_unmap(struct buffer *buffer);
 
 #endif

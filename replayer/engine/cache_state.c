@@ -54,26 +54,26 @@ static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool wh
 	return error;
 }
 
-static uint64_t count_resident(const struct image *image, const char *name, uint64_t size)
+/* Bytes of [from, end) in the page cache. */
+static uint64_t count_resident(const struct image *image, int descriptor, uint64_t from, uint64_t end)
 {
-	__attribute__((cleanup(close_descriptor))) int descriptor =
-		openat(image->directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	static unsigned char pages[MINCORE_BYTES / PAGE_BYTES];
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t resident = 0;
 
-	for (uint64_t offset = 0; offset < size; offset += MINCORE_BYTES) {
-		uint64_t bytes = size - offset < MINCORE_BYTES ? size - offset : MINCORE_BYTES;
-		void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)offset);
+	for (uint64_t at = from / page_bytes * page_bytes; at < end && !atomic_load(image->stop); at += MINCORE_BYTES) {
+		uint64_t bytes = end - at < MINCORE_BYTES ? end - at : MINCORE_BYTES;
+		void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)at);
 
 		if (map == MAP_FAILED)
 			return resident;
 		if (mincore(map, bytes, pages) == 0) {
-			for (uint64_t at = 0; at < bytes; at += page_bytes) {
-				uint64_t rest = bytes - at;
+			for (uint64_t page = at; page < at + bytes; page += page_bytes) {
+				uint64_t first = page < from ? from : page;
+				uint64_t last = page + page_bytes < end ? page + page_bytes : end;
 
-				if (pages[at / page_bytes] & 1)
-					resident += rest < page_bytes ? rest : page_bytes;
+				if (pages[(page - at) / page_bytes] & 1)
+					resident += last - first;
 			}
 		}
 		munmap(map, bytes);
@@ -81,40 +81,100 @@ static uint64_t count_resident(const struct image *image, const char *name, uint
 	return resident;
 }
 
-static int apply_to_file(const struct image *image, const struct file *file, const char *name, enum cache_state state,
-			 struct cache_report *report)
-{
-	__attribute__((cleanup(close_descriptor))) int descriptor =
-		openat(image->directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	uint64_t wanted = state == CACHE_COLD ? 0 : file->layout_bytes;
+/* What is wanted of a file. */
+struct wanted {
+	const struct resident_range *ranges;
+	size_t count;
+	struct resident_range first; /* the only one where none are recorded */
+};
 
-	if (descriptor < 0) {
-		complain("cannot open %s/%s: %s", image->path, name, strerror(errno));
-		return -errno;
+static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t id,
+			const struct resident_ranges *ranges, enum cache_state state)
+{
+	wanted->ranges = resident_ranges_of(ranges, id, &wanted->count);
+	if (state == CACHE_RECORDED && wanted->count)
+		return;
+	wanted->first = (struct resident_range){.file = id};
+	if (state == CACHE_WARM || state == CACHE_RECORDED)
+		wanted->first.end = file->layout_bytes;
+	if (state == CACHE_RECORDED && file->resident_bytes < file->layout_bytes)
+		wanted->first.end = file->resident_bytes;
+	wanted->ranges = &wanted->first;
+	wanted->count = wanted->first.end > 0;
+}
+
+static int load_range(const struct image *image, int descriptor, const struct resident_range *range, bool whole)
+{
+	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	int error = 0;
+
+	for (uint64_t at = range->offset / page_bytes * page_bytes;
+	     !error && at < range->end && !atomic_load(image->stop); at += POPULATE_BYTES) {
+		uint64_t bytes = range->end - at < POPULATE_BYTES ? range->end - at : POPULATE_BYTES;
+
+		error = populate_chunk(descriptor, at, bytes, whole);
 	}
-	if (state == CACHE_RECORDED && file->resident_bytes < wanted)
-		wanted = file->resident_bytes;
+	return error;
+}
+
+static int open_file(const struct image *image, const char *name)
+{
+	int descriptor = openat(image->directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (descriptor >= 0)
+		return descriptor;
+	int error = errno;
+	complain("cannot open %s/%s: %s", image->path, name, strerror(error));
+	return -error;
+}
+
+/* Evicts a file and loads what is wanted of it. */
+static int load_file(const struct image *image, const char *name, uint64_t size_bytes, const struct wanted *wanted,
+		     struct cache_report *report)
+{
+	__attribute__((cleanup(close_descriptor))) int descriptor = open_file(image, name);
+
+	if (descriptor < 0)
+		return descriptor;
 	/* A dirty page cannot be evicted. */
 	if (fdatasync(descriptor) < 0) {
-		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
-		return -errno;
+		int error = errno;
+
+		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(error));
+		return -error;
 	}
 	posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-	for (uint64_t at = 0; at < wanted && !atomic_load(image->stop); at += POPULATE_BYTES) {
-		uint64_t bytes = wanted - at < POPULATE_BYTES ? wanted - at : POPULATE_BYTES;
-		int error = populate_chunk(descriptor, at, bytes, wanted == file->layout_bytes);
+	for (size_t i = 0; i < wanted->count; i++) {
+		const struct resident_range *range = &wanted->ranges[i];
+		uint64_t bytes = range->end - range->offset;
+		int error = load_range(image, descriptor, range, bytes == size_bytes);
 
 		if (error) {
 			complain("cannot read %s/%s into the page cache: %s", image->path, name, strerror(-error));
 			return error;
 		}
+		report->wanted_bytes += bytes;
+		report->wanted_ranges++;
 	}
-	report->wanted_bytes += wanted;
 	return 0;
 }
 
-int cache_apply(const struct image *image, const struct file_table *table, enum cache_state state,
-		struct cache_report *report)
+static int count_file(const struct image *image, const char *name, uint64_t size_bytes, const struct wanted *wanted,
+		      struct cache_report *report)
+{
+	__attribute__((cleanup(close_descriptor))) int descriptor = open_file(image, name);
+
+	if (descriptor < 0)
+		return descriptor;
+	report->resident_bytes += count_resident(image, descriptor, 0, size_bytes);
+	for (size_t i = 0; i < wanted->count; i++)
+		report->achieved_bytes +=
+			count_resident(image, descriptor, wanted->ranges[i].offset, wanted->ranges[i].end);
+	return 0;
+}
+
+int cache_apply(const struct image *image, const struct file_table *table, const struct resident_ranges *ranges,
+		enum cache_state state, struct cache_report *report)
 {
 	*report = (struct cache_report){0};
 	/* Counted after everything was populated, since what comes later may push out what came first. */
@@ -122,17 +182,16 @@ int cache_apply(const struct image *image, const struct file_table *table, enum 
 		for (uint32_t id = 1; id < table->count; id++) {
 			const struct file *file = &table->files[id];
 			char name[IMAGE_NAME_BYTES];
+			struct wanted wanted;
 
 			if (!file->laid_out || file->directory || !file->layout_bytes)
 				continue;
 			if (atomic_load(image->stop))
 				return 0;
 			image_name(name, false, id);
-			int error = 0;
-			if (counting)
-				report->resident_bytes += count_resident(image, name, file->layout_bytes);
-			else
-				error = apply_to_file(image, file, name, state, report);
+			find_wanted(&wanted, file, id, ranges, state);
+			int error = counting ? count_file(image, name, file->layout_bytes, &wanted, report)
+					     : load_file(image, name, file->layout_bytes, &wanted, report);
 			if (error)
 				return error;
 		}

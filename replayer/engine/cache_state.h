@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 #include "replayer/engine/image.h"
+#include "replayer/engine/resident_ranges.h"
 
 enum cache_state {
-	CACHE_RECORDED, /* the first resident_bytes of every file; all of it where that was not measured */
+	CACHE_RECORDED, /* the recorded ranges; without any the first resident_bytes; all where that was not measured */
 	CACHE_WARM, /* everything */
 	CACHE_COLD, /* nothing */
 	CACHE_KEEP, /* whatever is there */
@@ -16,15 +17,19 @@ enum cache_state {
 
 struct cache_report {
 	uint64_t wanted_bytes; /* to be cached */
-	uint64_t resident_bytes; /* cached when the replay began, by mincore(2) */
+	uint64_t wanted_ranges; /* in so many pieces */
+	uint64_t achieved_bytes; /* of the wanted ones, cached when the replay began, by mincore(2) */
+	uint64_t resident_bytes; /* cached in all when the replay began, wanted or not */
 };
 
 /*
- * A trace says how many bytes of a file were cached, not which: the first ones are taken, which is what a program that
- * read a file from its start leaves behind. Only the files of the image are touched, never the cache of others. Reads
- * nothing by system calls: a recording of the replay has to equal the original.
+ * A recording says which ranges of a file were cached (RESIDENT records). An altered trace only says how many bytes: then
+ * the first ones are taken, which is what a program that read a file from its start leaves behind. In which order pages
+ * had been used last is in no trace: files are loaded in the order of their ids, each from its beginning. Only the files
+ * of the image are touched, never the cache of others. Reads nothing by system calls: a recording of the replay has to
+ * equal the original.
  */
-int cache_apply(const struct image *image, const struct file_table *table, enum cache_state state,
-		struct cache_report *report);
+int cache_apply(const struct image *image, const struct file_table *table, const struct resident_ranges *ranges,
+		enum cache_state state, struct cache_report *report);
 
 #endif

@@ -47,6 +47,13 @@ int descriptors_init(struct descriptors *descriptors, const struct file_table *t
 	return 0;
 }
 
+void descriptors_reserve(struct descriptors *descriptors, uint32_t count)
+{
+	uint32_t left = descriptors->budget > count ? descriptors->budget - count : 0;
+
+	descriptors->budget = left > DESCRIPTORS_MIN ? left : DESCRIPTORS_MIN;
+}
+
 void descriptors_destroy(struct descriptors *descriptors)
 {
 	for (uint32_t id = 0; descriptors->files && id < descriptors->table->count; id++)
@@ -147,6 +154,12 @@ static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t clas
 
 	flags |= (class & CLASS_DIRECT ? O_DIRECT : 0) | (class & CLASS_SYNC ? O_SYNC : 0) |
 		 (class & CLASS_DSYNC ? O_DSYNC : 0);
+	if (descriptors->table->files[id].on_device) {
+		int device = target_reopen(descriptors->image->target, flags);
+
+		descriptors->open_count += device >= 0;
+		return device;
+	}
 	if (!open_file->name && (open_file->existed || descriptors->owners[id]))
 		return open_again(descriptors, open_file, flags);
 	/* Its creation was not recorded. */
@@ -234,9 +247,9 @@ void descriptors_start_pass(struct descriptors *descriptors)
 		const struct file *file = &descriptors->table->files[id];
 		struct open_file *open_file = &descriptors->files[id];
 
-		open_file->name = file->laid_out ? id : 0;
+		open_file->name = file->laid_out || file->on_device ? id : 0;
 		open_file->links = 0;
-		open_file->existed = file->laid_out;
+		open_file->existed = open_file->name != 0;
 		open_file->opens = file->opens_before;
 		descriptors->owners[id] = open_file->name;
 	}
@@ -245,7 +258,7 @@ void descriptors_start_pass(struct descriptors *descriptors)
 		const struct file *file = &descriptors->table->files[id];
 		struct open_file *open_file = &descriptors->files[id];
 
-		if (!file->laid_out || file->directory)
+		if ((!file->laid_out && !file->on_device) || file->directory)
 			continue;
 		bool complete = file->classes != 0;
 		for (uint8_t class = 0; class < DESCRIPTOR_CLASSES; class ++) {

@@ -45,6 +45,8 @@ struct descriptors {
 };
 
 int descriptors_init(struct descriptors *descriptors, const struct file_table *table, const struct image *image);
+/* Leaves so many of the budget to others. */
+void descriptors_reserve(struct descriptors *descriptors, uint32_t count);
 void descriptors_destroy(struct descriptors *descriptors);
 
 /* State at the start of a pass: names as laid out, and descriptors open that no recorded open will bring. */

@@ -2,63 +2,49 @@
 // Turns the operations of one thread into synchronous calls, one after the other.
 #include "replayer/engine/worker.h"
 
-/* Waits as --timing says; `completed_ns` is when this thread's last operation completed. */
-static void wait_due(struct worker *worker, const union record *record, const union record *previous,
-		     uint64_t completed_ns)
+/* Does one operation when it is due and in order, or leaves it out; false after a stop, when it is still to be done. */
+static bool take_turn(struct worker *worker, const struct operation *operation, action *act)
 {
 	struct run *run = worker->run;
-	uint64_t from_ns = run->schedule->first_start_ns;
-	uint64_t base_ns = run->pass_start_ns;
+	const union record *record = operation->record;
+	uint64_t ready_ns = worker->completed_ns;
 
-	if (run->options->timing == TIMING_ASAP)
-		return;
-	if (run->options->timing == TIMING_THINK && previous) {
-		from_ns = record_end_ns(previous);
-		base_ns = completed_ns;
+	due_wait(worker, record);
+	if (run->ordered) {
+		order_wait(&run->order, &worker->waiter, operation->wait_for);
+		if (worker->waiter.ready_ns > ready_ns)
+			ready_ns = worker->waiter.ready_ns;
 	}
-	if (record->io.start_ns <= from_ns)
-		return;
-	double wait_ns = (double)(record->io.start_ns - from_ns) / run->options->speed;
-	/* Longer than 30 years is damage; it then waits until somebody stops it. */
-	pacer_wait_until(&run->pacer, base_ns + (wait_ns < 1e18 ? (uint64_t)wait_ns : (uint64_t)1e18));
+	if (run_stopped(run))
+		return false;
+	if (worker->due.at_ns && due_missed(worker, record)) {
+		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
+	} else {
+		if (worker->due.at_ns)
+			due_started(worker, &worker->due, ready_ns, now_ns());
+		act(worker, record, operation_place(run->schedule, operation));
+	}
+	if (worker->due.at_ns) {
+		worker->completed_ns = now_ns();
+		worker->debt_ns = worker->due.owed_ns;
+		worker->recorded_end_ns = record_end_ns(record);
+	}
+	cursor_complete(&worker->cursor, operation);
+	return true;
 }
 
-static void note_lateness(struct worker *worker, const union record *record)
+void pass_in_turn(struct worker *worker, action *act)
 {
-	const struct run *run = worker->run;
-	uint64_t since_first_ns = record->io.start_ns - run->schedule->first_start_ns;
-	uint64_t due_ns = run->pass_start_ns + (uint64_t)((double)since_first_ns / run->options->speed);
-	uint64_t now = now_ns();
-	uint64_t late_ns = now > due_ns ? now - due_ns : 0;
-
-	histogram_add(&worker->histograms[HISTOGRAM_LATENESS], late_ns);
-	worker->tally.late += late_ns > run->late_after_ns;
+	for (const struct operation *operation;
+	     !run_stopped(worker->run) && (operation = cursor_next(&worker->cursor));) {
+		if (!take_turn(worker, operation, act)) {
+			cursor_back(&worker->cursor);
+			break;
+		}
+	}
 }
 
 void engine_sync_pass(struct worker *worker)
 {
-	struct run *run = worker->run;
-	struct cursor *cursor = &worker->cursor;
-	const union record *previous = NULL;
-	uint64_t completed_ns = run->pass_start_ns;
-
-	for (const struct operation *operation; !run_stopped(run) && (operation = cursor_next(cursor));) {
-		const union record *record = &run->trace->records[operation->record];
-
-		wait_due(worker, record, previous, completed_ns);
-		if (run->ordered)
-			order_wait(&run->order, &worker->waiter, operation->wait_for);
-		if (run_stopped(run)) {
-			cursor_back(cursor);
-			break;
-		}
-		if (run->options->timing == TIMING_RECORDED)
-			note_lateness(worker, record);
-		operation_replay(worker, record, operation->record);
-		if (run->ordered)
-			order_complete(&run->order, operation->end_rank);
-		if (run->options->timing == TIMING_THINK)
-			completed_ns = now_ns();
-		previous = record;
-	}
+	pass_in_turn(worker, operation_replay);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a trace into the table of its files, by running through its operations without doing them.
+// Turns a trace into the table of its files, by running once through its records without doing its operations.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +10,109 @@
 /* What is known of a file at one moment of the run-through. */
 struct moment {
 	uint64_t size_bytes;
+	uint64_t recorded_bytes; /* size_bytes, before any operation */
 	uint64_t growth_bytes; /* of size_bytes, written by the trace beyond the image */
 	uint64_t path_hash;
 	uint32_t opens;
 	uint32_t links; /* names beside its own, by recorded links */
+	bool made; /* by the trace */
+	bool gone; /* removed or renamed since */
 	bool unlinked;
 	bool resized; /* truncated: a read beyond the end says nothing about the size at the start */
 };
 
-struct run_through {
-	struct file_table *table;
+/* Files by id, as far as they have come up: one list from 0, one from FIRST_NAME_ID. */
+struct file_list {
+	struct file *files;
 	struct moment *moments;
-	uint64_t growth_bytes;
+	uint32_t count;
+	uint32_t room;
 };
 
-static void grow(struct run_through *run, struct moment *moment, uint64_t end, uint64_t bytes_max)
+struct files_survey {
+	const struct trace *trace;
+	struct file_list ids;
+	struct file_list names;
+	uint64_t growth_bytes; /* now */
+	uint64_t growth_bytes_max;
+	uint32_t made_files; /* now */
+	uint32_t made_files_max;
+	struct class_choice class_choice;
+	struct io_record last_foreign; /* request; a copy, as the memory of the trace is given back */
+	bool asynchronous; /* as in the table */
+	bool overlapping;
+};
+
+/* Has the list reach to an index. */
+static int list_extend(struct file_list *list, uint32_t index)
+{
+	if (index < list->count)
+		return 0;
+	if (index >= list->room) {
+		uint32_t room = index < UINT32_MAX / 2 ? 2 * (index + 1) : index + 1;
+		struct file *files = reallocarray(list->files, room, sizeof(*files));
+		if (files)
+			list->files = files;
+		struct moment *moments = reallocarray(list->moments, room, sizeof(*moments));
+		if (moments)
+			list->moments = moments;
+		if (!files || !moments)
+			return -ENOMEM;
+		list->room = room;
+	}
+	for (; list->count <= index; list->count++) {
+		list->files[list->count] = (struct file){.resident_bytes = TRACE_NOT_MEASURED_U64};
+		list->moments[list->count] = (struct moment){0};
+	}
+	return 0;
+}
+
+static struct file_list *list_of(struct files_survey *survey, uint32_t id, uint32_t *index)
+{
+	*index = id < FIRST_NAME_ID ? id : id - FIRST_NAME_ID;
+	return id < FIRST_NAME_ID ? &survey->ids : &survey->names;
+}
+
+/* A file that has come up, or NULL. Id 0 is no file. */
+static struct file *find_file(struct files_survey *survey, uint64_t id, struct moment **moment)
+{
+	uint32_t index;
+	struct file_list *list = list_of(survey, (uint32_t)id, &index);
+
+	if (id == 0 || id > UINT32_MAX || index >= list->count)
+		return NULL;
+	*moment = &list->moments[index];
+	return &list->files[index];
+}
+
+/* Ids count the files, so one beyond the number of records is damaged: its operations are skipped. */
+static int meet_file(struct files_survey *survey, uint32_t id)
+{
+	uint32_t index;
+	struct file_list *list = list_of(survey, id, &index);
+
+	if (id < FIRST_NAME_ID ? index > survey->trace->count : index >= survey->trace->count)
+		return 0;
+	return list_extend(list, index);
+}
+
+/* A file that the trace makes takes an inode until it is removed, or renamed: then it may replace another one. */
+static void note_made(struct files_survey *survey, struct moment *moment)
+{
+	if (moment->made)
+		return;
+	moment->made = true;
+	if (++survey->made_files > survey->made_files_max)
+		survey->made_files_max = survey->made_files;
+}
+
+static void note_gone(struct files_survey *survey, struct moment *moment)
+{
+	survey->made_files -= moment->made && !moment->gone;
+	moment->gone = true;
+}
+
+static void grow(struct files_survey *survey, struct moment *moment, uint64_t end, uint64_t bytes_max)
 {
 	if (end <= moment->size_bytes)
 		return;
@@ -32,12 +120,12 @@ static void grow(struct run_through *run, struct moment *moment, uint64_t end, u
 
 	moment->size_bytes = end;
 	moment->growth_bytes = add_saturating(moment->growth_bytes, growth);
-	run->growth_bytes = add_saturating(run->growth_bytes, growth);
-	if (run->growth_bytes > run->table->growth_bytes)
-		run->table->growth_bytes = run->growth_bytes;
+	survey->growth_bytes = add_saturating(survey->growth_bytes, growth);
+	if (survey->growth_bytes > survey->growth_bytes_max)
+		survey->growth_bytes_max = survey->growth_bytes;
 }
 
-static void shrink(struct run_through *run, struct moment *moment, uint64_t size_bytes)
+static void shrink(struct files_survey *survey, struct moment *moment, uint64_t size_bytes)
 {
 	if (size_bytes >= moment->size_bytes)
 		return;
@@ -46,7 +134,7 @@ static void shrink(struct run_through *run, struct moment *moment, uint64_t size
 	if (loss > moment->growth_bytes)
 		loss = moment->growth_bytes;
 	moment->growth_bytes -= loss;
-	run->growth_bytes -= loss < run->growth_bytes ? loss : run->growth_bytes;
+	survey->growth_bytes -= loss < survey->growth_bytes ? loss : survey->growth_bytes;
 	moment->size_bytes = size_bytes;
 }
 
@@ -59,10 +147,10 @@ static void need(struct file *file, struct moment *moment, uint64_t end)
 	}
 }
 
-static void pass_io(struct run_through *run, const struct io_record *io, struct file *file, struct moment *moment)
+static void pass_io(struct files_survey *survey, const struct io_record *io, struct file *file, struct moment *moment)
 {
 	if (!moment->opens)
-		file->classes |= (uint8_t)(1u << class_of_flags(io->flags));
+		file->classes |= (uint8_t)(1u << class_chosen(survey->class_choice, io->flags));
 	if (moment->unlinked && !moment->opens)
 		file->used_after_unlink = true;
 	uint32_t asked_bytes = io_replay_bytes(io);
@@ -78,24 +166,37 @@ static void pass_io(struct run_through *run, const struct io_record *io, struct 
 			need(file, moment, end);
 	} else if (io->op == IO_WRITE && end > moment->size_bytes) {
 		file->changes_size = true;
-		grow(run, moment, end, (uint64_t)io->result);
+		grow(survey, moment, end, (uint64_t)io->result);
 	}
+}
+
+/* Requests that overlap stand next to each other, whether a foreign trace is in the order of starts or of ends. */
+static void note_source(struct files_survey *survey, const struct io_record *io)
+{
+	const struct io_record *last = &survey->last_foreign;
+
+	survey->asynchronous |= io->source == SOURCE_AIO || io->source == SOURCE_IO_URING;
+	if (io->source != SOURCE_UNKNOWN)
+		return;
+	survey->overlapping |= io->thread == last->thread &&
+			       io->start_ns < add_saturating(last->start_ns, last->duration_ns) &&
+			       last->start_ns < add_saturating(io->start_ns, io->duration_ns);
+	survey->last_foreign = *io;
 }
 
 /* The new name of a rename, link or symlink. */
-static void pass_new_name(struct run_through *run, const struct fileop_record *op)
+static void pass_new_name(struct files_survey *survey, const struct fileop_record *op)
 {
-	uint32_t index = files_index(run->table, op->argument);
-	if (index) {
-		struct file *target = &run->table->files[index];
+	struct moment *moment;
+	struct file *target = find_file(survey, op->argument, &moment);
 
+	if (target) {
 		target->used = true;
 		target->renamed = true;
-		run->table->files[target->name].renamed = true;
 	}
 }
 
-static void pass_fileop(struct run_through *run, const struct fileop_record *op, struct file *file,
+static void pass_fileop(struct files_survey *survey, const struct fileop_record *op, struct file *file,
 			struct moment *moment)
 {
 	if (op->result < 0)
@@ -106,7 +207,7 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 		if (op->flags & IO_TRUNCATED) {
 			file->changes_size |= moment->size_bytes > 0;
 			moment->resized = true;
-			shrink(run, moment, 0);
+			shrink(survey, moment, 0);
 		}
 		return;
 	case FILEOP_CLOSE:
@@ -119,11 +220,13 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 	case FILEOP_LINK:
 		moment->links++;
 		file->renamed = true;
-		pass_new_name(run, op);
+		note_gone(survey, moment);
+		pass_new_name(survey, op);
 		return;
 	case FILEOP_RENAME:
 		file->renamed = true;
-		pass_new_name(run, op);
+		note_gone(survey, moment);
+		pass_new_name(survey, op);
 		return;
 	case FILEOP_UNLINK:
 		file->renamed = true;
@@ -132,14 +235,15 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 			return;
 		}
 		moment->unlinked = true;
-		shrink(run, moment, 0);
+		note_gone(survey, moment);
+		shrink(survey, moment, 0);
 		return;
 	case FILEOP_SYNCFS:
 		return; /* needs no descriptor of the file */
 	case FILEOP_TRUNCATE:
 		file->changes_size = true;
 		moment->resized = true;
-		shrink(run, moment, op->argument);
+		shrink(survey, moment, op->argument);
 		if (op->argument > moment->size_bytes)
 			moment->size_bytes = op->argument;
 		break;
@@ -147,7 +251,7 @@ static void pass_fileop(struct run_through *run, const struct fileop_record *op,
 		file->changes_size = true;
 		/* Modes such as punching a hole (flags in the high half) take no room. */
 		if (!(op->flags >> 16))
-			grow(run, moment, add_saturating(op->argument, op->length), op->length);
+			grow(survey, moment, add_saturating(op->argument, op->length), op->length);
 		break;
 	default:
 		break;
@@ -194,7 +298,7 @@ static void describe(const struct file_record *record, struct file *file, struct
 	/* Of a device only what is used is replaced by a file, not its terabytes. */
 	if (!file->created && !file->new_name && !file->directory && !file->block_device)
 		file->layout_bytes = record->size_bytes;
-	moment->size_bytes = file->layout_bytes;
+	moment->size_bytes = moment->recorded_bytes = file->layout_bytes;
 	moment->path_hash = record->path_bytes ? 0xcbf29ce484222325ull : 0;
 }
 
@@ -235,28 +339,13 @@ static int resolve_names(struct file_table *table, const struct moment *moments)
 		if (named[i].hash == named[i - 1].hash && file->new_name)
 			file->name = table->files[named[i - 1].id].name;
 	}
+	for (uint32_t id = 1; id < table->count; id++) {
+		const struct file *file = &table->files[id];
+
+		table->files[file->name].renamed |= file->new_name && file->renamed;
+	}
 	free(named);
 	return 0;
-}
-
-/* Ids count the files, so one beyond the number of records is damaged: its operations are skipped. */
-static void count_ids(struct file_table *table, const struct trace *trace)
-{
-	uint32_t files = 0, names = 0;
-
-	for (uint32_t i = 0; i < trace->count; i++) {
-		const union record *record = &trace->records[i];
-		uint32_t id = record->kind == RECORD_FILE ? record->file.file : 0;
-
-		if (record_is_operation(record))
-			id = record->io.file;
-		if (id < FIRST_NAME_ID && id > files && id <= trace->count)
-			files = id;
-		if (id >= FIRST_NAME_ID && id - FIRST_NAME_ID >= names && id - FIRST_NAME_ID < trace->count)
-			names = id - FIRST_NAME_ID + 1;
-	}
-	table->names_from = files + 1;
-	table->count = files + 1 + names;
 }
 
 static bool changes_name(uint8_t op)
@@ -264,28 +353,60 @@ static bool changes_name(uint8_t op)
 	return op == FILEOP_RENAME || op == FILEOP_UNLINK || op == FILEOP_RMDIR;
 }
 
-static void pass_records(struct run_through *run, const struct trace *trace)
+static int pass_operation(struct files_survey *survey, const union record *record)
 {
-	for (uint32_t i = 0; i < trace->count; i++) {
-		const union record *record = &trace->records[i];
-		uint32_t index = record_is_operation(record) ? files_index(run->table, record->io.file) : 0;
-		struct file *file = &run->table->files[index];
+	int error = meet_file(survey, record->io.file);
 
-		if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_SYMLINK && record->fileop.result >= 0)
-			pass_new_name(run, &record->fileop);
-		if (!index || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
-			continue;
-		file->used = true;
-		if (file->directory)
-			file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
-		else if (record->kind == RECORD_IO)
-			pass_io(run, &record->io, file, &run->moments[index]);
-		else
-			pass_fileop(run, &record->fileop, file, &run->moments[index]);
+	if (error)
+		return error;
+	if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_SYMLINK && record->fileop.result >= 0)
+		pass_new_name(survey, &record->fileop);
+	struct moment *moment;
+	struct file *file = find_file(survey, record->io.file, &moment);
+	if (!file || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
+		return 0;
+	file->used = true;
+	if (record->kind == RECORD_IO)
+		note_source(survey, &record->io);
+	if (file->created)
+		note_made(survey, moment);
+	if (file->directory) {
+		file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
+		if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_RMDIR)
+			note_gone(survey, moment);
+	} else if (record->kind == RECORD_IO) {
+		pass_io(survey, &record->io, file, moment);
+	} else {
+		pass_fileop(survey, &record->fileop, file, moment);
 	}
+	return 0;
 }
 
-static void summarize(struct file_table *table, const struct moment *recorded)
+static int pass_file(struct files_survey *survey, const struct file_record *record)
+{
+	struct moment *moment;
+	int error = meet_file(survey, record->file);
+	struct file *file = error ? NULL : find_file(survey, record->file, &moment);
+
+	if (file)
+		describe(record, file, moment);
+	return error;
+}
+
+static void pass_text(struct files_survey *survey, const struct text_record *text)
+{
+	struct moment *moment;
+	struct file *file = find_file(survey, text->reference, &moment);
+
+	if (!file)
+		return;
+	if (text->index == 0)
+		file->system = is_system_path(text);
+	if (moment->path_hash)
+		moment->path_hash = hash_text(moment->path_hash, text);
+}
+
+static void summarize(struct file_table *table, const struct moment *moments)
 {
 	for (uint32_t id = 1; id < table->count; id++) {
 		struct file *file = &table->files[id];
@@ -301,58 +422,81 @@ static void summarize(struct file_table *table, const struct moment *recorded)
 		table->laid_out_bytes = add_saturating(table->laid_out_bytes, file->layout_bytes);
 		table->unmeasured += file->resident_bytes == TRACE_NOT_MEASURED_U64;
 		table->extended +=
-			file->described && !file->block_device && file->layout_bytes > recorded[id].size_bytes;
+			file->described && !file->block_device && file->layout_bytes > moments[id].recorded_bytes;
 	}
 }
 
-static void free_moments(struct moment **moments)
+int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice)
 {
-	free(*moments);
+	*survey = calloc(1, sizeof(**survey));
+	if (*survey) {
+		(*survey)->trace = trace;
+		(*survey)->class_choice = class_choice;
+		/* [0] is no file. */
+		if (!list_extend(&(*survey)->ids, 0))
+			return 0;
+	}
+	complain("no memory for the files of %s", trace->path);
+	return -ENOMEM;
 }
 
-int files_read(struct file_table *table, const struct trace *trace)
+int files_survey(struct files_survey *survey, uint64_t first, uint64_t count)
 {
-	*table = (struct file_table){0};
-	count_ids(table, trace);
-	table->files = calloc(table->count, sizeof(*table->files));
-	__attribute__((cleanup(free_moments))) struct moment *moments = calloc(table->count, sizeof(*moments));
-	__attribute__((cleanup(free_moments))) struct moment *recorded = calloc(table->count, sizeof(*recorded));
-	if (!table->files || !moments || !recorded) {
-		complain("no memory for the %u files of %s", table->count - 1, trace->path);
-		return -ENOMEM;
+	int error = 0;
+
+	for (const union record *record = &survey->trace->records[first]; count && !error; count--, record++) {
+		/* No cache holds them all, and processors look ahead by themselves only within a page: a third less time. */
+		__builtin_prefetch(record + 32);
+		if (record_is_operation(record))
+			error = pass_operation(survey, record);
+		else if (record->kind == RECORD_FILE)
+			error = pass_file(survey, &record->file);
+		else if (record->kind == RECORD_TEXT)
+			pass_text(survey, &record->text);
 	}
-	for (uint32_t id = 0; id < table->count; id++)
-		table->files[id].resident_bytes = TRACE_NOT_MEASURED_U64;
-	for (uint32_t i = 0; i < trace->count; i++) {
-		const union record *record = &trace->records[i];
+	if (error)
+		complain("no memory for the files of %s", survey->trace->path);
+	return error;
+}
 
-		if (record->kind == RECORD_FILE) {
-			uint32_t index = files_index(table, record->file.file);
+int files_survey_end(struct files_survey *survey, struct file_table *table)
+{
+	uint32_t names_from = survey->ids.count, names = survey->names.count;
+	int error = names ? list_extend(&survey->ids, names_from + names - 1) : 0;
 
-			if (!index)
-				continue;
-			describe(&record->file, &table->files[index], &moments[index]);
-			recorded[index].size_bytes = moments[index].size_bytes;
-		} else if (record->kind == RECORD_TEXT) {
-			uint32_t index = files_index(table, record->text.reference);
-			struct moment *moment = &moments[index];
-
-			if (record->text.index == 0)
-				table->files[index].system = is_system_path(&record->text);
-			if (moment->path_hash)
-				moment->path_hash = hash_text(moment->path_hash, &record->text);
-		}
+	if (!error && names) {
+		memcpy(&survey->ids.files[names_from], survey->names.files, names * sizeof(struct file));
+		memcpy(&survey->ids.moments[names_from], survey->names.moments, names * sizeof(struct moment));
 	}
-	int error = resolve_names(table, moments);
-	if (error) {
-		complain("no memory for the names of the files of %s", trace->path);
-		return error;
-	}
-	struct run_through run = {.table = table, .moments = moments};
+	*table = (struct file_table){
+		.files = survey->ids.files,
+		.count = survey->ids.count,
+		.names_from = names_from,
+		.growth_bytes = survey->growth_bytes_max,
+		.created_files = survey->made_files_max,
+		.class_choice = survey->class_choice,
+		.asynchronous = survey->asynchronous,
+		.overlapping = survey->overlapping,
+	};
+	survey->ids.files = NULL;
+	if (!error)
+		error = resolve_names(table, survey->ids.moments);
+	if (error)
+		complain("no memory for the names of the files of %s", survey->trace->path);
+	else
+		summarize(table, survey->ids.moments);
+	return error;
+}
 
-	pass_records(&run, trace);
-	summarize(table, recorded);
-	return 0;
+void files_survey_free(struct files_survey **survey)
+{
+	if (!*survey)
+		return;
+	free((*survey)->ids.files);
+	free((*survey)->ids.moments);
+	free((*survey)->names.files);
+	free((*survey)->names.moments);
+	free(*survey);
 }
 
 void files_free(struct file_table *table)

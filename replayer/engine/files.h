@@ -28,6 +28,18 @@ static inline uint8_t class_of_flags(uint32_t flags)
 	return flags & IO_DSYNC ? class | CLASS_DSYNC : class;
 }
 
+/* --direct and --sync: classes as recorded, or otherwise. */
+struct class_choice {
+	uint8_t kept; /* of the recorded class */
+	uint8_t added;
+	bool sync_off; /* fsync and its kin are left out as well */
+};
+
+static inline uint8_t class_chosen(struct class_choice choice, uint32_t flags)
+{
+	return (class_of_flags(flags) & choice.kept) | choice.added;
+}
+
 /* One file of the trace. */
 struct file {
 	uint64_t layout_bytes; /* size before the first operation */
@@ -40,7 +52,8 @@ struct file {
 	bool created: 1; /* does not exist at the start */
 	bool new_name: 1; /* only a name, target of a rename */
 	bool directory: 1;
-	bool block_device: 1; /* replaced by a regular file of the size that is needed */
+	bool block_device: 1; /* replaced by a regular file of the size that is needed, or by the replay's device */
+	bool on_device: 1; /* stands for the replay's device */
 	bool laid_out: 1; /* has to exist before the first operation */
 	bool closed: 1; /* has a recorded close: its descriptors come and go */
 	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
@@ -63,9 +76,13 @@ struct file_table {
 	uint64_t growth_bytes; /* largest room that writes beyond the image take at one time */
 	uint64_t laid_out_bytes;
 	uint32_t laid_out_files;
+	uint32_t created_files; /* most that the trace has made and not removed at one time: each takes an inode */
 	uint32_t unmeasured; /* laid out files whose cached bytes were not measured */
 	uint32_t extended; /* laid out files that requests need larger than they were recorded */
 	uint32_t undescribed; /* files without FILE record */
+	struct class_choice class_choice;
+	bool asynchronous; /* some requests were made by AIO or io_uring */
+	bool overlapping; /* some requests of one thread of a foreign trace overlap */
 	bool namespace_changes; /* a pass creates, renames, removes or resizes files, so that it has to be undone */
 };
 
@@ -78,7 +95,13 @@ static inline bool is_program_page(const struct file *file, const struct io_reco
 	return io->source == SOURCE_MMAP && io->op == IO_READ && (io->flags & IO_PROGRAM || file->system);
 }
 
-int files_read(struct file_table *table, const struct trace *trace);
+struct files_survey;
+
+/* For the records of the trace in turn, by blocks; then makes the table. */
+int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice);
+int files_survey(struct files_survey *survey, uint64_t first, uint64_t count);
+int files_survey_end(struct files_survey *survey, struct file_table *table);
+void files_survey_free(struct files_survey **survey);
 void files_free(struct file_table *table);
 
 /* Place of an id in the table, or 0 where it is unknown. */

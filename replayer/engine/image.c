@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "replayer/engine/data_fill.h"
 #include "replayer/engine/image.h"
 #include "replayer/engine/message.h"
 
@@ -56,7 +57,7 @@ static int check_content(const struct image *image)
 			return 0;
 		/* A new ext4 file system is not quite empty. */
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "lost+found") &&
-		    !is_image_name(entry->d_name))
+		    !is_image_name(entry->d_name) && !seal_is_name(entry->d_name))
 			snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
 	}
 	if (!foreign[0])
@@ -66,9 +67,15 @@ static int check_content(const struct image *image)
 	return -ENOTEMPTY;
 }
 
-int image_open(struct image *image, const char *path, const atomic_bool *stop)
+int image_open(struct image *image)
 {
-	*image = (struct image){.path = path, .directory = -1, .stop = stop};
+	const char *path = image->path;
+
+	if (!path) {
+		/* So that a sync of the file system has something to go to; names are refused there (ENOTDIR). */
+		image->directory = target_reopen(image->target, O_CLOEXEC);
+		return image->directory < 0 ? image->directory : 0;
+	}
 	if (mkdir(path, 0755) == 0) {
 		image->made_directory = true;
 	} else if (errno != EEXIST) {
@@ -89,12 +96,57 @@ int image_open(struct image *image, const char *path, const atomic_bool *stop)
 	return check_content(image);
 }
 
+int image_use_target(struct image *image, struct file_table *table)
+{
+	const struct target *target = image->target;
+	uint32_t devices = 0;
+
+	for (uint32_t id = 1; id < table->count; id++) {
+		struct file *file = &table->files[id];
+
+		if (!file->used)
+			continue;
+		if (!file->block_device) {
+			if (image->path)
+				continue;
+			complain("the trace uses other files beside the device: give --directory for them");
+			return -EINVAL;
+		}
+		if (devices++) {
+			complain("the trace uses more than one block device, --device names only %s", target->path);
+			return -EINVAL;
+		}
+		if (file->layout_bytes > target->size_bytes) {
+			complain("%s is too small: the trace reaches up to byte %llu, it has %llu; give a larger one, "
+				 "or "
+				 "--fit wrap or scale",
+				 target->path, (unsigned long long)file->layout_bytes,
+				 (unsigned long long)target->size_bytes);
+			return -ENOSPC;
+		}
+		file->on_device = true;
+		if (!file->laid_out)
+			continue;
+		file->laid_out = false;
+		table->laid_out_files--;
+		table->laid_out_bytes -= file->layout_bytes;
+		table->unmeasured -= file->resident_bytes == TRACE_NOT_MEASURED_U64;
+	}
+	if (!devices) {
+		complain("the trace uses no block device: there is nothing to do on %s", target->path);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 int image_check_space(const struct image *image, const struct file_table *table)
 {
 	uint64_t needed = table->growth_bytes;
 	uint64_t missing_files = 0;
 	struct statvfs space;
 
+	if (!image->path)
+		return 0;
 	if (fstatvfs(image->directory, &space) < 0) {
 		complain("cannot see how much space %s has: %s", image->path, strerror(errno));
 		return -errno;
@@ -124,16 +176,70 @@ int image_check_space(const struct image *image, const struct file_table *table)
 			 (unsigned long long)(needed - available));
 		return -ENOSPC;
 	}
+	missing_files += table->created_files;
 	if (space.f_files && missing_files > space.f_favail) {
-		complain("%s has too few inodes: the image needs %llu, %llu are free; give another directory",
-			 image->path, (unsigned long long)missing_files, (unsigned long long)space.f_favail);
+		complain(
+			"%s has too few inodes: the image and the files that the trace makes need %llu, %llu are free; "
+			"give another directory, or insist with --force-space",
+			image->path, (unsigned long long)missing_files, (unsigned long long)space.f_favail);
 		return -ENOSPC;
 	}
 	return 0;
 }
 
-int image_check(const struct image *image, const struct file_table *table)
+static uint64_t hash_number(uint64_t hash, uint64_t number)
 {
+	for (int byte = 0; byte < 8; byte++)
+		hash = (hash ^ (number >> (8 * byte) & 0xff)) * 0x100000001b3ull; /* FNV-1a */
+	return hash;
+}
+
+uint64_t image_hash(const struct file_table *table)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (uint32_t id = 1; id < table->count; id++) {
+		const struct file *file = &table->files[id];
+
+		if (!file->laid_out)
+			continue;
+		hash = hash_number(hash_number(hash, id), file->directory);
+		hash = hash_number(hash, file->layout_bytes);
+	}
+	return hash;
+}
+
+static int check_seal(struct image *image, const struct file_table *table)
+{
+	char there[DATA_NAME_BYTES], wanted[DATA_NAME_BYTES];
+	struct seal seal;
+	int error = seal_read(image->directory, &seal);
+
+	if (error) {
+		complain("cannot list %s: %s", image->path, strerror(-error));
+		return error;
+	}
+	if (!seal.found || !seal.finished) {
+		complain("%s holds no finished image: run with --phase prepare first", image->path);
+		return -ENOENT;
+	}
+	if (seal.data_percent != image->data_percent) {
+		data_name(there, seal.data_percent);
+		data_name(wanted, image->data_percent);
+		complain("the image in %s has --data %s, not %s: run with --phase prepare first", image->path, there,
+			 wanted);
+		return -ENOENT;
+	}
+	image->other_trace = seal.files_hash != image_hash(table);
+	return 0;
+}
+
+int image_check(struct image *image, const struct file_table *table)
+{
+	int error = image->path ? check_seal(image, table) : 0;
+
+	if (error)
+		return error;
 	for (uint32_t id = 1; id < table->count; id++) {
 		const struct file *file = &table->files[id];
 		char name[IMAGE_NAME_BYTES];
@@ -199,6 +305,8 @@ int image_remove_created(const struct image *image, const struct file_table *tab
 
 int image_remove(struct image *image)
 {
+	if (!image->path)
+		return 0;
 	__attribute__((cleanup(close_listing))) DIR *listing = list_directory(image->directory);
 
 	if (!listing) {
@@ -206,7 +314,7 @@ int image_remove(struct image *image)
 		return -errno;
 	}
 	for (const struct dirent *entry; (entry = readdir(listing));) {
-		if (!is_image_name(entry->d_name) && strcmp(entry->d_name, IMAGE_MARKER) != 0)
+		if (!is_image_name(entry->d_name) && !seal_is_name(entry->d_name))
 			continue;
 		int error = remove_name(image, entry->d_name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns the table of files into files of a directory: the state that the first operation of the trace expects. Touches
- * nothing outside the directory and, inside it, only names of its own making (f00000012, d00000003, the marker).
+ * nothing outside the directory and, inside it, only names of its own making (f00000012, d00000003, marker and seal).
  */
 #ifndef FLEXTRACE_IMAGE_H
 #define FLEXTRACE_IMAGE_H
@@ -11,32 +11,59 @@
 #include <stdint.h>
 
 #include "replayer/engine/files.h"
-
-#define IMAGE_MARKER ".flextrace-image"
+#include "replayer/engine/image_seal.h"
+#include "replayer/engine/target_guard.h"
 
 enum { IMAGE_NAME_BYTES = 16 };
 
 struct image {
-	const char *path;
+	const char *path; /* NULL where the trace needs no directory: it has only the device */
 	int directory; /* descriptor, locked against a second replay */
+	const struct target
+		*target; /* the device that takes the place of the trace's block devices; NULL = none does */
+	unsigned int data_percent; /* kind of data, see data_fill.h */
+	bool sealed; /* laid out by this process */
+	bool other_trace; /* laid out for another one, whose files serve as well */
 	bool made_directory; /* did not exist before */
 	uint64_t built_bytes; /* written to lay files out; the rest was there already */
 	const atomic_bool *stop;
 };
 
+/* Of a device that the user did not allow to be written; its descriptors are read-only, too. */
+static inline bool image_protects(const struct image *image, const struct file *file)
+{
+	return file->on_device && !image->target->writable;
+}
+
 void image_name(char name[static IMAGE_NAME_BYTES], bool directory, uint32_t id);
 
-/* Opens or makes the directory; refuses one that holds anything else than an image, unless it carries the marker. */
-int image_open(struct image *image, const char *path, const atomic_bool *stop);
+/* Opens or makes the directory, if there is one; refuses one that holds anything else than an image, unless it carries the marker. */
+int image_open(struct image *image);
+
+/*
+ * Puts the trace's block device onto the target; before anything else is done with the table. Refuses a target that is
+ * too small, more than one device in the trace, and files that have no place when there is no directory.
+ */
+int image_use_target(struct image *image, struct file_table *table);
 
 /* Refuses (-ENOSPC) when the image and what the trace writes do not fit. Writes nothing. */
 int image_check_space(const struct image *image, const struct file_table *table);
 
-/* Gives every file its size, with pseudo-random data and without holes, on the device and out of the page cache. */
+/*
+ * Gives every file its size, with data of the wanted kind and without holes, on the device and out of the page cache.
+ * What is there of an earlier replay is used again, unless its data is of another kind. -EINTR after a stop, silently:
+ * between two passes that is no failure.
+ */
 int image_lay_out(struct image *image, const struct file_table *table);
 
-/* Refuses (-ENOENT) when a file is missing, too small, or too large where its end matters. */
-int image_check(const struct image *image, const struct file_table *table);
+/*
+ * Refuses (-ENOENT) an image that was not finished or has data of another kind, and one of which a file is missing, too
+ * small, or too large where its end matters.
+ */
+int image_check(struct image *image, const struct file_table *table);
+
+/* Hash of which files an image has and of their sizes. */
+uint64_t image_hash(const struct file_table *table);
 
 /* Removes files that do not exist at the start of the trace. */
 int image_remove_created(const struct image *image, const struct file_table *table);
@@ -44,8 +71,5 @@ int image_remove_created(const struct image *image, const struct file_table *tab
 /* Removes the image, and the directory if image_open() made it. */
 int image_remove(struct image *image);
 void image_close(struct image *image);
-
-/* Fills a buffer with pseudo-random bytes that no file system compresses or shares. */
-void fill_random(void *buffer, uint64_t bytes, uint64_t seed);
 
 #endif

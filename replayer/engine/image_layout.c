@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "replayer/engine/data_fill.h"
 #include "replayer/engine/image.h"
+#include "replayer/engine/image_seal.h"
 #include "replayer/engine/message.h"
 
 enum {
@@ -15,22 +17,6 @@ enum {
 	FLUSH_BYTES = 64 << 20, /* dirty data at one time, so that a small memory group can lay out a large file */
 	SYNC_FILES = 256, /* more files than this are flushed by one syncfs instead of one fsync each */
 };
-
-void fill_random(void *buffer, uint64_t bytes, uint64_t seed)
-{
-	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
-	uint8_t *at = buffer;
-
-	for (uint64_t done = 0; done < bytes; done += sizeof(state)) {
-		/* splitmix64 */
-		uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-
-		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-		z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-		z ^= z >> 31;
-		memcpy(at + done, &z, bytes - done < sizeof(z) ? bytes - done : sizeof(z));
-	}
-}
 
 static void close_descriptor(const int *descriptor)
 {
@@ -47,11 +33,9 @@ static int write_data(struct image *image, int descriptor, const char *name, uin
 	while (from < size) {
 		uint64_t bytes = size - from < CHUNK_BYTES ? size - from : CHUNK_BYTES;
 
-		if (atomic_load(image->stop)) {
-			complain("interrupted while laying out %s", image->path);
+		if (atomic_load(image->stop))
 			return -EINTR;
-		}
-		fill_random(chunk, bytes, image->built_bytes + (uint64_t)descriptor);
+		fill_data(chunk, bytes, image->built_bytes + (uint64_t)descriptor, image->data_percent);
 		ssize_t done = pwrite(descriptor, chunk, bytes, (off_t)from);
 		if (done <= 0) {
 			int error = done < 0 ? errno : EIO;
@@ -74,7 +58,8 @@ static int write_data(struct image *image, int descriptor, const char *name, uin
 	return 0;
 }
 
-static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush)
+/* `anew`: its data is of another kind. */
+static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush, bool anew)
 {
 	__attribute__((cleanup(close_descriptor))) int descriptor =
 		openat(image->directory, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
@@ -91,13 +76,16 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 		return -EINVAL;
 	}
 	uint64_t there = (uint64_t)status.st_size;
-	if (there > file->layout_bytes && file->exact_size) {
-		/* A read at the end must come back as short as it was recorded. Else a larger one serves as well. */
-		if (ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
-			complain("cannot shorten %s/%s: %s", image->path, name, strerror(errno));
-			return -errno;
+	/* A read at the end must come back as short as it was recorded. Else a larger file serves as well. */
+	uint64_t useful = anew ? 0 : file->exact_size && there > file->layout_bytes ? file->layout_bytes : there;
+	if (there > useful) {
+		if (ftruncate(descriptor, (off_t)useful) < 0) {
+			int error = errno;
+
+			complain("cannot shorten %s/%s: %s", image->path, name, strerror(error));
+			return -error;
 		}
-		there = file->layout_bytes;
+		there = useful;
 	}
 	off_t hole = there ? lseek(descriptor, 0, SEEK_HOLE) : -1;
 	if (hole >= 0 && (uint64_t)hole < there)
@@ -132,10 +120,22 @@ static int write_marker(const struct image *image)
 	return 0;
 }
 
-int image_lay_out(struct image *image, const struct file_table *table)
+static int write_seal(const struct image *image, const struct file_table *table, bool finished)
+{
+	struct seal seal = {.finished = finished, .data_percent = image->data_percent};
+
+	if (finished)
+		seal.files_hash = image_hash(table);
+	int error = seal_write(image->directory, &seal);
+	if (error)
+		complain("cannot write to %s: %s", image->path, strerror(-error));
+	return error;
+}
+
+static int lay_out_files(struct image *image, const struct file_table *table, bool anew)
 {
 	bool flush_each = table->laid_out_files <= SYNC_FILES;
-	int error = write_marker(image);
+	int error = 0;
 
 	for (uint32_t id = 1; id < table->count && !error; id++) {
 		const struct file *file = &table->files[id];
@@ -145,15 +145,36 @@ int image_lay_out(struct image *image, const struct file_table *table)
 			continue;
 		image_name(name, file->directory, id);
 		if (!file->directory) {
-			error = lay_out_file(image, file, name, flush_each);
+			error = lay_out_file(image, file, name, flush_each, anew);
 		} else if (mkdirat(image->directory, name, 0755) < 0 && errno != EEXIST) {
 			error = -errno;
-			complain("cannot make directory %s/%s: %s", image->path, name, strerror(errno));
+			complain("cannot make directory %s/%s: %s", image->path, name, strerror(-error));
 		}
 	}
 	if (!error && !flush_each && syncfs(image->directory) < 0) {
 		error = -errno;
-		complain("cannot write the image in %s to its device: %s", image->path, strerror(errno));
+		complain("cannot write the image in %s to its device: %s", image->path, strerror(-error));
 	}
 	return error ? error : image_remove_created(image, table);
+}
+
+int image_lay_out(struct image *image, const struct file_table *table)
+{
+	struct seal seal;
+
+	if (!image->path)
+		return 0;
+	if (image->sealed)
+		return lay_out_files(image, table, false); /* between two passes */
+	int error = write_marker(image);
+	if (!error)
+		error = seal_read(image->directory, &seal);
+	if (!error)
+		error = write_seal(image, table, false);
+	if (!error)
+		error = lay_out_files(image, table, !seal.found || seal.data_percent != image->data_percent);
+	if (!error)
+		error = write_seal(image, table, true);
+	image->sealed = !error;
+	return error;
 }

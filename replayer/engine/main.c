@@ -1,77 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a command line into a replay: trace in, operations in a directory, result document on stdout.
-#include <argp.h>
 #include <errno.h>
-#include <math.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "replayer/engine/arguments.h"
 #include "replayer/engine/cache_state.h"
+#include "replayer/engine/engine_choice.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/result.h"
-
-enum { EXIT_USAGE = 2, EXIT_NOT_TRUSTWORTHY = 3 };
-
-enum option_key {
-	KEY_TIMING = 0x100,
-	KEY_ORDER,
-	KEY_SPEED,
-	KEY_LOOP,
-	KEY_MAX_SECONDS,
-	KEY_CACHE,
-	KEY_PHASE,
-	KEY_KEEP_IMAGE,
-	KEY_FORCE_SPACE,
-	KEY_INTERVAL_MS,
-};
-
-static const char *const timings[] = {"asap", "think", "recorded", NULL};
-static const char *const orders[] = {"recorded", "thread", NULL};
-static const char *const caches[] = {"recorded", "warm", "cold", "keep", NULL};
-static const char *const phases[] = {"all", "prepare", "run", NULL};
-
-enum phase { PHASE_ALL, PHASE_PREPARE, PHASE_RUN };
-enum order_choice { ORDER_RECORDED, ORDER_THREAD };
-
-struct arguments {
-	const char *trace;
-	const char *directory;
-	struct run_options run;
-	int order; /* enum order_choice, -1 = as the trace needs */
-	int cache;
-	int phase;
-	bool keep_image;
-	bool force_space;
-};
-
-static const struct argp_option options[] = {
-	{NULL, 0, NULL, 0, "What the replay repeats:", 1},
-	{"timing", KEY_TIMING, "HOW", 0,
-	 "asap: no waiting (default); think: each thread waits its recorded think time after a completion; recorded: "
-	 "every "
-	 "operation at its recorded time",
-	 1},
-	{"order", KEY_ORDER, "HOW", 0,
-	 "recorded: an operation waits for all that had ended before it started (default for recorded traces); thread: "
-	 "only "
-	 "each thread's own order (default for synthetic ones)",
-	 1},
-	{"speed", KEY_SPEED, "FACTOR", 0, "Divide recorded times by FACTOR (default 1)", 1},
-	{"loop", KEY_LOOP, NULL, 0, "Begin again at the end, until stopped", 1},
-	{"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after S seconds", 1},
-	{NULL, 0, NULL, 0, "Where it begins:", 2},
-	{"directory", 'd', "DIR", 0, "Directory for the files of the replay; made if missing", 2},
-	{"cache", KEY_CACHE, "STATE", 0,
-	 "Page cache at the start: recorded (default), warm (everything), cold (nothing) or keep (as it is)", 2},
-	{"phase", KEY_PHASE, "PHASE", 0, "all (default), prepare (lay out the files), or run (files are there)", 2},
-	{"keep-image", KEY_KEEP_IMAGE, NULL, 0, "Leave the files for the next replay", 2},
-	{"force-space", KEY_FORCE_SPACE, NULL, 0, "Begin although the space seems too little", 2},
-	{NULL, 0, NULL, 0, "What it prints:", 3},
-	{"interval-ms", KEY_INTERVAL_MS, "N", 0, "A JSON line with bytes and requests every N ms, before the result",
-	 3},
-	{0},
-};
 
 static atomic_bool stop;
 static atomic_bool stopped_by_signal;
@@ -82,92 +20,6 @@ static void on_signal(int number)
 	atomic_store(&stopped_by_signal, true);
 	atomic_store(&stop, true);
 }
-
-static int parse_choice(const char *option, const char *text, const char *const *choices, struct argp_state *state)
-{
-	for (int i = 0; choices[i]; i++) {
-		if (!strcmp(text, choices[i]))
-			return i;
-	}
-	argp_error(state, "--%s does not know '%s'", option, text);
-	return 0;
-}
-
-static double parse_positive(const char *option, const char *text, struct argp_state *state)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value > 0) || !isfinite(value) || value > 1e9)
-		argp_error(state, "--%s needs a positive number, not '%s'", option, text);
-	return value;
-}
-
-static error_t parse_option(int key, char *text, struct argp_state *state)
-{
-	struct arguments *arguments = state->input;
-
-	switch (key) {
-	case KEY_TIMING:
-		arguments->run.timing = (enum timing)parse_choice("timing", text, timings, state);
-		return 0;
-	case KEY_ORDER:
-		arguments->order = parse_choice("order", text, orders, state);
-		return 0;
-	case KEY_SPEED:
-		arguments->run.speed = parse_positive("speed", text, state);
-		return 0;
-	case KEY_LOOP:
-		arguments->run.loop = true;
-		return 0;
-	case KEY_MAX_SECONDS:
-		arguments->run.max_seconds = parse_positive("max-seconds", text, state);
-		return 0;
-	case 'd':
-		arguments->directory = text;
-		return 0;
-	case KEY_CACHE:
-		arguments->cache = parse_choice("cache", text, caches, state);
-		return 0;
-	case KEY_PHASE:
-		arguments->phase = parse_choice("phase", text, phases, state);
-		return 0;
-	case KEY_KEEP_IMAGE:
-		arguments->keep_image = true;
-		return 0;
-	case KEY_FORCE_SPACE:
-		arguments->force_space = true;
-		return 0;
-	case KEY_INTERVAL_MS:
-		arguments->run.interval_ns = (uint64_t)(parse_positive("interval-ms", text, state) * 1e6);
-		return 0;
-	case ARGP_KEY_ARG:
-		if (arguments->trace)
-			argp_error(state, "more than one trace: '%s' and '%s'", arguments->trace, text);
-		arguments->trace = text;
-		return 0;
-	case ARGP_KEY_END:
-		if (!arguments->trace)
-			argp_error(state, "no trace given");
-		if (!arguments->directory)
-			argp_error(state, "no --directory given");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp parser = {
-	.options = options,
-	.parser = parse_option,
-	.args_doc = "TRACE",
-	.doc = "Runs a trace (NAME.iotrace) in a directory and prints what it took as JSON.\v"
-	       "Touches nothing but files of its own making in that directory. SIGINT and SIGTERM end the replay with "
-	       "its "
-	       "result. Exit status: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why).",
-};
-
-const char *argp_program_version = "flextrace-replay " FLEXTRACE_VERSION;
 
 static void watch_signals(void)
 {
@@ -185,6 +37,7 @@ static int choose_order(struct arguments *arguments, const struct trace *trace)
 	if (arguments->order < 0)
 		arguments->order = untimed ? ORDER_THREAD : ORDER_RECORDED;
 	arguments->run.recorded_order = arguments->order == ORDER_RECORDED;
+	arguments->run.untimed = untimed;
 	if (untimed && arguments->run.timing != TIMING_ASAP) {
 		complain("%s is synthetic and has no times to repeat: use --timing asap", trace->path);
 		return -EINVAL;
@@ -196,11 +49,25 @@ static int choose_order(struct arguments *arguments, const struct trace *trace)
 	return 0;
 }
 
+static struct class_choice choose_classes(const struct arguments *arguments)
+{
+	bool sync_off = arguments->sync == SYNC_OFF;
+
+	return (struct class_choice){
+		.kept = (arguments->direct == DIRECT_RECORDED ? CLASS_DIRECT : 0) |
+			(sync_off ? 0 : CLASS_SYNC | CLASS_DSYNC),
+		.added = arguments->direct == DIRECT_ON ? CLASS_DIRECT : 0,
+		.sync_off = sync_off,
+	};
+}
+
 /* Has the image ready. */
 static int prepare(const struct arguments *arguments, const struct file_table *table, struct image *image)
 {
 	int error = 0;
 
+	if (arguments->run.engine == ENGINE_NULL)
+		return 0;
 	if (arguments->phase == PHASE_RUN) {
 		error = image_check(image, table);
 		return error ? error : image_remove_created(image, table);
@@ -209,14 +76,36 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 		error = image_check_space(image, table);
 	if (!error)
 		error = image_lay_out(image, table);
-	if (error && image->made_directory)
+	if (error == -EINTR)
+		complain("interrupted while laying out %s", image->path);
+	/* What was made for this replay goes, unless it is to be kept. */
+	bool kept = arguments->keep_image || arguments->phase == PHASE_PREPARE;
+	if (error && (image->made_directory || (!kept && image->built_bytes)))
 		image_remove(image);
 	return error;
 }
 
-static int execute(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
-		   const struct schedule *schedule, struct image *image)
+static int apply_cache(const struct arguments *arguments, const struct run *run, struct result *result)
 {
+	__attribute__((cleanup(resident_ranges_free))) struct resident_ranges ranges = {0};
+	int error = 0;
+
+	if (arguments->cache == CACHE_RECORDED)
+		error = resident_ranges_read(&ranges, run->trace, run->table, run->schedule->streams);
+	if (!error)
+		error = cache_apply(run->image, run->table, &ranges, (enum cache_state)arguments->cache,
+				    &result->cache_report);
+	result->ranges_cut = ranges.too_many;
+	/* Of a device nothing is cached at the start: its own descriptor has no O_DIRECT, so the checks have read some. */
+	if (run->image->target && arguments->cache != CACHE_KEEP)
+		posix_fadvise(run->image->target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
+	return error;
+}
+
+static int execute(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
+		   struct schedule *schedule, struct image *image, const char *engine_why)
+{
+	bool null = arguments->run.engine == ENGINE_NULL;
 	struct result result = {
 		.trace = trace,
 		.table = table,
@@ -225,9 +114,13 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		.options = &arguments->run,
 		.order = orders[arguments->order],
 		.timing = timings[arguments->run.timing],
-		.cache = caches[arguments->cache],
+		.cache = caches[null ? CACHE_KEEP : arguments->cache],
 		.phase = phases[arguments->phase],
 		.stopped = "end",
+		.engine_why = engine_why,
+		.direct = directs[arguments->direct],
+		.sync = syncs[arguments->sync],
+		.late = late_policies[arguments->run.late],
 	};
 	struct run run = {.trace = trace,
 			  .table = table,
@@ -240,7 +133,9 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	if (error)
 		return EXIT_FAILURE;
 	if (arguments->phase != PHASE_PREPARE) {
-		error = cache_apply(image, table, (enum cache_state)arguments->cache, &result.cache_report);
+		error = run_prepare(&run);
+		if (!error && !null)
+			error = apply_cache(arguments, &run, &result);
 		if (!error)
 			error = run_all(&run);
 		result.run = &run;
@@ -251,11 +146,32 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	}
 	bool trusted = !error && result_print(&result);
 	run_free(&run);
-	if (!arguments->keep_image && arguments->phase != PHASE_PREPARE && image_remove(image))
+	if (!null && !arguments->keep_image && arguments->phase != PHASE_PREPARE && image_remove(image))
 		return EXIT_FAILURE;
 	if (error)
 		return EXIT_FAILURE;
 	return trusted ? EXIT_SUCCESS : EXIT_NOT_TRUSTWORTHY;
+}
+
+/* Goes through the trace once, which may be larger than memory. */
+static int survey(const struct trace *trace, struct class_choice classes, struct file_table *table,
+		  struct schedule *schedule)
+{
+	__attribute__((cleanup(files_survey_free))) struct files_survey *files = NULL;
+	int error = files_survey_init(&files, trace, classes);
+
+	if (!error)
+		error = schedule_survey_init(schedule, trace);
+	for (uint64_t first = 0; first < trace->count && !error; first += TRACE_BLOCK_RECORDS) {
+		uint64_t left = trace->count - first;
+		uint64_t count = left < TRACE_BLOCK_RECORDS ? left : TRACE_BLOCK_RECORDS;
+
+		error = files_survey(files, first, count);
+		if (!error)
+			error = schedule_survey(schedule, first, count);
+		trace_drop(trace, first, count);
+	}
+	return error ? error : files_survey_end(files, table);
 }
 
 static int replay(struct arguments *arguments)
@@ -263,32 +179,42 @@ static int replay(struct arguments *arguments)
 	__attribute__((cleanup(trace_close))) struct trace trace = {0};
 	__attribute__((cleanup(files_free))) struct file_table table = {0};
 	__attribute__((cleanup(schedule_free))) struct schedule schedule = {0};
+	__attribute__((cleanup(target_close))) struct target target = {.descriptor = -1};
 	__attribute__((cleanup(image_close))) struct image image = {.directory = -1};
 
 	if (trace_open(&trace, arguments->trace))
 		return EXIT_FAILURE;
 	if (choose_order(arguments, &trace))
 		return EXIT_USAGE;
-	if (files_read(&table, &trace) || schedule_build(&schedule, &trace))
+	if (survey(&trace, choose_classes(arguments), &table, &schedule))
 		return EXIT_FAILURE;
 	if (!schedule.count) {
 		complain("%s holds no operation: there is nothing to replay", arguments->trace);
 		return EXIT_FAILURE;
 	}
-	if (arguments->run.recorded_order && schedule.thread_count > 1 && schedule_number_intervals(&schedule, &trace))
+	char engine_why[ENGINE_WHY_BYTES];
+	if (engine_choose(&arguments->run, &table, engine_why))
 		return EXIT_FAILURE;
-	trace_populate(&trace);
-	if (image_open(&image, arguments->directory, &stop))
+	bool on_device = arguments->device && arguments->run.engine != ENGINE_NULL;
+	if (on_device && target_open(&target, arguments->device, arguments->write, arguments->confirm))
 		return EXIT_FAILURE;
-	return execute(arguments, &trace, &table, &schedule, &image);
+	image = (struct image){.path = arguments->directory,
+			       .target = on_device ? &target : NULL,
+			       .data_percent = arguments->data_percent,
+			       .directory = -1,
+			       .stop = &stop};
+	if (image.target && image_use_target(&image, &table))
+		return EXIT_FAILURE;
+	if (arguments->run.engine != ENGINE_NULL && image_open(&image))
+		return EXIT_FAILURE;
+	return execute(arguments, &trace, &table, &schedule, &image, engine_why);
 }
 
 int main(int count, char **values)
 {
-	struct arguments arguments = {.order = -1, .run = {.speed = 1}};
+	struct arguments arguments;
 
-	argp_err_exit_status = EXIT_USAGE;
-	argp_parse(&parser, count, values, 0, NULL, &arguments);
+	arguments_parse(&arguments, count, values);
 	watch_signals();
 	return replay(&arguments);
 }

@@ -7,82 +7,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "replayer/engine/worker.h"
+#include "replayer/engine/request.h"
 
-enum {
-	WRITE_PLACES =
-		64, /* pages by which write data is shifted from one write to the next, so that no two are equal */
-	PAGE_BYTES = 4096,
-	KERNEL_RESTART = 512, /* ERESTARTSYS and what follows it: internal to the kernel */
-};
-
-/* Failures that lie in the caller's memory, descriptors or signals cannot and need not happen again. */
-static bool is_caller_error(int32_t result)
-{
-	return result == -EFAULT || result == -EBADF || result == -EINTR || result == -EAGAIN ||
-	       result <= -KERNEL_RESTART;
-}
-
+/*
+ * One call for every record, whatever it came from: a request of AIO or io_uring, the pages of a mapping, one side of a
+ * splice. They move the same bytes of the same file.
+ */
 static void replay_io(struct worker *worker, const struct io_record *io, uint32_t number)
 {
-	struct run *run = worker->run;
-	uint32_t index = files_index(run->table, io->file);
-	const struct file *file = &run->table->files[index];
-	uint8_t class = class_of_flags(io->flags);
+	struct request request;
 
-	if (is_program_page(file, io)) {
-		tally_skip(&worker->tally, KIND_IO, SKIP_PROGRAM_PAGE, 1);
+	if (!request_prepare(worker, io, number, &request))
 		return;
-	}
-	if (!index || file->directory || file->new_name) {
-		tally_skip(&worker->tally, KIND_IO, SKIP_UNKNOWN_FILE, 1);
-		return;
-	}
-	if (io->op != IO_READ && io->op != IO_WRITE) {
-		tally_skip(&worker->tally, KIND_IO, SKIP_UNKNOWN_OPERATION, 1);
-		return;
-	}
-	if (is_caller_error(io->result)) {
-		tally_skip(&worker->tally, KIND_IO, SKIP_CALLER_ERROR, 1);
-		return;
-	}
-	int descriptor = descriptors_acquire(&run->descriptors, index, class);
-	if (descriptor < 0) {
-		if (descriptor == -ESTALE)
-			tally_skip(&worker->tally, KIND_IO, SKIP_NO_SUCH_FILE, 1);
-		else
-			tally_result(&worker->tally, KIND_IO, io->result, descriptor);
-		return;
-	}
-	/*
-	 * One call for every record, whatever it came from: a request of AIO or io_uring, the pages of a mapping, one side
-	 * of a splice. They move the same bytes of the same file.
-	 */
-	bool write = io->op == IO_WRITE;
-	uint32_t asked_bytes = io_replay_bytes(io);
-	const uint8_t *write_data = run->write_data.data + (uint64_t)(number % WRITE_PLACES) * PAGE_BYTES;
-	bool first = busy_enter(&run->io_time);
-	uint64_t start_ns = now_ns();
-	ssize_t result = write ? pwrite(descriptor, write_data, asked_bytes, (off_t)io->offset)
-			       : pread(descriptor, worker->read_data.data, asked_bytes, (off_t)io->offset);
+	off_t offset = (off_t)request.offset;
+	request_start(worker, &request, now_ns());
+	ssize_t result = request.write ? pwrite(request.descriptor, request.write_data, request.bytes, offset)
+				       : pread(request.descriptor, worker->read_data.data, request.bytes, offset);
 	int error = result < 0 ? -errno : 0;
-	uint64_t end_ns = now_ns();
 
-	if (first)
-		busy_started(&run->io_time, start_ns);
-	busy_leave(&run->io_time, start_ns, end_ns);
-	descriptors_release(&run->descriptors, index, class);
-	worker->finished_ns = end_ns;
-	tally_result(&worker->tally, KIND_IO, io->result, error ? error : result);
-	if (result > 0) {
-		histogram_add(&worker->histograms[write ? HISTOGRAM_WRITE : HISTOGRAM_READ], end_ns - start_ns);
-		worker->tally.bytes[write] += (uint64_t)result;
-		worker->tally.requests[write]++;
-		atomic_store_explicit(&worker->bytes, worker->tally.bytes[0] + worker->tally.bytes[1],
-				      memory_order_relaxed);
-		atomic_store_explicit(&worker->requests, worker->tally.requests[0] + worker->tally.requests[1],
-				      memory_order_relaxed);
-	}
+	request_finish(worker, &request, error ? error : result, now_ns());
 }
 
 /* What a file operation came to: a result as the kernel gives it, or a reason why it was not done. */
@@ -115,13 +58,22 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 			descriptors_opened(&run->descriptors, index, 0, descriptor);
 		return finished(descriptor);
 	}
+	uint8_t class = class_chosen(run->table->class_choice, op->flags);
+	if (run->table->files[index].on_device) {
+		int device = target_reopen(run->image->target, flags | (class & CLASS_DIRECT ? O_DIRECT : 0) |
+								       (class & CLASS_SYNC ? O_SYNC : 0) |
+								       (class & CLASS_DSYNC ? O_DSYNC : 0));
+
+		if (device >= 0)
+			descriptors_opened(&run->descriptors, index, class, device);
+		return (struct done){.result = device < 0 ? device : 0};
+	}
 	enum name_state state = descriptors_name(&run->descriptors, index, name);
 	/* A name that is gone comes back only by being made again: altered traces give several files one id in turn. */
 	if (state == NAME_GONE && !(op->flags & IO_CREATED))
 		return skipped(SKIP_NO_SUCH_FILE);
 	if (state != NAME_THERE)
 		image_name(name, false, index);
-	uint8_t class = class_of_flags(op->flags);
 	flags |= O_RDWR | O_NOFOLLOW;
 	flags |= op->flags & IO_CREATED || state != NAME_THERE ? O_CREAT : 0;
 	flags |= op->flags & IO_TRUNCATED ? O_TRUNC : 0;
@@ -274,6 +226,8 @@ static struct done replay_on_name(struct run *run, const struct fileop_record *o
 {
 	if (op->result < 0)
 		return skipped(SKIP_RECORDED_FAILURE);
+	if (run->table->files[index].on_device && op->op != FILEOP_OPEN && op->op != FILEOP_CLOSE)
+		return skipped(SKIP_DEVICE_NAME);
 	switch (op->op) {
 	case FILEOP_OPEN:
 		return replay_open(run, op, index);
@@ -308,8 +262,12 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 	if (is_on_name(op->op)) {
 		done = replay_on_name(run, op, index);
 		worker->finished_ns = now_ns();
+	} else if (run->table->class_choice.sync_off && is_sync(op)) {
+		done = skipped(SKIP_SYNC_OFF);
 	} else if (is_caller_error(op->result)) {
 		done = skipped(SKIP_CALLER_ERROR);
+	} else if ((op->op == FILEOP_FALLOCATE || op->op == FILEOP_TRUNCATE) && image_protects(run->image, file)) {
+		done = skipped(SKIP_WRITES_OFF);
 	} else {
 		/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */
 		bool of_directory = file->directory || op->op == FILEOP_SYNCFS;
@@ -330,6 +288,9 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 			if (sync) {
 				busy_leave(&run->sync_time, start_ns, end_ns);
 				histogram_add(&worker->histograms[HISTOGRAM_SYNC], end_ns - start_ns);
+				if (worker->due.at_ns)
+					histogram_add(&worker->histograms[HISTOGRAM_SYNC_DUE],
+						      end_ns - worker->due.at_ns);
 			}
 			worker->finished_ns = end_ns;
 			if (!of_directory)

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,18 +15,30 @@ enum {
 	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 };
 
-int order_init(struct order *order, uint32_t operations, uint32_t threads, struct pacer *pacer)
+static uint64_t power_of_two(uint64_t least)
 {
-	*order = (struct order){.count = operations, .pacer = pacer, .lock = PTHREAD_MUTEX_INITIALIZER};
-	order->completed = calloc(operations ? operations : 1, 1);
+	uint64_t power = 1;
+
+	while (power < least)
+		power *= 2;
+	return power;
+}
+
+int order_init(struct order *order, uint64_t places, uint64_t ranks, uint32_t threads, struct pacer *pacer)
+{
+	*order = (struct order){.pacer = pacer, .lock = PTHREAD_MUTEX_INITIALIZER};
+	order->places_mask = power_of_two(places) - 1;
+	order->ranks_mask = power_of_two(ranks) - 1;
+	order->completed = calloc(order->places_mask + 1, sizeof(*order->completed));
+	order->ended = calloc(order->ranks_mask + 1, sizeof(*order->ended));
 	order->heap = calloc(threads ? threads : 1, sizeof(*order->heap));
 	atomic_store(&order->next_target, UINT64_MAX);
-	return order->completed && order->heap ? 0 : -ENOMEM;
+	return order->completed && order->ended && order->heap ? 0 : -ENOMEM;
 }
 
 void order_reset(struct order *order)
 {
-	memset((void *)order->completed, 0, order->count);
+	memset((void *)order->completed, 0, order->places_mask + 1);
 	atomic_store(&order->frontier, 0);
 	order->sleepers = 0;
 }
@@ -33,6 +46,7 @@ void order_reset(struct order *order)
 void order_destroy(struct order *order)
 {
 	free((void *)order->completed);
+	free((void *)order->ended);
 	free(order->heap);
 }
 
@@ -75,12 +89,17 @@ static void wake_reached(struct order *order)
 			return;
 		struct order_waiter *waiter = heap_pop(order);
 
+		int event = waiter->event;
+		waiter->ready_ns = now_ns();
 		atomic_store(&waiter->awake, 1);
-		syscall(SYS_futex, &waiter->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+		if (event >= 0)
+			eventfd_write(event, 1);
+		else
+			syscall(SYS_futex, &waiter->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	}
 }
 
-static bool spin_for(struct order *order, uint32_t target)
+static bool spin_for(struct order *order, uint64_t target)
 {
 	bool reached = false;
 
@@ -97,16 +116,27 @@ static bool spin_for(struct order *order, uint32_t target)
 	return reached;
 }
 
-void order_wait(struct order *order, struct order_waiter *waiter, uint32_t target)
+void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t target, int event)
 {
-	if (atomic_load(&order->frontier) >= target || spin_for(order, target))
-		return;
 	waiter->target = target;
+	waiter->event = event;
 	atomic_store(&waiter->awake, 0);
 	pthread_mutex_lock(&order->lock);
 	heap_push(order, waiter);
 	wake_reached(order);
 	pthread_mutex_unlock(&order->lock);
+}
+
+void order_wait(struct order *order, struct order_waiter *waiter, uint64_t target)
+{
+	waiter->ready_ns = 0;
+	if (order_reached(order, target))
+		return;
+	if (spin_for(order, target)) {
+		waiter->ready_ns = now_ns();
+		return;
+	}
+	order_enlist(order, waiter, target, -1);
 	while (!atomic_load(&waiter->awake)) {
 		struct timespec slice = {.tv_nsec = SLICE_NS};
 
@@ -117,13 +147,24 @@ void order_wait(struct order *order, struct order_waiter *waiter, uint32_t targe
 	}
 }
 
-void order_complete(struct order *order, uint32_t end_rank)
+static bool is_completed(struct order *order, uint64_t place)
+{
+	/* In this order: a mark that order_recycle() took away is not there only after `recycled` says so. */
+	return atomic_load(&order->completed[place & order->places_mask]) || place < atomic_load(&order->recycled);
+}
+
+/*
+ * A rank that is read here may just be given anew, when the frontier has passed it long ago: then the exchange fails. A
+ * place may have been given to another operation: then the one meant here has completed in any case.
+ */
+static void advance(struct order *order)
 {
 	bool moved = false;
+	uint64_t frontier = atomic_load(&order->frontier);
 
-	atomic_store(&order->completed[end_rank], 1);
-	uint32_t frontier = atomic_load(&order->frontier);
-	while (frontier < order->count && atomic_load(&order->completed[frontier])) {
+	while (frontier < atomic_load(&order->ranked) &&
+	       is_completed(order,
+			    atomic_load_explicit(&order->ended[frontier & order->ranks_mask], memory_order_relaxed))) {
 		if (atomic_compare_exchange_weak(&order->frontier, &frontier, frontier + 1)) {
 			frontier++;
 			moved = true;
@@ -134,4 +175,26 @@ void order_complete(struct order *order, uint32_t end_rank)
 	pthread_mutex_lock(&order->lock);
 	wake_reached(order);
 	pthread_mutex_unlock(&order->lock);
+}
+
+void order_complete(struct order *order, uint64_t place)
+{
+	atomic_store(&order->completed[place & order->places_mask], 1);
+	advance(order);
+}
+
+void order_publish(struct order *order)
+{
+	atomic_store(&order->ranked, order->rank);
+	advance(order);
+}
+
+void order_recycle(struct order *order, uint64_t until)
+{
+	uint64_t from = atomic_load(&order->recycled);
+
+	atomic_store(&order->recycled, until);
+	for (uint64_t place = from; place < until; place++)
+		atomic_store_explicit(&order->completed[place & order->places_mask], 0, memory_order_release);
+	advance(order);
 }

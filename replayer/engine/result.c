@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the counts of a run into the document flextrace.replay/1 on stdout.
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "replayer/engine/accuracy.h"
+#include "replayer/engine/engine_choice.h"
+#include "replayer/engine/data_fill.h"
 #include "replayer/engine/json.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/result.h"
-
-/* A run in which more than this share of the operations did not go as recorded, or was late, is not to be trusted. */
-#define TRUSTED_SHARE 0.01
+#include "replayer/engine/ring.h"
 
 static const char *const mismatch_names[MISMATCHES] = {"short", "longer", "failed", "succeeded", "other_error"};
 
 static const char *const skip_names[SKIP_REASONS] = {
-	"unknown_file", "unknown_operation", "caller_error", "recorded_failure", "no_such_file",
-	"not_open",	"shared_descriptor", "program_page", "stopped",
+	"unknown_file",	     "unknown_operation", "caller_error", "recorded_failure", "no_such_file", "not_open",
+	"shared_descriptor", "program_page",	  "late",	  "sync_off",	      "writes_off",   "device_name",
+	"stopped",
 };
 
 struct totals {
 	struct tally tally;
 	struct histogram histograms[HISTOGRAMS];
+	struct accuracy accuracy;
+	uint32_t in_flight_max; /* of a thread */
 };
 
 static void add_up(const struct run *run, struct totals *totals)
@@ -30,7 +35,11 @@ static void add_up(const struct run *run, struct totals *totals)
 		tally_merge(&totals->tally, &run->workers[t].tally);
 		for (int kind = 0; kind < HISTOGRAMS; kind++)
 			histogram_merge(&totals->histograms[kind], &run->workers[t].histograms[kind]);
+		if (run->workers[t].in_flight_max > totals->in_flight_max)
+			totals->in_flight_max = run->workers[t].in_flight_max;
 	}
+	if (run)
+		totals->accuracy = accuracy_of(run, &totals->tally);
 }
 
 static uint64_t sum_kinds(const struct tally *tally, enum outcome outcome)
@@ -104,7 +113,7 @@ static void print_measured(const struct result *result, const struct totals *tot
 	double in_io_s = result->run ? (double)atomic_load(&result->run->io_time.total_ns) / 1e9 : 0;
 	double in_sync_s = result->run ? (double)atomic_load(&result->run->sync_time.total_ns) / 1e9 : 0;
 
-	json_number("passes", (double)(records - tally->skipped[SKIP_STOPPED]) / result->schedule->count);
+	json_number("passes", (double)(records - tally->skipped[SKIP_STOPPED]) / (double)result->schedule->count);
 	json_number("elapsed_s", elapsed_s);
 	json_number("time_in_io_s", in_io_s);
 	json_number("time_in_sync_s", in_sync_s);
@@ -124,8 +133,88 @@ static void print_measured(const struct result *result, const struct totals *tot
 	print_times("write", &totals->histograms[HISTOGRAM_WRITE]);
 	print_times("sync", &totals->histograms[HISTOGRAM_SYNC]);
 	json_close('}');
-	if (result->options->timing == TIMING_RECORDED)
+	if (result->options->timing != TIMING_RECORDED)
+		return;
+	json_open("response_time_from_due", '{');
+	print_times("read", &totals->histograms[HISTOGRAM_READ_DUE]);
+	print_times("write", &totals->histograms[HISTOGRAM_WRITE_DUE]);
+	print_times("sync", &totals->histograms[HISTOGRAM_SYNC_DUE]);
+	json_close('}');
+}
+
+static void print_engine(const struct result *result, const struct totals *totals)
+{
+	const struct run_options *options = result->options;
+
+	json_open("engine", '{');
+	json_text("name", engine_names[options->engine]);
+	json_text("why", result->engine_why);
+	json_text("direct", result->direct);
+	json_text("sync", result->sync);
+	if (options->engine == ENGINE_URING) {
+		if (options->depth)
+			json_count("depth", options->depth);
+		else
+			json_text("depth", options->untimed ? "1" : "recorded");
+		json_count("in_flight_max_per_thread", totals->in_flight_max);
+		json_count("submits", totals->tally.submits);
+		json_open("submit_blocked", '{');
+		json_count("limit_ns", SUBMIT_BLOCKED_NS);
+		json_count("count", totals->tally.submits_blocked);
+		json_count("total_ns", totals->tally.submits_blocked_ns);
+		json_close('}');
+	}
+	json_close('}');
+}
+
+static void print_accuracy(const struct result *result, const struct totals *totals)
+{
+	const struct run *run = result->run;
+	const struct accuracy *accuracy = &totals->accuracy;
+
+	json_open("accuracy", '{');
+	json_text("verdict", verdict_name(accuracy->verdict));
+	json_count("wake_up_ns", run->pacer.wake_up_ns);
+	json_count("spin_margin_ns", run->pacer.margin_ns);
+	if (result->options->timing != TIMING_ASAP) {
+		json_count("limit_ns", run->late_after_ns);
+		json_number("late_share", accuracy->late_share);
 		print_times("lateness", &totals->histograms[HISTOGRAM_LATENESS]);
+	}
+	if (result->options->timing == TIMING_RECORDED) {
+		json_number("behind_share", accuracy->behind_share);
+		print_times("behind", &totals->histograms[HISTOGRAM_BEHIND]);
+		json_count("drift_ns", accuracy->drift_ns);
+		json_count("schedule_ns", accuracy->schedule_ns);
+		json_text("late_policy", result->late);
+		json_count("skip_limit_ns", result->options->late_limit_ns);
+		json_count("slip_ns", run->slipped_ns);
+	}
+	json_close('}');
+}
+
+/* Why the times of the run are not those of the recording. False when there is nothing to say. */
+static bool explain_lateness(const struct result *result, const struct accuracy *accuracy, char text[static 256])
+{
+	double limit_us = result->run ? (double)result->run->late_after_ns / 1e3 : 0;
+
+	if (accuracy->verdict == VERDICT_LATE)
+		snprintf(text, 256,
+			 "%.1f %% of the operations began more than %.0f us after they were due and could have begun: "
+			 "this host is too busy, or has too few processors, to keep times",
+			 100 * accuracy->late_share, limit_us);
+	else if (accuracy->verdict == VERDICT_BEHIND && result->options->late == LATE_SLIP)
+		snprintf(text, 256,
+			 "the schedule of %.3f s slipped by %.3f s: this machine or its storage cannot keep the "
+			 "recorded pace",
+			 (double)accuracy->schedule_ns / 1e9, (double)result->run->slipped_ns / 1e9);
+	else if (accuracy->verdict == VERDICT_BEHIND)
+		snprintf(text, 256,
+			 "%.1f %% of the operations began more than %.0f us after their recorded time, or were left "
+			 "out: "
+			 "this machine or its storage cannot keep the recorded pace",
+			 100 * accuracy->behind_share, limit_us);
+	return accuracy->verdict >= VERDICT_LATE;
 }
 
 /* The list of reasons not to trust the result; empty when there is none. Returns whether it is. */
@@ -142,12 +231,8 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 	bool trusted = true;
 
 	json_open("reasons", '[');
-	if ((double)tally->late > limit) {
-		snprintf(text, sizeof(text),
-			 "%.1f %% of the operations started more than %.0f us after their recorded time: this machine "
-			 "or "
-			 "storage cannot keep the recorded pace",
-			 100.0 * (double)tally->late / executed, (double)result->run->late_after_ns / 1e3);
+	/* With think times the lateness is part of the elapsed time that is measured: a warning. */
+	if (result->options->timing == TIMING_RECORDED && explain_lateness(result, &totals->accuracy, text)) {
 		json_text(NULL, text);
 		trusted = false;
 	}
@@ -160,6 +245,13 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 		json_text(NULL, text);
 		trusted = false;
 	}
+	uint64_t device_errors = tally->errors[EIO] + tally->errors[ENXIO] + tally->errors[ENODEV];
+	if (device_errors) {
+		snprintf(text, sizeof(text), "the device failed %llu operations (EIO, ENXIO or ENODEV): see dmesg",
+			 (unsigned long long)device_errors);
+		json_text(NULL, text);
+		trusted = false;
+	}
 	if (result->run && atomic_load(&result->run->descriptors.direct_refused)) {
 		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
 		trusted = false;
@@ -169,7 +261,7 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 	return trusted;
 }
 
-static void print_warnings(const struct result *result)
+static void print_warnings(const struct result *result, const struct totals *totals)
 {
 	const struct file_table *table = result->table;
 	bool lost = result->trace->header->flags & TRACE_LOST;
@@ -188,6 +280,12 @@ static void print_warnings(const struct result *result)
 			 table->unmeasured, table->laid_out_files);
 		json_text(NULL, text);
 	}
+	if (result->ranges_cut)
+		json_text(NULL, "the trace has more cached ranges than are kept: the last ones were left out");
+	if (result->image->other_trace)
+		json_text(NULL, "the image was made for another trace; its files have the sizes that this one needs");
+	if (result->image->target && !strcmp(result->cache, "warm"))
+		json_text(NULL, "nothing of the device was brought into the page cache: --cache warm is for files");
 	if (table->extended) {
 		snprintf(text, sizeof(text),
 			 "%u files were laid out larger than recorded, as reads reach beyond their ends",
@@ -197,6 +295,15 @@ static void print_warnings(const struct result *result)
 	if (table->undescribed) {
 		snprintf(text, sizeof(text), "%u files have no FILE record: their sizes were taken from the requests",
 			 table->undescribed);
+		json_text(NULL, text);
+	}
+	if (result->options->timing == TIMING_THINK && explain_lateness(result, &totals->accuracy, text))
+		json_text(NULL, text);
+	if (totals->tally.unaligned) {
+		snprintf(
+			text, sizeof(text),
+			"%llu requests have no whole sectors: they went through the page cache in spite of --direct on",
+			(unsigned long long)totals->tally.unaligned);
 		json_text(NULL, text);
 	}
 	if (strcmp(result->cache, "keep") != 0 &&
@@ -212,20 +319,35 @@ static void print_warnings(const struct result *result)
 	json_close(']');
 }
 
+static void print_device(const struct target *target)
+{
+	json_open("device", '{');
+	json_text("path", target->path);
+	json_count("size_bytes", target->size_bytes);
+	json_count("logical_block_bytes", target->block_bytes);
+	json_flag("write", target->writable);
+	json_close('}');
+}
+
 bool result_print(const struct result *result)
 {
 	struct totals *totals = calloc(1, sizeof(*totals));
+	char data[DATA_NAME_BYTES];
 
 	if (!totals) {
 		complain("no memory for the result");
 		abort();
 	}
 	add_up(result->run, totals);
+	data_name(data, result->image->data_percent);
 	json_open(NULL, '{');
 	json_text("schema", "flextrace.replay/1");
 	json_text("tool_version", FLEXTRACE_VERSION);
 	json_text("trace", result->trace->path);
-	json_text("directory", result->image->path);
+	if (result->image->path)
+		json_text("directory", result->image->path);
+	if (result->image->target)
+		print_device(result->image->target);
 	json_text("phase", result->phase);
 	json_text("timing", result->timing);
 	json_text("order", result->order);
@@ -233,13 +355,19 @@ bool result_print(const struct result *result)
 	json_number("speed", result->options->speed);
 	json_count("threads", result->schedule->thread_count);
 	json_text("stopped", result->stopped);
+	print_engine(result, totals);
 	print_measured(result, totals);
+	if (result->run)
+		print_accuracy(result, totals);
 	bool trusted = print_reasons(result, totals);
-	print_warnings(result);
+	print_warnings(result, totals);
 	json_open("image", '{');
 	json_count("files", result->table->laid_out_files);
 	json_count("bytes", result->table->laid_out_bytes);
 	json_count("built_bytes", result->image->built_bytes);
+	json_text("data", data);
+	json_count("cache_wanted_ranges", result->cache_report.wanted_ranges);
+	json_count("cache_achieved_bytes", result->cache_report.achieved_bytes);
 	json_count("cache_wanted_bytes", result->cache_report.wanted_bytes);
 	json_count("cache_resident_bytes", result->cache_report.resident_bytes);
 	json_close('}');

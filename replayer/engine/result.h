@@ -18,7 +18,12 @@ struct result {
 	const char *cache;
 	const char *phase;
 	const char *stopped;
+	const char *engine_why;
+	const char *direct;
+	const char *sync;
+	const char *late;
 	struct cache_report cache_report;
+	bool ranges_cut; /* more cached ranges were recorded than can be kept */
 };
 
 /* Prints the document. Returns whether the result is to be trusted. */

@@ -13,11 +13,10 @@
 
 #include "replayer/engine/device_traffic.h"
 #include "replayer/engine/message.h"
-#include "replayer/engine/worker.h"
+#include "replayer/engine/ring.h"
 
 enum {
 	STACK_BYTES = 128 << 10,
-	WRITE_SLACK_BYTES = 64 * 4096, /* operation.c shifts the data by up to so much */
 	START_DELAY_NS = 2 * 1000 * 1000, /* the first due time, so that threads are there when it comes */
 };
 
@@ -26,21 +25,28 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const s
 	return syscall(SYS_futex, word, operation, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* What a stop left undone is counted too. */
-static void skip_rest(struct worker *worker)
-{
-	for (const struct operation *operation; (operation = cursor_next(&worker->cursor));) {
-		bool io = worker->run->trace->records[operation->record].kind == RECORD_IO;
-
-		tally_skip(&worker->tally, io ? KIND_IO : KIND_FILEOP, SKIP_STOPPED, 1);
-	}
-}
-
 static void run_pass(struct worker *worker)
 {
-	worker->cursor = schedule_cursor(worker->run->schedule, worker->plan);
-	engine_sync_pass(worker);
-	skip_rest(worker);
+	static void (*const passes[])(struct worker *) = {
+		[ENGINE_SYNC] = engine_sync_pass,
+		[ENGINE_URING] = engine_uring_pass,
+		[ENGINE_NULL] = engine_null_pass,
+	};
+	uint64_t before[OPERATION_KINDS];
+
+	memcpy(before, worker->tally.records, sizeof(before));
+	cursor_start_pass(&worker->cursor);
+	worker->recorded_end_ns = 0;
+	worker->debt_ns = 0;
+	worker->completed_ns = worker->run->pass_start_ns;
+	passes[worker->run->options->engine](worker);
+	/* What a stop left undone is counted too. */
+	for (int kind = 0; kind < OPERATION_KINDS; kind++) {
+		uint64_t told = worker->tally.records[kind] - before[kind];
+
+		tally_skip(&worker->tally, (enum operation_kind)kind, SKIP_STOPPED,
+			   worker->plan->operations[kind] - told);
+	}
 }
 
 static void end_pass(struct run *run)
@@ -52,13 +58,15 @@ static void end_pass(struct run *run)
 			finished_ns = run->workers[t].finished_ns;
 	}
 	run->elapsed_ns += finished_ns - run->pass_start_ns;
+	run->slipped_ns += atomic_load(&run->slip_ns);
 }
 
 static void start_pass(struct run *run)
 {
-	if (run->ordered)
+	if (run->ordered && !run->schedule->streams)
 		order_reset(&run->order);
 	run->pass_start_ns = now_ns();
+	atomic_store(&run->slip_ns, 0);
 	if (run->options->timing == TIMING_RECORDED)
 		run->pass_start_ns += START_DELAY_NS;
 }
@@ -70,12 +78,16 @@ static void undo_pass(struct run *run)
 	run->again = !run_stopped(run);
 	if (!run->again)
 		return;
-	descriptors_close_all(&run->descriptors);
-	run->error = image_lay_out(run->image, run->table);
-	run->again = !run->error && !run_stopped(run);
-	if (!run->again)
-		return;
-	descriptors_start_pass(&run->descriptors);
+	if (run->options->engine != ENGINE_NULL) {
+		descriptors_close_all(&run->descriptors);
+		int error = image_lay_out(run->image, run->table);
+
+		run->error = error == -EINTR ? 0 : error;
+		run->again = !run->error && !run_stopped(run);
+		if (!run->again)
+			return;
+		descriptors_start_pass(&run->descriptors);
+	}
 	start_pass(run);
 }
 
@@ -84,7 +96,10 @@ static void *work(void *argument)
 	struct worker *worker = argument;
 	struct run *run = worker->run;
 
-	prctl(PR_SET_NAME, "replay");
+	/* A recording of the replay tells by it which recorded thread this one repeats (replayer/operation_pairs.py). */
+	char name[16];
+	snprintf(name, sizeof(name), "play %u", worker->plan->thread);
+	prctl(PR_SET_NAME, name);
 	while (!atomic_load(&run->gate))
 		futex(&run->gate, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 0, NULL);
 	run_pass(worker);
@@ -103,6 +118,11 @@ static void *work(void *argument)
 	}
 	if (atomic_fetch_sub(&run->running, 1) == 1)
 		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
+	/* The kernel lets no thread end before its requests; the result does not wait for that. */
+	if (worker->gave_up) {
+		while (true)
+			pause();
+	}
 	return NULL;
 }
 
@@ -111,7 +131,7 @@ static int prepare_workers(struct run *run)
 	const struct schedule *schedule = run->schedule;
 	uint64_t write_bytes = schedule->write_bytes_max ? (uint64_t)schedule->write_bytes_max + WRITE_SLACK_BYTES : 0;
 	size_t histogram_bytes = HISTOGRAMS * sizeof(struct histogram);
-	int error = buffer_map(&run->write_data, write_bytes, 1);
+	int error = buffer_map(&run->write_data, write_bytes, run->image->data_percent);
 
 	run->workers = aligned_alloc(64, schedule->thread_count * sizeof(*run->workers));
 	if (!run->workers)
@@ -122,6 +142,7 @@ static int prepare_workers(struct run *run)
 
 		worker->run = run;
 		worker->plan = &schedule->threads[t];
+		worker->cursor = schedule_cursor(run->schedule, t);
 		error = buffer_map(&worker->read_data, worker->plan->read_bytes_max, 0);
 		/* Mapped and not allocated: of each histogram only the few pages that are used are there. */
 		void *histograms =
@@ -129,6 +150,8 @@ static int prepare_workers(struct run *run)
 		if (histograms == MAP_FAILED)
 			return -ENOMEM;
 		worker->histograms = histograms;
+		if (!error && run->options->engine == ENGINE_URING)
+			error = ring_init(worker);
 	}
 	return error;
 }
@@ -136,6 +159,7 @@ static int prepare_workers(struct run *run)
 void run_free(struct run *run)
 {
 	for (uint32_t t = 0; run->workers && t < run->schedule->thread_count; t++) {
+		ring_deinit(&run->workers[t]);
 		buffer_unmap(&run->workers[t].read_data);
 		if (run->workers[t].histograms)
 			munmap(run->workers[t].histograms, HISTOGRAMS * sizeof(struct histogram));
@@ -143,6 +167,7 @@ void run_free(struct run *run)
 	free(run->workers);
 	run->workers = NULL;
 	buffer_unmap(&run->write_data);
+	feed_free(&run->feed);
 	order_destroy(&run->order);
 	descriptors_destroy(&run->descriptors);
 }
@@ -224,42 +249,67 @@ static int start_threads(struct run *run, uint32_t *started)
 	return -error;
 }
 
-static int prepare_run(struct run *run)
+static int prepare_schedule(struct run *run)
 {
-	const struct schedule *schedule = run->schedule;
-	int error = prepare_workers(run);
+	struct schedule *schedule = run->schedule;
 
-	if (error) {
-		complain("no memory for the buffers of %u threads: %s", schedule->thread_count, strerror(-error));
-		return error;
-	}
 	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
-	if (run->ordered && order_init(&run->order, schedule->count, schedule->thread_count, &run->pacer)) {
-		complain("no memory to keep the order of %u operations; --order thread needs none", schedule->count);
+	int error = schedule_init(schedule, run->ordered ? &run->order : NULL, run->stop);
+	if (error)
+		return error;
+	/* Ranks: of operations in memory, and of those before them that were carried on (segment.c). */
+	uint64_t ranks = schedule->streams ? 2 * schedule->places : schedule->places;
+	if (run->ordered && order_init(&run->order, schedule->places, ranks, schedule->thread_count, &run->pacer)) {
+		complain("no memory to keep the order of %llu operations; --order thread needs none",
+			 (unsigned long long)schedule->places);
 		return -ENOMEM;
 	}
-	run->io_time.shared = run->sync_time.shared = schedule->thread_count > 1;
+	return feed_init(&run->feed, schedule, run->options->loop);
+}
+
+int run_prepare(struct run *run)
+{
+	const struct schedule *schedule = run->schedule;
+	/* First, as it raises the limit of descriptors, of which rings need some. */
+	int error = descriptors_init(&run->descriptors, run->table, run->image);
+
+	if (error)
+		return error;
+	if (run->options->engine == ENGINE_URING)
+		descriptors_reserve(&run->descriptors, RING_DESCRIPTORS * schedule->thread_count);
+	error = prepare_workers(run);
+	if (error) {
+		complain("cannot have the buffers and queues of %u threads: %s%s", schedule->thread_count,
+			 strerror(-error), run->options->engine == ENGINE_URING ? "; --engine sync needs less" : "");
+		return error;
+	}
+	error = prepare_schedule(run);
+	if (error)
+		return error;
+	run->io_time.shared = schedule->thread_count > 1 || run->options->engine == ENGINE_URING;
+	run->sync_time.shared = schedule->thread_count > 1;
 	/* Without anything to undo and any order to keep, no thread waits at the end of a pass for the slowest one. */
 	run->undo = run->options->loop &&
 		    (run->ordered || run->table->namespace_changes || run->options->timing != TIMING_ASAP);
-	if (run->undo)
-		pthread_barrier_init(&run->barrier, NULL, schedule->thread_count);
 	uint64_t span_ns = schedule->last_start_ns - schedule->first_start_ns;
-	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (schedule->count - 1) : 0;
+	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (double)(schedule->count - 1) : 0;
 	run->late_after_ns = gap_ns / 10 > 100e3 ? (uint64_t)(gap_ns / 10) : 100 * 1000;
 	atomic_store(&run->running, schedule->thread_count);
-	return descriptors_init(&run->descriptors, run->table, run->image);
+	return 0;
 }
 
 int run_all(struct run *run)
 {
 	uint32_t started;
-	int error = prepare_run(run);
 
+	pacer_init(&run->pacer, run->stop);
+	if (run->options->engine != ENGINE_NULL)
+		descriptors_start_pass(&run->descriptors);
+	if (run->undo)
+		pthread_barrier_init(&run->barrier, NULL, run->schedule->thread_count);
+	int error = feed_start(&run->feed);
 	if (error)
 		return error;
-	pacer_init(&run->pacer, run->stop);
-	descriptors_start_pass(&run->descriptors);
 	error = start_threads(run, &started);
 	if (error) {
 		/* Those that wait at the gate find that the run is over. */
@@ -272,8 +322,11 @@ int run_all(struct run *run)
 	futex(&run->gate, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
 	if (!error)
 		watch(run, start_ns);
-	for (uint32_t t = 0; t < started; t++)
-		pthread_join(run->workers[t].thread, NULL);
+	for (uint32_t t = 0; t < started; t++) {
+		if (!run->workers[t].gave_up)
+			pthread_join(run->workers[t].thread, NULL);
+	}
+	feed_join(&run->feed);
 	if (!run->undo)
 		end_pass(run);
 	descriptors_close_all(&run->descriptors);

@@ -1,63 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the records of a trace into one list of operations per thread, and numbers them for the interval order.
+// Turns the records of a trace into what is known of its threads and times, and segments into what a thread does next.
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "replayer/engine/message.h"
 #include "replayer/engine/schedule.h"
 
-enum { THREADS_MAX = 32768 };
-
-/* Open addressing from recorded thread id to index; never more than half full. */
-struct thread_index {
-	uint32_t *slots; /* index + 1; 0 = free */
-	uint32_t mask;
+enum {
+	THREADS_MAX = 32768,
+	THREAD_SLOTS = 2 * THREADS_MAX, /* never more than half full */
+	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 };
 
-static void free_slots(struct thread_index *index)
-{
-	free(index->slots);
-}
-
-static uint32_t *find_slot(const struct thread_index *index, const struct thread_plan *threads, uint32_t thread)
+static uint32_t *find_slot(const struct schedule *schedule, uint32_t thread)
 {
 	uint32_t at = thread * 2654435761u;
 
 	for (;; at++) {
-		uint32_t *slot = &index->slots[at & index->mask];
+		uint32_t *slot = &schedule->thread_slots[at & (THREAD_SLOTS - 1)];
 
-		if (!*slot || threads[*slot - 1].thread == thread)
+		if (!*slot || schedule->threads[*slot - 1].thread == thread)
 			return slot;
 	}
 }
 
-static int count_operations(struct schedule *schedule, const struct trace *trace, struct thread_index *index)
+uint32_t schedule_thread(const struct schedule *schedule, uint32_t thread)
 {
-	for (uint32_t i = 0; i < trace->count; i++) {
-		const union record *record = &trace->records[i];
+	return *find_slot(schedule, thread) - 1;
+}
 
+int schedule_survey_init(struct schedule *schedule, const struct trace *trace)
+{
+	*schedule = (struct schedule){.trace = trace, .first_start_ns = UINT64_MAX};
+	schedule->thread_slots = calloc(THREAD_SLOTS, sizeof(*schedule->thread_slots));
+	schedule->threads = calloc(THREADS_MAX, sizeof(*schedule->threads));
+	schedule->blocks = calloc(trace->count / TRACE_BLOCK_RECORDS + 1, sizeof(*schedule->blocks));
+	if (schedule->thread_slots && schedule->threads && schedule->blocks)
+		return 0;
+	complain("no memory for the threads of %s", trace->path);
+	return -ENOMEM;
+}
+
+static struct thread_plan *find_or_add_thread(struct schedule *schedule, uint32_t thread)
+{
+	uint32_t *slot = find_slot(schedule, thread);
+
+	if (!*slot) {
+		if (schedule->thread_count == THREADS_MAX)
+			return NULL;
+		schedule->threads[schedule->thread_count].thread = thread;
+		*slot = ++schedule->thread_count;
+	}
+	return &schedule->threads[*slot - 1];
+}
+
+int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count)
+{
+	struct block block = {.first_start_ns = UINT64_MAX};
+	struct thread_plan *thread = NULL;
+
+	for (const union record *record = &schedule->trace->records[first]; count; count--, record++) {
 		if (!record_is_operation(record))
 			continue;
-		uint32_t *slot = find_slot(index, schedule->threads, record->io.thread);
-
-		if (!*slot) {
-			if (schedule->thread_count == THREADS_MAX) {
-				complain("%s has more than %d threads, which cannot be replayed at once: replay it in "
-					 "parts",
-					 trace->path, THREADS_MAX);
-				return -E2BIG;
-			}
-			schedule->threads[schedule->thread_count].thread = record->io.thread;
-			*slot = ++schedule->thread_count;
+		if (!thread || thread->thread != record->io.thread)
+			thread = find_or_add_thread(schedule, record->io.thread);
+		if (!thread) {
+			complain("%s has more than %d threads, which cannot be replayed at once: replay it in parts",
+				 schedule->trace->path, THREADS_MAX);
+			return -E2BIG;
 		}
-		struct thread_plan *thread = &schedule->threads[*slot - 1];
-
-		thread->count++;
-		if (!schedule->count++ || record->io.start_ns < schedule->first_start_ns)
-			schedule->first_start_ns = record->io.start_ns;
-		if (record->io.start_ns > schedule->last_start_ns)
-			schedule->last_start_ns = record->io.start_ns;
-		if (record->kind != RECORD_IO)
+		bool io = record->kind == RECORD_IO;
+		thread->operations[io ? KIND_IO : KIND_FILEOP]++;
+		schedule->count++;
+		if (record->io.start_ns < block.first_start_ns)
+			block.first_start_ns = record->io.start_ns;
+		if (record->io.start_ns > block.last_start_ns)
+			block.last_start_ns = record->io.start_ns;
+		if (!io)
 			continue;
 		uint32_t bytes = io_replay_bytes(&record->io);
 		if (record->io.op == IO_READ && bytes > thread->read_bytes_max)
@@ -65,140 +88,100 @@ static int count_operations(struct schedule *schedule, const struct trace *trace
 		if (record->io.op == IO_WRITE && bytes > schedule->write_bytes_max)
 			schedule->write_bytes_max = bytes;
 	}
+	if (block.first_start_ns < schedule->first_start_ns)
+		schedule->first_start_ns = block.first_start_ns;
+	if (block.last_start_ns > schedule->last_start_ns)
+		schedule->last_start_ns = block.last_start_ns;
+	schedule->blocks[schedule->block_count++] = block;
 	return 0;
 }
 
-static int compare_starts(const void *left, const void *right, void *records)
+int schedule_init(struct schedule *schedule, struct order *order, const atomic_bool *stop)
 {
-	const struct operation *a = left, *b = right;
-	uint64_t start_a = ((const union record *)records)[a->record].io.start_ns;
-	uint64_t start_b = ((const union record *)records)[b->record].io.start_ns;
+	uint64_t records_max = order ? WHOLE_RECORDS_MAX / 2 : WHOLE_RECORDS_MAX;
+	bool streams = schedule->trace->count > records_max;
+	uint64_t segments = streams ? (schedule->count + SEGMENT_OPERATIONS - 1) / SEGMENT_OPERATIONS : 1;
 
-	if (start_a != start_b)
-		return start_a < start_b ? -1 : 1;
-	return a->record < b->record ? -1 : a->record > b->record;
-}
+	schedule->order = order;
+	schedule->stop = stop;
+	schedule->streams = streams;
+	schedule->segments = (uint32_t)segments;
+	schedule->places = streams ? OPERATIONS_KEPT : schedule->count;
+	schedule->operations = calloc(schedule->places, sizeof(*schedule->operations));
+	bool complete = schedule->operations;
+	for (uint32_t i = 0; i < (streams ? SEGMENTS : 1); i++) {
+		struct segment *segment = &schedule->kept[i];
 
-/* The format promises the order of starts within a thread; foreign and damaged traces may break it. */
-static void sort_threads(struct schedule *schedule, const struct trace *trace)
-{
-	for (uint32_t t = 0; t < schedule->thread_count; t++) {
-		struct operation *operations = &schedule->operations[schedule->threads[t].first];
-		uint32_t count = schedule->threads[t].count;
-
-		for (uint32_t i = 1; i < count; i++) {
-			if (compare_starts(&operations[i - 1], &operations[i], (void *)trace->records) > 0) {
-				qsort_r(operations, count, sizeof(*operations), compare_starts, (void *)trace->records);
-				break;
-			}
-		}
+		segment->operations = schedule->operations + (size_t)i * SEGMENT_OPERATIONS;
+		segment->first = calloc(schedule->thread_count + 1, sizeof(*segment->first));
+		segment->records = streams ? calloc(SEGMENT_RECORDS_MAX, sizeof(*segment->records)) : NULL;
+		complete &= segment->first && (segment->records || !streams);
 	}
-}
-
-int schedule_build(struct schedule *schedule, const struct trace *trace)
-{
-	__attribute__((cleanup(free_slots))) struct thread_index index = {.mask = 2 * THREADS_MAX - 1};
-
-	*schedule = (struct schedule){0};
-	index.slots = calloc(2 * THREADS_MAX, sizeof(*index.slots));
-	schedule->threads = calloc(THREADS_MAX, sizeof(*schedule->threads));
-	if (!index.slots || !schedule->threads) {
-		complain("no memory for the threads of %s", trace->path);
-		return -ENOMEM;
-	}
-	int error = count_operations(schedule, trace, &index);
-	if (error)
-		return error;
-	schedule->operations = calloc(schedule->count ? schedule->count : 1, sizeof(*schedule->operations));
-	if (!schedule->operations) {
-		complain("no memory for the %u operations of %s", schedule->count, trace->path);
-		return -ENOMEM;
-	}
-	uint32_t first = 0;
-	for (uint32_t t = 0; t < schedule->thread_count; t++) {
-		schedule->threads[t].first = first;
-		first += schedule->threads[t].count;
-		schedule->threads[t].count = 0;
-	}
-	for (uint32_t i = 0; i < trace->count; i++) {
-		if (!record_is_operation(&trace->records[i]))
-			continue;
-		struct thread_plan *thread =
-			&schedule->threads[*find_slot(&index, schedule->threads, trace->records[i].io.thread) - 1];
-
-		schedule->operations[thread->first + thread->count++].record = i;
-	}
-	sort_threads(schedule, trace);
-	return 0;
-}
-
-/*
- * One recorded end. Among equal ends those of positive duration come first: an operation that starts at that moment
- * waits for them, but not for those of no duration, which may be itself or start with it. So an operation only ever
- * waits for operations with an earlier start, and the waiting cannot go in a circle.
- */
-struct ending {
-	uint64_t end_ns;
-	uint32_t operation;
-	bool instant;
-};
-
-static int compare_endings(const void *left, const void *right)
-{
-	const struct ending *a = left, *b = right;
-
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	if (a->instant != b->instant)
-		return a->instant ? 1 : -1;
-	return a->operation < b->operation ? -1 : a->operation > b->operation;
-}
-
-/* How many operations ended before start_ns, or at it after a positive duration. */
-static uint32_t count_ended(const struct ending *endings, uint32_t count, uint64_t start_ns)
-{
-	uint32_t low = 0, high = count;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		const struct ending *ending = &endings[middle];
-
-		if (ending->end_ns < start_ns || (ending->end_ns == start_ns && !ending->instant))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-int schedule_number_intervals(struct schedule *schedule, const struct trace *trace)
-{
-	struct ending *endings = calloc(schedule->count ? schedule->count : 1, sizeof(*endings));
-
-	if (!endings) {
-		complain("no memory to number the %u operations of %s; --order thread needs none", schedule->count,
-			 trace->path);
-		return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < schedule->count; i++) {
-		const union record *record = &trace->records[schedule->operations[i].record];
-
-		endings[i] = (struct ending){record_end_ns(record), i, record_end_ns(record) == record->io.start_ns};
-	}
-	qsort(endings, schedule->count, sizeof(*endings), compare_endings);
-	for (uint32_t rank = 0; rank < schedule->count; rank++) {
-		struct operation *operation = &schedule->operations[endings[rank].operation];
-
-		operation->end_rank = rank;
-		operation->wait_for =
-			count_ended(endings, schedule->count, trace->records[operation->record].io.start_ns);
-	}
-	free(endings);
-	return 0;
+	if (complete)
+		return 0;
+	complain("no memory for %llu operations of %s at once", (unsigned long long)schedule->places,
+		 schedule->trace->path);
+	return -ENOMEM;
 }
 
 void schedule_free(struct schedule *schedule)
 {
+	for (uint32_t i = 0; i < SEGMENTS; i++) {
+		free(schedule->kept[i].first);
+		free(schedule->kept[i].records);
+	}
 	free(schedule->operations);
+	free(schedule->blocks);
 	free(schedule->threads);
+	free(schedule->thread_slots);
+}
+
+void segment_leave(struct segment *segment)
+{
+	if (atomic_fetch_sub(&segment->threads_left, 1) == 1)
+		syscall(SYS_futex, &segment->threads_left, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static bool is_built(struct schedule *schedule, uint32_t segment, bool wait)
+{
+	for (uint32_t built; (built = atomic_load(&schedule->built)) <= segment;) {
+		struct timespec slice = {.tv_nsec = SLICE_NS};
+
+		if (!wait || atomic_load_explicit(schedule->stop, memory_order_relaxed))
+			return false;
+		syscall(SYS_futex, &schedule->built, FUTEX_WAIT_PRIVATE, built, &slice, NULL, 0);
+	}
+	return true;
+}
+
+static void enter(struct cursor *cursor, uint32_t number)
+{
+	struct schedule *schedule = cursor->schedule;
+	uint32_t place = number % SEGMENTS;
+	struct segment *segment = &schedule->kept[place];
+
+	cursor->segment = number;
+	cursor->at = segment->operations + segment->first[cursor->thread];
+	cursor->end = segment->operations + segment->first[cursor->thread + 1];
+	cursor->open[place] = (uint32_t)(cursor->end - cursor->at);
+	if (schedule->streams && !cursor->open[place])
+		segment_leave(segment);
+}
+
+void cursor_start_pass(struct cursor *cursor)
+{
+	uint32_t next = cursor->schedule->streams ? cursor->segment + 1 : 0;
+
+	if (is_built(cursor->schedule, next, true))
+		enter(cursor, next);
+}
+
+bool cursor_advance(struct cursor *cursor, bool wait)
+{
+	while (cursor->at == cursor->end) {
+		if (cursor_at_end_of_pass(cursor) || !is_built(cursor->schedule, cursor->segment + 1, wait))
+			return false;
+		enter(cursor, cursor->segment + 1);
+	}
+	return true;
 }

@@ -1,51 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns the records of a trace into one list of operations per recorded thread, in the order of their starts. */
+/*
+ * Turns the records of a trace into one list of operations per recorded thread, in the order of their starts.
+ *
+ * The lists are cut into segments: so many operations, over all threads, that start one after the other. SEGMENTS of
+ * them are in memory, with copies of their records; one is given to the operations that come next when all threads have
+ * completed theirs of it (feed.h). Of a trace that fits into memory at once there is one segment, which stays for all
+ * passes and points into the trace (docs/decisions/0009-bounded-memory.md).
+ */
 #ifndef FLEXTRACE_SCHEDULE_H
 #define FLEXTRACE_SCHEDULE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "replayer/engine/order.h"
+#include "replayer/engine/tally.h"
 #include "replayer/engine/trace_reader.h"
 
+/* Tests make these small. */
+#ifndef SEGMENT_OPERATIONS
+#define SEGMENT_OPERATIONS (64u << 10)
+#define WHOLE_RECORDS_MAX (4u << 20) /* of a trace of one segment; with an order, which takes as much again, half */
+#endif
+
+/* All are powers of two. */
+enum { SEGMENTS = 8, OPERATIONS_KEPT = SEGMENTS * SEGMENT_OPERATIONS };
+
+/* Room for candidates beyond one segment: the more, the less often they are sorted where a trace is disordered. */
+#define SEGMENT_RECORDS_MAX (SEGMENT_OPERATIONS + SEGMENT_OPERATIONS / 4 + TRACE_BLOCK_RECORDS)
+
 struct operation {
-	uint32_t record; /* index into the trace */
-	uint32_t end_rank; /* place among all operations by recorded end (order.h) */
-	uint32_t wait_for; /* number of operations that ended before this one started */
+	const union record *record;
+	uint64_t wait_for; /* number of operations that ended before this one started (order.h) */
 };
 
 struct thread_plan {
 	uint32_t thread; /* as recorded */
-	uint32_t first; /* index into operations */
-	uint32_t count;
 	uint32_t read_bytes_max;
+	uint64_t operations[OPERATION_KINDS]; /* of one pass */
 };
 
-struct schedule {
-	struct operation *operations; /* grouped by thread */
-	uint32_t count;
-	struct thread_plan *threads;
-	uint32_t thread_count;
-	uint32_t write_bytes_max;
-	uint64_t first_start_ns;
+/* What of TRACE_BLOCK_RECORDS records is known without reading them. */
+struct block {
+	uint64_t first_start_ns; /* later than the last where it holds no operation */
 	uint64_t last_start_ns;
 };
 
-/* Walks the operations of one thread. */
-struct cursor {
-	const struct operation *at, *end;
+struct segment {
+	struct operation *operations; /* grouped by thread */
+	uint32_t *first; /* of each thread; and the end of the last */
+	union record *records; /* copies in the order of the trace, where segments follow each other */
+	_Atomic uint32_t threads_left; /* futex: have not completed all of theirs */
 };
 
-static inline struct cursor schedule_cursor(const struct schedule *schedule, const struct thread_plan *plan)
-{
-	const struct operation *first = &schedule->operations[plan->first];
+struct schedule {
+	const struct trace *trace;
+	struct order *order; /* NULL: only each thread's own */
+	const atomic_bool *stop;
+	uint64_t count; /* operations of one pass */
+	struct thread_plan *threads;
+	uint32_t thread_count;
+	uint32_t *thread_slots; /* open addressing from recorded thread id to index + 1; 0 = free */
+	struct block *blocks;
+	uint64_t block_count;
+	uint32_t write_bytes_max;
+	uint64_t first_start_ns;
+	uint64_t last_start_ns;
+	bool streams; /* segments follow each other; else there is one, the same in every pass */
+	uint32_t segments; /* of one pass */
+	struct operation *operations; /* of all segments in memory */
+	uint64_t places; /* for operations, in memory */
+	struct segment kept[SEGMENTS];
+	_Atomic uint32_t built; /* futex: segments, in all passes */
+};
 
-	return (struct cursor){first, first + plan->count};
+/* For the records of the trace in turn, by blocks: finds the threads and the times. */
+int schedule_survey_init(struct schedule *schedule, const struct trace *trace);
+int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count);
+
+/*
+ * Makes place for the operations; feed.h puts them there. `order`, which may be NULL, is only noted here. Waiting for a
+ * segment ends when `stop` is set.
+ */
+int schedule_init(struct schedule *schedule, struct order *order, const atomic_bool *stop);
+void schedule_free(struct schedule *schedule);
+
+/* Index of a recorded thread. */
+uint32_t schedule_thread(const struct schedule *schedule, uint32_t thread);
+
+/* Walks the operations of one thread. All that it gave have to be told of by cursor_complete(). */
+struct cursor {
+	struct schedule *schedule;
+	uint32_t thread; /* index */
+	uint32_t segment; /* counted over all passes */
+	const struct operation *at, *end; /* in that segment */
+	uint32_t open[SEGMENTS]; /* operations of a segment in memory that this thread has not completed */
+};
+
+static inline struct cursor schedule_cursor(struct schedule *schedule, uint32_t thread)
+{
+	return (struct cursor){.schedule = schedule, .thread = thread, .segment = UINT32_MAX};
 }
 
+/* Before every pass. */
+void cursor_start_pass(struct cursor *cursor);
+
+/* For cursor_next() and cursor_must_wait(): whether there is an operation, after waiting for it if that is asked for. */
+bool cursor_advance(struct cursor *cursor, bool wait);
+
+static inline bool cursor_at_end_of_pass(const struct cursor *cursor)
+{
+	return cursor->at == cursor->end && (cursor->segment + 1) % cursor->schedule->segments == 0;
+}
+
+/*
+ * The next operation, which stays valid until cursor_complete(); NULL at the end of the pass or after a stop. Waits for
+ * the next segment to be built.
+ */
 static inline const struct operation *cursor_next(struct cursor *cursor)
 {
-	return cursor->at < cursor->end ? cursor->at++ : NULL;
+	return cursor->at < cursor->end || cursor_advance(cursor, true) ? cursor->at++ : NULL;
+}
+
+/*
+ * Whether cursor_next() would wait. Then an engine has to complete the operations that it has in flight first: the
+ * memory of the next segment may be that of theirs.
+ */
+static inline bool cursor_must_wait(struct cursor *cursor)
+{
+	return cursor->at == cursor->end && !cursor_advance(cursor, false) && !cursor_at_end_of_pass(cursor);
 }
 
 /* The operation that came last comes again. */
@@ -54,11 +139,25 @@ static inline void cursor_back(struct cursor *cursor)
 	cursor->at--;
 }
 
-int schedule_build(struct schedule *schedule, const struct trace *trace);
+/* This thread needs the memory of a segment no longer. */
+void segment_leave(struct segment *segment);
 
-/* Fills end_rank and wait_for. */
-int schedule_number_intervals(struct schedule *schedule, const struct trace *trace);
+/* Where an operation is in memory, counted from the first place. */
+static inline uint32_t operation_place(const struct schedule *schedule, const struct operation *operation)
+{
+	return (uint32_t)(operation - schedule->operations);
+}
 
-void schedule_free(struct schedule *schedule);
+/* An operation that cursor_next() gave has completed, and is not to be looked at again. */
+static inline void cursor_complete(struct cursor *cursor, const struct operation *operation)
+{
+	struct schedule *schedule = cursor->schedule;
+	uint32_t place = operation_place(schedule, operation);
+
+	if (schedule->order)
+		order_complete(schedule->order, place);
+	if (schedule->streams && --cursor->open[place / SEGMENT_OPERATIONS] == 0)
+		segment_leave(&schedule->kept[place / SEGMENT_OPERATIONS]);
+}
 
 #endif

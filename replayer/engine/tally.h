@@ -28,6 +28,10 @@ enum skip_reason {
 	SKIP_NOT_OPEN, /* a close without a descriptor */
 	SKIP_SHARED_DESCRIPTOR, /* closes one of several that were open before the trace: one stands for all */
 	SKIP_PROGRAM_PAGE, /* of the text of a program or library, which the replay does not run */
+	SKIP_LATE, /* --late skip: too far behind the schedule */
+	SKIP_SYNC_OFF, /* --sync off */
+	SKIP_WRITES_OFF, /* would change a device that may only be read */
+	SKIP_DEVICE_NAME, /* renames, links or removes the name of a device */
 	SKIP_STOPPED, /* the replay was stopped before */
 	SKIP_REASONS,
 };
@@ -42,7 +46,12 @@ struct tally {
 	uint64_t errors[ERRNO_MAX + 1];
 	uint64_t bytes[2]; /* read, written */
 	uint64_t requests[2];
-	uint64_t late; /* later than what is still trustworthy */
+	uint64_t late; /* operations that began later than what is still trustworthy, though they could have begun */
+	uint64_t behind; /* that began later than that behind the schedule */
+	uint64_t unaligned; /* requests that --direct on left to the page cache */
+	uint64_t submits; /* calls that handed requests to the kernel */
+	uint64_t submits_blocked; /* of them, longer than SUBMIT_BLOCKED_NS */
+	uint64_t submits_blocked_ns;
 };
 
 static inline void tally_skip(struct tally *tally, enum operation_kind kind, enum skip_reason reason, uint64_t count)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a due time into waiting until it.
+#include <sched.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "replayer/engine/timing.h"
 
 enum {
-	CALIBRATION_SLEEPS = 50,
+	CALIBRATION_SLEEPS = 100,
 	CALIBRATION_NS = 100 * 1000,
 	MARGIN_NS_MIN = 20 * 1000,
 	MARGIN_NS_MAX = 300 * 1000,
@@ -20,15 +20,11 @@ static void sleep_until(uint64_t due_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
 }
 
-void pacer_init(struct pacer *pacer, const atomic_bool *stop)
+/* How late wake-ups are here, at worst. */
+static uint64_t measure_wake_up(void)
 {
 	uint64_t late_max_ns = 0;
 
-	*pacer = (struct pacer){.stop = stop};
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	pacer->spinners_max = processors > 2 ? (int)processors - 1 : 1;
-	/* The default slack of 50 us would be the largest part of the lateness; threads inherit this. */
-	prctl(PR_SET_TIMERSLACK, 1);
 	for (int i = 0; i < CALIBRATION_SLEEPS; i++) {
 		uint64_t due_ns = now_ns() + CALIBRATION_NS;
 
@@ -37,7 +33,23 @@ void pacer_init(struct pacer *pacer, const atomic_bool *stop)
 		if (late_ns > late_max_ns)
 			late_max_ns = late_ns;
 	}
-	pacer->margin_ns = late_max_ns < MARGIN_NS_MIN ? MARGIN_NS_MIN : late_max_ns;
+	return late_max_ns;
+}
+
+void pacer_init(struct pacer *pacer, const atomic_bool *stop)
+{
+	cpu_set_t processors;
+
+	*pacer = (struct pacer){.stop = stop};
+	/* The default slack of 50 us would be the largest part of the lateness; threads inherit this. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	/* Who spins takes a processor; the storage stack needs one. On a machine with a single one nobody spins. */
+	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
+		pacer->spinners_max = CPU_COUNT(&processors) - 1;
+	pacer->wake_up_ns = measure_wake_up();
+	if (!pacer->spinners_max)
+		return;
+	pacer->margin_ns = pacer->wake_up_ns < MARGIN_NS_MIN ? MARGIN_NS_MIN : pacer->wake_up_ns;
 	if (pacer->margin_ns > MARGIN_NS_MAX)
 		pacer->margin_ns = MARGIN_NS_MAX;
 }

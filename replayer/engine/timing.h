@@ -11,7 +11,8 @@
 enum timing { TIMING_ASAP, TIMING_THINK, TIMING_RECORDED };
 
 struct pacer {
-	uint64_t margin_ns; /* how long before the due time to wake up: what this machine's wake-ups are late by */
+	uint64_t wake_up_ns; /* how late wake-ups were at worst when the run began */
+	uint64_t margin_ns; /* how long before the due time to wake up and spin; 0 = nobody spins */
 	atomic_int spinners;
 	int spinners_max; /* more would take the processors that the operations need */
 	const atomic_bool *stop;
@@ -34,7 +35,7 @@ static inline void pause_processor(void)
 #endif
 }
 
-/* Measures how late wake-ups are here. Takes about 10 ms. */
+/* Measures how late wake-ups are here. Takes some 10 ms. */
 void pacer_init(struct pacer *pacer, const atomic_bool *stop);
 
 /* Reserves the right to spin; false when as many threads spin as there are processors to spare. */

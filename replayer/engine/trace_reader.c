@@ -10,10 +10,6 @@
 #include "replayer/engine/message.h"
 #include "replayer/engine/trace_reader.h"
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
-
 static int check_header(const char *path, const struct trace_header *header, uint64_t file_bytes)
 {
 	if (file_bytes < sizeof(header->magic) || memcmp(header->magic, TRACE_MAGIC, sizeof(header->magic)) != 0) {
@@ -48,20 +44,17 @@ static int count_records(struct trace *trace, uint64_t file_bytes)
 
 	if (trace->header->flags & TRACE_INCOMPLETE) {
 		/* A crash can leave a file longer than what reached the disk; kind 0 is never written. */
-		for (count = 0; count < whole && trace->records[count].kind != 0; count++)
-			;
+		for (count = 0; count < whole && trace->records[count].kind != 0; count++) {
+			if (count % TRACE_BLOCK_RECORDS == 0 && count)
+				trace_drop(trace, count - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
+		}
 	} else if (count > whole) {
 		complain("%s is truncated: %llu of %llu records are there; copy it again, or cut and mark it as "
 			 "incomplete to replay what is left",
 			 trace->path, (unsigned long long)whole, (unsigned long long)count);
 		return -EINVAL;
 	}
-	if (count >= UINT32_MAX) {
-		complain("%s has %llu records, more than the %u that can be replayed at once: replay it in parts",
-			 trace->path, (unsigned long long)count, UINT32_MAX - 1);
-		return -EFBIG;
-	}
-	trace->count = (uint32_t)count;
+	trace->count = count;
 	return 0;
 }
 
@@ -94,6 +87,8 @@ int trace_open(struct trace *trace, const char *path)
 		complain("cannot map trace %s: %s", path, strerror(errno));
 		return -errno;
 	}
+	/* Only a hint, for more to be read ahead. */
+	(void)madvise(map, (size_t)status.st_size, MADV_SEQUENTIAL);
 	trace->header = map;
 	trace->records = (const union record *)((const char *)map + TRACE_HEADER_BYTES);
 	trace->mapped_bytes = (size_t)status.st_size;
@@ -112,8 +107,11 @@ void trace_close(struct trace *trace)
 	trace->header = NULL;
 }
 
-void trace_populate(const struct trace *trace)
+void trace_drop(const struct trace *trace, uint64_t first, uint64_t count)
 {
-	/* Only a hint: where the kernel cannot, or memory is short, the records are faulted in as they are used. */
-	(void)madvise((void *)trace->header, trace->mapped_bytes, MADV_POPULATE_READ);
+	uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = (uintptr_t)&trace->records[first] / page_bytes * page_bytes;
+
+	/* The pages stay in the page cache: only the mapping, by which they count as this process's, goes. */
+	(void)madvise((void *)begin, (uintptr_t)&trace->records[first + count] - begin, MADV_DONTNEED);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns a trace file into an array of records in memory (bpf/trace_format.h), without reading it: it is mapped. */
+/*
+ * Turns a trace file into an array of records in memory (bpf/trace_format.h), without reading it: it is mapped. Who goes
+ * through all of it does so by blocks, and drops what is behind, as the trace may be larger than memory.
+ */
 #ifndef FLEXTRACE_TRACE_READER_H
 #define FLEXTRACE_TRACE_READER_H
 
@@ -9,6 +12,10 @@
 
 #include "bpf/trace_format.h"
 
+#ifndef TRACE_BLOCK_RECORDS /* tests make it small */
+#define TRACE_BLOCK_RECORDS 8192
+#endif
+
 union record {
 	__u8 kind;
 	struct io_record io;
@@ -16,6 +23,7 @@ union record {
 	struct file_record file;
 	struct text_record text;
 	struct gap_record gap;
+	struct resident_record resident;
 };
 
 /* IO and FILEOP records share these places, so that order and time need not look at the kind. */
@@ -28,7 +36,7 @@ struct trace {
 	const char *path;
 	const struct trace_header *header;
 	const union record *records;
-	uint32_t count; /* of records */
+	uint64_t count; /* of records */
 	size_t mapped_bytes;
 };
 
@@ -67,7 +75,7 @@ static inline uint64_t record_end_ns(const union record *record)
 int trace_open(struct trace *trace, const char *path);
 void trace_close(struct trace *trace);
 
-/* Brings the records into memory, so that a replay does not wait for its own trace. */
-void trace_populate(const struct trace *trace);
+/* Gives the memory of these records back; they are still there for who reads them again. */
+void trace_drop(const struct trace *trace, uint64_t first, uint64_t count);
 
 #endif

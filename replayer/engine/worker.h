@@ -8,6 +8,8 @@
 #include "replayer/engine/buffer.h"
 #include "replayer/engine/busy_time.h"
 #include "replayer/engine/descriptors.h"
+#include "replayer/engine/due.h"
+#include "replayer/engine/feed.h"
 #include "replayer/engine/files.h"
 #include "replayer/engine/histogram.h"
 #include "replayer/engine/image.h"
@@ -17,9 +19,27 @@
 #include "replayer/engine/timing.h"
 #include "replayer/engine/trace_reader.h"
 
-enum histogram_kind { HISTOGRAM_READ, HISTOGRAM_WRITE, HISTOGRAM_SYNC, HISTOGRAM_LATENESS, HISTOGRAMS };
+enum engine { ENGINE_AUTO, ENGINE_SYNC, ENGINE_URING, ENGINE_NULL };
+
+enum histogram_kind {
+	HISTOGRAM_READ, /* response times, from issue */
+	HISTOGRAM_WRITE,
+	HISTOGRAM_SYNC,
+	HISTOGRAM_READ_DUE, /* the same from the due time: with the time that an operation waited for a late start */
+	HISTOGRAM_WRITE_DUE,
+	HISTOGRAM_SYNC_DUE,
+	HISTOGRAM_LATENESS, /* issue - max(due, ready) */
+	HISTOGRAM_BEHIND, /* issue - due */
+	HISTOGRAMS,
+};
 
 struct run_options {
+	enum engine engine; /* never ENGINE_AUTO once a run begins */
+	bool calls_stay; /* io_uring only for what was asynchronous when recorded */
+	bool untimed; /* the trace has an order, no times */
+	uint32_t depth; /* requests in flight per thread; 0 = as recorded */
+	enum late_policy late;
+	uint64_t late_limit_ns; /* LATE_SKIP */
 	enum timing timing;
 	bool recorded_order;
 	bool loop;
@@ -33,15 +53,18 @@ struct worker;
 struct run {
 	const struct trace *trace;
 	const struct file_table *table;
-	const struct schedule *schedule;
+	struct schedule *schedule;
 	const struct run_options *options;
 	struct image *image;
 	struct descriptors descriptors;
+	struct feed feed;
 	struct order order;
 	struct pacer pacer;
 	struct buffer write_data; /* read by all threads */
 	struct busy_time io_time;
 	struct busy_time sync_time;
+	_Atomic uint64_t slip_ns; /* of this pass, by which due times were moved */
+	uint64_t slipped_ns; /* of the passes that are over */
 	struct worker *workers;
 	uint64_t late_after_ns; /* lateness from which an operation counts against the trust in a run */
 	bool ordered; /* recorded order, and more than one thread to keep in it */
@@ -63,11 +86,19 @@ struct worker {
 
 	_Alignas(64) struct run *run;
 	const struct thread_plan *plan;
-	struct cursor cursor; /* of this pass */
+	struct cursor cursor;
 	struct buffer read_data;
 	struct histogram *histograms; /* HISTOGRAMS */
 	struct tally tally;
 	struct order_waiter waiter;
+	struct ring *ring; /* NULL without io_uring */
+	struct due due; /* of the operation at hand */
+	uint64_t recorded_end_ns; /* recorded end of the operation that the next think time follows; 0 = none yet */
+	uint64_t completed_ns; /* and its end here */
+	uint64_t debt_ns; /* --timing think: by how much later than it should that operation began, by late wake-ups */
+	struct drift drift;
+	uint32_t in_flight_max;
+	bool gave_up; /* on requests that storage does not give back: the thread cannot end */
 	uint64_t finished_ns; /* end of the last operation */
 	pthread_t thread;
 };
@@ -77,16 +108,25 @@ static inline bool run_stopped(const struct run *run)
 	return atomic_load_explicit(run->stop, memory_order_relaxed);
 }
 
-/* Takes a worker through the rest of its cursor, or up to a stop, by synchronous calls. */
+/* Take a worker through the rest of its cursor, or up to a stop: by synchronous calls, by its ring, by doing nothing. */
 void engine_sync_pass(struct worker *worker);
+void engine_uring_pass(struct worker *worker);
+void engine_null_pass(struct worker *worker);
 
-/* Repeats one IO or FILEOP record and counts its result. */
+/* The same for any way to do one operation, one after the other. */
+typedef void action(struct worker *worker, const union record *record, uint32_t number);
+void pass_in_turn(struct worker *worker, action *act);
+
+/* Repeats one IO or FILEOP record by a call and counts its result. */
 void operation_replay(struct worker *worker, const union record *record, uint32_t number);
+
+/* Has everything ready that run_all() needs: buffers, and the first operations in their order. 0 or -errno. */
+int run_prepare(struct run *run);
 
 /* Runs the trace; the tallies and histograms of the workers are its result. 0 or -errno. */
 int run_all(struct run *run);
 
-/* Lets go of everything that run_all() made. */
+/* Lets go of everything that these two made. */
 void run_free(struct run *run);
 
 #endif

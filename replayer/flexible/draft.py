@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ class UnreachableError(FlextraceError):
     """A target that no alteration reaches, with the range of those that are reached."""
 
     def __init__(self, message: str, low: float, high: float):
-        super().__init__(message)
+        super().__init__(message, 2)
         self.low, self.high = low, high
 
 
@@ -49,14 +50,10 @@ class Draft:
         io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
         io = io[~left_out(trace)]
         io["missed_bytes"] = NOT_MEASURED_U32
-        return cls(
-            io[np.argsort(io["start_ns"], kind="stable")],
-            fileops[np.argsort(fileops["start_ns"], kind="stable")],
-            trace.arrays[RecordKind.FILE].copy(),
-            trace.arrays[RecordKind.TASK].copy(),
-            dict(trace.paths),
-            trace.untimed,
-        )
+        files, tasks = (trace.arrays[kind].copy() for kind in (RecordKind.FILE, RecordKind.TASK))
+        draft = cls(io, fileops, files, tasks, dict(trace.paths), trace.untimed)
+        draft.sort()
+        return draft
 
     def copy(self) -> Draft:
         """Another one, whose requests can be changed on their own."""
@@ -68,6 +65,22 @@ class Draft:
             paths=dict(self.paths),
             notes={},
         )
+
+    def sort(self) -> None:
+        """Bring the records into the order of their starts; stable, so that of equal ones the order stays."""
+        self.io = self.io[np.argsort(self.io["start_ns"], kind="stable")]
+        self.fileops = self.fileops[np.argsort(self.fileops["start_ns"], kind="stable")]
+
+    @classmethod
+    def joined(cls, drafts: Sequence[Draft]) -> Draft:
+        """All records of several drafts whose ids differ, in the order of their starts."""
+        io, fileops, files, tasks = (
+            np.concatenate([getattr(draft, name) for draft in drafts]) for name in ("io", "fileops", "files", "tasks")
+        )
+        paths = {file: path for draft in drafts for file, path in draft.paths.items()}
+        draft = cls(io, fileops, files, tasks, paths, drafts[0].untimed)
+        draft.sort()
+        return draft
 
     @property
     def requests(self) -> np.ndarray:

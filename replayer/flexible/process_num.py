@@ -62,14 +62,18 @@ def _spans(records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return start, start + np.maximum(records["duration_ns"].astype(np.int64), 1)
 
 
+def busiest_requests(draft: Draft) -> np.ndarray:
+    """Indices of the IO records that are in flight at the moment when most requests are, in the order of starts."""
+    start, end = _spans(draft.io[draft.requests])
+    moment = np.sort(start)[int(np.argmax(overlap_at_starts(start, end)))]
+    return draft.requests[(start <= moment) & (end > moment)]
+
+
 def _busiest(draft: Draft) -> np.ndarray:
     """Threads that have a request in flight at the moment when most are, in the order of their starts."""
-    requests = draft.io[draft.requests]
     if draft.untimed:
-        return np.unique(requests["thread"])
-    start, end = _spans(requests)
-    moment = np.sort(start)[int(np.argmax(overlap_at_starts(start, end)))]
-    threads = requests["thread"][(start <= moment) & (end > moment)]
+        return np.unique(draft.io["thread"][draft.requests])
+    threads = draft.io["thread"][busiest_requests(draft)]
     return threads[np.sort(np.unique(threads, return_index=True)[1])]
 
 
@@ -112,8 +116,8 @@ def _clone(draft: Draft, target: int, present: int, generator: np.random.Generat
         ios.append(io)
         fileops.append(operations)
         tasks.append(task)
-    draft.io = _in_time(np.concatenate(ios))
-    draft.fileops = _in_time(np.concatenate(fileops))
+    draft.io, draft.fileops = np.concatenate(ios), np.concatenate(fileops)
+    draft.sort()
     draft.tasks = np.concatenate(tasks)
     draft.note("processNum", cloned_threads=sum(len(group) for group in groups), held="footprint; operations multiply")
 
@@ -145,10 +149,6 @@ def _rotate(io: np.ndarray, fixed: np.ndarray, phase: float) -> None:
             source[begin:stop] = np.roll(mine, -turn)
     for name in CONTENT:
         io[name][movable] = io[name][source]
-
-
-def _in_time(records: np.ndarray) -> np.ndarray:
-    return records[np.argsort(records["start_ns"], kind="stable")]
 
 
 # ---- fewer ----
@@ -184,7 +184,7 @@ def _merge(draft: Draft, target: int) -> None:
         records["start_ns"] = new[mine]
         records["thread"] = thread[mine]
         records["process"] = [process_of[name] for name in thread[mine].tolist()]
-    draft.io, draft.fileops = _in_time(draft.io), _in_time(draft.fileops)
+    draft.sort()
     draft.tasks = draft.tasks[np.isin(draft.tasks["thread"], thread)]
     draft.note("processNum", merged_threads=len(leader), into=target)
 

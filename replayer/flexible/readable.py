@@ -168,8 +168,11 @@ def _settle_ends(draft: Draft, changed: np.ndarray) -> None:
     at_end = np.flatnonzero(here & (io["result"] == 0))
     if not len(at_end):
         return
-    size = np.zeros(int(max(draft.files["file"].max(initial=0), io["file"].max())) + 1, np.int64)
-    moved = io["result"] > 0
-    np.maximum.at(size, io["file"][moved], io["offset"][moved].astype(np.int64) + io["result"][moved])
-    np.maximum.at(size, draft.files["file"], draft.files["size_bytes"].astype(np.int64))
-    io["offset"][at_end] = np.maximum(io["offset"][at_end].astype(np.int64), size[io["file"][at_end]])
+    # By the rank of the id: ids of names begin at 2^31.
+    known = np.unique(np.concatenate([draft.files["file"], io["file"]]))
+    size = np.zeros(len(known), np.int64)
+    moved = io[io["result"] > 0]
+    np.maximum.at(size, np.searchsorted(known, moved["file"]), moved["offset"].astype(np.int64) + moved["result"])
+    np.maximum.at(size, np.searchsorted(known, draft.files["file"]), draft.files["size_bytes"].astype(np.int64))
+    ends = size[np.searchsorted(known, io["file"][at_end])]
+    io["offset"][at_end] = np.maximum(io["offset"][at_end].astype(np.int64), ends)

@@ -25,6 +25,7 @@ import pandas as pd
 
 from tests.bench.attach_time import measure_attach
 from tests.bench.bpf_profile import profile_recording
+from tests.bench.findings import Finding, exactly, print_findings, print_table
 from tests.bench.fio_load import Reads, fio_load
 from tests.bench.interleaved import Way, run_interleaved
 from tests.bench.load import Load, Tracer, UnavailableError, run_load
@@ -33,7 +34,7 @@ from tests.bench.postgres_load import postgres_load
 from tests.bench.recording import RING_RECORD_BYTES, Recorder
 from tests.bench.rocksdb_load import rocksdb_load
 from tests.bench.scratch import tmpfs, tracefs
-from tests.bench.spread import Spread, ratio_table, spread_of
+from tests.bench.spread import ratio_table, spread_of
 from tests.bench.sqlite_load import sqlite_load
 from tests.bench.untraced import CALLS, measure_untraced
 
@@ -91,22 +92,6 @@ ROWS = {
 }
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A line of the last table: a target and what was measured."""
-
-    row: str
-    what: str
-    target: float
-    measured: Spread
-    unit: str
-
-    @property
-    def met(self) -> bool:
-        """Whether the median, as it is printed, is within the target."""
-        return round(self.measured.median, 1) <= self.target
-
-
 @dataclass
 class Report:
     """Everything that was measured."""
@@ -115,19 +100,6 @@ class Report:
     samples: dict[str, list[dict[Hashable, Any]]] = field(default_factory=dict)
     profiles: dict[str, list[dict[Hashable, Any]]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-
-
-def exactly(value: float) -> Spread:
-    """A number without spread."""
-    return Spread(value, value, value, value, value)
-
-
-def print_table(title: str, table: pd.DataFrame) -> None:
-    """A table with as many digits as are worth reading."""
-    print(f"\n{title}")
-    print(
-        table.to_string(float_format=lambda value: f"{value:,.3f}" if abs(value) < 10 else f"{value:,.0f}"), flush=True
-    )
 
 
 def findings_of(row: str, load: Load, samples: pd.DataFrame, recorder: Recorder) -> list[Finding]:
@@ -199,25 +171,6 @@ def measure_row_attach(outputs: Path, rounds: int, report: Report) -> None:
         report.findings.append(Finding("attach", what, ATTACH_TARGET_MS, spread_of(1000 * samples[column]), "ms"))
 
 
-def print_findings(report: Report) -> None:
-    """The last table: targets and what was measured, side by side."""
-    table = pd.DataFrame(
-        {
-            "row": finding.row,
-            "what": finding.what,
-            "target": f"<= {finding.target:g} {finding.unit}",
-            "measured": f"{finding.measured.median:.1f} {finding.unit}",
-            "quartiles": f"{finding.measured.q1:.1f} to {finding.measured.q3:.1f}",
-            "95 % interval": f"{finding.measured.low:.1f} to {finding.measured.high:.1f}",
-            "met": "yes" if finding.met else "NO",
-        }
-        for finding in report.findings
-    )
-    print_table("Targets", table.set_index("row") if len(table) else table)
-    for what, why in report.skipped.items():
-        print(f"not measured: {what}: {why}")
-
-
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -277,7 +230,7 @@ def main() -> None:
         os.chmod(directory, 0o711)  # the server of PostgreSQL runs as another user
         with tmpfs(directory / "outputs", OUTPUT_BYTES_MAX) as outputs:
             report = measure(arguments, directory, outputs)
-    print_findings(report)
+    print_findings(report.findings, report.skipped)
     if arguments.json:
         findings = [asdict(finding) | {"met": finding.met} for finding in report.findings]
         document = {"schema": "flextrace-bench-record 1"} | asdict(report) | {"findings": findings}

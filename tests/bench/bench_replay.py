@@ -1,102 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replay engine against fio on the same synthetic load: ``make bench-replay``.
-
-Both do random requests of fixed size in one file per thread, prepared and (unless direct) wholly in the page cache,
-with synchronous calls, for the same time. fio runs with its random map and the scrambling of its buffers off (the
-engine has neither) and its statistics on (the engine keeps its own).
-"""
+"""The replay engine beside its targets and beside fio on the same lists of requests: ``make bench-replay``."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import os
+import signal
+import sys
 import tempfile
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from characterize.layout import IoFlag, RecordKind
-from characterize.trace import write
-from characterize.workload import Workload
-from replayer.run import replay
-from replayer.willy import make_trace
-from tests.bench.interleaved import Sample, Way, run_interleaved
-from tests.bench.spread import ratio_table
+from tests.bench.findings import Finding, print_findings
+from tests.bench.replay_applications import measure_applications
+from tests.bench.replay_lateness import measure_lateness
+from tests.bench.replay_throughput import measure_null, measure_throughput
 
 
 @dataclass(frozen=True)
-class Load:
-    """A synthetic load that both can do."""
+class Part:
+    """A part with its name on the command line, and how often and long its runs are unless told otherwise."""
 
-    title: str
-    threads: int
-    read: bool
-    size_bytes: int
-    direct: bool
-    file_bytes: int = 64 << 20
+    measure: Callable[[Path, int, float], tuple[list[Finding], dict[str, str]]]
+    rounds: int
+    seconds: float
 
 
-LOADS = (
-    Load("cached 4 KiB random reads, 1 thread", 1, True, 4096, False),
-    Load("cached 4 KiB random reads, 4 threads", 4, True, 4096, False),
-    Load("cached 4 KiB random overwrites, 1 thread", 1, False, 4096, False),
-    Load("cached 64 KiB random reads, 1 thread", 1, True, 65536, False),
-    Load("O_DIRECT 4 KiB random reads, 1 thread", 1, True, 4096, True),
-)
+PARTS = {
+    "lateness": Part(measure_lateness, 1, 60),
+    "throughput": Part(measure_throughput, 4, 2),
+    "null": Part(measure_null, 5, 2),
+    "applications": Part(measure_applications, 3, 3),
+}
 
 
-def fio_rate(load: Load, directory: Path, seconds: float) -> Sample:
-    """Requests/s of fio."""
-    output = subprocess.run(
-        [
-            *("fio", "--name=load", f"--directory={directory}", f"--size={load.file_bytes}", f"--bs={load.size_bytes}"),
-            *(f"--rw={'randread' if load.read else 'randwrite'}", f"--direct={int(load.direct)}", "--ioengine=psync"),
-            *(f"--numjobs={load.threads}", "--thread", "--group_reporting", "--norandommap", "--invalidate=0"),
-            *("--fallocate=none", "--overwrite=1", "--scramble_buffers=0", "--pre_read=" + str(int(not load.direct))),
-            *(f"--runtime={seconds}", "--time_based", "--output-format=json"),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return Sample(json.loads(output[output.index("{") :])["jobs"][0]["read" if load.read else "write"]["iops"])
-
-
-def engine_rate(load: Load, trace: Path, directory: Path, seconds: float) -> Sample:
-    """Requests/s of the engine, from its own result document."""
-    result = replay(trace, directory, cache="warm", keep_image=True, loop=True, max_seconds=seconds)
-    return Sample((result["requests"]["read"] + result["requests"]["write"]) / result["elapsed_s"])
-
-
-def make_load_trace(load: Load, path: Path) -> Path:
-    """Willy's trace of a load: random places, one direction, one size."""
-    workload = Workload(load.threads * load.file_bytes, 0.0, float(load.read), load.size_bytes, load.threads)
-    trace = make_trace(workload, requests=load.threads * 500_000, size="fixed", seed=1)
-    if load.direct:
-        trace.arrays[RecordKind.IO]["flags"] |= int(IoFlag.DIRECT)
-    return write(trace, path)
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(PARTS), help="which, separated by commas (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, help="of each part (default: the part's own)")
+    parser.add_argument(
+        "--seconds", type=float, help="of each run (default: the part's own; 600 shows the drift after ten minutes)"
+    )
+    parser.add_argument("--directory", type=Path, help="where files are read and written (default: a temporary one)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings to FILE")
+    arguments = parser.parse_args()
+    arguments.only = arguments.only.split(",")
+    if unknown := set(arguments.only) - set(PARTS):
+        parser.error(f"unknown parts {', '.join(sorted(unknown))}: choose from {', '.join(PARTS)}")
+    if arguments.rounds is not None and arguments.rounds < 1:
+        parser.error("--rounds is at least 1")
+    return arguments
 
 
 def main() -> None:
-    """Print one table for all loads: the engine's rate as a ratio to fio's."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--directory", type=Path, help="where the files are (default: a temporary directory)")
-    arguments = parser.parse_args()
-    for number, load in enumerate(LOADS):
-        with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
-            directory = Path(name)
-            (directory / "fio").mkdir()
-            trace = make_load_trace(load, directory / f"{number}.iotrace")
-            ways = [
-                Way("fio psync", partial(fio_rate, load, directory / "fio", arguments.seconds)),
-                Way("flextrace replay", partial(engine_rate, load, trace, directory / "engine", arguments.seconds)),
-            ]
-            table = ratio_table(run_interleaved(ways, arguments.rounds)).drop(columns="cpu_ratio")
-            print(f"\n{load.title}, {arguments.rounds} rounds of {arguments.seconds:g} s, requests/s")
-            print(table.to_string(float_format=lambda value: f"{value:,.3f}" if value < 10 else f"{value:,.0f}"))
+    """Measure, print, and write JSON where it is wanted."""
+    arguments = parse_arguments()
+    # So that a signal, too, stops what was started and removes what was made.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    findings: list[Finding] = []
+    skipped: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
+        os.chmod(name, 0o711)  # the server of PostgreSQL runs as another user
+        for part in (PARTS[name] for name in arguments.only):
+            found, missing = part.measure(
+                Path(name), arguments.rounds or part.rounds, arguments.seconds or part.seconds
+            )
+            findings += found
+            skipped |= missing
+    print_findings(findings, skipped)
+    if arguments.json:
+        document = [asdict(finding) | {"met": finding.met} for finding in findings]
+        arguments.json.write_text(
+            json.dumps({"schema": "flextrace-bench-replay 1", "findings": document, "skipped": skipped}, indent=1)
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``cut``, ``merge``, ``repeat`` and ``clone`` share: options of the output, and writing and telling it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from characterize.errors import FlextraceError
+from characterize.expansion import refuse_archive_name
+from characterize.units import format_bytes
+
+if TYPE_CHECKING:
+    from characterize.trace import Trace
+
+SCHEMA = "flextrace.made/1"
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where the trace goes and how it is told."""
+    output = parser.add_argument_group("output")
+    output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the new trace (.iotrace)")
+    output.add_argument("--force", action="store_true", help="overwrite OUT")
+    output.add_argument("--format", choices=("text", "json"), default="text", help="(default: text)")
+
+
+def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[list[Trace]], Trace]) -> int:
+    """Read traces, write the one that is made of them, print its parameters beside those of the first."""
+    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+
+    output = arguments.output
+    refuse_archive_name(output)
+    if output.exists() and not arguments.force:
+        raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
+    parents = [trace_file.open(file) for file in files]
+    if output.exists() and any(output.samefile(file) for file in files):
+        raise FlextraceError(f"{output} is a trace that is read: choose another name", 2)
+    verb = arguments.verb
+    for parent in parents:
+        for warning in parent.warnings:
+            print(f"flextrace {verb}: warning: {warning}", file=sys.stderr)
+    made = maker(parents)
+    made.header.metadata[f"{verb}_command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    trace_file.write(made, output, force=arguments.force)
+    lineage = made.header.metadata["lineage"]
+    if arguments.format == "json":
+        print(json.dumps({"schema": SCHEMA, "output": str(output), **lineage}, indent=1))
+    else:
+        print(render(lineage))
+    print(f"flextrace {verb}: run it with: flextrace replay {output} --directory DIR", file=sys.stderr)
+    return 0
+
+
+def render(lineage: dict[str, Any]) -> str:
+    """The five parameters of the parents and of the new trace, a column each; of many parents the first three."""
+    parents = lineage["parents"][:3]
+    columns = [(parent["parent"][-16:], parent["parameters"]) for parent in parents]
+    columns.append(("made", lineage["parameters"]))
+    lines = [f"{'parameter':<12}" + "".join(f" {title:>16}" for title, _ in columns)]
+    for name in lineage["parameters"]:
+        lines.append(f"{name:<12}" + "".join(f" {_show(name, values[name]):>16}" for _, values in columns))
+    return "\n".join(lines)
+
+
+def _show(name: str, value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    return format_bytes(value) if name in {"uniqueBytes", "sizeMean"} else f"{value:.4g}"

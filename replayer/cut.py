@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into a part of it: a window of time, some threads, processes, files or devices.
+
+What stays was measured and stays so. Every file begins as it was when the part first uses it: with the size, the name
+and the data in the page cache that the operations left out had given it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from characterize.errors import FlextraceError
+from characterize.intervals import union_length
+from characterize.layout import NOT_MEASURED_U64, RESIDENT_DTYPE, FileFlag, RecordKind, device_name
+from characterize.loss import RECORDING_KEYS
+from characterize.trace import Header, Trace
+from replayer.flexible.draft import Draft
+from replayer.flexible.file_state import NAMING, follow_renames, makers, states_after
+from replayer.flexible.planned import derived, unchanged
+from replayer.flexible.readable import make_readable
+from replayer.merge import begin_ns
+
+NANOSECONDS = 10**9
+FOREVER_NS = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is to stay; None: whatever it is.
+
+    Attributes
+    ----------
+    begin_s, end_s : float
+        Operations that start in ``[begin_s, end_s)``, seconds after the recording began.
+    threads, processes : collection of int
+    files : collection of str
+        Patterns of paths, as the shell has them.
+    devices : collection of str
+        As MAJOR:MINOR: of a file that of its file system, of a block request the disk.
+    """
+
+    begin_s: float | None = None
+    end_s: float | None = None
+    threads: Collection[int] | None = None
+    processes: Collection[int] | None = None
+    files: Collection[str] | None = None
+    devices: Collection[str] | None = None
+
+    def as_options(self) -> dict[str, str]:
+        """For the lineage: what was chosen."""
+        return {name: str(value) for name, value in vars(self).items() if value is not None}
+
+
+def cut(trace: Trace, selection: Selection) -> Trace:
+    """The part of a trace that is selected.
+
+    Returns
+    -------
+    Trace
+        With the parent's header flags, and of a window its times. Where all operations stay, its records, bit by bit.
+
+    Raises
+    ------
+    FlextraceError
+        A synthetic trace is to be cut by time, or nothing would stay.
+    """
+    base = _base_ns(trace, selection)
+    masks = {kind: _chosen(trace, kind, selection, base) for kind in (RecordKind.IO, RecordKind.FILEOP)}
+    if not any(mask.any() for mask in masks.values()):
+        raise FlextraceError(f"nothing of {trace.path or 'the trace'} is selected: {_what_there_is(trace, base)}")
+    options = selection.as_options()
+    if all(mask.all() for mask in masks.values()):
+        return derived(unchanged(trace), [trace], "cut", options)
+    arrays, owners = _blocks(trace, selection, masks, base)
+    draft, resident = _part(trace, masks)
+    arrays |= {
+        RecordKind.IO: draft.io,
+        RecordKind.FILEOP: draft.fileops,
+        RecordKind.FILE: draft.files,
+        RecordKind.TASK: draft.tasks,
+        RecordKind.RESIDENT: resident,
+    }
+    gaps = trace.arrays[RecordKind.GAP]
+    end = np.full(len(gaps), _limit_ns(base, selection.end_s, FOREVER_NS))
+    behind = gaps["start_ns"] + gaps["duration_ns"] >= _limit_ns(base, selection.begin_s, 0)
+    arrays[RecordKind.GAP] = gaps[behind & (gaps["start_ns"] < end)]
+    part = Trace(_header(trace, selection, base, arrays), arrays, draft.paths, block_of_data=owners)
+    return derived(part, [trace], "cut", options)
+
+
+# ---- what is selected ----
+
+
+def _base_ns(trace: Trace, selection: Selection) -> int:
+    if trace.untimed and (selection.begin_s is not None or selection.end_s is not None):
+        raise FlextraceError(
+            f"cannot cut {trace.path or 'the trace'} by time: it is synthetic and has only an order; cut a recording "
+            "of its replay"
+        )
+    if not len(trace.arrays[RecordKind.IO]) + len(trace.arrays[RecordKind.FILEOP]):
+        raise FlextraceError(f"cannot cut {trace.path or 'the trace'}: it has no operations of the application's layer")
+    return begin_ns(trace)
+
+
+def _limit_ns(base: int, moment_s: float | None, default: int) -> int:
+    return default if moment_s is None else base + round(moment_s * NANOSECONDS)
+
+
+def _chosen(trace: Trace, kind: RecordKind, selection: Selection, base: int) -> np.ndarray:
+    """Which records of a kind stay by their own fields, bool."""
+    records = trace.arrays[kind]
+    start = records["start_ns"].astype(np.int64)
+    mask = start >= _limit_ns(base, selection.begin_s, 0)
+    mask &= start < _limit_ns(base, selection.end_s, FOREVER_NS)
+    if selection.threads is not None:
+        mask &= np.isin(records["thread"], list(selection.threads))
+    if selection.processes is not None:
+        mask &= np.isin(records["process"], list(selection.processes))
+    if kind is RecordKind.BLOCK:
+        if selection.devices is not None:
+            mask &= np.array([device_name(device) in selection.devices for device in records["device"].tolist()], bool)
+        return mask
+    for wanted, files in ((selection.files, _files_like), (selection.devices, _files_on)):
+        if wanted is not None:
+            mask &= np.isin(records["file"], files(trace, wanted))
+    return mask
+
+
+def _files_like(trace: Trace, patterns: Collection[str]) -> list[int]:
+    return [
+        file for file, path in trace.paths.items() if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+    ]
+
+
+def _files_on(trace: Trace, devices: Collection[str]) -> list[int]:
+    files = trace.arrays[RecordKind.FILE]
+    return [int(record["file"]) for record in files if device_name(int(record["device"])) in devices]
+
+
+def _what_there_is(trace: Trace, base: int) -> str:
+    both = [trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP)]
+    last = max(int(records["start_ns"].max()) for records in both if len(records))
+    threads = np.unique(np.concatenate([records["thread"] for records in both]))
+    devices = sorted({device_name(int(device)) for device in trace.arrays[RecordKind.FILE]["device"]})
+    return (
+        f"its operations start up to {(last - base) / NANOSECONDS:.6g} s, it has {len(threads)} threads and the "
+        f"devices {', '.join(devices) or 'none'}; 'flextrace info' lists threads and files"
+    )
+
+
+def _blocks(
+    trace: Trace, selection: Selection, masks: dict[RecordKind, np.ndarray], base: int
+) -> tuple[dict[RecordKind, Any], np.ndarray]:
+    """Block requests of the part with their pieces; of some files those that moved data of one of them."""
+    blocks, pieces = trace.arrays[RecordKind.BLOCK], trace.arrays[RecordKind.BLOCK_DATA]
+    mask = _chosen(trace, RecordKind.BLOCK, selection, base)
+    if selection.files is not None:
+        mine = np.isin(pieces["file"], _files_like(trace, selection.files)) & (trace.block_of_data >= 0)
+        mask &= np.isin(np.arange(len(blocks)), trace.block_of_data[mine])
+    place = np.cumsum(mask) - 1
+    owner = trace.block_of_data
+    kept = (owner >= 0) & mask[owner] if len(blocks) else np.zeros(len(pieces), bool)
+    return {RecordKind.BLOCK: blocks[mask], RecordKind.BLOCK_DATA: pieces[kept]}, place[owner[kept]]
+
+
+# ---- files as the part finds them ----
+
+
+def _part(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> tuple[Draft, np.ndarray]:
+    """The part's records, with its files as they were at its first operation on each; and RESIDENT records."""
+    part, rest = _draft(trace, masks), _draft(trace, {kind: ~mask for kind, mask in masks.items()})
+    named = part.fileops["argument"][np.isin(part.fileops["op"], NAMING)]
+    used = np.unique(np.concatenate([part.io["file"], part.fileops["file"], named]))
+    part.files = part.files[np.isin(part.files["file"], used)]
+    threads = np.unique(np.concatenate([part.io["thread"], part.fileops["thread"]]))
+    part.tasks = part.tasks[np.isin(part.tasks["thread"], threads)]
+
+    first, last = _first_and_last_use(part)
+    earlier = rest.copy()
+    earlier.io, earlier.fileops = (
+        records[_start(records) < first.reindex(records["file"], fill_value=FOREVER_NS).to_numpy()]
+        for records in (rest.io, rest.fileops)
+    )
+    others = set(np.concatenate([rest.io["file"], rest.fileops["file"]]).tolist())
+    resident = _begin(part, earlier, others, trace.arrays[RecordKind.RESIDENT])
+    known = set(used.tolist())
+    part.paths = {file: path for file, path in follow_renames(earlier).items() if file in known}
+    # What others did to a file meanwhile is gone: what is read must be there nevertheless.
+    between = [
+        records["file"][
+            (_start(records) >= first.reindex(records["file"], fill_value=FOREVER_NS).to_numpy())
+            & (_start(records) < last.reindex(records["file"], fill_value=0).to_numpy())
+        ]
+        for records in (rest.io, rest.fileops)
+    ]
+    make_readable(part, np.unique(np.concatenate(between)).astype(np.int64))
+    return part, resident
+
+
+def _draft(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> Draft:
+    """Some records, as they are, with all files."""
+    io, fileops = (trace.arrays[kind][mask] for kind, mask in masks.items())
+    files, tasks = (trace.arrays[kind].copy() for kind in (RecordKind.FILE, RecordKind.TASK))
+    draft = Draft(io, fileops, files, tasks, dict(trace.paths), trace.untimed)
+    draft.sort()
+    return draft
+
+
+def _start(records: np.ndarray) -> np.ndarray:
+    return records["start_ns"].astype(np.int64)
+
+
+def _first_and_last_use(part: Draft) -> tuple[pd.Series, pd.Series]:
+    """Start of the first and of the last operation on every file, by its id."""
+    file = np.concatenate([part.io["file"], part.fileops["file"]]).astype(np.int64)
+    by_file = pd.Series(np.concatenate([_start(part.io), _start(part.fileops)])).groupby(file)
+    return by_file.min(), by_file.max()
+
+
+def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) -> np.ndarray:
+    """Give files the state that earlier operations left them; returns what of them is cached.
+
+    `others` are those that were used by operations that are not in the part.
+    """
+    states = states_after(earlier)
+    size_bytes, named = states["size_bytes"].to_dict(), states["named"].to_dict()
+    io, cached = (records[np.argsort(records["file"], kind="stable")] for records in (earlier.io, resident))
+    made = set(part.fileops["file"][makers(part)].tolist())
+    touched = set(np.unique(np.concatenate([earlier.io["file"], earlier.fileops["file"]])).tolist())
+    untouched = [file for file in part.files["file"].tolist() if file not in touched]
+    ranges = [resident[np.isin(resident["file"], untouched)]]
+    for record in part.files:
+        file = int(record["file"])
+        if file not in made and file in others:
+            # Whoever made it is not in the part.
+            record["flags"] &= ~np.uint32(FileFlag.CREATED)
+        if file not in touched or record["flags"] & FileFlag.NEW_NAME:
+            continue
+        if not named[file] and file in made:
+            record["flags"] |= np.uint32(FileFlag.CREATED)
+            record["size_bytes"] = record["resident_bytes"] = 0
+            continue
+        record["flags"] &= ~np.uint32(FileFlag.CREATED)
+        record["size_bytes"] = size_bytes[file]
+        if record["resident_bytes"] != NOT_MEASURED_U64:
+            ranges.append(_cached(record, _of_file(io, file), _of_file(cached, file)))
+    return np.concatenate(ranges)
+
+
+def _of_file(records: np.ndarray, file: int) -> np.ndarray:
+    """Those of one file, of records sorted by their files."""
+    return records[slice(*np.searchsorted(records["file"], [file, file + 1]))]
+
+
+def _cached(record: np.void, io: np.ndarray, resident: np.ndarray) -> np.ndarray:
+    """RESIDENT records of what was cached at first, or was touched since then; its sum goes into the FILE record.
+
+    What the cache dropped meanwhile is not known.
+    """
+    moved = io[io["result"] > 0]
+    start = np.concatenate([resident["offset"], moved["offset"]]).astype(np.int64)
+    size = np.concatenate([resident["bytes"].astype(np.int64), moved["result"]])
+    end = np.minimum(start + size, int(record["size_bytes"]))
+    inside = start < end
+    order = np.argsort(start[inside], kind="stable")
+    start, end = start[inside][order], np.maximum.accumulate(end[inside][order])
+    begins = np.append(True, start[1:] > end[:-1])[: len(start)]
+    # Where it is only known how much was cached, not what, the rest of that is assumed to be elsewhere.
+    known = int(resident["bytes"].sum())
+    unknown = max(int(record["resident_bytes"]) - known, 0)
+    record["resident_bytes"] = min(union_length(start, end) + unknown, int(record["size_bytes"]))
+    ranges = np.zeros(int(begins.sum()), RESIDENT_DTYPE)
+    ranges["kind"], ranges["file"], ranges["time_ns"] = RecordKind.RESIDENT, record["file"], record["time_ns"]
+    ranges["offset"] = start[begins]
+    ranges["bytes"] = end[np.append(np.flatnonzero(begins)[1:], len(start)) - 1] - start[begins] if len(start) else 0
+    return ranges
+
+
+def _header(trace: Trace, selection: Selection, base: int, arrays: dict[RecordKind, Any]) -> Header:
+    header = trace.header
+    begin = max(_limit_ns(base, selection.begin_s, 0), header.start_monotonic_ns)
+    end = min(_limit_ns(base, selection.end_s, FOREVER_NS), header.end_monotonic_ns)
+    if not header.start_monotonic_ns:
+        begin = end = 0
+    return Header(
+        flags=header.flags,
+        start_monotonic_ns=begin,
+        end_monotonic_ns=end,
+        start_realtime_ns=header.start_realtime_ns + begin - header.start_monotonic_ns if begin else 0,
+        end_realtime_ns=header.end_realtime_ns + end - header.end_monotonic_ns if begin else 0,
+        count={kind: len(array) for kind, array in arrays.items()},
+        lost=dict(header.lost),
+        metadata={key: value for key, value in header.metadata.items() if key not in RECORDING_KEYS},
+    )

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a command line into what is to be replayed, where and how.
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "replayer/engine/arguments.h"
+#include "replayer/engine/data_fill.h"
+#include "replayer/engine/engine_choice.h"
+#include "replayer/engine/ring.h"
+
+enum option_key {
+	KEY_TIMING = 0x100,
+	KEY_ORDER,
+	KEY_SPEED,
+	KEY_LOOP,
+	KEY_MAX_SECONDS,
+	KEY_CACHE,
+	KEY_PHASE,
+	KEY_KEEP_IMAGE,
+	KEY_FORCE_SPACE,
+	KEY_INTERVAL_MS,
+	KEY_ENGINE,
+	KEY_DEPTH,
+	KEY_LATE,
+	KEY_LATE_LIMIT_MS,
+	KEY_DIRECT,
+	KEY_SYNC,
+	KEY_DATA,
+	KEY_DEVICE,
+	KEY_WRITE,
+	KEY_CONFIRM,
+};
+
+const char *const timings[] = {"asap", "think", "recorded", NULL};
+const char *const orders[] = {"recorded", "thread", NULL};
+const char *const caches[] = {"recorded", "warm", "cold", "keep", NULL};
+const char *const late_policies[] = {"catch-up", "skip", "slip", NULL};
+const char *const directs[] = {"recorded", "on", "off", NULL};
+const char *const syncs[] = {"recorded", "off", NULL};
+const char *const phases[] = {"all", "prepare", "run", NULL};
+
+static const struct argp_option options[] = {
+	{NULL, 0, NULL, 0, "What the replay repeats:", 1},
+	{"timing", KEY_TIMING, "HOW", 0,
+	 "asap: no waiting (default); think: each thread waits its recorded think time after a completion; recorded: "
+	 "every "
+	 "operation at its recorded time",
+	 1},
+	{"order", KEY_ORDER, "HOW", 0,
+	 "recorded: an operation waits for all that had ended before it started (default for recorded traces); thread: "
+	 "only "
+	 "each thread's own order (default for synthetic ones)",
+	 1},
+	{"speed", KEY_SPEED, "FACTOR", 0, "Divide recorded times by FACTOR (default 1)", 1},
+	{"late", KEY_LATE, "POLICY", 0,
+	 "What --timing recorded does with operations behind their times: catch-up (default): begin at once; skip: "
+	 "leave "
+	 "out requests beyond --late-limit-ms; slip: move all later times",
+	 1},
+	{"late-limit-ms", KEY_LATE_LIMIT_MS, "MS", 0, "For --late skip (default 10)", 1},
+	{"loop", KEY_LOOP, NULL, 0, "Begin again at the end, until stopped", 1},
+	{"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after S seconds", 1},
+	{NULL, 0, NULL, 0, "How it does it:", 2},
+	{"engine", KEY_ENGINE, "NAME", 0,
+	 "auto (default): io_uring where requests of a thread were in flight at once, else sync; sync: calls, one at a "
+	 "time per thread; io_uring: requests of a thread overlap as recorded; null: waits for times and order, does "
+	 "nothing, needs no directory",
+	 2},
+	{"depth", KEY_DEPTH, "N", 0,
+	 "io_uring: at most N requests in flight per thread (default: as recorded, or 1 for synthetic traces)", 2},
+	{"direct", KEY_DIRECT, "HOW", 0, "O_DIRECT: recorded (default), on or off", 2},
+	{"sync", KEY_SYNC, "HOW", 0, "O_SYNC, O_DSYNC, fsync and its kin: recorded (default) or off", 2},
+	{NULL, 0, NULL, 0, "Where it begins:", 3},
+	{"directory", 'd', "DIR", 0, "Directory for the files of the replay; made if missing", 3},
+	{"cache", KEY_CACHE, "STATE", 0,
+	 "Page cache at the start: recorded (default), warm (everything), cold (nothing) or keep (as it is)", 3},
+	{"phase", KEY_PHASE, "PHASE", 0, "all (default), prepare (lay out the files), or run (files are there)", 3},
+	{"keep-image", KEY_KEEP_IMAGE, NULL, 0, "Leave the files for the next replay", 3},
+	{"force-space", KEY_FORCE_SPACE, NULL, 0, "Begin although the space seems too little", 3},
+	{"data", KEY_DATA, "KIND", 0,
+	 "Data of files and writes: random (default), or compressible[:PERCENT] to that share of its size (50)", 3},
+	{NULL, 0, NULL, 0, "Onto a block device:", 4},
+	{"device", KEY_DEVICE, "DEVICE", 0, "Takes the place of the trace's block device; nobody else may use it", 4},
+	{"write", KEY_WRITE, NULL, 0, "Do the trace's writes on it as well, which destroys what is there", 4},
+	{"confirm", KEY_CONFIRM, "ID", 0, "Its serial number, or, without one, its size in bytes; needed for --write",
+	 4},
+	{NULL, 0, NULL, 0, "What it prints:", 5},
+	{"interval-ms", KEY_INTERVAL_MS, "N", 0, "A JSON line with bytes and requests every N ms, before the result",
+	 5},
+	{0},
+};
+
+static int parse_choice(const char *option, const char *text, const char *const *choices, struct argp_state *state)
+{
+	for (int i = 0; choices[i]; i++) {
+		if (!strcmp(text, choices[i]))
+			return i;
+	}
+	argp_error(state, "--%s does not know '%s'", option, text);
+	return 0;
+}
+
+static double parse_positive(const char *option, const char *text, struct argp_state *state)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value > 0) || !isfinite(value) || value > 1e9)
+		argp_error(state, "--%s needs a positive number, not '%s'", option, text);
+	return value;
+}
+
+static uint32_t parse_depth(const char *text, struct argp_state *state)
+{
+	double value = parse_positive("depth", text, state);
+
+	if (value != floor(value) || value > RING_DEPTH_MAX)
+		argp_error(state, "--depth needs a whole number up to %d, not '%s'", RING_DEPTH_MAX, text);
+	return (uint32_t)value;
+}
+
+static error_t parse_device_option(int key, char *text, struct arguments *arguments)
+{
+	switch (key) {
+	case KEY_DEVICE:
+		arguments->device = text;
+		return 0;
+	case KEY_WRITE:
+		arguments->write = true;
+		return 0;
+	case KEY_CONFIRM:
+		arguments->confirm = text;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void check_together(const struct arguments *arguments, const struct argp_state *state)
+{
+	bool null = arguments->run.engine == ENGINE_NULL;
+
+	if (!arguments->trace)
+		argp_error(state, "no trace given");
+	if (!arguments->directory && !arguments->device && !null)
+		argp_error(state, "no --directory given");
+	if (arguments->phase == PHASE_PREPARE && null)
+		argp_error(state, "--engine null needs no files: there is nothing to prepare");
+	if (arguments->run.depth && (arguments->run.engine == ENGINE_SYNC || null))
+		argp_error(state, "--depth is for --engine io_uring");
+	if (arguments->run.late != LATE_CATCH_UP && arguments->run.timing != TIMING_RECORDED)
+		argp_error(state, "--late is for --timing recorded: nothing else has times to be late for");
+	if ((arguments->write || arguments->confirm) && !arguments->device)
+		argp_error(state, "--write and --confirm are for a --device");
+	if (arguments->write != !!arguments->confirm)
+		argp_error(state, "--write and --confirm go together");
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case KEY_TIMING:
+		arguments->run.timing = (enum timing)parse_choice("timing", text, timings, state);
+		return 0;
+	case KEY_ORDER:
+		arguments->order = parse_choice("order", text, orders, state);
+		return 0;
+	case KEY_SPEED:
+		arguments->run.speed = parse_positive("speed", text, state);
+		return 0;
+	case KEY_LOOP:
+		arguments->run.loop = true;
+		return 0;
+	case KEY_MAX_SECONDS:
+		arguments->run.max_seconds = parse_positive("max-seconds", text, state);
+		return 0;
+	case 'd':
+		arguments->directory = text;
+		return 0;
+	case KEY_CACHE:
+		arguments->cache = parse_choice("cache", text, caches, state);
+		return 0;
+	case KEY_PHASE:
+		arguments->phase = parse_choice("phase", text, phases, state);
+		return 0;
+	case KEY_KEEP_IMAGE:
+		arguments->keep_image = true;
+		return 0;
+	case KEY_FORCE_SPACE:
+		arguments->force_space = true;
+		return 0;
+	case KEY_INTERVAL_MS:
+		arguments->run.interval_ns = (uint64_t)(parse_positive("interval-ms", text, state) * 1e6);
+		return 0;
+	case KEY_ENGINE:
+		arguments->run.engine = (enum engine)parse_choice("engine", text, engine_names, state);
+		return 0;
+	case KEY_DEPTH:
+		arguments->run.depth = parse_depth(text, state);
+		return 0;
+	case KEY_LATE:
+		arguments->run.late = (enum late_policy)parse_choice("late", text, late_policies, state);
+		return 0;
+	case KEY_LATE_LIMIT_MS:
+		arguments->run.late_limit_ns = (uint64_t)(parse_positive("late-limit-ms", text, state) * 1e6);
+		return 0;
+	case KEY_DIRECT:
+		arguments->direct = parse_choice("direct", text, directs, state);
+		return 0;
+	case KEY_SYNC:
+		arguments->sync = parse_choice("sync", text, syncs, state);
+		return 0;
+	case KEY_DATA:
+		if (data_parse(text) < 0)
+			argp_error(state, "--data does not know '%s'", text);
+		arguments->data_percent = (unsigned int)data_parse(text);
+		return 0;
+	case ARGP_KEY_ARG:
+		if (arguments->trace)
+			argp_error(state, "more than one trace: '%s' and '%s'", arguments->trace, text);
+		arguments->trace = text;
+		return 0;
+	case ARGP_KEY_END:
+		check_together(arguments, state);
+		return 0;
+	default:
+		return parse_device_option(key, text, arguments);
+	}
+}
+
+static const struct argp parser = {
+	.options = options,
+	.parser = parse_option,
+	.args_doc = "TRACE",
+	.doc = "Runs a trace (NAME.iotrace) in a directory and prints what it took as JSON.\v"
+	       "Touches nothing but files of its own making in that directory, and the device, if one is "
+	       "named. SIGINT "
+	       "and SIGTERM end the replay with "
+	       "its "
+	       "result. Exit status: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why).",
+};
+
+const char *argp_program_version = "flextrace-replay " FLEXTRACE_VERSION;
+
+void arguments_parse(struct arguments *arguments, int count, char **values)
+{
+	*arguments = (struct arguments){
+		.order = -1,
+		.data_percent = DATA_RANDOM_PERCENT,
+		.run = {.speed = 1, .late_limit_ns = 10 * 1000 * 1000},
+	};
+	argp_err_exit_status = EXIT_USAGE;
+	argp_parse(&parser, count, values, 0, NULL, arguments);
+}

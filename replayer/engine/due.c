@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns recorded start times into due times of this run, and says how late each operation began.
+#include "replayer/engine/due.h"
+#include "replayer/engine/worker.h"
+
+#define WAIT_NS_MAX 1e18 /* longer than 30 years is damage; it then waits until somebody stops it */
+
+struct due due_of(const struct worker *worker, const union record *record)
+{
+	const struct run *run = worker->run;
+	struct due due = {0};
+	uint64_t from_ns = run->schedule->first_start_ns;
+	uint64_t base_ns = run->pass_start_ns;
+
+	if (run->options->timing == TIMING_ASAP)
+		return due;
+	if (run->options->timing == TIMING_RECORDED) {
+		due.slip_ns = atomic_load_explicit(&run->slip_ns, memory_order_relaxed);
+		base_ns += due.slip_ns;
+	} else if (worker->recorded_end_ns) {
+		from_ns = worker->recorded_end_ns;
+		base_ns = worker->completed_ns;
+	}
+	uint64_t gap_ns = record->io.start_ns > from_ns ? record->io.start_ns - from_ns : 0;
+	double wait_ns = (double)gap_ns / run->options->speed;
+	if (run->options->timing == TIMING_THINK) {
+		uint64_t repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
+		wait_ns -= (double)repaid_ns;
+		due.owed_ns = worker->debt_ns - repaid_ns;
+	}
+	due.at_ns = base_ns + (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
+	return due;
+}
+
+void due_wait(struct worker *worker, const union record *record)
+{
+	struct pacer *pacer = &worker->run->pacer;
+
+	worker->due = due_of(worker, record);
+	if (!worker->due.at_ns)
+		return;
+	pacer_wait_until(pacer, worker->due.at_ns);
+	/* While this thread waited, the schedule may have slipped. */
+	for (struct due due; (due = due_of(worker, record)).at_ns != worker->due.at_ns && !run_stopped(worker->run);) {
+		worker->due = due;
+		pacer_wait_until(pacer, due.at_ns);
+	}
+}
+
+bool due_missed(const struct worker *worker, const union record *record)
+{
+	const struct run_options *options = worker->run->options;
+
+	/* Without an open or a rename, what follows would find other files. */
+	return options->late == LATE_SKIP && options->timing == TIMING_RECORDED && record->kind == RECORD_IO &&
+	       now_ns() > worker->due.at_ns + options->late_limit_ns;
+}
+
+/* Moves the due times of all threads so that this operation would have been on time. */
+static void slip(struct run *run, uint64_t wanted_ns)
+{
+	uint64_t slip_ns = atomic_load(&run->slip_ns);
+
+	while (slip_ns < wanted_ns && !atomic_compare_exchange_weak(&run->slip_ns, &slip_ns, wanted_ns))
+		;
+}
+
+void due_started(struct worker *worker, struct due *due, uint64_t ready_ns, uint64_t start_ns)
+{
+	struct run *run = worker->run;
+	struct drift *drift = &worker->drift;
+	uint64_t from_ns = due->at_ns > ready_ns ? due->at_ns : ready_ns;
+	uint64_t late_ns = start_ns > from_ns ? start_ns - from_ns : 0;
+	uint64_t behind_ns = start_ns > due->at_ns ? start_ns - due->at_ns : 0;
+
+	histogram_add(&worker->histograms[HISTOGRAM_LATENESS], late_ns);
+	worker->tally.late += late_ns > run->late_after_ns;
+	due->owed_ns += late_ns;
+	if (run->options->timing != TIMING_RECORDED)
+		return;
+	histogram_add(&worker->histograms[HISTOGRAM_BEHIND], behind_ns);
+	worker->tally.behind += behind_ns > run->late_after_ns;
+	drift->samples[drift->count++ % DRIFT_SAMPLES] = (struct drift_sample){due->at_ns, behind_ns};
+	if (run->options->late == LATE_SLIP && behind_ns > run->late_after_ns)
+		slip(run, due->slip_ns + behind_ns);
+}

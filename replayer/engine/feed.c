@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a trace into the segments of a schedule, each as soon as there is memory for it.
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "replayer/engine/feed.h"
+#include "replayer/engine/message.h"
+
+enum { SLICE_NS = 50 * 1000 * 1000 }; /* how long a stop may go unseen */
+
+/* Waits until all threads have completed what is in a place; false after a stop. */
+static bool wait_vacant(struct segment *segment, const atomic_bool *stop)
+{
+	for (uint32_t left; (left = atomic_load(&segment->threads_left));) {
+		struct timespec slice = {.tv_nsec = SLICE_NS};
+
+		if (atomic_load_explicit(stop, memory_order_relaxed))
+			return false;
+		syscall(SYS_futex, &segment->threads_left, FUTEX_WAIT_PRIVATE, left, &slice, NULL, 0);
+	}
+	return true;
+}
+
+static bool build_next(struct feed *feed)
+{
+	struct schedule *schedule = feed->builder.schedule;
+	uint32_t number = feed->builder.number;
+
+	if (!wait_vacant(&schedule->kept[number % SEGMENTS], schedule->stop))
+		return false;
+	if (schedule->order && number >= SEGMENTS)
+		order_recycle(schedule->order, (uint64_t)(number - SEGMENTS + 1) * SEGMENT_OPERATIONS);
+	if (!segment_build(&feed->builder))
+		return false;
+	atomic_store(&schedule->built, feed->builder.number);
+	syscall(SYS_futex, &schedule->built, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	return true;
+}
+
+int feed_init(struct feed *feed, struct schedule *schedule, bool loop)
+{
+	*feed = (struct feed){.loop = loop};
+	int error = segment_builder_init(&feed->builder, schedule);
+
+	/* Where a stop was asked for before the first operation, there is no segment, and none is needed. */
+	if (!error)
+		build_next(feed);
+	if (!schedule->streams)
+		segment_builder_free(&feed->builder);
+	return error;
+}
+
+static void *feed_on(void *argument)
+{
+	struct feed *feed = argument;
+
+	prctl(PR_SET_NAME, "feed");
+	while ((feed->loop || feed->builder.number < feed->builder.schedule->segments) && build_next(feed))
+		;
+	return NULL;
+}
+
+int feed_start(struct feed *feed)
+{
+	if (!feed->builder.schedule)
+		return 0;
+	int error = pthread_create(&feed->thread, NULL, feed_on, feed);
+	if (error)
+		complain("cannot start the thread that reads the trace: %s; raise the limit of processes (ulimit -u)",
+			 strerror(error));
+	feed->running = !error;
+	return -error;
+}
+
+void feed_join(struct feed *feed)
+{
+	if (feed->running)
+		pthread_join(feed->thread, NULL);
+	feed->running = false;
+}
+
+void feed_free(struct feed *feed)
+{
+	segment_builder_free(&feed->builder);
+}

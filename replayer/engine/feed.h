@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns a trace into the segments of a schedule: the first one before a run, the others beside it, by a thread. */
+#ifndef FLEXTRACE_FEED_H
+#define FLEXTRACE_FEED_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "replayer/engine/segment.h"
+
+struct feed {
+	struct segment_builder builder;
+	bool loop; /* the trace begins again after its last segment */
+	bool running;
+	pthread_t thread;
+};
+
+/* Builds the first segment of an initialized schedule. */
+int feed_init(struct feed *feed, struct schedule *schedule, bool loop);
+
+/* Builds the others, if there are any, until the schedule's stop is set. */
+int feed_start(struct feed *feed);
+void feed_join(struct feed *feed);
+void feed_free(struct feed *feed);
+
+#endif

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns an IO record into what is to be moved where, and its end into counts.
+#include "replayer/engine/request.h"
+
+enum {
+	SECTOR_BYTES = 512, /* the smallest unit of O_DIRECT */
+};
+
+enum skip_reason request_skip_reason(const struct run *run, const struct io_record *io, uint32_t *file)
+{
+	*file = files_index(run->table, io->file);
+	const struct file *described = &run->table->files[*file];
+
+	if (is_program_page(described, io))
+		return SKIP_PROGRAM_PAGE;
+	if (!*file || described->directory || described->new_name)
+		return SKIP_UNKNOWN_FILE;
+	if (io->op != IO_READ && io->op != IO_WRITE)
+		return SKIP_UNKNOWN_OPERATION;
+	if (is_caller_error(io->result))
+		return SKIP_CALLER_ERROR;
+	return io->op == IO_WRITE && image_protects(run->image, described) ? SKIP_WRITES_OFF : SKIP_REASONS;
+}
+
+bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t number, struct request *request)
+{
+	struct run *run = worker->run;
+	uint32_t index;
+	enum skip_reason reason = request_skip_reason(run, io, &index);
+
+	if (reason != SKIP_REASONS) {
+		tally_skip(&worker->tally, KIND_IO, reason, 1);
+		return false;
+	}
+	uint8_t class = class_chosen(run->table->class_choice, io->flags);
+	uint32_t bytes = io_replay_bytes(io);
+	/* --direct on cannot make a request direct that has no whole sectors. */
+	if (class & CLASS_DIRECT && !(io->flags & IO_DIRECT) && (io->offset | bytes) % SECTOR_BYTES) {
+		class &= (uint8_t)~CLASS_DIRECT;
+		worker->tally.unaligned++;
+	}
+	int descriptor = descriptors_acquire(&run->descriptors, index, class);
+	if (descriptor < 0) {
+		if (descriptor == -ESTALE)
+			tally_skip(&worker->tally, KIND_IO, SKIP_NO_SUCH_FILE, 1);
+		else
+			tally_result(&worker->tally, KIND_IO, io->result, descriptor);
+		return false;
+	}
+	*request = (struct request){
+		.due = worker->due,
+		.offset = io->offset,
+		.bytes = bytes,
+		.file = index,
+		.recorded = io->result,
+		.descriptor = descriptor,
+		.class = class,
+		.write = io->op == IO_WRITE,
+		.write_data = run->write_data.data + write_place(number),
+	};
+	return true;
+}
+
+void request_start(struct worker *worker, struct request *request, uint64_t start_ns)
+{
+	request->start_ns = start_ns;
+	if (busy_enter(&worker->run->io_time))
+		busy_started(&worker->run->io_time, start_ns);
+}
+
+void request_finish(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns)
+{
+	struct run *run = worker->run;
+	struct histogram *histograms = worker->histograms;
+	bool write = request->write;
+
+	busy_leave(&run->io_time, request->start_ns, end_ns);
+	descriptors_release(&run->descriptors, request->file, request->class);
+	worker->finished_ns = end_ns;
+	tally_result(&worker->tally, KIND_IO, request->recorded, result);
+	if (result <= 0)
+		return;
+	histogram_add(&histograms[write ? HISTOGRAM_WRITE : HISTOGRAM_READ], end_ns - request->start_ns);
+	if (request->due.at_ns)
+		histogram_add(&histograms[write ? HISTOGRAM_WRITE_DUE : HISTOGRAM_READ_DUE],
+			      end_ns - request->due.at_ns);
+	count_moved(worker, write, (uint64_t)result);
+}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns operations into what they leave of every file: its size, whether it has a name, which one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from characterize.layout import Fileop, IoFlag, IoOp
+from replayer.flexible.draft import Draft
+
+FALLOC_FL_KEEP_SIZE = 1
+RENAME_EXCHANGE = 2
+NAMING = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
+
+
+def states_after(draft: Draft) -> pd.DataFrame:
+    """State of every file behind its last operation.
+
+    Returns
+    -------
+    DataFrame
+        By file id: ``size_bytes`` int64, of the data that a descriptor still reaches where the name is gone;
+        ``named`` bool.
+    """
+    events = _size_events(draft)
+    files = np.unique(np.concatenate([draft.files["file"], events["file"]])).astype(np.int64)
+    initial = pd.Series(draft.files["size_bytes"].astype(np.int64), draft.files["file"].astype(np.int64))
+    size = initial.reindex(files, fill_value=0)
+    resets = events[events["base"] >= 0].groupby("file")["base"].last()
+    size.update(resets)
+    last_reset = events["file"].map(events[events["base"] >= 0].groupby("file")["position"].last()).fillna(-1)
+    grown = events[events["position"] > last_reset].groupby("file")["grows_to"].max().reindex(files, fill_value=0)
+    done = draft.fileops[draft.fileops["result"] >= 0]
+    changes = pd.DataFrame(
+        {"file": done["file"].astype(np.int64), "named": ~draft.removals()[draft.fileops["result"] >= 0]}
+    )
+    named = changes.groupby("file")["named"].last().reindex(files, fill_value=True).astype(bool)
+    return pd.DataFrame({"size_bytes": np.maximum(size.astype(np.int64), grown), "named": named}, index=files)
+
+
+def makers(draft: Draft) -> np.ndarray:
+    """Which file operations give a file its first name, bool, and by which its FILE record may say CREATED."""
+    operations = draft.fileops
+    opened = (operations["op"] == Fileop.OPEN) & ((operations["flags"] & IoFlag.CREATED) != 0)
+    return (operations["result"] >= 0) & (opened | (operations["op"] == Fileop.MKDIR))
+
+
+def follow_renames(draft: Draft) -> dict[int, str]:
+    """Path of every file behind the last rename."""
+    paths = dict(draft.paths)
+    renames = draft.fileops[(draft.fileops["op"] == Fileop.RENAME) & (draft.fileops["result"] >= 0)]
+    for file, target, flags in zip(
+        renames["file"].tolist(), renames["argument"].tolist(), renames["length"].tolist(), strict=True
+    ):
+        old, new = paths.get(file, ""), paths.get(target, "")
+        paths[file] = new
+        if flags & RENAME_EXCHANGE:
+            paths[target] = old
+    return paths
+
+
+def _size_events(draft: Draft) -> pd.DataFrame:
+    """What changes the size of a file, in the order of the starts: a new size (`base`, else -1), or growth."""
+    io = draft.io[(draft.io["result"] > 0) & (draft.io["op"] == IoOp.WRITE)]
+    operations = draft.fileops[draft.fileops["result"] >= 0]
+    argument = operations["argument"].astype(np.int64)
+    emptied = (operations["op"] == Fileop.OPEN) & (
+        (operations["flags"] & np.uint32(IoFlag.TRUNCATED | IoFlag.CREATED)) != 0
+    )
+    grown = (operations["op"] == Fileop.FALLOCATE) & ((operations["flags"] >> 16) & FALLOC_FL_KEEP_SIZE == 0)
+    sized = operations["op"] == Fileop.TRUNCATE
+    writes = pd.DataFrame(
+        {
+            "file": io["file"].astype(np.int64),
+            "start": io["start_ns"].astype(np.int64),
+            "grows_to": io["offset"].astype(np.int64) + io["result"],
+            "base": -1,
+        }
+    )
+    others = pd.DataFrame(
+        {
+            "file": operations["file"].astype(np.int64),
+            "start": operations["start_ns"].astype(np.int64),
+            "grows_to": np.where(grown, argument + operations["length"].astype(np.int64), 0),
+            "base": np.where(sized, argument, np.where(emptied, 0, -1)),
+        }
+    )
+    others = others[emptied | grown | sized]
+    events = pd.concat([others, writes]).sort_values("start", kind="stable").reset_index(drop=True)
+    return events.assign(position=np.arange(len(events)))

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a footprint into a smaller one: files are folded, and files that live one after the other become one file.
+
+Folded, several places of a file become one. What shares a place should be used far apart in time, or its reuse distance
+is much shorter than any of the parent's: a file that is used once, from its begin to its end, is folded at offsets, one
+that is used once in any other order in the order of first use. Files that are made and removed one after the other
+(journals) take turns in a number of places, the longest unused one first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import pandas as pd
+
+from characterize.intervals import union_length
+from characterize.layout import Fileop
+from replayer.flexible.draft import Draft
+from replayer.flexible.places import TOLERANCE, search, turns_of
+from replayer.flexible.seq_frac import find_segments
+
+# Files below this many mean requests lose too many sequential requests when they are folded: they come last.
+LARGE_REQUESTS = 64
+# Of so many pieces that are used one after the other, few become neighbours by chance.
+SHUFFLED_CHAINS = 256
+
+
+def fold_evenly(
+    draft: Draft,
+    target: float,
+    *,
+    by_first_use: np.random.Generator | None = None,
+    unrolled: bool = False,
+    to_one_size: bool = False,
+) -> float:
+    """Let short-lived files take turns so that their part shrinks as the whole does, then fold the others.
+
+    `by_first_use` relabels their places before that, and shuffles by the generator; for the rest see `fold_files`.
+    """
+    unique = draft.unique_bytes()
+    lives = _lives(draft)
+    if len(lives) > 1:
+        _, _, file = draft.intervals()
+        mine = np.isin(file, lives["file"])
+        part = _footprint(draft, mine)
+        _take_turns(draft, lives, unique - part * (1 - target / unique))
+    if by_first_use is not None:
+        _lay_out_by_first_use(draft, by_first_use)
+    reached = fold_files(draft, target, LARGE_REQUESTS, unrolled=unrolled, to_one_size=to_one_size)
+    if reached > target * (1 + TOLERANCE):
+        reached = fold_files(draft, target, 1, unrolled=unrolled, to_one_size=to_one_size)
+    return reached
+
+
+def fold_large_first(draft: Draft, target: float) -> float:
+    """Fold large files; where that is not enough, let files take turns, then fold the small files as well."""
+    reached = fold_files(draft, target, LARGE_REQUESTS)
+    if reached > target * (1 + TOLERANCE):
+        reached = _take_turns(draft, _lives(draft), target)
+    if reached > target * (1 + TOLERANCE):
+        reached = fold_files(draft, target, 1)
+    return reached
+
+
+def fold_files(
+    draft: Draft, target: float, requests_min: int, *, unrolled: bool = False, to_one_size: bool = False
+) -> float:
+    """Take offsets modulo a period that is the same fraction of every file with room for `requests_min` requests.
+
+    To one size, the period is the same in all files, which cuts the fewest runs. Unrolled, every return of a place
+    stands one length of the file further before that, so that all places of the smaller file are used equally often
+    where those of the larger one were.
+    """
+    start, end, file = draft.intervals()
+    size = end - start
+    _, number = np.unique(file, return_inverse=True)
+    extent, largest = np.zeros(number.max() + 1, np.int64), np.zeros(number.max() + 1, np.int64)
+    np.maximum.at(extent, number, end)
+    np.maximum.at(largest, number, size)
+    large = (extent >= requests_min * size.mean())[number]
+    if not large.any():
+        return float(draft.unique_bytes())
+    grid = draft.alignment(file, start)
+    place = start
+    if unrolled:
+        _, _, turn = turns_of(draft)
+        place = start + turn * (-(-extent[number] // grid) * grid)
+
+    def folded(factor: float) -> tuple[float, np.ndarray]:
+        period = np.minimum(extent.max() / factor, extent) if to_one_size else extent / factor
+        period = np.maximum(period, largest)[number]
+        period = -(-period // grid).astype(np.int64) * grid
+        shift = np.where(large, place % period - start, 0)
+        return float(union_length(start + shift, end + shift, file)), shift
+
+    most = float(extent.max() / largest.min() if to_one_size else (extent / largest).max())
+    reached, shift = folded(most)
+    if reached < target:
+        reached, shift = search(folded, target, 1.0, most, geometric=True)
+    draft.note("uniqueBytes", folded_files=int(np.unique(file[shift < 0]).size))
+    draft.shift(shift)
+    return reached
+
+
+def _footprint(draft: Draft, mine: np.ndarray) -> int:
+    start, end, file = draft.intervals()
+    return union_length(start[mine], end[mine], file[mine])
+
+
+def _lay_out_by_first_use(draft: Draft, generator: np.random.Generator) -> None:
+    """Put the segments of every file behind each other about in the order of their first use; a relabelling.
+
+    What was in sequence stays so. What was not must not become so: the order is shuffled over short distances.
+    """
+    segments = find_segments(draft)
+    first = np.full(len(segments.low), np.iinfo(np.int64).max)
+    np.minimum.at(first, segments.of_request, np.arange(len(segments.of_request)))
+    order = np.lexsort((first, segments.file))
+    linked = (np.diff(order) == 1) & (segments.high[order[:-1]] == segments.low[order[1:]])
+    linked &= segments.file[order[1:]] == segments.file[order[:-1]]
+    chain = np.cumsum(np.append(True, ~linked)) - 1
+    chance = generator.random(int(chain[-1]) + 1)[chain]
+    order = order[np.lexsort((chain, chance, chain // SHUFFLED_CHAINS, segments.file[order]))]
+    room = -(-(segments.high - segments.low) // segments.grid) * segments.grid
+    at = np.cumsum(room[order]) - room[order]
+    begins = np.append(True, np.diff(segments.file[order]) != 0)
+    new_low = np.empty(len(order), np.int64)
+    new_low[order] = at - np.maximum.accumulate(np.where(begins, at, 0))
+    draft.shift((new_low - segments.low)[segments.of_request])
+
+
+# ---- files that take turns ----
+
+
+def _take_turns(draft: Draft, lives: pd.DataFrame, target: float) -> float:
+    """Let files that the trace creates and removes take turns in so few files that the footprint is `target`."""
+    start, end, file = draft.intervals()
+    if len(lives) < 2:
+        return float(draft.unique_bytes())
+    known = np.unique(np.concatenate([draft.files["file"], draft.io["file"], draft.fileops["file"]])).astype(np.int64)
+    of_request = np.searchsorted(known, file)
+
+    def merged(places: float) -> tuple[float, np.ndarray]:
+        keeper = known.copy()
+        keeper[np.searchsorted(known, lives["file"])] = _keepers(lives, round(places))
+        return float(union_length(start, end, keeper[of_request])), keeper
+
+    reached, keeper = merged(1)
+    if reached < target:
+        reached, keeper = search(merged, target, 1, len(lives))
+    for records in (draft.io, draft.fileops):
+        records["file"] = keeper[np.searchsorted(known, records["file"])]
+    gone = keeper[np.searchsorted(known, draft.files["file"])] != draft.files["file"]
+    for identifier in draft.files["file"][gone].tolist():
+        draft.paths.pop(identifier, None)
+    draft.files = draft.files[~gone]
+    draft.note("uniqueBytes", files_that_took_turns=int(gone.sum()))
+    return reached
+
+
+def _lives(draft: Draft) -> pd.DataFrame:
+    """Files that are created and removed, never renamed: begin and end of their lives, in the order of the begins."""
+    operations = pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "file": array["file"].astype(np.int64),
+                    "begin": array["start_ns"].astype(np.int64),
+                    "end": (array["start_ns"] + array["duration_ns"]).astype(np.int64),
+                }
+            )
+            for array in (draft.io, draft.fileops)
+        ]
+    )
+    spans = operations.groupby("file").agg(begin=("begin", "min"), end=("end", "max"))
+    ok = draft.fileops[draft.fileops["result"] >= 0]
+    renames = ok[np.isin(ok["op"], (Fileop.RENAME, Fileop.LINK))]
+    removed = np.setdiff1d(
+        ok["file"][ok["op"] == Fileop.UNLINK], np.concatenate([renames["file"], renames["argument"]])
+    )
+    wanted = np.setdiff1d(np.intersect1d(removed, draft.created()), draft.reborn())
+    return spans.loc[spans.index.isin(wanted)].sort_values("begin").reset_index()
+
+
+def _keepers(lives: pd.DataFrame, places: int) -> np.ndarray:
+    """File whose place every life takes: a new one until there are `places`, then the one that is free the longest."""
+    keepers = np.empty(len(lives), np.int64)
+    free: deque[tuple[int, int]] = deque()  # (end of the last life, file)
+    made = 0
+    for number, (file, begin, end) in enumerate(zip(lives["file"], lives["begin"], lives["end"], strict=True)):
+        keeper = file
+        if made >= places and free and free[0][0] < begin:
+            keeper = free.popleft()[1]
+        else:
+            made += 1
+        keepers[number] = keeper
+        free.append((end, keeper))
+    return keepers

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a draft, or the records of a parent as they are, into a trace with the parent's header and a new lineage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from characterize.errors import FlextraceError
+from characterize.layout import HeaderFlag, RecordKind
+from characterize.loss import RECORDING_KEYS
+from characterize.provenance import sha256_of, tool_version
+from characterize.requests import left_out
+from characterize.trace import Header, Trace
+from characterize.workload import workload_of_records
+from replayer.flexible.draft import Draft
+
+
+def planned(parent: Trace, draft: Draft, made_by: str, process_num: float) -> Trace:
+    """A trace that has not run yet: PLANNED, but for synthetic parents, which stay UNTIMED.
+
+    Parameters
+    ----------
+    parent : Trace
+    draft : Draft
+    made_by : str
+        The verb, for the lineage.
+    process_num : float
+        What the trace declares; NaN where it is not known.
+    """
+    arrays = {
+        RecordKind.IO: draft.io,
+        RecordKind.FILEOP: draft.fileops,
+        RecordKind.FILE: draft.files,
+        RecordKind.TASK: draft.tasks,
+        RecordKind.GAP: parent.arrays[RecordKind.GAP],
+    }
+    metadata = {key: value for key, value in parent.header.metadata.items() if key not in RECORDING_KEYS}
+    metadata["made_by"] = made_by
+    metadata["declared"] = {} if math.isnan(process_num) else {"processNum": int(process_num)}
+    flags = parent.header.flags | (HeaderFlag(0) if parent.untimed else HeaderFlag.PLANNED)
+    return Trace(_header(parent, flags, arrays, metadata), arrays, draft.paths, warnings=list(parent.warnings))
+
+
+def unchanged(parent: Trace) -> Trace:
+    """A trace of the parent's records, all of them and bit by bit."""
+    header = _header(parent, parent.header.flags, parent.arrays, dict(parent.header.metadata))
+    return Trace(
+        header, parent.arrays, parent.paths, warnings=list(parent.warnings), block_of_data=parent.block_of_data
+    )
+
+
+def derived(trace: Trace, parents: Sequence[Trace], verb: str, options: dict[str, str]) -> Trace:
+    """The trace, with what it was made from in its header.
+
+    Parameters
+    ----------
+    trace : Trace
+        Its metadata are changed.
+    parents : sequence of Trace
+    verb : str
+    options : dict of str to str
+        As the verb was asked.
+    """
+    trace.header.metadata["made_by"] = verb
+    trace.header.metadata["lineage"] = {
+        "verb": verb,
+        "options": options,
+        "tool_version": tool_version(),
+        "parameters": workload_of_records(trace).as_document(),
+        "parents": [
+            {
+                "parent": parent.path.name if parent.path else "",
+                "parent_sha256": sha256_of(parent.path) if parent.path else None,
+                "parameters": workload_of_records(parent).as_document(),
+                "earlier": parent.header.metadata.get("lineage"),
+            }
+            for parent in parents
+        ],
+    }
+    return trace
+
+
+def request_count(trace: Trace) -> int:
+    """Number of requests of the application's layer."""
+    return int(((trace.arrays[RecordKind.IO]["result"] > 0) & ~left_out(trace)).sum())
+
+
+def require_requests(trace: Trace) -> None:
+    """Refuse a trace without requests of the application's layer.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if request_count(trace):
+        return
+    only_blocks = " (it has block requests only)" if len(trace.arrays[RecordKind.BLOCK]) else ""
+    raise FlextraceError(
+        f"cannot alter {trace.path or 'the trace'}: it has no requests of the application's layer{only_blocks}: "
+        "record with --layer vfs or both"
+    )
+
+
+def _header(parent: Trace, flags: HeaderFlag, arrays: dict[RecordKind, Any], metadata: dict[str, Any]) -> Header:
+    return Header(
+        flags=flags,
+        start_monotonic_ns=parent.header.start_monotonic_ns,
+        start_realtime_ns=parent.header.start_realtime_ns,
+        end_monotonic_ns=parent.header.end_monotonic_ns,
+        end_realtime_ns=parent.header.end_realtime_ns,
+        count={kind: len(array) for kind, array in arrays.items()},
+        lost=dict(parent.header.lost),
+        metadata=metadata,
+    )

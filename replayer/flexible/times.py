@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a schedule into a faster or slower one: all of its times scaled, or only the think times between operations.
+
+Scaled times (`scale_times`) keep which operations overlap and which are ordered, so all five parameters are held.
+
+Scaled think times (`scale_think_times`) keep the durations, and the interval order of docs/decisions/0002: what had
+ended before an operation started has ended before it starts. Two operations then overlap only if they did before, and
+so no more requests are in flight at once; that no fewer are is seen to at the moment when most were. What a thread has
+to wait for bounds its think time from below, so the strength of the change is searched for that meets the mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.process_num import busiest_requests
+
+TOLERANCE = 1e-4
+# A target is met where the mean think time is this near, relative.
+ACCEPTED = 0.01
+STEPS = 60
+STRONGEST = 1e6
+TIME_MAX_NS = 2.0**62
+
+
+def scale_times(draft: Draft, factor: float) -> None:
+    """Multiply all times, counted from the first start, by `factor`.
+
+    Raises
+    ------
+    UnreachableError
+        The shortest operation would take less than a nanosecond, or the last one would end after 146 years.
+    FlextraceError
+        The trace has no times.
+    """
+    start, end, _ = _operations(draft)
+    base = int(start.min())
+    shortest = (end - start)[end > start]
+    low = 1 / float(shortest.min()) if len(shortest) else 0.0
+    high = (TIME_MAX_NS - base) / max(float(end.max() - base), 1)
+    if not low <= factor <= high:
+        raise UnreachableError(
+            f"timeScale {factor:g} is not reachable: the clock counts whole nanoseconds; reachable is about {low:.3g} "
+            f"to {high:.3g}",
+            low,
+            high,
+        )
+    # Rounding both ends the same way keeps the order of every two moments.
+    _set_times(draft, base + _rounded((start - base) * factor), base + _rounded((end - base) * factor))
+    for records in (draft.files, draft.tasks):
+        seen = np.maximum(records["time_ns"].astype(np.int64), base)
+        records["time_ns"] = base + _rounded((seen - base) * factor)
+    draft.note("timeScale", factor=factor)
+
+
+def scale_think_times(draft: Draft, factor: float) -> float:
+    """Multiply the mean think time by `factor`; returns what it was multiplied by.
+
+    The think time of a thread is the time between its operations, of data or not: from the end of those so far to the
+    start of the next one.
+
+    Raises
+    ------
+    UnreachableError
+        Threads wait for each other longer than that; the message has the least factor.
+    FlextraceError
+        The trace has no times, or no thread ever thinks.
+    """
+    from replayer.flexible.reschedule import rethink, think_times  # noqa: PLC0415 (numba is slow to import)
+
+    start, end, thread = _operations(draft)
+    present = int(think_times(start, end, thread).sum())
+    if not present:
+        raise FlextraceError("thinkScale is not reachable: no thread of the trace waits between two operations")
+    together = np.zeros(len(start), bool)
+    together[: len(draft.io)][busiest_requests(draft)] = True
+
+    def slowed(strength: float) -> tuple[float, np.ndarray]:
+        new = rethink(start, end, thread, strength, together)
+        return float(think_times(new, new + end - start, thread).sum()) / present, new
+
+    low, high = 0.0, factor
+    least, new = slowed(low)
+    if least > factor * (1 + ACCEPTED):
+        raise UnreachableError(
+            f"thinkScale {factor:g} is not reachable: threads wait for each other's operations, whose order and "
+            f"durations are held; reachable is about {least:.3g} or more",
+            least,
+            float("inf"),
+        )
+    while (reached := slowed(high)[0]) < factor and high < STRONGEST:
+        high *= 2
+    strength = high
+    reached, new = slowed(high)
+    for _ in range(STEPS):
+        if abs(reached / factor - 1) <= TOLERANCE:
+            break
+        strength = (low + high) / 2
+        reached, new = slowed(strength)
+        low, high = (strength, high) if reached < factor else (low, strength)
+    _set_times(draft, new, new + end - start)
+    draft.note("thinkScale", strength=strength)
+    return reached
+
+
+def elapsed_ns(draft: Draft) -> int:
+    """From the first start to the last end."""
+    start, end, _ = _operations(draft)
+    return int(end.max() - start.min())
+
+
+def _operations(draft: Draft) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Start, end and thread of all operations, IO records first; int64, shape (n,) each."""
+    if draft.untimed:
+        raise FlextraceError(
+            "times cannot be scaled: the trace is synthetic and has no times, only an order; record its replay first"
+        )
+    both = [draft.io, draft.fileops]
+    start = np.concatenate([records["start_ns"].astype(np.int64) for records in both])
+    duration = np.concatenate([records["duration_ns"].astype(np.int64) for records in both])
+    return start, start + duration, np.concatenate([records["thread"].astype(np.int64) for records in both])
+
+
+def _set_times(draft: Draft, start: np.ndarray, end: np.ndarray) -> None:
+    count = len(draft.io)
+    for records, mine in ((draft.io, slice(0, count)), (draft.fileops, slice(count, None))):
+        records["start_ns"], records["duration_ns"] = start[mine], (end - start)[mine]
+    draft.sort()
+
+
+def _rounded(time: np.ndarray) -> np.ndarray:
+    return np.floor(time + 0.5).astype(np.int64)

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns several traces into one in which they run at the same time, on disjoint files and threads.
+
+With copies of one trace that is scaling out: N independent instances of an application (TBBT's spatial scaling;
+research/replay.md D3, rule v). uniqueBytes and processNum add up, the other three are means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.layout import HeaderFlag, RecordKind
+from characterize.loss import RECORDING_KEYS
+from characterize.requests import times_measured
+from characterize.trace import Header, Trace
+from replayer.flexible.draft import Draft
+from replayer.flexible.file_state import NAMING
+from replayer.flexible.planned import derived, require_requests, unchanged
+from replayer.flexible.process_num import in_flight
+
+COPIES_MAX = 1024
+FIRST_NAME_ID = 2**31
+
+Align = Literal["starts", "clocks"]
+
+
+def merge(traces: Sequence[Trace], align: Align = "starts") -> Trace:
+    """One trace of all operations of several traces, which have no file and no thread in common in it.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+    align : {"starts", "clocks"}
+        All begin together, when the first one did; or as their clocks of the day say that they did.
+
+    Returns
+    -------
+    Trace
+        PLANNED; of synthetic traces UNTIMED. Of one trace its records, bit by bit. A path that another trace had before
+        gets a number behind it: the files are not the same ones.
+
+    Raises
+    ------
+    FlextraceError
+        Nothing to merge, a trace without requests, synthetic and timed traces together, or a clock is not known.
+    """
+    if not traces:
+        raise FlextraceError("nothing to merge: give at least one trace", 2)
+    for trace in traces:
+        require_requests(trace)
+    if len(traces) == 1:
+        return derived(unchanged(traces[0]), traces, "merge", {"traces": "1"})
+    merged = _merge(traces, _shifts(traces, align))
+    return derived(merged, traces, "merge", {"traces": str(len(traces)), "align": align})
+
+
+def clone(trace: Trace, copies: int) -> Trace:
+    """`copies` independent instances of a trace at the same time, each on files and threads of its own.
+
+    Raises
+    ------
+    FlextraceError
+        A number of copies that makes no sense, or a trace without requests.
+    """
+    require_requests(trace)
+    if not 1 <= copies <= COPIES_MAX:
+        raise FlextraceError(f"{copies} copies cannot be made: give a number from 1 to {COPIES_MAX}", 2)
+    copied = unchanged(trace) if copies == 1 else _merge([trace] * copies, [0] * copies)
+    return derived(copied, [trace], "clone", {"copies": str(copies)})
+
+
+def _shifts(traces: Sequence[Trace], align: Align) -> list[int]:
+    """What to add to the times of every trace, ns."""
+    if any(trace.untimed for trace in traces):
+        if all(trace.untimed for trace in traces):
+            return [0] * len(traces)
+        name = next(trace.path or "a trace" for trace in traces if trace.untimed)
+        raise FlextraceError(
+            f"cannot merge {name} with traces that have times: it is synthetic and has only an order; record its "
+            "replay, and merge the recording"
+        )
+    if align == "starts":
+        begins = [begin_ns(trace) for trace in traces]
+        return [begins[0] - begin for begin in begins]
+    for trace in traces:
+        if not trace.header.start_realtime_ns:
+            raise FlextraceError(f"cannot merge {trace.path or 'a trace'} by the clock: it has none; align the starts")
+    ahead = [trace.header.start_realtime_ns - trace.header.start_monotonic_ns for trace in traces]
+    return [mine - ahead[0] for mine in ahead]
+
+
+def begin_ns(trace: Trace) -> int:
+    """When the recording began; where that is not known, the first start."""
+    starts = [
+        int(trace.arrays[kind]["start_ns"].min())
+        for kind in (RecordKind.IO, RecordKind.FILEOP)
+        if len(trace.arrays[kind])
+    ]
+    return trace.header.start_monotonic_ns or min(starts)
+
+
+def _merge(traces: Sequence[Trace], shifts: list[int]) -> Trace:
+    labels = _Labels()
+    drafts, residents, gaps = [], [], []
+    for trace, shift in zip(traces, shifts, strict=True):
+        draft, resident = Draft.of(trace), trace.arrays[RecordKind.RESIDENT].copy()
+        gap = trace.arrays[RecordKind.GAP].copy()
+        labels.make_disjoint(draft, resident)
+        for records, name in (
+            *((records, "start_ns") for records in (draft.io, draft.fileops, gap)),
+            *((records, "time_ns") for records in (draft.files, draft.tasks, resident)),
+        ):
+            records[name] = np.maximum(records[name].astype(np.int64) + shift, 0)
+        drafts.append(draft)
+        residents.append(resident)
+        gaps.append(gap)
+    joined = Draft.joined(drafts)
+    arrays = {
+        RecordKind.IO: joined.io,
+        RecordKind.FILEOP: joined.fileops,
+        RecordKind.FILE: joined.files,
+        RecordKind.TASK: joined.tasks,
+        RecordKind.RESIDENT: np.concatenate(residents),
+        RecordKind.GAP: np.concatenate(gaps),
+    }
+    return Trace(
+        _header(traces, shifts, joined),
+        arrays,
+        joined.paths,
+        warnings=[line for trace in dict.fromkeys(traces) for line in trace.warnings],
+    )
+
+
+def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header:
+    flags = HeaderFlag(0) if joined.untimed else HeaderFlag.PLANNED
+    lost: dict[RecordKind, int] = {}
+    for trace in traces:
+        flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.UNTIMED)
+        for kind, count in trace.header.lost.items():
+            lost[kind] = lost.get(kind, 0) + count
+    first = traces[0].header
+    # What all of them say, such as the kernel, holds of the merged trace as well.
+    metadata: dict[str, Any] = {
+        key: value
+        for key, value in first.metadata.items()
+        if key not in RECORDING_KEYS and all(trace.header.metadata.get(key) == value for trace in traces)
+    }
+    if any(_process_num_is_unknown(trace) for trace in traces):
+        metadata["durations"] = "unknown"
+        metadata["declared"] = {}
+    else:
+        declared = [trace.declared.get("processNum", math.nan) for trace in traces]
+        number = sum(declared) if joined.untimed else in_flight(joined)
+        metadata["declared"] = {} if math.isnan(number) else {"processNum": int(number)}
+    end = max(trace.header.end_monotonic_ns + shift for trace, shift in zip(traces, shifts, strict=True))
+    return Header(
+        flags=flags,
+        start_monotonic_ns=first.start_monotonic_ns,
+        start_realtime_ns=first.start_realtime_ns,
+        end_monotonic_ns=end,
+        end_realtime_ns=first.end_realtime_ns + end - first.end_monotonic_ns,
+        lost=lost,
+        metadata=metadata,
+    )
+
+
+def _process_num_is_unknown(trace: Trace) -> bool:
+    return not times_measured(trace) and "processNum" not in trace.declared
+
+
+class _Labels:
+    """Ids and paths that are taken; gives later traces others."""
+
+    def __init__(self) -> None:
+        self.files = self.names = self.operations = 0
+        self.tasks: set[int] = set()
+        self.paths: set[str] = set()
+        self.traces = 0
+
+    def make_disjoint(self, draft: Draft, resident: np.ndarray) -> None:
+        """Give files, names, threads, processes and operations ids that no draft before has, and paths likewise."""
+        self.traces += 1
+        self._relabel_files(draft, resident)
+        self._relabel_tasks(draft)
+        top = self.operations
+        for records in (draft.io, draft.fileops):
+            records["id"][records["id"] > 0] += np.uint64(self.operations)
+            top = max(top, int(records["id"].max(initial=0)))
+        self.operations = top
+
+    def _relabel_files(self, draft: Draft, resident: np.ndarray) -> None:
+        naming = np.isin(draft.fileops["op"], NAMING)
+        ids = [draft.io["file"], draft.fileops["file"], draft.files["file"], draft.fileops["argument"][naming]]
+        known = np.unique(np.concatenate(ids)).astype(np.int64)
+        plain, named = known[(known > 0) & (known < FIRST_NAME_ID)], known[known >= FIRST_NAME_ID]
+
+        def moved(file: np.ndarray) -> np.ndarray:
+            file = file.astype(np.int64)
+            return np.where(file == 0, 0, file + np.where(file < FIRST_NAME_ID, self.files, self.names))
+
+        draft.fileops["argument"][naming] = moved(draft.fileops["argument"][naming])
+        for records in (draft.io, draft.fileops, draft.files, resident):
+            records["file"] = moved(records["file"])
+        paths = {int(moved(np.array(file))): path for file, path in draft.paths.items()}
+        draft.paths = {file: f"{path} ({self.traces})" if path in self.paths else path for file, path in paths.items()}
+        self.paths.update(draft.paths.values())
+        self.files += int(plain.max(initial=0))
+        self.names += int(named.max(initial=FIRST_NAME_ID - 1)) - FIRST_NAME_ID + 1
+
+    def _relabel_tasks(self, draft: Draft) -> None:
+        columns = [
+            records[name] for records in (draft.io, draft.fileops, draft.tasks) for name in ("thread", "process")
+        ]
+        own = np.unique(np.concatenate(columns)).tolist()
+        if not self.tasks.isdisjoint(own):
+            top = max(*self.tasks, *own)
+            table = {name: top + number for number, name in enumerate(own, start=1)}
+            for column in columns:
+                column[:] = [table[name] for name in column.tolist()]
+            parents = draft.tasks["parent_process"]
+            parents[:] = [table.get(name, 0) for name in parents.tolist()]
+            own = list(table.values())
+        self.tasks.update(own)

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace and the recording of its replay into the operations that came too early, by rule.
+
+The rules are those that a replay has to keep: the order within each thread, the interval order that it promises
+(docs/decisions/0002), and the edges of ROOT (Weiss et al., SOSP 2013, section 3): files, names and descriptors. Only
+what ended before the other one started was ordered in the recording; what overlapped may come in any order.
+
+Wake-ups between threads (futex, pipe) are not recorded, so that they are no edges here; the interval order contains
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from characterize.layout import Fileop, IoFlag, IoOp
+from characterize.trace import Trace
+from replayer.operation_pairs import Pairs, pair
+from replayer.order_sweep import Found, Times, sweep, sweep_ranges
+
+EXAMPLES = 5
+"""So many violations of each rule are told in full."""
+
+RULES = {
+    "program_order": "an operation starts after all earlier ones of its thread have ended",
+    "file_ranges": "accesses to the same bytes keep their order, where one of them writes (ROOT: file)",
+    "names": "uses of a name and what makes, moves or removes it keep their order (ROOT: path)",
+    "descriptors": "a process opens a file before it uses it, and closes it after that (ROOT: descriptor)",
+    "interval_order": "an operation starts after all that had ended before it started (docs/decisions/0002)",
+}
+
+_END_OF_FILE = np.iinfo(np.int64).max
+_MAKES_OR_REMOVES = (Fileop.RENAME, Fileop.UNLINK, Fileop.RMDIR, Fileop.MKDIR)
+_NAMES_TARGET = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
+_USES_NAME = (*_MAKES_OR_REMOVES, Fileop.LINK, Fileop.OPEN)
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """How one rule was kept.
+
+    Attributes
+    ----------
+    checked : int
+        Operations that had to wait for any other by this rule.
+    violations : int
+        Those of them that started before one that they had to wait for had ended.
+    early_ns_max : int
+        By how much at most; 0 = by nothing.
+    examples : list of dict
+        The first ones in the order of the replay: ``operation`` and ``waits_for`` with ``thread, op, file, offset,
+        bytes, recorded_start_ns``; ``early_ns``.
+    """
+
+    checked: int
+    violations: int
+    early_ns_max: int
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class OrderCheck:
+    """How a replay kept the order of its trace.
+
+    Attributes
+    ----------
+    operations, expected, compared : int
+        In the trace; of these the engine repeats by its rules; of these were found in the recording and checked.
+    added : int
+        Data operations of the replay that are none of the trace.
+    shuffled_threads : int
+        Threads in which the operations came in another order, or are not those of the trace.
+    rules : dict of str to RuleResult
+        By the names of `RULES`. Without those across threads where the trace has no times.
+    """
+
+    operations: int
+    expected: int
+    compared: int
+    added: int
+    shuffled_threads: int
+    rules: dict[str, RuleResult]
+
+    @property
+    def violations(self) -> int:
+        """Sum over the rules; an operation counts once in each that it violates."""
+        return sum(result.violations for result in self.rules.values())
+
+    def as_document(self) -> dict[str, Any]:
+        """For JSON."""
+        rules = {name: {"meaning": RULES[name], **vars(result)} for name, result in self.rules.items()}
+        return {**vars(self), "violations": self.violations, "rules": rules}
+
+
+def check_order(trace: Trace, recording: Trace) -> OrderCheck:
+    """Check the order of a replay.
+
+    Parameters
+    ----------
+    trace : Trace
+        What was replayed, once.
+    recording : Trace
+        Of the replay, as from `replayer.replay_recording.replay_part`.
+
+    Returns
+    -------
+    OrderCheck
+        Of a synthetic trace, whose times are only an order within each thread, only that order.
+    """
+    pairs = pair(trace, recording)
+    return check_pairs(trace, pairs)
+
+
+def check_pairs(trace: Trace, pairs: Pairs) -> OrderCheck:
+    """As `check_order`, of operations that were paired already."""
+    operations = pairs.original.iloc[pairs.original_row].reset_index(drop=True)
+    replay = pairs.replay.iloc[pairs.replay_row]
+    times = Times(*(frame[name].to_numpy() for frame in (operations, replay) for name in ("start_ns", "end_ns")))
+    everything = np.ones(len(operations), bool)
+    found = {"program_order": sweep(times, operations["thread"].to_numpy(), everything, everything)}
+    if not trace.untimed:
+        found["file_ranges"] = _file_ranges(times, operations)
+        found["names"] = _names(times, operations, trace)
+        found["descriptors"] = _descriptors(times, operations)
+        found["interval_order"] = sweep(times, np.zeros(len(operations), np.int64), everything, everything)
+    return OrderCheck(
+        operations=len(pairs.original),
+        expected=int(pairs.original["expected"].sum()),
+        compared=len(operations),
+        added=pairs.added_data,
+        shuffled_threads=pairs.shuffled_threads,
+        rules={name: _result(found[name], times, operations, trace) for name in RULES if name in found},
+    )
+
+
+def _result(found: Found, times: Times, operations: pd.DataFrame, trace: Trace) -> RuleResult:
+    early = np.flatnonzero(found.blamed >= 0)
+    early_ns = times.replay_end[found.blamed[early]] - times.replay_start[early]
+    first = np.argsort(times.replay_start[early], kind="stable")[:EXAMPLES]
+    return RuleResult(
+        checked=int(found.checked.sum()),
+        violations=len(early),
+        early_ns_max=int(early_ns.max(initial=0)),
+        examples=[
+            {
+                "operation": _told(operations, int(early[place]), trace),
+                "waits_for": _told(operations, int(found.blamed[early[place]]), trace),
+                "early_ns": int(early_ns[place]),
+            }
+            for place in first
+        ],
+    )
+
+
+def _told(operations: pd.DataFrame, row: int, trace: Trace) -> dict[str, Any]:
+    operation = operations.iloc[row]
+    kinds = IoOp if operation["data"] else Fileop
+    file = int(operation["file"])
+    return {
+        "thread": int(operation["thread"]),
+        "op": kinds(int(operation["op"])).name.lower(),
+        "file": trace.paths.get(file, f"file {file}"),
+        "offset": int(operation["argument"]),
+        "bytes": int(operation["length"]),
+        "recorded_start_ns": int(operation["start_ns"]),
+    }
+
+
+def _file_ranges(times: Times, operations: pd.DataFrame) -> Found:
+    """Accesses to overlapping ranges; what changes the size of a file writes everything from there on."""
+    data, op, low = (operations[name].to_numpy() for name in ("data", "op", "argument"))
+    length = np.where(data, np.maximum(operations["result"].to_numpy(), 0), operations["length"].to_numpy())
+    truncating = ~data & (op == Fileop.OPEN) & ((operations["flags"].to_numpy() & IoFlag.TRUNCATED) != 0)
+    resizing = truncating | (~data & (op == Fileop.TRUNCATE))
+    low = np.where(truncating, 0, low)
+    high = np.where(resizing, _END_OF_FILE, low + np.minimum(length, _END_OF_FILE - np.maximum(low, 0)))
+    write = resizing | (data & (op == IoOp.WRITE)) | (~data & (op == Fileop.FALLOCATE))
+    rows = np.flatnonzero((write | data) & (low >= 0) & (high > low))
+    file = operations["file"].to_numpy()
+    # Most files are only read: no order to check.
+    rows = rows[np.isin(file[rows], file[rows][write[rows]])]
+    found = sweep_ranges(times[rows], file[rows], low[rows], high[rows], write[rows])
+    return _of_all(found, rows, len(operations))
+
+
+def _names(times: Times, operations: pd.DataFrame, trace: Trace) -> Found:
+    """Uses of names: of the one that the file had then, of the one that is made, and of the directory of both."""
+    uses = _name_uses(operations, trace)
+    row, changes = uses["row"].to_numpy(), uses["changes"].to_numpy()
+    group, everything = pd.factorize(uses["name"])[0], np.ones(len(uses), bool)
+    of_uses = times[row]
+    found = [
+        _of_all(sweep(of_uses, group, before, after), row, len(operations))
+        for before, after in ((changes, everything), (everything, changes))
+    ]
+    return _either(*found)
+
+
+def _name_uses(operations: pd.DataFrame, trace: Trace) -> pd.DataFrame:
+    """``row`` of operations, ``name`` that it uses, and whether it ``changes`` what the name means."""
+    ops = operations.loc[~operations["data"], ["op", "file", "argument", "flags", "start_ns", "end_ns"]]
+    ops = ops[np.isin(ops["op"], _USES_NAME + _NAMES_TARGET)].rename_axis("row").reset_index()
+    target, kind = ops["argument"].map(trace.paths), ops["op"].to_numpy()
+    renamed = ops.assign(name=target)[kind == Fileop.RENAME].sort_values("end_ns", kind="stable")
+    now = pd.merge_asof(
+        ops.sort_values("start_ns", kind="stable").drop(columns="end_ns"),
+        renamed[["end_ns", "file", "name"]],
+        left_on="start_ns",
+        right_on="end_ns",
+        by="file",
+    ).set_index("row")["name"]
+    source = now.reindex(ops["row"]).reset_index(drop=True).astype(object).fillna(ops["file"].map(trace.paths))
+    made = (kind == Fileop.OPEN) & ((ops["flags"].to_numpy() & IoFlag.CREATED) != 0)
+    sources = pd.DataFrame({"row": ops["row"], "name": source, "changes": made | np.isin(kind, _MAKES_OR_REMOVES)})
+    targets = pd.DataFrame({"row": ops["row"], "name": target.astype(object), "changes": True})
+    uses = pd.concat([sources[np.isin(kind, _USES_NAME)], targets[np.isin(kind, _NAMES_TARGET)]], ignore_index=True)
+    uses = uses[uses["name"].fillna("") != ""]
+    inside = uses.assign(name=[name.rpartition("/")[0] for name in uses["name"]], changes=False)
+    return pd.concat([uses, inside[inside["name"] != ""]], ignore_index=True)
+
+
+def _descriptors(times: Times, operations: pd.DataFrame) -> Found:
+    """Opens before uses before closes of a file by a process: records do not name the descriptor, so of all of them."""
+    data, op, file = (operations[name].to_numpy() for name in ("data", "op", "file"))
+    opens, closes = ~data & (op == Fileop.OPEN), ~data & (op == Fileop.CLOSE)
+    by_name = ~data & np.isin(op, (Fileop.RENAME, Fileop.UNLINK, Fileop.RMDIR, Fileop.MKDIR, *_NAMES_TARGET))
+    group = operations.groupby(["process", "file"], sort=False).ngroup().to_numpy()
+    known = (file != 0) & ~by_name
+    uses = known & ~opens & ~closes
+    return _either(
+        sweep(times, group, known & opens, uses | (known & closes)), sweep(times, group, uses, known & closes)
+    )
+
+
+def _of_all(found: Found, rows: np.ndarray, count: int) -> Found:
+    """What was found of some rows, as of all; rows may repeat."""
+    checked, blamed = np.zeros(count, bool), np.full(count, -1, np.int64)
+    checked[rows[found.checked]] = True
+    early = found.blamed >= 0
+    blamed[rows[early]] = rows[found.blamed[early]]
+    return Found(checked, blamed)
+
+
+def _either(one: Found, other: Found) -> Found:
+    return Found(one.checked | other.checked, np.where(one.blamed >= 0, one.blamed, other.blamed))

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into itself several times, one pass after the other.
+
+Every pass finds its files as the first one did. A file that only is read and overwritten is the same one in all passes.
+One that grew or shrank gets its size back between two passes. One that is made, removed, renamed or linked (a temporary
+file, a journal) is another file in every pass, as it would be if the program ran again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.layout import FILEOP_DTYPE, Fileop, FileType, IoFlag, RecordKind, Source
+from characterize.trace import Trace
+from characterize.workload import workload_of_records
+from replayer.flexible.draft import Draft
+from replayer.flexible.file_state import NAMING, states_after
+from replayer.flexible.planned import derived, planned, require_requests, unchanged
+from replayer.merge import FIRST_NAME_ID
+
+TIMES_MAX = 100_000
+RECORDS_MAX = 2**31
+NAME_OPERATIONS = (*NAMING, Fileop.UNLINK, Fileop.MKDIR, Fileop.RMDIR)
+
+
+def repeat(trace: Trace, times: int) -> Trace:
+    """A trace, `times` times.
+
+    Returns
+    -------
+    Trace
+        PLANNED; of a synthetic trace UNTIMED. Threads and processes are the same in all passes, and so are processNum,
+        readFrac and sizeMean. Once, its records are those of the parent, bit by bit.
+
+    Raises
+    ------
+    FlextraceError
+        A number that makes no sense, or a trace without requests.
+    """
+    require_requests(trace)
+    if not 1 <= times <= TIMES_MAX:
+        raise FlextraceError(f"a trace cannot be repeated {times} times: give a number from 1 to {TIMES_MAX}", 2)
+    if times == 1:
+        return derived(unchanged(trace), [trace], "repeat", {"times": "1"})
+    draft = Draft.of(trace)
+    if (len(draft.io) + len(draft.fileops)) * times > RECORDS_MAX:
+        raise FlextraceError(f"{times} times this trace are more than {RECORDS_MAX} records, which no replay takes", 2)
+    passes = _Passes(draft, times)
+    draft.io, draft.fileops, draft.files = (
+        np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files)
+    )
+    draft.paths = passes.paths
+    draft.sort()
+    repeated = planned(trace, draft, "repeat", workload_of_records(trace).process_num)
+    repeated.header.end_monotonic_ns += (times - 1) * passes.length_ns
+    repeated.header.end_realtime_ns += (times - 1) * passes.length_ns
+    return derived(repeated, [trace], "repeat", {"times": str(times)})
+
+
+class _Passes:
+    """The records of all passes, and of what stands between two."""
+
+    def __init__(self, draft: Draft, times: int):
+        both = np.concatenate([records[["start_ns", "duration_ns", "id"]] for records in (draft.io, draft.fileops)])
+        end = int((both["start_ns"] + both["duration_ns"]).max())
+        # A restoring operation takes the nanosecond behind the last end, the next pass begins behind it.
+        self.length_ns = end + 2 - int(both["start_ns"].min())
+        self.io, self.fileops, self.files = [draft.io], [draft.fileops], [draft.files]
+        self.paths = dict(draft.paths)
+        self._operations = int(both["id"].max())
+        self._restored = _restoring(draft, end)
+        self._own = _files_of_every_pass(draft)
+        known = np.concatenate([draft.files["file"], draft.io["file"], draft.fileops["file"]]).astype(np.int64)
+        self._file = int(known[known < FIRST_NAME_ID].max(initial=0))
+        self._name = int(known[known >= FIRST_NAME_ID].max(initial=FIRST_NAME_ID - 1))
+        for number in range(1, times):
+            self._add(draft, number)
+
+    def _add(self, draft: Draft, number: int) -> None:
+        between, io, fileops = self._restored.copy(), draft.io.copy(), draft.fileops.copy()
+        between["start_ns"] += np.uint64((number - 1) * self.length_ns)
+        between["id"] = np.arange(1, len(between) + 1)
+        top = self._operations
+        for records, ahead in ((between, top), (io, top + len(between)), (fileops, top + len(between))):
+            records["id"][records["id"] > 0] += np.uint64(ahead)
+            self._operations = max(self._operations, int(records["id"].max(initial=0)))
+        table = {file: self._new_id(file) for file in self._own}
+        naming = np.isin(fileops["op"], NAMING)
+        fileops["argument"][naming] = _relabelled(fileops["argument"][naming], table)
+        described = draft.files[np.isin(draft.files["file"], self._own)].copy()
+        for records in (io, fileops, described):
+            records["file"] = _relabelled(records["file"], table)
+        for records in (io, fileops):
+            records["start_ns"] += np.uint64(number * self.length_ns)
+        self.io.append(io)
+        self.fileops += [between, fileops]
+        self.files.append(described)
+        self.paths.update(
+            {table[file]: f"{path} ({number + 1})" for file, path in draft.paths.items() if file in table}
+        )
+
+    def _new_id(self, file: int) -> int:
+        if file >= FIRST_NAME_ID:
+            self._name += 1
+            return self._name
+        self._file += 1
+        return self._file
+
+
+def _files_of_every_pass(draft: Draft) -> list[int]:
+    """Files whose names change, and what is named like them: other ones in every pass."""
+    done = draft.fileops[draft.fileops["result"] >= 0]
+    named = done[np.isin(done["op"], NAME_OPERATIONS)]
+    targets = named["argument"][np.isin(named["op"], NAMING)]
+    made = done["file"][(done["op"] == Fileop.OPEN) & ((done["flags"] & IoFlag.CREATED) != 0)]
+    own = {int(file) for part in (named["file"], targets, made, draft.created()) for file in part if file}
+    replaced = {draft.paths[file] for file in own if draft.paths.get(file)}
+    return sorted(own | {file for file, path in draft.paths.items() if path in replaced})
+
+
+def _restoring(draft: Draft, end_ns: int) -> np.ndarray:
+    """File operations at `end_ns` that give the other files their old size, by the thread that used them last."""
+    own = _files_of_every_pass(draft)
+    size = states_after(draft)["size_bytes"]
+    result = []
+    for record in draft.files:
+        file, before = int(record["file"]), int(record["size_bytes"])
+        if record["type"] == FileType.BLOCK_DEVICE or file in own or size.get(file, before) == before:
+            continue
+        users = [records[records["file"] == file] for records in (draft.io, draft.fileops)]
+        last = max((mine[-1] for mine in users if len(mine)), key=lambda operation: int(operation["start_ns"]))
+        truncate = np.zeros(1, FILEOP_DTYPE)
+        truncate["kind"], truncate["op"], truncate["source"] = RecordKind.FILEOP, Fileop.TRUNCATE, Source.SYNTHETIC
+        truncate["start_ns"], truncate["duration_ns"] = end_ns, 0 if draft.untimed else 1
+        truncate["thread"], truncate["process"] = last["thread"], last["process"]
+        truncate["file"], truncate["argument"] = file, before
+        result.append(truncate)
+    return np.concatenate(result) if result else np.zeros(0, FILEOP_DTYPE)
+
+
+def _relabelled(files: np.ndarray, table: dict[int, int]) -> np.ndarray:
+    return np.array([table.get(file, file) for file in files.tolist()], files.dtype)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into those of its operations that the engine repeats: the rules of replayer/engine/operation.c.
+
+Only the rules that need nothing but the record are here. What the engine also skips, for what went before (a file that
+is gone, a descriptor that is not open), is in the counts of its result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from characterize.layout import FileFlag, Fileop, FileType, IoOp, RecordKind
+from characterize.requests import left_out
+from characterize.response_time import MS_SYNC
+from characterize.trace import Trace
+
+ON_NAMES = (
+    *(Fileop.OPEN, Fileop.CLOSE, Fileop.RENAME, Fileop.UNLINK),
+    *(Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK),
+)
+
+# Failures of the caller: EFAULT, EBADF, EINTR, EAGAIN, and what is internal to the kernel.
+_CALLER_ERRORS = (-14, -9, -4, -11)
+_KERNEL_RESTART = -512
+
+
+def _is_caller_error(records: np.ndarray) -> np.ndarray:
+    return np.isin(records["result"], _CALLER_ERRORS) | (records["result"] <= _KERNEL_RESTART)
+
+
+def repeated_io(trace: Trace) -> np.ndarray:
+    """Which IO records are repeated; bool, one per record.
+
+    Not the pages of programs, what failed by its caller's fault, or names no file that has data.
+    """
+    io, files = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILE]
+    no_data = (files["type"] == FileType.DIRECTORY) | ((files["flags"] & FileFlag.NEW_NAME) != 0)
+    has_data = (io["file"] != 0) & ~np.isin(io["file"], files["file"][no_data])
+    return has_data & np.isin(io["op"], list(IoOp)) & ~_is_caller_error(io) & ~left_out(trace)
+
+
+def repeated_fileops(trace: Trace) -> np.ndarray:
+    """Which FILEOP records are repeated; bool, one per record.
+
+    Not what changed no name since it failed, what failed by its caller's fault, names no file, or does nothing (msync
+    without MS_SYNC).
+    """
+    fileops = trace.arrays[RecordKind.FILEOP]
+    op = fileops["op"]
+    nameless = (fileops["file"] == 0) & ~np.isin(op, (Fileop.SYNCFS, Fileop.SYMLINK))
+    nameless |= np.isin(op, (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)) & (fileops["argument"] == 0)
+    failed = np.where(np.isin(op, ON_NAMES), fileops["result"] < 0, _is_caller_error(fileops))
+    idle = (op == Fileop.MSYNC) & ((fileops["flags"] >> 16 & MS_SYNC) == 0)
+    return ~nameless & ~failed & ~idle

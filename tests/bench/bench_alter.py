@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How well every parameter is changed and the others are held, on many traces: ``make bench-alter``.
+
+The traces are made (like a sort, like a database, Willy's), recorded on the spot (debit-credit on SQLite, GNU sort, fio
+with two threads), or foreign block traces given by ``--foreign``, whose requests are taken as those of one thread.
+There is nothing timed in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.formats import read_foreign
+from characterize.layout import IO_DTYPE, NOT_MEASURED_U32, IoOp, RecordKind
+from characterize.requests import SECTOR_BYTES
+from characterize.trace import Header, Trace
+from replayer.alter import Relative, alter
+from replayer.binaries import find_binary
+from replayer.flexible.draft import UnreachableError
+from replayer.flexible.manifest import SHARES, TIMES, Manifest
+from tests.demo.sort_input import write_sort_input
+from tests.flexible_traces import database_like, sort_like, willy
+
+FACTORS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
+TARGETS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+PARAMETERS = ("uniqueBytes", "seqFrac", "readFrac", "sizeMean", "processNum", *TIMES)
+CURVE_TARGET = 0.02
+FOREIGN_REQUESTS = 20_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One change of one parameter of one trace."""
+
+    change: str
+    manifest: Manifest | None
+    refusal: str = ""
+
+    def error(self, name: str) -> float:
+        """Of the parameter that was changed."""
+        assert self.manifest
+        return abs(self.manifest.deviation[name])
+
+    def held(self, name: str) -> tuple[float, str]:
+        """The largest deviation of another parameter, and which."""
+        assert self.manifest
+        others = {other: abs(value) for other, value in self.manifest.deviation.items() if other != name}
+        worst = max(others, key=others.__getitem__)
+        return others[worst], worst
+
+    @property
+    def bent(self) -> float:
+        """How much further the curve moved than it had to."""
+        assert self.manifest
+        return self.manifest.curve.mean_error - self.manifest.curve.least_error
+
+
+def outcomes_of(trace: Trace, parameter: str) -> Iterator[Outcome]:
+    """Every change of a parameter."""
+    changes: list[float | Relative] = list(TARGETS) if parameter in SHARES else [Relative(factor) for factor in FACTORS]
+    for change in changes:
+        try:
+            yield Outcome(str(change), alter(trace, {parameter: change})[1])
+        except UnreachableError as error:
+            yield Outcome(str(change), None, str(error))
+        except FlextraceError as error:
+            yield Outcome(str(change), None, str(error))
+
+
+def made_traces() -> Iterator[tuple[str, Trace]]:
+    """Traces that look like applications, and Willy's."""
+    yield "sort-like", sort_like()
+    yield "database-like", database_like()
+    yield "Willy, binomial sizes", willy()
+    yield "Willy, fixed sizes", willy(1, "fixed")
+    yield "Willy, bernoulli sizes", willy(4, "bernoulli")
+
+
+def recorded_traces(directory: Path) -> Iterator[tuple[str, Trace]]:
+    """Recordings; those that are in the directory already are taken from it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    bank, text = directory / "bank.db", directory / "text"
+    load = directory / "load"
+    program = [str(find_binary("tests/debit_credit")), str(bank), "--accounts", "20000"]
+    fio = ["fio", "--name=load", f"--directory={load}", "--thread", "--numjobs=2", "--size=16m", "--rw=randrw"]
+    fio += ["--percentage_random=60", "--bsrange=4k-64k", "--fsync=64", "--randseed=1", "--ioengine=psync"]
+    commands = {
+        "debit-credit": [*program, "--transactions", "2000"],
+        "GNU sort": [
+            "sort",
+            "--parallel=2",
+            "-S",
+            "4M",
+            "-T",
+            str(directory),
+            "-o",
+            str(directory / "sorted"),
+            str(text),
+        ],
+        "fio, 2 threads": fio,
+    }
+    for name, command in commands.items():
+        trace = directory / f"{name.split(',')[0].replace(' ', '-')}.iotrace"
+        if not trace.exists():
+            if name == "GNU sort":
+                write_sort_input(text, 24 << 20)
+            elif name == "debit-credit":
+                subprocess.run([*program, "--transactions", "1"], check=True, capture_output=True)
+            load.mkdir(exist_ok=True)
+            recorder = [
+                str(find_binary("flextrace-record")),
+                "-o",
+                str(trace),
+                "--layer",
+                "vfs",
+                "--path",
+                str(directory),
+            ]
+            subprocess.run([*recorder, "--", *command], check=True, capture_output=True)
+        yield name, characterize.open(trace)
+
+
+def foreign_trace(path: Path, name: str) -> Trace:
+    """A block trace as a trace of one thread that reads and writes its devices."""
+    blocks = read_foreign(path, name).arrays[RecordKind.BLOCK][:FOREIGN_REQUESTS]
+    io = np.zeros(len(blocks), IO_DTYPE)
+    io["kind"], io["thread"], io["process"], io["missed_bytes"] = RecordKind.IO, 1, 1, NOT_MEASURED_U32
+    io["op"] = np.where(blocks["op"] == 1, IoOp.READ, IoOp.WRITE)
+    io["start_ns"], io["result"], io["asked_bytes"] = blocks["start_ns"], blocks["bytes"], blocks["bytes"]
+    io["file"] = np.unique(blocks["device"], return_inverse=True)[1] + 1
+    io["offset"], io["id"] = blocks["sector"] * SECTOR_BYTES, np.arange(1, len(io) + 1)
+    files = np.zeros(int(io["file"].max()), characterize.layout.FILE_DTYPE)
+    files["kind"], files["type"], files["file"] = RecordKind.FILE, 1, np.arange(1, len(files) + 1)
+    for file in files:
+        mine = io[io["file"] == file["file"]]
+        file["size_bytes"] = (mine["offset"] + mine["result"].astype(np.uint64)).max()
+    tasks = np.zeros(1, characterize.layout.TASK_DTYPE)
+    tasks["kind"], tasks["thread"], tasks["process"] = RecordKind.TASK, 1, 1
+    arrays = {RecordKind.IO: io, RecordKind.FILE: files, RecordKind.TASK: tasks}
+    return Trace(Header(metadata={"durations": "unknown"}), arrays)
+
+
+def summary(name: str, parameter: str, outcomes: list[Outcome]) -> str:
+    """One row: how many changes were made, and the worst of them."""
+    done = [outcome for outcome in outcomes if outcome.manifest]
+    refused = len(outcomes) - len(done)
+    if not done:
+        return f"| {name} | {parameter} | 0 | {refused} | | | | | |"
+    target = max(outcome.error(parameter) for outcome in done)
+    held, which = max(outcome.held(parameter) for outcome in done)
+    bent = [outcome.bent for outcome in done]
+    least = max(outcome.manifest.curve.least_error for outcome in done if outcome.manifest)
+    return (
+        f"| {name} | {parameter} | {len(done)} | {refused} | {target:.2%} | {held:.2%}{f' ({which})' if held else ''} "
+        f"| {max(bent):.3f} | {sum(off <= CURVE_TARGET for off in bent)} | {least:.3f} |"
+    )
+
+
+def rows_of(trace: Trace, parameter: str, *, every: bool) -> list[Outcome]:
+    """All changes of a parameter; with `every`, each is printed."""
+    outcomes = []
+    for outcome in outcomes_of(trace, parameter):
+        outcomes.append(outcome)
+        if not every:
+            continue
+        if outcome.manifest:
+            held, which = outcome.held(parameter)
+            print(
+                f"  {parameter:<12} {outcome.change:>6}  off {outcome.error(parameter):.2%}  held {held:.2%} {which}  "
+                f"curve {outcome.manifest.curve.mean_error:.3f} (least {outcome.manifest.curve.least_error:.3f})"
+            )
+        else:
+            print(f"  {parameter:<12} {outcome.change:>6}  {outcome.refusal}")
+        sys.stdout.flush()
+    return outcomes
+
+
+def main() -> int:
+    """Print the table; 1 where a change that was made is off."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--recordings", type=Path, default=Path("build/bench-alter"), help="directory of recordings")
+    parser.add_argument("--foreign", type=Path, nargs="*", default=[], help="block traces, as MQSim has them")
+    parser.add_argument("--only", default="", help="only traces with this in their names")
+    parser.add_argument("--parameter", choices=PARAMETERS, help="only this one")
+    parser.add_argument("--every", action="store_true", help="print every change as well")
+    arguments = parser.parse_args()
+    columns = ("trace", "change of", "made", "refused", "target off", "held off", "curve off", "held", "by less reuse")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    off = False
+    named = [*made_traces(), *recorded_traces(arguments.recordings)]
+    named += [(path.stem, foreign_trace(path, "mqsim")) for path in arguments.foreign]
+    for name, trace in named:
+        if arguments.only not in name:
+            continue
+        for parameter in [arguments.parameter] if arguments.parameter else PARAMETERS:
+            outcomes = rows_of(trace, parameter, every=arguments.every)
+            print(summary(name, parameter, outcomes), flush=True)
+            off |= any(outcome.manifest is not None and outcome.manifest.off for outcome in outcomes)
+    return int(off)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

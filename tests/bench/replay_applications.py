@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications, recorded, beside their unmodified replays on the same machine: elapsed and response times.
+
+Elapsed is from the start of the first operation to the end of the last. The times of the original are those of its
+recording; those of a replay are the engine's own, and, of one that is itself recorded, those of the recording, which
+costs the replay what it cost the original.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from characterize.layout import RecordKind, Source
+from characterize.requests import requests_of
+from characterize.response_time import response_times, syncs_of
+from characterize.trace import Trace
+from characterize.trace import open as open_trace
+from replayer.binaries import find_binary
+from replayer.order_check import check_order
+from replayer.replay_recording import replay_part
+from replayer.run import prepare
+from tests.bench.findings import Finding, exactly, print_table
+from tests.bench.load import Load, Result, UnavailableError
+from tests.bench.postgres_load import postgres_load
+from tests.bench.recording import recording_of_process
+from tests.bench.replay_list import run_json
+from tests.bench.rocksdb_load import rocksdb_load
+from tests.bench.spread import spread_of
+from tests.bench.sqlite_load import sqlite_load
+from tests.demo.sort_input import write_sort_input
+
+ELAPSED_TARGET_PERCENT = 5
+RESPONSE_TARGET_PERCENT = 10
+ORIGINAL = "original"
+KINDS = ("read", "write", "sync")
+SORT_BYTES_PER_S = 40_000_000
+SORT_BUFFER = "8M"  # so that it merges from files
+
+
+@contextmanager
+def sort_load(directory: Path, seconds: float) -> Iterator[Load]:
+    """GNU sort, which writes its runs to files and merges them."""
+    text, runs, sorted_text = directory / "lines.txt", directory / "runs", directory / "sorted.txt"
+    runs.mkdir()
+    try:
+        size = write_sort_input(text, round(SORT_BYTES_PER_S * seconds))
+        command = ["sort", "--parallel=1", "-S", SORT_BUFFER, "-T", str(runs), "-o", str(sorted_text), str(text)]
+        yield Load(f"GNU sort of {size / 1e6:.0f} MB", "files", 5, command, lambda output: Result(1, 1))
+    finally:
+        for path in (text, sorted_text):
+            path.unlink(missing_ok=True)
+        runs.rmdir()
+
+
+APPLICATIONS: dict[str, Callable[[Path, float], AbstractContextManager[Load]]] = {
+    "sort": sort_load,
+    "sqlite": sqlite_load,
+    "rocksdb": rocksdb_load,
+    "postgres": postgres_load,
+}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One way to replay."""
+
+    title: str
+    timing: str
+    order: str = "recorded"
+    recorded: bool = False
+
+
+REPLAYS = (
+    Replay("think", "think"),
+    Replay("think, inside a recorder", "think", recorded=True),
+    # What it costs that threads wait for each other: they have no think times of their own then.
+    Replay("think, no order across threads", "think", order="thread"),
+    Replay("recorded", "recorded"),
+    Replay("asap", "asap"),
+)
+
+
+def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[list[Finding], dict[str, str]]:
+    """Record each, replay it in all ways, and again, print a table; the findings, and what could not be measured."""
+    findings, skipped = [], {}
+    for name, make in APPLICATIONS.items():
+        try:
+            with make(directory, seconds) as load:
+                runs, oddities = run_rounds(load, directory / f"{name}.iotrace", directory / f"{name}-image", rounds)
+        except UnavailableError as error:
+            skipped[name] = str(error)
+            continue
+        medians = runs.groupby("replay", sort=False).median().drop(columns="round")
+        print_table(f"{load.title}: originals and replays, medians of {rounds} rounds", medians.T)
+        for what, count in oddities.items():
+            print(f"  {what}: {count}", flush=True)
+        findings += findings_of(load.title, runs)
+    return findings, skipped
+
+
+def run_rounds(load: Load, trace: Path, image: Path, rounds: int) -> tuple[pd.DataFrame, Counter[str]]:
+    """A new original in each round and all replays of it, so that what the disk does meanwhile is done to both.
+
+    Returns
+    -------
+    DataFrame, one row for each run
+        ``round``, ``replay``, ``elapsed_ratio`` to the original of the round, and the columns of `run_replay`.
+    Counter of str
+        What did not go as recorded, in all runs.
+    """
+    rows, oddities = [], Counter[str]()
+    for number in range(rounds):
+        record(load, trace)
+        original = original_times(open_trace(trace))
+        oddities.update(dict(mapped_reads(open_trace(trace))))
+        rows.append({"round": number, "replay": ORIGINAL, "elapsed_ratio": 1.0} | original)
+        first = number % len(REPLAYS)
+        for way in REPLAYS[first:] + REPLAYS[:first]:
+            row, odd = run_replay(trace, image, way)
+            ratio = row["elapsed_s"] / original["elapsed_s"]
+            rows.append({"round": number, "replay": way.title, "elapsed_ratio": ratio} | row)
+            oddities.update(odd)
+        trace.unlink()
+    order = [ORIGINAL, *(way.title for way in REPLAYS)]
+    return pd.DataFrame(rows).sort_values("replay", key=lambda titles: titles.map(order.index), kind="stable"), oddities
+
+
+def record(load: Load, trace: Path) -> None:
+    """Record a load: the command, or the server that does the I/O for it.
+
+    Raises
+    ------
+    RuntimeError
+        It failed, or records were lost.
+    """
+    if load.server is None:
+        recorder = [str(find_binary("flextrace-record")), "--quiet", "--force", "--layer=vfs", "-o", str(trace), "--"]
+        done = subprocess.run([*recorder, *load.command], capture_output=True, text=True, check=False)
+    else:
+        with recording_of_process(load.server, trace, "--layer=vfs"):
+            done = subprocess.run(load.command, capture_output=True, text=True, check=False)
+    if done.returncode or open_trace(trace).header.lost:
+        raise RuntimeError(f"{load.title}: its recording failed (exit {done.returncode}): {done.stderr}")
+
+
+def original_times(trace: Trace) -> dict[str, float]:
+    """Elapsed time, and means and sums of the response times of what a replay repeats."""
+    operations = pd.concat([trace.io, trace.fileops])
+    elapsed_ns = (operations["start_ns"] + operations["duration_ns"]).max() - operations["start_ns"].min()
+    return {"elapsed_s": elapsed_ns / 1e9} | columns_of(response_times(requests_of(trace), syncs_of(trace)))
+
+
+def columns_of(times: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Of the response times by kind: means, medians, and sums in seconds of all threads together; NaN where none is."""
+    columns = {}
+    for kind in KINDS:
+        count, mean_ns, p50_ns = (times[kind][name] or math.nan for name in ("count", "mean_ns", "p50_ns"))
+        columns |= {
+            f"{kind}_mean_us": mean_ns / 1e3,
+            f"{kind}_p50_us": p50_ns / 1e3,
+            f"{kind}_s": mean_ns * count / 1e9,
+        }
+    return columns
+
+
+def mapped_reads(trace: Trace) -> list[tuple[str, int]]:
+    """Page faults, which the engine repeats as reads: another operation, with other times."""
+    faults = int((requests_of(trace)["source"] == Source.MMAP).sum())
+    return [("requests that were page faults", faults)] if faults else []
+
+
+def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float], Counter[str]]:
+    """Times of one replay, and counts of what did not go as recorded."""
+    prepare(trace, image)
+    again = image.with_suffix(".iotrace")
+    engine = [find_binary("flextrace-replay"), trace, f"--directory={image}", "--phase=run", "--keep-image"]
+    command = [str(word) for word in (*engine, f"--timing={way.timing}", f"--order={way.order}")]
+    if way.recorded:
+        recorder = find_binary("flextrace-record")
+        command = [
+            str(recorder),
+            "--quiet",
+            "--force",
+            "--layer=vfs",
+            f"--path={image}",
+            "-o",
+            str(again),
+            "--",
+            *command,
+        ]
+    try:
+        document = run_json(command)
+        times = document["response_time"]
+        violations = math.nan
+        if way.recorded:
+            recording = open_trace(again)
+            times = response_times(*of_workers(recording))
+            violations = order_violations(trace, recording)
+    finally:
+        shutil.rmtree(image)
+        again.unlink(missing_ok=True)
+    odd: Counter[str] = Counter()
+    for name in ("mismatches", "errors", "skipped_reasons"):
+        odd.update({f"{way.title}: {name.replace('_', ' ')}, {what}": count for what, count in document[name].items()})
+    odd.update(f"{way.title}: not trustworthy: {reason}" for reason in document["reasons"])
+    odd.update(f"{way.title}: {warning}" for warning in document["warnings"])
+    row = {"elapsed_s": document["elapsed_s"]} | columns_of(times)
+    return row | {"unaccounted": unaccounted(trace, document), "order_violations": violations}, odd
+
+
+def of_workers(recording: Trace) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Requests and syncs of a recorded replay, without those by which its main thread has the files ready."""
+    frames = (requests_of(recording, mmap="none"), syncs_of(recording))
+    requests, syncs = (frame[~frame["thread"].isin(recording.tasks["process"])] for frame in frames)
+    return requests, syncs
+
+
+def unaccounted(trace: Path, document: dict[str, Any]) -> int:
+    """Operations of a trace that its replay neither did nor says why not."""
+    count = open_trace(trace).header.count
+    outcomes = sum(document["operations"][outcome] for outcome in ("done", "short", "failed", "skipped"))
+    return abs(count[RecordKind.IO] + count[RecordKind.FILEOP] - outcomes)
+
+
+def order_violations(trace: Path, recording: Trace) -> int:
+    """Operations of a recorded replay that began before one that they had to wait for."""
+    return check_order(open_trace(trace), replay_part(recording)).violations
+
+
+def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:
+    """How far the replays with think times are off, either way, and what no replay may do."""
+    targets = {"elapsed_s": ELAPSED_TARGET_PERCENT} | {f"{kind}_mean_us": RESPONSE_TARGET_PERCENT for kind in KINDS}
+    by_round = runs.set_index("round")
+    think, original = (by_round[by_round["replay"] == way] for way in ("think", ORIGINAL))
+    findings = []
+    for column, target in targets.items():
+        off_percent = (100 * (think[column] / original[column] - 1)).dropna()
+        if len(off_percent):
+            what = f"{title}: {column} of timing think by the original's"
+            finding = Finding("applications", what, target, spread_of(off_percent), "%", either_way=True)
+            findings.append(finding)
+    for column in ("unaccounted", "order_violations"):
+        if len(counts := runs[column].dropna()):
+            findings.append(Finding("applications", f"{title}: {column}", 0, exactly(float(counts.max())), ""))
+    return findings

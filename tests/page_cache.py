@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pages of a file are in the page cache, by mincore(2), and how a test gets them there."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+
+PAGE_BYTES = mmap.PAGESIZE
+Ranges = list[tuple[int, int]]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+
+
+def resident_pages(path: Path) -> list[bool]:
+    """What mincore(2) says of every page."""
+    size = path.stat().st_size
+    pages = (ctypes.c_ubyte * -(-size // PAGE_BYTES))()
+    descriptor = os.open(path, os.O_RDONLY)
+    address = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+    assert _libc.mincore(address, size, pages) == 0
+    _libc.munmap(address, size)
+    os.close(descriptor)
+    return [bool(state & 1) for state in pages]
+
+
+def cached_ranges(path: Path) -> Ranges:
+    """``(offset, end)`` in bytes of what is cached, in order; the last ends with the file at most."""
+    size = path.stat().st_size
+    edges = np.flatnonzero(np.diff([False, *resident_pages(path), False]))
+    return [(int(first) * PAGE_BYTES, min(int(last) * PAGE_BYTES, size)) for first, last in edges.reshape(-1, 2)]
+
+
+def cache_only(path: Path, ranges: Ranges) -> None:
+    """Bring these ranges of a file, and nothing else of it, into the page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        for offset, end in ranges:
+            for at in range(offset, end, PAGE_BYTES):
+                os.pread(descriptor, 1, at)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an image was made for, how its data compresses (by gzip and zstd), and what an interrupted one leaves."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from made_trace import made_trace, read, write
+from straced import ENGINE, needs_engine, needs_strace, op
+
+import characterize
+from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
+from flextrace.main import main
+
+pytestmark = needs_engine
+
+SIZE = 3_000_017
+
+
+def one_file(size=SIZE):
+    files = [{"file": 1, "size_bytes": size, "resident_bytes": size}]
+    return made_trace([read(0, 1)], files=files, flags=HeaderFlag.UNTIMED)
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Runs the engine on a trace in tmp_path/image; returns the process."""
+
+    def run(trace, *options, directory=tmp_path / "image"):
+        path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
+        command = [ENGINE, path, f"--directory={directory}", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    return run
+
+
+def document_of(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def seals(image):
+    return [path.name for path in image.iterdir() if path.name.startswith(".flextrace-image.")]
+
+
+def compressed_share(data, piece=None):
+    """Compressed size / size, by gzip and by zstd, in pieces of so many bytes or all at once."""
+    pieces = [data[at : at + (piece or len(data))] for at in range(0, len(data), piece or len(data))]
+    shares = [sum(len(gzip.compress(part)) for part in pieces) / len(data)]
+    if shutil.which("zstd"):
+        command = ["zstd", "--stdout", "--quiet"]
+        done = [subprocess.run(command, input=part, capture_output=True, check=True).stdout for part in pieces]
+        shares.append(sum(map(len, done)) / len(data))
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [("random", 1.0), ("compressible", 0.5), ("compressible:20", 0.2), ("compressible:83", 0.83)],
+)
+def test_data_of_files_and_of_writes_compress_to_the_share_that_was_asked_for(engine, tmp_path, kind, share):
+    """File 1 is laid out; file 2 is written by the trace, whose data may come again beyond the 128 KiB of btrfs."""
+    io = [read(0, 1, 0), *(write(at << 16, 1 << 16, 1 + at, file=2) for at in range(11))]
+    files = [{"file": 1, "size_bytes": SIZE}, {"file": 2, "flags": FileFlag.CREATED}]
+    document = document_of(engine(made_trace(io, files=files), f"--data={kind}", "--keep-image"))
+    assert document["image"]["data"] == ("compressible:50" if kind == "compressible" else kind)
+    for name, size, piece in (("f00000001", SIZE, None), ("f00000002", 11 << 16, 128 << 10)):
+        data = (tmp_path / "image" / name).read_bytes()
+        assert len(data) == size
+        assert b"\0" * 512 not in data  # nothing that could become a hole
+        for seen in compressed_share(data, piece):
+            assert seen == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["zeros", "compressible:0", "compressible:101", "compressible:x", "compressible:", ""])
+def test_unknown_kinds_of_data_are_refused(engine, tmp_path, kind):
+    done = engine(one_file(), f"--data={kind}")
+    assert done.returncode == 2
+    assert f"--data does not know '{kind}'" in done.stderr
+    assert not (tmp_path / "image").exists()
+
+
+def test_an_image_of_other_data_is_refused_by_a_run_and_made_anew_by_a_preparation(engine, tmp_path):
+    image = tmp_path / "image"
+    document_of(engine(one_file(), "--phase=prepare"))
+    first = (image / "f00000001").read_bytes()
+    done = engine(one_file(), "--phase=run", "--keep-image", "--data=compressible:30")
+    assert done.returncode == 1
+    assert "has --data random, not compressible:30" in done.stderr
+    assert (image / "f00000001").read_bytes() == first
+    document = document_of(engine(one_file(), "--phase=prepare", "--data=compressible:30"))
+    assert document["image"]["built_bytes"] == SIZE
+    assert compressed_share((image / "f00000001").read_bytes())[0] < 0.35
+    document_of(engine(one_file(), "--phase=run", "--keep-image", "--data=compressible:30"))
+    assert len(seals(image)) == 1
+    assert document_of(engine(one_file(), "--keep-image", "--data=compressible:30"))["image"]["built_bytes"] == 0
+
+
+def test_an_image_from_before_seals_is_made_anew(engine, tmp_path):
+    """Of unknown data."""
+    image = tmp_path / "image"
+    document_of(engine(one_file(), "--phase=prepare"))
+    for name in seals(image):
+        (image / name).unlink()
+    done = engine(one_file(), "--phase=run")
+    assert done.returncode == 1
+    assert "no finished image" in done.stderr
+    assert document_of(engine(one_file(), "--phase=prepare"))["image"]["built_bytes"] == SIZE
+
+
+def test_an_image_of_another_trace_serves_where_its_sizes_do_and_that_is_said(engine):
+    def warnings(*options):
+        return document_of(engine(*options, "--keep-image"))["warnings"]
+
+    document_of(engine(one_file(), "--phase=prepare"))
+    assert warnings(one_file(), "--phase=run") == []
+    assert any("another trace" in warning for warning in warnings(one_file(SIZE - 1), "--phase=run"))
+    assert "run with --phase prepare" in engine(one_file(SIZE + 1), "--phase=run", "--keep-image").stderr
+    # A preparation for it repairs it: nothing is to be said any more.
+    document_of(engine(one_file(SIZE + 1), "--phase=prepare"))
+    assert warnings(one_file(SIZE + 1), "--phase=run") == []
+
+
+def interrupt_layout(tmp_path, directory, *options):
+    """A layout of 40 GB that never ends by itself, interrupted when there is something of it."""
+    path = characterize.write(one_file(40 << 30), tmp_path / "large.iotrace", force=True)
+    command = [ENGINE, path, f"--directory={directory}", "--force-space", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (directory / "f00000001").exists() and (directory / "f00000001").stat().st_size > 1 << 20:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "interrupted while laying out" in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_an_interrupted_layout_leaves_nothing_unless_the_image_is_kept(engine, tmp_path):
+    fresh, there, kept = (tmp_path / name for name in ("fresh", "there", "kept"))
+    there.mkdir()
+    (tmp_path / "beside").write_text("precious")
+    interrupt_layout(tmp_path, fresh)
+    assert not fresh.exists()
+    interrupt_layout(tmp_path, there)
+    assert list(there.iterdir()) == []
+    kept.mkdir()
+    interrupt_layout(tmp_path, kept, "--keep-image")
+    size = (kept / "f00000001").stat().st_size
+    assert seals(kept) == [".flextrace-image.random.unfinished"]
+    done = engine(one_file(1 << 20), "--phase=run", "--keep-image", directory=kept)
+    assert done.returncode == 1
+    assert "no finished image" in done.stderr
+    # The next preparation goes on from there.
+    os.truncate(kept / "f00000001", 1 << 20)
+    assert size >= 1 << 20
+    document = document_of(engine(one_file(2 << 20), "--phase=prepare", directory=kept))
+    assert document["image"]["built_bytes"] == 1 << 20
+    assert (tmp_path / "beside").read_text() == "precious"
+
+
+@pytest.fixture
+def few_inodes(tmp_path):
+    """Directory of a tmpfs with 40 inodes, one of which is the directory's."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a tmpfs needs root")
+    place = tmp_path / "few"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M,nr_inodes=40", "none", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def making_files(count, ending=None):
+    """A trace that makes files one after the other, and after each does an operation of the kind `ending`."""
+    fileops, files = [], []
+    for file in range(1, count + 1):
+        start = 100 * file
+        fileops.append(op(Fileop.OPEN, start, file=file, flags=IoFlag.CREATED))
+        fileops.append(op(Fileop.CLOSE, start + 10, file=file))
+        files.append({"file": file, "flags": FileFlag.CREATED})
+        if ending == Fileop.UNLINK:
+            fileops.append(op(ending, start + 20, file=file))
+        if ending == Fileop.RENAME:
+            fileops.append(op(ending, start + 20, file=file, argument=2**31 + file))
+            files.append({"file": 2**31 + file, "flags": FileFlag.NEW_NAME})
+    paths = {2**31 + file: "/there" for file in range(1, count + 1)} if ending == Fileop.RENAME else None
+    return made_trace([write(0, 1, 1)], fileops=fileops, files=files, paths=paths)
+
+
+def test_too_few_inodes_are_said_before_anything_is_made(engine, few_inodes):
+    done = engine(making_files(97), directory=few_inodes)
+    assert done.returncode == 1
+    assert "too few inodes" in done.stderr
+    assert "need 97" in done.stderr
+    assert list(few_inodes.iterdir()) == []
+    io = [read(0, 1, at, file=at) for at in range(1, 54)]
+    files = [{"file": file, "size_bytes": 1} for file in range(1, 54)]
+    assert "need 53" in engine(made_trace(io, files=files), directory=few_inodes).stderr
+
+
+@pytest.mark.parametrize("ending", [Fileop.UNLINK, Fileop.RENAME])
+def test_files_that_are_removed_or_replaced_take_one_inode_in_turn(engine, few_inodes, ending):
+    document = document_of(engine(making_files(97, ending), directory=few_inodes))
+    assert document["operations"]["failed"] == 0
+    assert document["operations"]["fileop"]["done"] == 97 * 3
+
+
+def test_a_read_only_directory_is_refused(engine, tmp_path):
+    place = tmp_path / "locked"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", place], check=True)
+    try:
+        done = engine(one_file(), directory=place)
+        new = engine(one_file(), directory=place / "new")
+    finally:
+        subprocess.run(["umount", place], check=True)
+    assert done.returncode == new.returncode == 1
+    assert "Read-only file system" in done.stderr
+    assert "Read-only file system" in new.stderr
+
+
+def test_a_trace_without_sizes_takes_them_from_the_requests(engine, tmp_path):
+    io = [read(5000, 777, 1), read(0, 1, 2, file=2)]
+    document = document_of(engine(made_trace(io), "--keep-image"))
+    assert (tmp_path / "image" / "f00000001").stat().st_size == 5777
+    assert (tmp_path / "image" / "f00000002").stat().st_size == 1
+    assert any("2 files have no FILE record" in warning for warning in document["warnings"])
+    assert document["operations"]["done"] == 2
+
+
+def test_directories_are_remembered_by_the_seal(engine):
+    files = [{"file": 1, "type": FileType.DIRECTORY}, {"file": 2, "size_bytes": 5, "resident_bytes": 5}]
+    removal = made_trace([read(0, 5, 1, file=2)], fileops=[op(Fileop.RMDIR, 9)], files=files)
+    document_of(engine(removal, "--phase=prepare"))
+    assert document_of(engine(removal, "--phase=run", "--keep-image"))["warnings"] == []
+
+
+def test_the_verb_keeps_an_image_and_uses_it_again(tmp_path, capsys):
+    trace = characterize.write(one_file(), tmp_path / "t.iotrace")
+    image = tmp_path / "image"
+
+    def built(*options):
+        assert main(["replay", str(trace), *map(str, options), "--format", "json"]) == 0
+        return json.loads(capsys.readouterr().out)["image"]["built_bytes"]
+
+    assert built("--image", image) == SIZE
+    assert built("--image", image) == 0
+    assert built("--image", image, "--data", "compressible:10") == SIZE
+    assert compressed_share((image / "f00000001").read_bytes())[0] < 0.15
+    assert main(["replay", str(trace), "--image", str(image), "--data", "compressible:10"]) == 0
+    assert f"page cache    {SIZE / 2**20:.4g} MiB of {SIZE / 2**20:.4g} MiB in 1 ranges" in capsys.readouterr().out
+    assert built("--directory", image) == SIZE
+    assert list(image.iterdir()) == []
+
+
+@needs_strace
+def test_a_stop_while_a_pass_is_undone_leaves_the_result(tmp_path):
+    """strace makes the undoing of a truncation slow: each of its 64 writes of 1 MiB takes 20 ms."""
+    size = 64 << 20
+    trace = made_trace(
+        fileops=[op(Fileop.TRUNCATE, 1, argument=0), op(Fileop.FADVISE, 2)],
+        files=[{"file": 1, "size_bytes": size, "resident_bytes": 0}],
+    )
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={tmp_path / 'image'}"]
+    subprocess.run([*command, "--phase=prepare"], check=True, capture_output=True)
+    log = tmp_path / "log"
+    slow = ["strace", "-f", "-o", log, "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter=20000"]
+    process = subprocess.Popen([*slow, *command, "--phase=run", "--loop"], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 100
+    while not (log.exists() and log.read_text().count("pwrite64(") > 3) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+    document = json.loads(process.communicate(timeout=100)[0])
+    assert process.returncode == 0
+    assert document["stopped"] == "signal"
+    assert document["operations"]["done"] >= 2
+    assert not (tmp_path / "image" / "f00000001").exists()

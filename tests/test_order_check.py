@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order checker against a naive one that looks at every pair, and against replays that were made to be wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_trace import made_trace, read, write
+from replayed import SHIFT_NS, replayed
+from straced import op
+
+from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind, Source
+from characterize.trace import Trace
+from replayer.operation_pairs import pair
+from replayer.order_check import RULES, check_order, check_pairs
+from replayer.order_sweep import Times, sweep, sweep_ranges
+from replayer.replay_recording import replay_part
+
+ROWS = st.lists(
+    st.tuples(
+        *(st.integers(0, 30), st.integers(0, 6), st.integers(0, 30), st.integers(0, 6)),
+        *(st.integers(0, 2), st.integers(0, 20), st.integers(1, 9), st.booleans(), st.booleans(), st.booleans()),
+    ),
+    max_size=24,
+)
+
+
+def naive(times: Times, must_wait) -> tuple[list[bool], list[bool]]:
+    """For every operation whether any has to precede it, and whether it began before the end of such a one."""
+    start, end, again, over = (list(map(int, one)) for one in vars(times).values())
+    checked, early = [], []
+    for b in range(len(start)):
+        first = [
+            a
+            for a in range(len(start))
+            if (end[a] < start[b] or (end[a] == start[b] and end[a] > start[a])) and must_wait(a, b)
+        ]
+        checked.append(bool(first))
+        early.append(any(over[a] > again[b] for a in first))
+    return checked, early
+
+
+def columns(rows):
+    return [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [np.zeros(0, np.int64)] * 10
+
+
+def times_of(start, duration, again, lasted) -> Times:
+    return Times(start, start + duration, again, again + lasted)
+
+
+@given(ROWS)
+def test_a_sweep_finds_what_looking_at_every_pair_finds(rows):
+    start, duration, again, lasted, group, _, _, before, after, _ = columns(rows)
+    times = times_of(start, duration, again, lasted)
+    found = sweep(times, group, before.astype(bool), after.astype(bool))
+    checked, early = naive(times, lambda a, b: group[a] == group[b] and before[a] and after[b])
+    assert found.checked.tolist() == checked
+    assert (found.blamed >= 0).tolist() == early
+    assert_blame(found.blamed, times)
+
+
+@given(ROWS)
+def test_ranges_are_found_as_by_looking_at_every_pair(rows):
+    start, duration, again, lasted, group, low, length, wrote, _, _ = columns(rows)
+    times = times_of(start, duration, again, lasted)
+    high, wrote = low + length, wrote.astype(bool)
+
+    def conflict(a, b):
+        return group[a] == group[b] and low[a] < high[b] and low[b] < high[a] and (wrote[a] or wrote[b])
+
+    found = sweep_ranges(times, group, low, high, wrote)
+    checked, early = naive(times, conflict)
+    assert found.checked.tolist() == checked
+    assert (found.blamed >= 0).tolist() == early
+    assert_blame(found.blamed, times)
+
+
+def assert_blame(blamed, times):
+    """Who is blamed had to precede, and had not ended."""
+    for row in np.flatnonzero(blamed >= 0):
+        assert times.recorded_end[blamed[row]] <= times.recorded_start[row]
+        assert times.replay_end[blamed[row]] > times.replay_start[row]
+
+
+def bank() -> Trace:
+    """Two threads on two files, with everything that a file goes through; nothing overlaps."""
+    fileops = [
+        op(Fileop.OPEN, 10, flags=IoFlag.CREATED, thread=1),
+        op(Fileop.FSYNC, 50, thread=1),
+        op(Fileop.RENAME, 70, argument=3, thread=1),
+        op(Fileop.OPEN, 90, thread=2),
+        op(Fileop.FSYNC, 95, file=4, flags=IoFlag.DIRECTORY, thread=2),
+        op(Fileop.CLOSE, 130, thread=2),
+        op(Fileop.CLOSE, 140, thread=1),
+        op(Fileop.UNLINK, 150, thread=2),
+        op(Fileop.OPEN, 160, file=0, result=-2, thread=2),
+    ]
+    io = [
+        write(0, 100, 20, thread=1),
+        write(50, 100, 30, thread=2),
+        read(0, 150, 40, thread=1),
+        read(10, 10, 41, thread=2, file=2),
+        read(0, 50, 100, 5, thread=2),
+        {**read(0, -14, 110), "thread": 2},
+    ]
+    files = [
+        {"file": 1, "flags": FileFlag.CREATED},
+        {"file": 2, "size_bytes": 4096},
+        {"file": 3, "flags": FileFlag.NEW_NAME},
+        {"file": 4, "type": 3},
+    ]
+    return made_trace(io, fileops=fileops, files=files, paths={1: "/a", 2: "/b", 3: "/c", 4: "/"})
+
+
+def test_a_perfect_replay_breaks_nothing_and_everything_is_compared():
+    trace = bank()
+    check = check_order(trace, replay_part(replayed(trace)))
+    assert (check.operations, check.expected, check.compared) == (15, 13, 13)
+    assert (check.violations, check.added, check.shuffled_threads) == (0, 0, 0)
+    assert list(check.rules) == list(RULES)
+    assert check.rules["interval_order"].checked == 12
+    assert check.rules["program_order"].checked == 11
+    assert all(rule.checked for rule in check.rules.values())
+
+
+def moved(trace: Trace, kind: RecordKind, row: int, start: int) -> Trace:
+    """A replay of which one operation runs at another time."""
+    recording = replayed(trace)
+    recording.arrays[kind]["start_ns"][row] = SHIFT_NS + start
+    return replay_part(recording)
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "start", "broken"),
+    [
+        # the write of thread 2 comes before the one of thread 1 that it overlaps
+        (RecordKind.IO, 1, 15, {"file_ranges": 1, "interval_order": 1}),
+        # thread 2 reads the other file early: nobody depends on it but the interval order
+        (RecordKind.IO, 3, 35, {"interval_order": 1}),
+        # opened under its new name before it was renamed; its own first write is behind it now, as it was
+        (RecordKind.FILEOP, 3, 60, {"names": 1, "interval_order": 1}),
+        # removed before the close of thread 1
+        (RecordKind.FILEOP, 7, 135, {"interval_order": 1}),
+        # written by thread 2 before thread 1 had opened it
+        (RecordKind.IO, 1, 5, {"file_ranges": 1, "descriptors": 1, "interval_order": 1}),
+        # synced by thread 1 before it had written and read
+        (RecordKind.FILEOP, 1, 15, {"program_order": 1, "interval_order": 1}),
+    ],
+)
+def test_what_comes_too_early_breaks_its_rules(kind, row, start, broken):
+    """`violations` of later operations that only waited for the moved one cannot occur: it is over earlier."""
+    trace = bank()
+    check = check_order(trace, moved(trace, kind, row, start))
+    assert {name: rule.violations for name, rule in check.rules.items() if rule.violations} == broken
+    for name in broken:
+        assert len(check.rules[name].examples) == 1
+        assert 0 < check.rules[name].early_ns_max < 100
+
+
+def test_an_example_names_both_operations():
+    trace = bank()
+    (example,) = check_order(trace, moved(trace, RecordKind.IO, 1, 15)).rules["file_ranges"].examples
+    assert example["operation"] == {
+        "thread": 2,
+        "op": "write",
+        "file": "/a",
+        "offset": 50,
+        "bytes": 100,
+        "recorded_start_ns": 30,
+    }
+    assert example["waits_for"]["thread"] == 1
+    assert example["waits_for"]["recorded_start_ns"] == 20
+    assert example["early_ns"] == 21 - 15
+
+
+def test_operations_of_a_thread_in_another_order_are_found():
+    io = [read(100 * at, 100, 10 * at, 5) for at in range(20)]
+    trace = made_trace(io, files=[{"file": 1, "size_bytes": 4096}])
+    recording = replayed(trace)
+    recording.arrays[RecordKind.IO]["offset"] = np.random.default_rng(1).permutation(
+        recording.arrays[RecordKind.IO]["offset"]
+    )
+    check = check_order(trace, replay_part(recording))
+    assert check.shuffled_threads == 1
+    assert check.compared == 20
+    assert check.rules["program_order"].violations > 0
+
+
+def test_what_overlapped_may_come_in_any_order():
+    io = [write(0, 100, 0, 50, thread=1), write(0, 100, 10, 50, thread=2), write(0, 100, 20, 50, thread=3)]
+    trace = made_trace(io, files=[{"file": 1}])
+    recording = replayed(trace)
+    recording.arrays[RecordKind.IO]["start_ns"] = np.array([90, 50, 0]) + SHIFT_NS
+    assert check_order(trace, replay_part(recording)).violations == 0
+
+
+def test_a_synthetic_trace_has_only_the_order_of_its_threads():
+    io = [read(100 * at, 100, at, 0, thread=1 + at % 2) for at in range(10)]
+    trace = made_trace(io, files=[{"file": 1, "size_bytes": 4096}], flags=HeaderFlag.UNTIMED)
+    recording = replayed(trace)
+    recording.arrays[RecordKind.IO]["start_ns"] += 1000 * (recording.arrays[RecordKind.IO]["thread"] % 2)
+    check = check_order(trace, replay_part(recording))
+    assert list(check.rules) == ["program_order"]
+    assert (check.rules["program_order"].checked, check.violations) == (8, 0)
+
+
+def test_what_the_engine_does_for_itself_disturbs_nothing():
+    """It opens a file that it has no descriptor for, and closes what it no longer needs; others of it are skipped."""
+    trace = bank()
+    recording = replayed(trace)
+    fileops = recording.arrays[RecordKind.FILEOP]
+    own = fileops[:2].copy()
+    own["op"], own["file"] = [Fileop.OPEN, Fileop.CLOSE], 502
+    own["start_ns"] = SHIFT_NS + np.array([39, 99])
+    recording.arrays[RecordKind.FILEOP] = np.concatenate([np.delete(fileops, 6), own])  # a close was skipped
+    pairs = pair(trace, replay_part(recording))
+    assert (len(pairs.original_row), pairs.not_repeated, pairs.added_data, pairs.shuffled_threads) == (12, 1, 0, 0)
+    assert check_pairs(trace, pairs).violations == 0
+
+
+def test_a_close_between_other_operations_than_recorded_is_taken_for_the_engines_own():
+    trace = bank()
+    check = check_order(trace, moved(trace, RecordKind.FILEOP, 5, 98))
+    assert (check.expected, check.compared, check.violations) == (13, 12, 0)
+
+
+def test_missing_and_added_operations_are_counted():
+    trace = bank()
+    recording = replayed(trace)
+    io = recording.arrays[RecordKind.IO]
+    added = io[-1:].copy()
+    added["offset"] = 12345
+    recording.arrays[RecordKind.IO] = np.concatenate([io[1:], added])
+    check = check_order(trace, replay_part(recording))
+    assert check.added == 1
+    assert check.compared >= 8
+    assert check.shuffled_threads == 1
+    recording = replayed(trace)
+    recording.arrays[RecordKind.IO] = recording.arrays[RecordKind.IO][1:]
+    check = check_order(trace, replay_part(recording))
+    assert (check.expected, check.compared, check.added, check.shuffled_threads) == (13, 12, 0, 0)
+
+
+def test_only_threads_that_repeat_recorded_ones_count():
+    trace = bank()
+    recording = replayed(
+        trace,
+        main_io=[read(0, 4096, 0, source=Source.MMAP)],
+        main_fileops=[op(Fileop.OPEN, 0), op(Fileop.FADVISE, 1), op(Fileop.UNLINK, SHIFT_NS + 9999)],
+    )
+    part = replay_part(recording)
+    assert len(part.io) == 5
+    assert len(part.fileops) == 8
+    assert check_order(trace, part).compared == 13
+
+
+def test_names_beyond_those_of_files_and_splices_are_numbered_as_the_engine_does():
+    """New names stand behind all files in the engine's table; of a splice only what it moved is asked for."""
+    new_name = (1 << 31) + 4
+    fileops = [op(Fileop.SYMLINK, 10, file=0, argument=new_name), op(Fileop.LINK, 20, argument=new_name)]
+    io = [read(0, 100, 5, source=Source.SPLICE, asked_bytes=9999)]
+    files = [{"file": 1, "size_bytes": 100}, {"file": new_name, "flags": FileFlag.NEW_NAME}]
+    trace = made_trace(io, fileops=fileops, files=files, paths={1: "/a", new_name: "/link"})
+    recording = replayed(trace)
+    recording.arrays[RecordKind.IO]["asked_bytes"] = 100
+    recording.arrays[RecordKind.FILEOP]["file"][0] = 0
+    recording.paths[new_name] = "/scratch/image/f00000006"
+    assert check_order(trace, replay_part(recording)).compared == 3
+
+
+def test_a_trace_without_operations():
+    check = check_order(made_trace(), replay_part(replayed(made_trace())))
+    assert (check.compared, check.violations) == (0, 0)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_rules_of_random_replays_agree_with_looking_at_every_pair(seed):
+    """A random trace and a random replay of it, against ROOT's rules said in one sentence each."""
+    random = np.random.default_rng(seed)
+    trace = random_trace(random)
+    recording = replayed_at_random(trace, random)
+    pairs = pair(trace, replay_part(recording))
+    assert len(pairs.original_row) == len(pairs.original)
+    check = check_pairs(trace, pairs)
+    rows = pairs.original.iloc[pairs.original_row].to_dict("records")
+    replay = pairs.replay.iloc[pairs.replay_row]
+    times = Times(
+        *(frame[name].to_numpy() for frame in (pd.DataFrame(rows), replay) for name in ("start_ns", "end_ns"))
+    )
+    expectations = {
+        "program_order": lambda a, b: rows[a]["thread"] == rows[b]["thread"],
+        "file_ranges": lambda a, b: conflict_of(rows[a], rows[b]),
+        "names": lambda a, b: rows[a]["file"] == rows[b]["file"] and changes_name(rows[a], rows[b]),
+        "descriptors": lambda a, b: lifetime(rows[a], rows[b]),
+        "interval_order": lambda a, b: True,
+    }
+    for name, must_wait in expectations.items():
+        checked, early = naive(times, must_wait)
+        assert check.rules[name].checked == sum(checked), name
+        assert check.rules[name].violations == sum(early), name
+
+
+def random_trace(random: np.random.Generator) -> Trace:
+    """Threads that open, read, write, truncate and unlink three files; every operation can be told from the others."""
+    io, fileops = [], []
+    for at in range(int(random.integers(1, 24))):
+        start, thread, file = int(random.integers(0, 100)), int(random.integers(1, 4)), int(random.integers(1, 4))
+        common = {"thread": thread, "process": thread // 2, "file": file}
+        if random.random() < 0.6:
+            make = read if random.random() < 0.5 else write
+            io.append(make(int(random.integers(0, 50)), 10 + at, start, int(random.integers(0, 9)), **common))
+        else:
+            kind = random.choice([Fileop.OPEN, Fileop.CLOSE, Fileop.TRUNCATE, Fileop.UNLINK])
+            flags = int(random.choice([0, IoFlag.CREATED, IoFlag.TRUNCATED])) if kind == Fileop.OPEN else 0
+            argument = at + 20 if kind == Fileop.TRUNCATE else 0
+            fileops.append(op(kind, start, flags=flags, argument=argument, **common))
+    paths = {1: "a", 2: "b", 3: "c"}
+    return made_trace(io, fileops=fileops, files=[{"file": file} for file in paths], paths=paths)
+
+
+def replayed_at_random(trace: Trace, random: np.random.Generator) -> Trace:
+    """A replay whose operations run at random times, those of each thread in the order of the trace."""
+    recording = replayed(trace)
+    arrays = [recording.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP)]
+    thread, original = (np.concatenate([array[name] for array in arrays]) for name in ("thread", "start_ns"))
+    start = SHIFT_NS + random.permutation(60)[: len(thread)]
+    for one in np.unique(thread):
+        rows = np.flatnonzero(thread == one)
+        start[rows[np.argsort(original[rows], kind="stable")]] = np.sort(start[rows])
+    arrays[0]["start_ns"], arrays[1]["start_ns"] = np.split(start, [len(arrays[0])])
+    return recording
+
+
+def conflict_of(one, other) -> bool:
+    """Whether two accesses touch the same bytes and one changes them."""
+    low = [extent(row) for row in (one, other)]
+    if one["file"] != other["file"] or None in low:
+        return False
+    (a, b, first), (c, d, second) = low
+    return a < d and c < b and (first or second)
+
+
+def extent(row):
+    if row["data"]:
+        return row["argument"], row["argument"] + row["result"], row["op"] == IoOp.WRITE
+    if row["op"] == Fileop.TRUNCATE:
+        return row["argument"], 2**63, True
+    if row["op"] == Fileop.OPEN and row["flags"] & IoFlag.TRUNCATED:
+        return 0, 2**63, True
+    return None
+
+
+def changes_name(one, other) -> bool:
+    uses = [not row["data"] and row["op"] in (Fileop.OPEN, Fileop.UNLINK) for row in (one, other)]
+    changes = [row["op"] == Fileop.UNLINK or row["flags"] & IoFlag.CREATED for row in (one, other)]
+    return all(uses) and any(changes)
+
+
+def lifetime(one, other) -> bool:
+    if (one["process"], one["file"]) != (other["process"], other["file"]):
+        return False
+    kinds = [
+        "use" if row["data"] or row["op"] == Fileop.TRUNCATE else Fileop(row["op"]).name.lower() for row in (one, other)
+    ]
+    return (kinds[0], kinds[1]) in {("open", "use"), ("open", "close"), ("use", "close")}

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real programs, recorded, then replayed under the recorder: equal parameters, all operations found, none too early."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from made_trace import made_trace, read
+from straced import ENGINE, ROOT
+from told import PROGRAMS, RECORDER, run_recorder
+
+import characterize
+from characterize.layout import HeaderFlag
+from characterize.workload import PARAMETERS
+from flextrace.main import main
+from tests import ordinary_user
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(not (RECORDER.exists() and ENGINE.exists()), reason="recorder or engine not built (make build)"),
+]
+
+RELAY = Path(__file__).with_name("relay.py")
+ROUNDS = 37
+
+
+def record(place: Path, *command: object) -> Path:
+    """Record what a command does below `place`, in `place`.iotrace."""
+    trace = place.with_suffix(".iotrace")
+    done = run_recorder(trace, *map(str, command), options=("--quiet", f"--path={place}"))
+    assert done.returncode == 0, done.stderr
+    return trace
+
+
+def relay(place: Path) -> Path:
+    return record(place, sys.executable, RELAY, place, 5, ROUNDS)
+
+
+def bank(place: Path) -> Path:
+    command = [PROGRAMS / "debit_credit", place / "bank.db"]
+    subprocess.run([*command, "--accounts=997"], check=True, capture_output=True)
+    return record(place, *command, "--transactions=53")
+
+
+def sort(place: Path) -> Path:
+    (place / "input").write_text("\n".join(str(number * 7919 % 100003) for number in range(60000)) + "\n")
+    options = ["--parallel=4", "--buffer-size=200K", f"--temporary-directory={place}", "-o", place / "output"]
+    return record(place, shutil.which("sort"), *options, place / "input")
+
+
+def program(name: str) -> Callable[[Path], Path]:
+    """One of tests/programs; what it tells is not looked at here."""
+    return lambda place: record(place, PROGRAMS / name, place)
+
+
+WORKLOADS = {
+    "relay": relay,
+    "debit_credit": bank,
+    "sort": sort,
+    **{name: program(name) for name in ("names", "tasks", "descriptors", "splice", "mmap", "aio", "known_io")},
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    made = tmp_path / "place"
+    made.mkdir()
+    return made
+
+
+def replay(trace: Path, *options: str) -> tuple[int, dict]:
+    """Status and result of the verb."""
+    output = trace.with_suffix(".json")
+    directory = trace.with_name("image")
+    status = main(["replay", str(trace), "--directory", str(directory), "--record", *options, "--output", str(output)])
+    assert not directory.exists()
+    return status, json.loads(output.read_text())
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_replay_has_the_parameters_of_its_original_and_keeps_its_order(place, name, capsys):
+    trace = WORKLOADS[name](place)
+    status, document = replay(trace)
+    assert status == 0, document["reasons"]
+    fidelity, order = document["fidelity"], document["fidelity"]["order"]
+    original, again = (fidelity[run]["parameters"] for run in ("original", "replay"))
+    for parameter in PARAMETERS[:4]:
+        assert again[parameter] == original[parameter], parameter
+    assert again["processNum"] <= original["processNum"]
+    assert fidelity["original"]["requests"] == fidelity["replay"]["requests"]
+    assert (order["violations"], order["added"], order["shuffled_threads"]) == (0, 0, 0)
+    # Of what the engine repeats by its rules it skips some for what went before, and says how many.
+    assert order["expected"] - order["compared"] <= document["operations"]["skipped"]
+    assert order["compared"] <= document["operations"]["done"]
+    assert order["rules"]["interval_order"]["checked"] > 0
+    assert fidelity["lost"] == {"original": {}, "replay": {}}
+    text = capsys.readouterr().out
+    assert all(len(line) < 80 for line in text[text.index("fidelity") :].splitlines())
+
+
+def test_threads_that_hand_over_are_out_of_order_where_only_their_own_order_is_kept(place):
+    """Of the relay every step needs the one before."""
+    trace = relay(place)
+    _, document = replay(trace, "--order", "thread")
+    rules = document["fidelity"]["order"]["rules"]
+    assert rules["program_order"]["violations"] == 0
+    assert rules["interval_order"]["violations"] > 0
+    assert rules["interval_order"]["examples"]
+    assert any("does not promise interval_order" in note for note in document["fidelity"]["notes"])
+
+
+def test_the_recording_is_kept_by_name_and_holds_only_files_of_the_image(place, tmp_path):
+    trace = relay(place)
+    kept = tmp_path / "kept.iotrace"
+    status, document = replay(trace, str(kept))
+    assert status == 0
+    assert document["fidelity"]["recording"] == str(kept)
+    recording = characterize.open(kept)
+    image = str(tmp_path / "image")
+    named = [recording.paths[file] for file in recording.files["file"] if file in recording.paths]
+    assert all(path == image or path.startswith(f"{image}/") for path in named)
+    status, _ = replay(trace, str(kept), "--force")
+    assert status == 0
+
+
+def test_a_memory_group_is_that_of_the_recorded_replay(place, tmp_path):
+    trace = relay(place)
+    kept = tmp_path / "kept.iotrace"
+    status, document = replay(trace, str(kept), "--memory", "64M")
+    assert status == 0, document["reasons"]
+    assert characterize.open(kept).header.metadata["memory_limit_bytes"] == 64 << 20
+    assert document["fidelity"]["order"]["violations"] == 0
+
+
+def slow(tmp_path: Path) -> Path:
+    """A trace that takes minutes with its think times."""
+    io = [read(4096 * at, 4096, 1 + 10**9 * at, 1000) for at in range(100)]
+    files = [{"file": 1, "size_bytes": 1 << 20, "resident_bytes": 1 << 20}]
+    return characterize.write(made_trace(io, files=files), tmp_path / "slow.iotrace")
+
+
+def assert_part(document: dict, stopped: str) -> None:
+    """Of a replay that was ended early what ran is compared."""
+    order = document["fidelity"]["order"]
+    assert document["stopped"] == stopped
+    assert order["compared"] == document["operations"]["done"] < 100
+    assert (order["expected"], order["violations"], order["added"]) == (100, 0, 0)
+    assert any("only a part" in note for note in document["fidelity"]["notes"])
+
+
+def test_a_replay_that_is_ended_early_is_compared_as_far_as_it_got(tmp_path):
+    status, document = replay(slow(tmp_path), "--timing", "think", "--max-time", "1")
+    assert status == 0
+    assert_part(document, "max-seconds")
+    assert document["operations"]["done"] > 0
+
+
+def is_playing(image: Path) -> bool:
+    """Whether the threads of a replay in this directory run."""
+    for comm in Path("/proc").glob("[0-9]*/task/*/comm"):
+        with suppress(OSError):  # ended meanwhile
+            if comm.read_text() == "play 1\n" and str(image) in (comm.parents[2] / "cmdline").read_text():
+                return True
+    return False
+
+
+def test_an_interrupt_before_the_replay_has_begun_is_said(tmp_path, capsys, monkeypatch):
+    """The recorder hands a signal on to its command, which has not become the engine yet."""
+    stopped = tmp_path / "recorder"
+    stopped.write_text("#!/bin/sh\ncase $* in *--dry-run*) exit 0 ;; esac\nkill -TERM $$\n")
+    stopped.chmod(0o755)
+    monkeypatch.setattr("replayer.recorder.find_binary", lambda name: stopped)
+    assert main(["replay", str(slow(tmp_path)), "--directory", str(tmp_path / "image"), "--record"]) == 1
+    assert "before it had begun" in capsys.readouterr().err
+    assert (tmp_path / "image" / "f00000001").exists()
+
+
+def test_an_interrupt_ends_replay_and_recording_with_their_result(tmp_path):
+    trace, image, kept = slow(tmp_path), tmp_path / "image", tmp_path / "kept.iotrace"
+    command = [sys.executable, "-m", "flextrace", "replay", str(trace), "--directory", str(image), "--timing", "think"]
+    process = subprocess.Popen(
+        [*command, "--record", str(kept), "--format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not is_playing(image) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert_part(json.loads(process.communicate(timeout=60)[0]), "signal")
+    assert process.returncode == 0
+    assert not image.exists()
+    assert not characterize.open(kept).header.flags & HeaderFlag.INCOMPLETE
+
+
+def test_without_the_privileges_nothing_is_laid_out_and_the_message_names_them():
+    probe = [*ordinary_user.as_user(), sys.executable, "-c", "import flextrace"]
+    if subprocess.run(probe, cwd=ROOT, capture_output=True, check=False).returncode:
+        pytest.skip("this checkout cannot be read by an ordinary user")
+    with ordinary_user.directory_of_user() as made:
+        trace = record(made, sys.executable, RELAY, made, 2, 3)
+        trace.chmod(0o644)
+        command = [sys.executable, "-m", "flextrace", "replay", str(trace), "--directory", str(made / "image")]
+        try:
+            done = subprocess.run(
+                [*ordinary_user.as_user(), *command, "--record"], cwd=ROOT, capture_output=True, text=True, check=False
+            )
+        finally:
+            trace.unlink()
+        assert done.returncode == 1
+        assert "cannot be recorded" in done.stderr
+        assert "CAP_BPF" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (made / "image").exists()
