@@ -6,6 +6,7 @@
 
 #include "replayer/engine/files.h"
 #include "replayer/engine/message.h"
+#include "replayer/engine/system_path.h"
 
 /* What is known of a file at one moment of the run-through. */
 struct moment {
@@ -267,22 +268,6 @@ static uint64_t hash_text(uint64_t hash, const struct text_record *text)
 	for (uint32_t i = 0; i < bytes; i++)
 		hash = (hash ^ (uint8_t)text->text[i]) * 0x100000001b3ull; /* FNV-1a */
 	return hash;
-}
-
-/* `text` is the begin of the path, which is longer than any of these. As characterize/requests.py, is_system_path. */
-static bool is_system_path(const struct text_record *text)
-{
-	static const char *const directories[] = {"/usr/",  "/lib/", "/lib32/",	    "/lib64/",	  "/bin/",
-						  "/sbin/", "/etc/", "/nix/store/", "/gnu/store/"};
-	static const char local[] = "/usr/local/";
-
-	if (!strncmp(text->text, local, strlen(local)))
-		return false;
-	for (size_t i = 0; i < sizeof(directories) / sizeof(*directories); i++) {
-		if (!strncmp(text->text, directories[i], strlen(directories[i])))
-			return true;
-	}
-	return false;
 }
 
 static void describe(const struct file_record *record, struct file *file, struct moment *moment)
