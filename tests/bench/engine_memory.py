@@ -37,7 +37,7 @@ def _threads_started(process: int) -> bool:
         ]
     except OSError:
         return False
-    return "replay\n" in threads
+    return any(name.startswith("play ") for name in threads)
 
 
 def _cpu_s(process: int) -> float:
