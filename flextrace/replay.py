@@ -63,76 +63,9 @@ def parse_count(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.add_argument("trace", metavar="FILE", type=Path, help="a trace: recorded, altered, synthetic or imported")
-    repeats = parser.add_argument_group("what the replay repeats")
-    repeats.add_argument(
-        "--timing",
-        choices=TIMINGS,
-        default="asap",
-        help="asap: no waiting (default); think: each thread waits its recorded think time after a completion; "
-        "recorded: every operation at its recorded time",
-    )
-    repeats.add_argument(
-        "--order",
-        choices=ORDERS,
-        help="recorded: an operation waits for all that had ended before it started (default for recorded traces); "
-        "thread: only each thread's own order (default for synthetic ones)",
-    )
-    repeats.add_argument(
-        "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"
-    )
-    repeats.add_argument(
-        "--late",
-        choices=LATE_POLICIES,
-        default="catch-up",
-        help="what --timing recorded does with operations behind their times: begin at once (default), skip requests "
-        "beyond --late-limit, or slip all later times",
-    )
-    repeats.add_argument(
-        "--late-limit", type=parse_duration, metavar="TIME", help="for --late skip, such as 50ms (default 10ms)"
-    )
-    repeats.add_argument("--loop", action="store_true", help="begin again at the end; needs --max-time")
-    repeats.add_argument("--max-time", type=parse_duration, metavar="TIME", help="stop after TIME, such as 30 or 5m")
-    how = parser.add_argument_group("how it does it")
-    how.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="auto",
-        help="auto: io_uring where requests of a thread were in flight at once, else sync (default); sync: calls, one "
-        "at a time per thread; io_uring: requests of a thread overlap as recorded; null: keeps times and order, does "
-        "nothing",
-    )
-    how.add_argument(
-        "--depth", type=int, metavar="N", help="at most N requests in flight per thread (default: as recorded)"
-    )
-    how.add_argument("--direct", choices=DIRECT_CHOICES, default="recorded", help="O_DIRECT (default: as recorded)")
-    how.add_argument(
-        "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync and its kin (default: as recorded)"
-    )
-    where = parser.add_argument_group("where it begins")
-    place = where.add_mutually_exclusive_group()
-    place.add_argument(
-        "--directory", type=Path, metavar="DIR", help="for the files of the replay, which are removed at the end"
-    )
-    place.add_argument(
-        "--image", type=Path, metavar="DIR", help="the same, but the files stay, and the next replay there uses them"
-    )
-    where.add_argument(
-        "--cache",
-        choices=CACHES,
-        default="recorded",
-        help="page cache of the files at the start: recorded (default), warm (everything), cold (nothing), "
-        "keep (as it is)",
-    )
-    where.add_argument(
-        "--memory", type=parse_size, metavar="SIZE", help="run in a memory control group, which bounds the page cache"
-    )
-    where.add_argument(
-        "--data",
-        default="random",
-        metavar="KIND",
-        help="of files and writes: random (default), or compressible[:PERCENT], to that share of its size (50)",
-    )
-    where.add_argument("--force-space", action="store_true", help="begin although the space seems too little")
+    _add_schedule_arguments(parser.add_argument_group("what the replay repeats"))
+    _add_engine_arguments(parser.add_argument_group("how it does it"))
+    _add_start_arguments(parser.add_argument_group("where it begins"))
     _add_device_arguments(parser.add_argument_group("onto a block device"))
     recording = parser.add_argument_group("recording the replay")
     recording.add_argument(
@@ -148,6 +81,82 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result.add_argument("--format", choices=("text", "json"), default="text", help="of stdout (default text)")
     result.add_argument("--output", type=Path, metavar="RESULT.json", help="write the result document there as well")
     result.add_argument("--force", action="store_true", help="overwrite RESULT.json and REPLAY.iotrace")
+
+
+def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--timing",
+        choices=TIMINGS,
+        default="asap",
+        help="asap: no waiting (default); think: each thread waits its recorded think time after a completion; "
+        "recorded: every operation at its recorded time",
+    )
+    group.add_argument(
+        "--order",
+        choices=ORDERS,
+        help="recorded: an operation waits for all that had ended before it started (default for recorded traces); "
+        "thread: only each thread's own order (default for synthetic ones)",
+    )
+    group.add_argument(
+        "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"
+    )
+    group.add_argument(
+        "--late",
+        choices=LATE_POLICIES,
+        default="catch-up",
+        help="what --timing recorded does with operations behind their times: begin at once (default), skip requests "
+        "beyond --late-limit, or slip all later times",
+    )
+    group.add_argument(
+        "--late-limit", type=parse_duration, metavar="TIME", help="for --late skip, such as 50ms (default 10ms)"
+    )
+    group.add_argument("--loop", action="store_true", help="begin again at the end; needs --max-time")
+    group.add_argument("--max-time", type=parse_duration, metavar="TIME", help="stop after TIME, such as 30 or 5m")
+
+
+def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="auto: io_uring where requests of a thread were in flight at once, else sync (default); sync: calls, one "
+        "at a time per thread; io_uring: requests of a thread overlap as recorded; null: keeps times and order, does "
+        "nothing",
+    )
+    group.add_argument(
+        "--depth", type=int, metavar="N", help="at most N requests in flight per thread (default: as recorded)"
+    )
+    group.add_argument("--direct", choices=DIRECT_CHOICES, default="recorded", help="O_DIRECT (default: as recorded)")
+    group.add_argument(
+        "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync and its kin (default: as recorded)"
+    )
+
+
+def _add_start_arguments(group: argparse._ArgumentGroup) -> None:
+    place = group.add_mutually_exclusive_group()
+    place.add_argument(
+        "--directory", type=Path, metavar="DIR", help="for the files of the replay, which are removed at the end"
+    )
+    place.add_argument(
+        "--image", type=Path, metavar="DIR", help="the same, but the files stay, and the next replay there uses them"
+    )
+    group.add_argument(
+        "--cache",
+        choices=CACHES,
+        default="recorded",
+        help="page cache of the files at the start: recorded (default), warm (everything), cold (nothing), "
+        "keep (as it is)",
+    )
+    group.add_argument(
+        "--memory", type=parse_size, metavar="SIZE", help="run in a memory control group, which bounds the page cache"
+    )
+    group.add_argument(
+        "--data",
+        default="random",
+        metavar="KIND",
+        help="of files and writes: random (default), or compressible[:PERCENT], to that share of its size (50)",
+    )
+    group.add_argument("--force-space", action="store_true", help="begin although the space seems too little")
 
 
 def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
