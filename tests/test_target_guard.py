@@ -48,13 +48,15 @@ def device_mapper(device: BlockDevice):
         pytest.skip("dmsetup is not installed")
     name = f"flextrace-test-{os.getpid()}"
     table = f"0 {SIZE // 512} linear {device.path} 0"
-    done = subprocess.run(["dmsetup", "create", name, "--table", table], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["dmsetup", "--noudevsync", "create", name, "--table", table], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         pytest.skip(f"this kernel has no device mapper: {done.stderr.strip()}")
     try:
         yield
     finally:
-        run("dmsetup", "remove", name)
+        run("dmsetup", "--noudevsync", "remove", name)
 
 
 @pytest.mark.parametrize("confirm", [str(SIZE), None])
