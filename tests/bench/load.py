@@ -28,7 +28,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Load:
-    """An application with something to do for some seconds."""
+    """An application with something to do for some seconds.
+
+    ``prepare`` is called before every run: it brings what the command works on into the same state each time, for a
+    load whose runs would otherwise change what the next one finds.
+    """
 
     title: str
     operation: str  # what its rate counts, e.g. reads
@@ -37,6 +41,7 @@ class Load:
     result: Callable[[str], Result]  # from what the command prints
     calls: tuple[str, ...] = ()  # the system calls that do its I/O
     server: int | None = None  # process that does the I/O for the command; None: the command does it
+    prepare: Callable[[], None] = lambda: None
 
 
 class Tracer(Protocol):
@@ -57,6 +62,7 @@ class Tracer(Protocol):
 def run_load(load: Load, tracer: Tracer, directory: Path) -> Sample:
     """Run the load once inside the tracer."""
     report = directory / "busy"
+    load.prepare()
     with tracer.around(load, directory) as prefix:
         # Not checked: a recorder that lost records ends with 3.
         done = subprocess.run(

@@ -143,6 +143,7 @@ def record(load: Load, trace: Path) -> None:
     RuntimeError
         It failed, or records were lost.
     """
+    load.prepare()
     if load.server is None:
         recorder = [str(find_binary("flextrace-record")), "--quiet", "--force", "--layer=vfs", "-o", str(trace), "--"]
         done = subprocess.run([*recorder, *load.command], capture_output=True, text=True, check=False)
