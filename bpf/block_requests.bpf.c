@@ -77,6 +77,24 @@ static __always_inline void request_begins(struct request_state *state, struct r
 	state->submitter_known = 1;
 }
 
+/* Whether the user wants to know of the device, which may be a partition. */
+static __always_inline bool is_wanted(const struct request_state *state, struct request *request)
+{
+	return !filter_device || filter_device == state->device ||
+	       (bpf_core_field_exists(request->part) && filter_device == request->part->bd_dev);
+}
+
+/*
+ * The kernel gives a request out again only when it has ended, so this one has, unseen: on some machines a whole interrupt
+ * goes by in which no program of a tracepoint runs (docs/decisions/0006), and the kernel counts no missed run of them.
+ */
+static __always_inline void end_was_missed(struct request_state *state, struct request *request, __u64 now_ns)
+{
+	if (state->submission.process != recorder_process && is_wanted(state, request))
+		count_loss(RECORD_BLOCK, now_ns);
+	state->phase = REQUEST_IDLE;
+}
+
 SEC("tp_btf/block_io_start")
 int BPF_PROG(block_io_start, struct request *request)
 {
@@ -86,7 +104,10 @@ int BPF_PROG(block_io_start, struct request *request)
 		return 0;
 	/* Where the device keeps statistics, the kernel has just taken the time. */
 	__u64 start_ns = request->start_time_ns;
-	note_submission(&state->submission, request->bio, start_ns ? start_ns : bpf_ktime_get_ns());
+	__u64 now_ns = start_ns ? start_ns : bpf_ktime_get_ns();
+	if (state->phase == REQUEST_ISSUED)
+		end_was_missed(state, request, now_ns);
+	note_submission(&state->submission, request->bio, now_ns);
 	request_begins(state, request);
 	state->phase = REQUEST_SUBMITTED;
 	__u32 command_flags = request->cmd_flags;
@@ -178,6 +199,9 @@ int BPF_PROG(block_rq_issue, struct request *request)
 		count_loss(RECORD_BLOCK, now_ns);
 		return 0;
 	}
+	/* Before 6.5, and where the device makes a request of its own, it was not seen to start. */
+	if (state->phase == REQUEST_ISSUED && !state->requeued)
+		end_was_missed(state, request, now_ns);
 	if (state->phase == REQUEST_IDLE)
 		find_submission(state, request, now_ns);
 	state->phase = REQUEST_ISSUED;
@@ -285,13 +309,6 @@ static __always_inline bool send_walk(const struct request_state *state, struct 
 		take_merged(&walk->submission, key);
 	}
 	return send_pieces(walk);
-}
-
-/* Whether the user wants to know of the device, which may be a partition. */
-static __always_inline bool is_wanted(const struct request_state *state, struct request *request)
-{
-	return !filter_device || filter_device == state->device ||
-	       (bpf_core_field_exists(request->part) && filter_device == request->part->bd_dev);
 }
 
 /* Returns true if the request was the recorder's own, of which nothing is sent. */
