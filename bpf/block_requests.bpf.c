@@ -270,25 +270,31 @@ static __always_inline void send_direct(const struct request_state *state, struc
 	submit_event(event);
 }
 
+/* The two programs at the end of a request, of which one can interrupt the other. */
+enum completing_program {
+	FIRST_PROGRAM,
+	SECOND_PROGRAM,
+	COMPLETING_PROGRAMS,
+};
+
 /*
  * Where a request is walked: the stack has no room for it before 6.12. The kernel never runs a program twice at a time on a
  * CPU, so this is one request's.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, COMPLETING_PROGRAMS);
 	__type(key, __u32);
 	__type(value, struct walk);
 } request_walk SEC(".maps");
 
 /* Returns true if the data is the recorder's own. */
 static __always_inline bool send_walk(const struct request_state *state, struct request *request, __u8 status,
-				      __u64 now_ns)
+				      __u64 now_ns, __u32 program)
 {
 	struct bio *bio = request->bio;
 	__u64 key = (__u64)bio, first_bio = state->first_bio;
-	__u32 zero = 0;
-	struct walk *walk = bpf_map_lookup_elem(&request_walk, &zero);
+	struct walk *walk = bpf_map_lookup_elem(&request_walk, &program);
 	if (!walk)
 		return false;
 	__builtin_memset(walk, 0, sizeof(*walk));
@@ -313,7 +319,7 @@ static __always_inline bool send_walk(const struct request_state *state, struct 
 
 /* Returns true if the request was the recorder's own, of which nothing is sent. */
 static __always_inline bool send_request(const struct request_state *state, struct request *request, __u8 status,
-					 __u64 now_ns)
+					 __u64 now_ns, __u32 program)
 {
 	struct bio *bio = request->bio;
 	if (state->submission.process == recorder_process)
@@ -322,7 +328,7 @@ static __always_inline bool send_request(const struct request_state *state, stru
 		return false;
 	if (bio && moves_data(request->cmd_flags)) {
 		if (bio->bi_next || !state->submission.direct || (__u64)bio != state->first_bio)
-			return send_walk(state, request, status, now_ns);
+			return send_walk(state, request, status, now_ns, program);
 		send_direct(state, request, status, now_ns);
 		return false;
 	}
@@ -343,15 +349,26 @@ static __always_inline void part_is_done(struct request_state *state, struct req
 		state->submission.offset += bytes;
 }
 
+/* The request that the first program has seen to its end, until the second has learned of it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} seen_to_end SEC(".maps");
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *request, __u8 status, unsigned int bytes)
 {
 	__u64 key = (__u64)request;
+	__u32 zero = 0, command_flags = request->cmd_flags;
+	__u64 *seen = bpf_map_lookup_elem(&seen_to_end, &zero);
 	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
-	__u32 command_flags = request->cmd_flags;
 	/* The last part ends a request, and an error does, whatever was transferred. */
 	bool ends = status || bytes >= request->__data_len;
 	bool own = false;
+	if (seen)
+		*seen = key;
 	if (!state) {
 		/* It was in flight when recording began, or the table was full. */
 		add_to_total(device_number(request->q->disk), command_flags, bytes, ends, false);
@@ -359,7 +376,7 @@ int BPF_PROG(block_rq_complete, struct request *request, __u8 status, unsigned i
 	}
 	__u8 phase = state->phase;
 	if (phase == REQUEST_ISSUED && ends) {
-		own = send_request(state, request, status, bpf_ktime_get_ns());
+		own = send_request(state, request, status, bpf_ktime_get_ns(), FIRST_PROGRAM);
 		if (own)
 			count_skip(SKIP_OWN_BLOCK);
 	} else if (phase == REQUEST_ISSUED) {
@@ -369,5 +386,33 @@ int BPF_PROG(block_rq_complete, struct request *request, __u8 status, unsigned i
 	if (ends)
 		state->phase = REQUEST_IDLE;
 	add_to_total(state->device, command_flags, bytes, ends && phase != REQUEST_IDLE, own);
+	return 0;
+}
+
+__u64 nested_ends; /* runs of the first that the kernel left out, and the second made up for */
+
+/*
+ * Attached behind the first, for what that one misses: an interrupt of a disk may come while the first runs for another
+ * request, and the kernel then leaves out the first but not this one. Parts of a request that goes on are left to the first.
+ */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_rq_complete_nested, struct request *request, __u8 status, unsigned int bytes)
+{
+	__u64 key = (__u64)request;
+	__u32 zero = 0;
+	__u64 *seen = bpf_map_lookup_elem(&seen_to_end, &zero);
+	if (seen && *seen == key) {
+		*seen = 0;
+		return 0;
+	}
+	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
+	if (!state || state->phase != REQUEST_ISSUED || (!status && bytes < request->__data_len))
+		return 0;
+	__sync_fetch_and_add(&nested_ends, 1);
+	bool own = send_request(state, request, status, bpf_ktime_get_ns(), SECOND_PROGRAM);
+	if (own)
+		count_skip(SKIP_OWN_BLOCK);
+	state->phase = REQUEST_IDLE;
+	add_to_total(state->device, request->cmd_flags, bytes, true, own);
 	return 0;
 }

@@ -53,18 +53,33 @@ struct account counters_account(const struct tracer *tracer, enum account_side s
 	return account;
 }
 
-uint64_t counters_missed_runs(const struct tracer *tracer)
+/* Of the two programs at the end of a request each makes up for the other; the first may still have missed a part of one. */
+static uint64_t made_up_for(const struct tracer *tracer, const struct bpf_program *program, uint64_t missed)
 {
-	uint64_t sum = 0;
+	const struct record_bpf *bpf = tracer->bpf;
+	if (program == bpf->progs.block_rq_complete_nested)
+		return missed;
+	if (program == bpf->progs.block_rq_complete)
+		return bpf->bss->nested_ends < missed ? bpf->bss->nested_ends : missed;
+	return 0;
+}
+
+int counters_missed_runs(const struct tracer *tracer, struct missed_runs of[MISSED_PROGRAMS_MAX])
+{
+	int programs = 0;
 	struct bpf_program *program;
 	bpf_object__for_each_program(program, tracer->bpf->obj)
 	{
 		struct bpf_prog_info info = {};
 		__u32 bytes = sizeof(info);
-		if (bpf_program__fd(program) >= 0 && !bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes))
-			sum += info.recursion_misses;
+		int fd = bpf_program__fd(program);
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &bytes))
+			continue;
+		uint64_t missed = info.recursion_misses - made_up_for(tracer, program, info.recursion_misses);
+		if (missed && programs < MISSED_PROGRAMS_MAX)
+			of[programs++] = (struct missed_runs){bpf_program__name(program), missed};
 	}
-	return sum;
+	return programs;
 }
 
 uint64_t counters_in_flight_max(const struct tracer *tracer)

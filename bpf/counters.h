@@ -9,11 +9,16 @@
 uint64_t counters_skip(const struct tracer *tracer, enum skip skip);
 struct total counters_total(const struct tracer *tracer, uint8_t op, uint8_t source);
 struct account counters_account(const struct tracer *tracer, enum account_side side);
-/*
- * Runs that the kernel left out because the same program was already running on that CPU: what they would have told is
- * missing, and of no known kind.
- */
-uint64_t counters_missed_runs(const struct tracer *tracer);
+/* Runs that the kernel left out because the program was already running on that CPU: what they would have told is missing. */
+struct missed_runs {
+	const char *program;
+	uint64_t count;
+};
+
+enum { MISSED_PROGRAMS_MAX = 64 };
+
+/* Of the programs that missed any; returns how many these are. */
+int counters_missed_runs(const struct tracer *tracer, struct missed_runs of[MISSED_PROGRAMS_MAX]);
 uint64_t counters_in_flight_max(const struct tracer *tracer);
 /* Nothing for a device that has completed nothing. */
 struct device_total counters_device(const struct tracer *tracer, uint32_t device);

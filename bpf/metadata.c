@@ -115,7 +115,13 @@ static void put_counters(FILE *json, const struct tracer *tracer)
 	for (int skip = 0; skip < SKIP_KINDS; skip++)
 		if (skips[skip])
 			json_number(json, &separator, skips[skip], counters_skip(tracer, skip));
-	fprintf(json, "},\"missed_runs\":%llu", (unsigned long long)counters_missed_runs(tracer));
+	fputs("},\"missed_runs\":{", json);
+	separator = "";
+	struct missed_runs missed[MISSED_PROGRAMS_MAX];
+	int programs = counters_missed_runs(tracer, missed);
+	for (int i = 0; i < programs; i++)
+		json_number(json, &separator, missed[i].program, missed[i].count);
+	fputc('}', json);
 }
 
 static void put_lost(FILE *json, const struct trace_header *header)

@@ -38,6 +38,18 @@ static void say_why(const struct metadata *metadata, bool command_goes_on)
 		fprintf(stderr, "flextrace record: ended by a signal%s\n", rest);
 }
 
+/* An interrupt came while a program ran and would have run it again: what is missing is of no known kind. */
+static void say_missed_runs(const struct tracer *tracer)
+{
+	struct missed_runs missed[MISSED_PROGRAMS_MAX];
+	int programs = counters_missed_runs(tracer, missed);
+	for (int i = 0; i < programs; i++)
+		fprintf(stderr,
+			"flextrace record: warning: the kernel left out %llu runs of %s, because it was running on that "
+			"CPU: as many events are missing\n",
+			(unsigned long long)missed[i].count, missed[i].program);
+}
+
 void summary_say(const struct metadata *metadata, const char *path, uint64_t lost, bool command_goes_on)
 {
 	const struct trace_header *header = metadata->header;
@@ -52,12 +64,7 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 			"this "
 			"trace are lower bounds\n",
 			(unsigned long long)compat);
-	uint64_t missed_runs = counters_missed_runs(metadata->tracer);
-	if (missed_runs)
-		fprintf(stderr,
-			"flextrace record: warning: the kernel left out %llu runs of the programs that record, because "
-			"the same program was running on that CPU: as many events are missing\n",
-			(unsigned long long)missed_runs);
+	say_missed_runs(metadata->tracer);
 	closure_say(metadata->closure, stderr);
 	if (!metadata->options->quiet)
 		fprintf(stderr,

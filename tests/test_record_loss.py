@@ -131,8 +131,9 @@ def test_requests_whose_end_is_not_seen_are_counted(tmp_path):
     subprocess.run([*load, "--rw=write", "--bs=1m"], check=True, capture_output=True)
     load += ["--rw=randread", f"--bs={read_bytes}", "--ioengine=libaio", f"--iodepth={in_flight}", "--norandommap"]
     load += [f"--number_ios={reads}", "--io_size=1g"]
-    writer = ["fio", "--name=writes", f"--filename={tmp_path}/other", "--size=64m", "--direct=1", "--rw=write", "--bs=8m"]
-    others = subprocess.Popen([*writer, "--time_based", "--runtime=60", "--rate=500m"], stdout=subprocess.DEVNULL)
+    writer = ["fio", "--name=writes", f"--filename={tmp_path}/other", "--size=64m", "--direct=1", "--rw=write"]
+    writer += ["--bs=8m", "--rate=500m", "--time_based", "--runtime=60"]
+    others = subprocess.Popen(writer, stdout=subprocess.DEVNULL)
     try:
         trace_path = Path("/dev/shm") / f"{tmp_path.name}-{os.getpid()}.iotrace"
         run_recorder(trace_path, *load)
@@ -147,4 +148,5 @@ def test_requests_whose_end_is_not_seen_are_counted(tmp_path):
     assert seen <= reads
     # What was in flight in the last such interrupt shows only where its request is used again.
     assert reads - in_flight <= seen + lost
-    assert len(trace.io) >= reads and trace.header.lost.get(RecordKind.IO, 0) == 0
+    assert len(trace.io) >= reads
+    assert RecordKind.IO not in trace.header.lost
