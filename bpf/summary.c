@@ -45,7 +45,8 @@ static void say_missed_runs(const struct tracer *tracer)
 	int programs = counters_missed_runs(tracer, missed);
 	for (int i = 0; i < programs; i++)
 		fprintf(stderr,
-			"flextrace record: warning: the kernel left out %llu runs of %s, because it was running on that "
+			"flextrace record: warning: the kernel left out %llu runs of %s, because it was running on "
+			"that "
 			"CPU: as many events are missing\n",
 			(unsigned long long)missed[i].count, missed[i].program);
 }
