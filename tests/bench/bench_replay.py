@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.bench.findings import Finding, print_findings
 from tests.bench.replay_applications import measure_applications
-from tests.bench.replay_lateness import measure_lateness
+from tests.bench.replay_lateness import measure_drift, measure_lateness
 from tests.bench.replay_throughput import measure_null, measure_throughput
 
 
@@ -30,6 +30,7 @@ class Part:
 
 PARTS = {
     "lateness": Part(measure_lateness, 1, 60),
+    "drift": Part(measure_drift, 1, 600),
     "throughput": Part(measure_throughput, 4, 2),
     "null": Part(measure_null, 5, 2),
     "applications": Part(measure_applications, 3, 3),
@@ -41,9 +42,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(PARTS), help="which, separated by commas (default: %(default)s)")
     parser.add_argument("--rounds", type=int, help="of each part (default: the part's own)")
-    parser.add_argument(
-        "--seconds", type=float, help="of each run (default: the part's own; 600 shows the drift after ten minutes)"
-    )
+    parser.add_argument("--seconds", type=float, help="of each run (default: the part's own)")
     parser.add_argument("--directory", type=Path, help="where files are read and written (default: a temporary one)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the findings to FILE")
     arguments = parser.parse_args()

@@ -43,13 +43,11 @@ class Place:
     targets_us: dict[str, float]
 
     def command(self, command: list[str], trace: Path) -> list[str]:
-        """The replay on its processors, inside a recorder."""
+        """The replay on its processors, inside a recorder on the last one, out of the way."""
         record = [str(find_binary("flextrace-record")), "--quiet", "--force", "--layer=vfs", "-o", str(trace), "--"]
-        processors = sorted(os.sched_getaffinity(0))
-        if not self.one_processor:
-            return [*record, *command]
-        first, other = str(processors[0]), str(processors[-1])
-        return ["taskset", "-c", other, *record, "taskset", "-c", first, *command]
+        processors = [str(processor) for processor in sorted(os.sched_getaffinity(0))]
+        own = processors[:1] if self.one_processor else processors
+        return ["taskset", "-c", processors[-1], *record, "taskset", "-c", ",".join(own), *command]
 
 
 PLACES = (
@@ -79,6 +77,29 @@ def measure_lateness(directory: Path, rounds: int, seconds: float) -> tuple[list
             drift = spread_of(own["drift_us"].abs())
             what = f"{title}: drift after {seconds:g} s"
             findings.append(Finding("lateness", what, DRIFT_TARGET_US, drift, "us"))
+        shutil.rmtree(files)
+    return findings, {}
+
+
+def measure_drift(directory: Path, rounds: int, seconds: float) -> tuple[list[Finding], dict[str, str]]:
+    """How much further behind the engine is at the end than at the beginning; findings, and nothing that is missing."""
+    findings = []
+    place = PLACES[0]
+    for threads in (1, 4):
+        files = directory / f"drift-{threads}"
+        plan = make_list(Requests(threads), files, round(RATE_PER_S * seconds), RATE_PER_S)
+        table = pd.DataFrame(
+            [row for _ in range(rounds) for row in engine_lateness(plan, place, directory / "drift.iotrace")]
+        )
+        title = f"{RATE_PER_S} I/Os per second, {threads} thread{'s' * (threads > 1)}, {place.title}"
+        print_table(
+            f"Drift at {title}; {rounds} rounds of {seconds:g} s, us",
+            table.groupby("by")[["drift_us", "p99_us"]].median(),
+        )
+        recorded = table.loc[table["by"] == "recording", "drift_us"].abs()
+        findings.append(
+            Finding("drift", f"{title}: drift after {seconds:g} s", DRIFT_TARGET_US, spread_of(recorded), "us")
+        )
         shutil.rmtree(files)
     return findings, {}
 
