@@ -252,6 +252,14 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 		json_text(NULL, text);
 		trusted = false;
 	}
+	/* A disk that was pulled has no size any more, and reads as if it ended there. */
+	if (result->image->target && sum_kinds(tally, OUTCOME_SHORT)) {
+		snprintf(text, sizeof(text),
+			 "the device moved less than it was asked %llu times: was it removed? see dmesg",
+			 (unsigned long long)sum_kinds(tally, OUTCOME_SHORT));
+		json_text(NULL, text);
+		trusted = false;
+	}
 	if (result->run && atomic_load(&result->run->descriptors.direct_refused)) {
 		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
 		trusted = false;
