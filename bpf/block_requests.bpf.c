@@ -25,12 +25,16 @@ struct request_state {
 	__u64 issued_ns;
 	__u64 queue; /* that device is of: a host's requests may serve several */
 	__u64 first_bio; /* the one that the request was made for */
-	__u64 sector; /* of a request that was completed in part */
+	__u64 sector; /* at the issue, as what follows */
+	__u32 command_flags;
+	__u32 bytes;
 	__u32 device;
 	__u32 done_bytes;
 	__u8 phase; /* enum request_phase */
 	__u8 submitter_known;
 	__u8 requeued;
+	__u8 wanted; /* at the issue: the user wants to know of the device */
+	__u8 one_direct; /* at the issue: its data is one bio of direct I/O */
 };
 
 enum {
@@ -84,15 +88,77 @@ static __always_inline bool is_wanted(const struct request_state *state, struct 
 	       (bpf_core_field_exists(request->part) && filter_device == request->part->bd_dev);
 }
 
+static __always_inline void fill_block(struct block_record *block, const struct request_state *state,
+				       __u32 command_flags, __u64 sector, __u32 bytes, __u64 end_ns)
+{
+	const struct submission *submission = &state->submission;
+	block->kind = RECORD_BLOCK;
+	block->op = block_op(command_flags);
+	block->form = BLOCK_REQUEST;
+	block->flags = block_flags(command_flags) | (state->requeued ? BLOCK_REQUEUED : 0) |
+		       (state->submitter_known ? 0 : BLOCK_UNATTRIBUTED) | (state->done_bytes ? BLOCK_PARTIAL : 0);
+	block->start_ns = state->issued_ns;
+	block->duration_ns = end_ns - state->issued_ns;
+	block->thread = submission->thread;
+	block->process = submission->process;
+	block->device = state->device;
+	block->bytes = bytes;
+	/* The two without a place have a number there that is left from another use, or -1. */
+	block->sector = block->op == BLOCK_FLUSH || block->op == BLOCK_OTHER ? 0 : sector;
+	block->queued_ns = state->submitter_known ? state->issued_ns - submission->queued_ns : TRACE_NOT_MEASURED_U64;
+	block->cause = submission->cause;
+}
+
+/* At the end of a request, of which parts may have been completed before. */
+static __always_inline void fill_completed(struct block_record *block, const struct request_state *state,
+					   struct request *request, __u8 status, __u64 now_ns)
+{
+	__u64 sector = request->__sector;
+	/* Keeps the compiler from choosing between two addresses instead, which the verifier refuses. */
+	barrier_var(sector);
+	if (state->done_bytes)
+		sector = state->sector;
+	fill_block(block, state, request->cmd_flags, sector, state->done_bytes + request->__data_len, now_ns);
+	block->status = status;
+}
+
+static __always_inline void begin_direct_piece(struct block_data_record *piece, const struct request_state *state,
+					       const struct block_record *block)
+{
+	const struct submission *submission = &state->submission;
+	struct owner owner = {
+		.class = DATA_DIRECT,
+		.file = submission->placed ? submission->file : 0,
+		.cause = submission->cause,
+		.thread = submission->thread,
+		.process = submission->process,
+	};
+	begin_piece(piece, block, &owner, block->sector, submission->offset - state->done_bytes, block->bytes);
+}
+
 /*
  * The kernel gives a request out again only when it has ended, so this one has, unseen: on some machines a whole interrupt
- * goes by in which no program of a tracepoint runs (docs/decisions/0006), and the kernel counts no missed run of them.
+ * goes by in which no program of a tracepoint runs (docs/decisions/0006), and the kernel counts no missed run of them. When
+ * it ended is not known, and its pages are no longer there to be walked.
  */
-static __always_inline void end_was_missed(struct request_state *state, struct request *request, __u64 now_ns)
+static __always_inline void end_was_missed(struct request_state *state)
 {
-	if (state->submission.process != recorder_process && is_wanted(state, request))
-		count_loss(RECORD_BLOCK, now_ns);
+	bool own = state->submission.process == recorder_process;
 	state->phase = REQUEST_IDLE;
+	add_to_total(state->device, state->command_flags, state->bytes - state->done_bytes, true, own);
+	if (own)
+		count_skip(SKIP_OWN_BLOCK);
+	if (own || !state->wanted)
+		return;
+	struct block_event event = {};
+	fill_block(&event.block, state, state->command_flags, state->sector, state->bytes, state->issued_ns);
+	event.block.flags |= BLOCK_END_UNSEEN;
+	if (!state->one_direct) {
+		send_block(&event.block);
+		return;
+	}
+	begin_direct_piece(&event.piece, state, &event.block);
+	send_block_and_piece(&event.block, &event.piece);
 }
 
 SEC("tp_btf/block_io_start")
@@ -104,10 +170,9 @@ int BPF_PROG(block_io_start, struct request *request)
 		return 0;
 	/* Where the device keeps statistics, the kernel has just taken the time. */
 	__u64 start_ns = request->start_time_ns;
-	__u64 now_ns = start_ns ? start_ns : bpf_ktime_get_ns();
 	if (state->phase == REQUEST_ISSUED)
-		end_was_missed(state, request, now_ns);
-	note_submission(&state->submission, request->bio, now_ns);
+		end_was_missed(state);
+	note_submission(&state->submission, request->bio, start_ns ? start_ns : bpf_ktime_get_ns());
 	request_begins(state, request);
 	state->phase = REQUEST_SUBMITTED;
 	__u32 command_flags = request->cmd_flags;
@@ -190,6 +255,18 @@ static __always_inline void find_submission(struct request_state *state, struct 
 		bpf_map_delete_elem(&merged_submissions, &bio);
 }
 
+static __always_inline void note_issue(struct request_state *state, struct request *request)
+{
+	const struct bio *bio = request->bio;
+	__u32 command_flags = request->cmd_flags;
+	state->sector = request->__sector;
+	state->command_flags = command_flags;
+	state->bytes = request->__data_len;
+	state->wanted = is_wanted(state, request);
+	state->one_direct = state->submission.direct && (__u64)bio == state->first_bio && bio && !bio->bi_next &&
+			    moves_data(command_flags);
+}
+
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *request)
 {
@@ -201,11 +278,14 @@ int BPF_PROG(block_rq_issue, struct request *request)
 	}
 	/* Before 6.5, and where the device makes a request of its own, it was not seen to start. */
 	if (state->phase == REQUEST_ISSUED && !state->requeued)
-		end_was_missed(state, request, now_ns);
+		end_was_missed(state);
 	if (state->phase == REQUEST_IDLE)
 		find_submission(state, request, now_ns);
 	state->phase = REQUEST_ISSUED;
 	state->issued_ns = now_ns;
+	/* Of one that a device sent back after a part, what it was at first stays. */
+	if (!state->done_bytes)
+		note_issue(state, request);
 	return 0;
 }
 
@@ -219,54 +299,17 @@ int BPF_PROG(block_rq_requeue, struct request *request)
 	return 0;
 }
 
-static __always_inline void fill_block(struct block_record *block, const struct request_state *state,
-				       struct request *request, __u8 status, __u64 now_ns)
-{
-	const struct submission *submission = &state->submission;
-	__u32 command_flags = request->cmd_flags;
-	__u64 sector = request->__sector;
-	/* Keeps the compiler from choosing between two addresses instead, which the verifier refuses. */
-	barrier_var(sector);
-	if (state->done_bytes)
-		sector = state->sector;
-	block->kind = RECORD_BLOCK;
-	block->op = block_op(command_flags);
-	block->form = BLOCK_REQUEST;
-	block->status = status;
-	block->flags = block_flags(command_flags) | (state->requeued ? BLOCK_REQUEUED : 0) |
-		       (state->submitter_known ? 0 : BLOCK_UNATTRIBUTED) | (state->done_bytes ? BLOCK_PARTIAL : 0);
-	block->start_ns = state->issued_ns;
-	block->duration_ns = now_ns - state->issued_ns;
-	block->thread = submission->thread;
-	block->process = submission->process;
-	block->device = state->device;
-	block->bytes = state->done_bytes + request->__data_len;
-	/* The two without a place have a number there that is left from another use, or -1. */
-	block->sector = block->op == BLOCK_FLUSH || block->op == BLOCK_OTHER ? 0 : sector;
-	block->queued_ns = state->submitter_known ? state->issued_ns - submission->queued_ns : TRACE_NOT_MEASURED_U64;
-	block->cause = submission->cause;
-}
-
 /* The hot path: one bio of direct I/O. If it was completed in parts, it is what is left of it now. */
 static __always_inline void send_direct(const struct request_state *state, struct request *request, __u8 status,
 					__u64 now_ns)
 {
-	const struct submission *submission = &state->submission;
 	struct block_event *event = reserve_event(sizeof(struct block_event), RECORD_BLOCK, now_ns);
 	if (!event) {
 		count_loss(RECORD_BLOCK_DATA, now_ns);
 		return;
 	}
-	__u64 offset = submission->offset - state->done_bytes;
-	struct owner owner = {
-		.class = DATA_DIRECT,
-		.file = submission->placed ? submission->file : 0,
-		.cause = submission->cause,
-		.thread = submission->thread,
-		.process = submission->process,
-	};
-	fill_block(&event->block, state, request, status, now_ns);
-	begin_piece(&event->piece, &event->block, &owner, event->block.sector, offset, event->block.bytes);
+	fill_completed(&event->block, state, request, status, now_ns);
+	begin_direct_piece(&event->piece, state, &event->block);
 	submit_event(event);
 }
 
@@ -306,7 +349,7 @@ static __always_inline bool send_walk(const struct request_state *state, struct 
 	walk->vector_done = bio->bi_iter.bi_bvec_done;
 	walk->vectors = bio->bi_io_vec;
 	walk->sector = request->__sector;
-	fill_block(&walk->block, state, request, status, now_ns);
+	fill_completed(&walk->block, state, request, status, now_ns);
 	walk->block.flags |= bio->bi_next ? BLOCK_MERGED : 0;
 	if (key != first_bio) {
 		/* Something was merged in front of the bio that the request was made for, or that one is done. */
@@ -324,7 +367,7 @@ static __always_inline bool send_request(const struct request_state *state, stru
 	struct bio *bio = request->bio;
 	if (state->submission.process == recorder_process)
 		return true;
-	if (!is_wanted(state, request))
+	if (!state->wanted)
 		return false;
 	if (bio && moves_data(request->cmd_flags)) {
 		if (bio->bi_next || !state->submission.direct || (__u64)bio != state->first_bio)
@@ -333,7 +376,7 @@ static __always_inline bool send_request(const struct request_state *state, stru
 		return false;
 	}
 	struct block_record block = {};
-	fill_block(&block, state, request, status, now_ns);
+	fill_completed(&block, state, request, status, now_ns);
 	send_block(&block);
 	return false;
 }
@@ -342,8 +385,6 @@ static __always_inline bool send_request(const struct request_state *state, stru
 static __always_inline void part_is_done(struct request_state *state, struct request *request, __u32 bytes)
 {
 	struct bio *bio = request->bio;
-	if (!state->done_bytes)
-		state->sector = request->__sector;
 	state->done_bytes += bytes;
 	if ((__u64)bio == state->first_bio && bytes < bio->bi_iter.bi_size)
 		state->submission.offset += bytes;

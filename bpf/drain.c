@@ -93,9 +93,11 @@ static struct pending *add_pending(struct drain *drain)
 	return pending;
 }
 
-/* All timed records have start and duration in the same place. */
-static uint64_t timed_record_end_ns(const struct io_record *record)
+/* When a record's turn is. All timed records have start and duration in the same place. */
+static uint64_t timed_record_end_ns(const struct io_record *record, const struct block_record *block)
 {
+	if (block->kind == RECORD_BLOCK && block->flags & BLOCK_END_UNSEEN)
+		return monotonic_ns(); /* found out later */
 	return record->start_ns + record->duration_ns;
 }
 
@@ -135,7 +137,7 @@ static int take_event(void *context, void *data, size_t bytes)
 		else if (at == 0 && *kind == RECORD_TASK)
 			end_ns = pending->record.task.time_ns;
 		else if (at == 0)
-			end_ns = timed_record_end_ns(&pending->record.io);
+			end_ns = timed_record_end_ns(&pending->record.io, &pending->record.block);
 		pending->end_ns = end_ns;
 		if (pending->record.kind == RECORD_FILEOP)
 			take_announced(drain, pending);

@@ -238,6 +238,7 @@ enum block_flag {
 	BLOCK_MERGED = 1u << 10,      /* made of several bios */
 	BLOCK_PARTIAL = 1u << 11,     /* completed in several parts */
 	BLOCK_STACKED = 1u << 12,     /* the device passes its data on to others (dm, md, loop): totals leave it out */
+	BLOCK_END_UNSEEN = 1u << 13,  /* its end was missed: duration_ns is 0 and means nothing, as status does */
 };
 
 /* One request (or bio) of a block device, written at its completion. */

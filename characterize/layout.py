@@ -162,6 +162,7 @@ class BlockFlag(IntFlag):
     MERGED = 1 << 10
     PARTIAL = 1 << 11
     STACKED = 1 << 12
+    END_UNSEEN = 1 << 13
 
 
 class BlockDataClass(IntEnum):

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import characterize
-from characterize.layout import HeaderFlag, IoOp, RecordKind, Source
+from characterize.layout import BlockFlag, HeaderFlag, IoOp, RecordKind, Source
 from tests.told import PROGRAMS, parse, run_recorder
 
 RING_BYTES_MIN = 4096
@@ -121,7 +122,7 @@ def test_more_request_addresses_than_there_is_room_for_lose_nothing(tmp_path):
     assert (io["result"] == 4096).all()
 
 
-def test_requests_whose_end_is_not_seen_are_counted(tmp_path):
+def test_requests_whose_end_is_not_seen_are_recorded(tmp_path):
     """Large writes of others make whole interrupts go by unseen on some kernels (docs/decisions/0006)."""
     number = tmp_path.stat().st_dev
     if not Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").exists():
@@ -142,11 +143,14 @@ def test_requests_whose_end_is_not_seen_are_counted(tmp_path):
         others.kill()
         others.wait()
         trace_path.unlink(missing_ok=True)
+    assert not trace.header.lost
     file = trace.files.loc[trace.files["path"] == str(tmp_path / "data"), "file"].iloc[0]
-    seen = int((trace.block_data["file"] == file).sum())
-    lost = trace.header.lost.get(RecordKind.BLOCK, 0)
-    assert seen <= reads
+    pieces = trace.block_data[trace.block_data["file"] == file]
     # What was in flight in the last such interrupt shows only where its request is used again.
-    assert reads - in_flight <= seen + lost
-    assert len(trace.io) >= reads
-    assert RecordKind.IO not in trace.header.lost
+    assert reads - in_flight <= len(pieces) <= reads
+    assert (pieces["bytes"] == read_bytes).all()
+    asked = Counter(trace.io.loc[trace.io["file"] == file, "offset"])
+    assert sum(asked.values()) == reads
+    assert not Counter(pieces["offset"]) - asked
+    unseen = trace.blocks[(trace.blocks["flags"].to_numpy() & BlockFlag.END_UNSEEN) != 0]
+    assert (unseen["duration_ns"] == 0).all()
