@@ -139,7 +139,7 @@ def _altered(trace: Trace, changes: Mapping[str, float | Relative], seed: int) -
     changed = _drop_what_moved(draft, original)
     make_readable(draft, changed)
     if not _same(wanted, before, "processNum"):
-        change_process_num(draft, wanted.process_num, generator)
+        change_process_num(draft, wanted.process_num)
     if times.get("thinkScale", 1) != 1:
         result.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
     if times.get("timeScale", 1) != 1:

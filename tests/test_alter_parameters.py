@@ -7,6 +7,8 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
@@ -14,9 +16,10 @@ from characterize.layout import Fileop, IoOp, RecordKind
 from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.binaries import find_binary
+from replayer.flexible.draft import UnreachableError
 from replayer.run import replay
 from replayer.willy import make_trace
-from tests.flexible_traces import Recording, database_like, sort_like, willy
+from tests.flexible_traces import Recording, database_like, recordings, sort_like, willy
 
 
 def stack_distances(io):
@@ -212,26 +215,62 @@ def test_stretching_keeps_alignment():
 # ---- processNum ----
 
 
-def test_clones_run_beside_their_originals_on_the_same_data():
-    parent = database_like(100)
-    altered, manifest = alter(parent, {"processNum": 3})
-    assert altered.declared == {"processNum": 3}
-    io = altered.io
-    threads = io["thread"].unique()
-    assert len(threads) == 3
-    assert io["process"].nunique() == 3
-    for _, mine in io.groupby("thread"):
-        assert sorted(zip(mine["file"], mine["offset"], mine["result"], mine["op"], strict=True)) == sorted(
-            zip(parent.io["file"], parent.io["offset"], parent.io["result"], parent.io["op"], strict=True)
-        )
-    moments = (io["start_ns"] + io["duration_ns"] // 2).sample(50, random_state=1)
-    end = io["start_ns"] + io["duration_ns"]
-    assert max(((io["start_ns"] <= moment) & (end > moment)).sum() for moment in moments) == 3
-    # Files are made and removed once.
-    for operation in (Fileop.OPEN, Fileop.UNLINK):
-        count = [(trace.fileops["op"] == operation).sum() for trace in (parent, altered)]
-        assert count[0] <= count[1] <= count[0] + 2
-    assert manifest.reuse == pytest.approx(3 * manifest.reuse_before)
+CONTENT = ["id", "file", "offset", "result", "op"]
+
+
+@pytest.mark.parametrize(("kind", "target"), [("database", 3), ("sort", 4), ("sort", 7), ("willy", 6)])
+def test_split_threads_do_the_same_requests_at_once(kind, target):
+    parent = {"database": lambda: database_like(100), "sort": lambda: sort_like(2, 4 << 20), "willy": willy}[kind]()
+    altered, manifest = alter(parent, {"processNum": target})
+    assert altered.declared == {"processNum": target}
+    assert altered.io[CONTENT].sort_values("id").values.tolist() == parent.io[CONTENT].sort_values("id").values.tolist()
+    assert sorted(altered.fileops["id"]) == sorted(parent.fileops["id"])
+    assert manifest.reuse == manifest.reuse_before
+    assert altered.io["thread"].nunique() >= target
+    assert altered.io.groupby("thread")["process"].nunique().eq(1).all()
+    if not parent.untimed:
+        assert in_flight_max(altered) == target
+        after = spans(altered)
+        for thread in {thread for _, _, thread in after.values()}:
+            mine = sorted((start, end) for start, end, own in after.values() if own == thread)
+            assert all(first[1] <= second[0] for first, second in itertools.pairwise(mine))
+    assert manifest.curve.mean_error <= 0.02
+    in_time = [trace.io[trace.io["result"] > 0].sort_values("start_ns", kind="stable") for trace in (parent, altered)]
+    distances = [np.array(stack_distances(io)) for io in in_time]
+    footprint = (distances[0] < 0).sum()
+    ratios = [
+        np.array([((mine < 0) | (mine >= share * footprint // 64)).mean() for share in range(1, 64)])
+        for mine in distances
+    ]
+    assert np.abs(ratios[0] - ratios[1]).mean() == pytest.approx(manifest.curve.mean_error, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(parent=recordings(), target=st.integers(2, 6))
+def test_splitting_keeps_the_order_around_what_changes_a_file(parent, target):
+    try:
+        altered, _ = alter(parent, {"processNum": target}, nearest=True)
+    except UnreachableError as error:
+        assert error.low <= error.high < target  # noqa: PT017 (either outcome is right, and each has its own truth)
+        return
+    before, after = spans(parent), spans(altered)
+    changing = set(parent.fileops["id"])
+    by_file = [set(trace["file"]) for trace in (parent.io, parent.fileops)]
+    for file in by_file[0] & by_file[1]:
+        ids = [mine for trace in (parent.io, parent.fileops) for mine in trace.loc[trace["file"] == file, "id"]]
+        for one, other in itertools.permutations(ids, 2):
+            if {one, other} & changing and before[one][1] <= before[other][0]:
+                assert after[one][1] <= after[other][0]
+
+
+def test_more_requests_in_flight_than_files_allow_are_refused():
+    recording = Recording()
+    file = recording.file("/f", created=True)
+    for number in range(20):
+        recording.write(1, file, number * 8192, 4096)
+        recording.operate(Fileop.TRUNCATE, 1, file, argument=number * 8192 + 4096)
+    with pytest.raises(UnreachableError, match=r"processNum 2 is not reachable.*reachable is about 1 to 1"):
+        alter(recording.trace(), {"processNum": 2})
 
 
 def test_merging_keeps_what_was_ordered():

@@ -19,6 +19,8 @@ from characterize.requests import requests_of
 from characterize.trace import Trace
 
 POINTS = 64
+# The curve counts as held up to this mean error.
+CURVE_HELD = 0.02
 
 
 @dataclass(frozen=True)

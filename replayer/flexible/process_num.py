@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace into one with more processes (clones in place) or fewer (merged), and its schedule with it.
+"""Turns a trace into one with more processes (split) or fewer (merged), and its schedule with it.
 
-More: threads are cloned with their times, so that the clones run beside their originals. A clone works on the same
-files; on those that exist before the trace it does its thread's requests with another phase (rotated in time at a run's
-start), on those that the trace creates in step with its original, since it cannot read what is not written yet. Making,
-removing and renaming of files is not repeated. So the union, sizes, directions and runs of a clone are those of its
-original.
+More: the runs of every thread are dealt to several (`replayer.flexible.split`).
 
 Fewer: threads become one thread, run by run; the schedule moves so that no two operations of one thread overlap and
 every operation still starts behind those that had ended before it. Where a run of another thread that shares only read
@@ -20,12 +16,8 @@ from characterize.errors import FlextraceError
 from characterize.intervals import overlap_at_starts
 from characterize.layout import Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
+from replayer.flexible.split import split_threads
 
-NAME_OPERATIONS = (
-    *(Fileop.TRUNCATE, Fileop.FALLOCATE, Fileop.RENAME, Fileop.UNLINK, Fileop.LINK, Fileop.SYMLINK),
-    *(Fileop.MKDIR, Fileop.RMDIR),
-)
-CONTENT = ("op", "source", "flags", "asked_bytes", "offset", "result", "missed_bytes")
 PROCESSES_MAX = 4096
 
 
@@ -38,11 +30,13 @@ def in_flight(draft: Draft) -> int:
     return int(overlap_at_starts(start, end).max(initial=0))
 
 
-def change_process_num(draft: Draft, target: float, generator: np.random.Generator) -> None:
+def change_process_num(draft: Draft, target: float) -> None:
     """Make `target` requests be in flight at most, where the schedule had another number.
 
     Raises
     ------
+    UnreachableError
+        Threads cannot be split into so many.
     FlextraceError
         Not a whole number from 1 to 4096.
     """
@@ -52,7 +46,7 @@ def change_process_num(draft: Draft, target: float, generator: np.random.Generat
         )
     present = in_flight(draft)
     if target > present:
-        _clone(draft, int(target), present, generator)
+        split_threads(draft, int(target), _width(draft))
     elif target < present:
         _merge(draft, int(target))
 
@@ -77,78 +71,12 @@ def _busiest(draft: Draft) -> np.ndarray:
     return threads[np.sort(np.unique(threads, return_index=True)[1])]
 
 
-# ---- more ----
-
-
-def _clone(draft: Draft, target: int, present: int, generator: np.random.Generator) -> None:
-    everyone = np.unique(np.concatenate([draft.io["thread"], draft.fileops["thread"]]))
-    whole, rest = divmod(target, present)
-    busiest = _busiest(draft)
-    groups = [everyone] * (whole - 1)
-    if rest:
-        # With several requests of one thread in flight at once its clone brings as many.
-        groups.append(busiest[: max(1, round(rest * len(busiest) / present))])
-    shared = np.concatenate([draft.created(), _resized(draft)])
-    next_id = int(max(draft.io["id"].max(initial=0), draft.fileops["id"].max(initial=0))) + 1
-    top = int(max(draft.tasks["thread"].max(initial=0), draft.tasks["process"].max(initial=0), everyone.max(initial=0)))
-    ios, fileops, tasks = [draft.io], [draft.fileops], [draft.tasks]
-    own = draft.io, draft.fileops, draft.tasks
-    for number, threads in enumerate(groups, start=1):
-        io = own[0][np.isin(own[0]["thread"], threads)].copy()
-        operations = own[1][np.isin(own[1]["thread"], threads)].copy()
-        task = own[2][np.isin(own[2]["thread"], threads)].copy()
-        # Every process that is cloned gets a new id, and so does every thread of it.
-        names = np.unique(np.concatenate([threads, io["process"], operations["process"], task["process"]]))
-        new = dict(zip(names.tolist(), range(top + 1, top + 1 + len(names)), strict=True))
-        top += len(names)
-        operations = operations[~np.isin(operations["op"], NAME_OPERATIONS)]
-        operations["flags"] &= ~np.uint32(IoFlag.CREATED | IoFlag.TRUNCATED)
-        # The clone cannot open a file before its original has created it.
-        operations = operations[~((operations["op"] == Fileop.OPEN) & np.isin(operations["file"], shared))]
-        operations = operations[~((operations["op"] == Fileop.CLOSE) & np.isin(operations["file"], shared))]
-        _rotate(io, shared, number / (len(groups) + 1))
-        for records in (io, operations, task):
-            for name in ("thread", "process"):
-                records[name] = [new[thread] for thread in records[name].tolist()]
-        for records in (io, operations):
-            records["id"] = np.arange(next_id, next_id + len(records))
-            next_id += len(records)
-        ios.append(io)
-        fileops.append(operations)
-        tasks.append(task)
-    draft.io, draft.fileops = np.concatenate(ios), np.concatenate(fileops)
-    draft.sort()
-    draft.tasks = np.concatenate(tasks)
-    draft.note("processNum", cloned_threads=sum(len(group) for group in groups), held="footprint; operations multiply")
-
-
-def _resized(draft: Draft) -> np.ndarray:
-    """Files whose name or size changes: their requests depend on what was done before."""
-    changing = np.isin(draft.fileops["op"], NAME_OPERATIONS) | ((draft.fileops["flags"] & IoFlag.TRUNCATED) != 0)
-    changed = draft.fileops["file"][changing & (draft.fileops["result"] >= 0)]
-    grown = draft.io["file"][(draft.io["flags"] & IoFlag.APPEND) != 0]
-    return np.unique(np.concatenate([changed, grown])).astype(np.int64)
-
-
-def _rotate(io: np.ndarray, fixed: np.ndarray, phase: float) -> None:
-    """Let the requests of every stream begin with the run at `phase` of them, and end with those before it."""
-    movable = np.flatnonzero((io["result"] > 0) & ~np.isin(io["file"], fixed))
-    movable = movable[np.lexsort((io["file"][movable], io["thread"][movable]))]
-    if not len(movable):
-        return
-    stream = np.stack([io["thread"][movable], io["file"][movable]])
-    first = np.flatnonzero(np.append(True, (np.diff(stream) != 0).any(axis=0)))
-    last = np.append(first[1:], len(movable))
-    end = io["offset"].astype(np.int64) + io["result"]
-    source = movable.copy()
-    for begin, stop in zip(first.tolist(), last.tolist(), strict=True):
-        mine = movable[begin:stop]
-        starts = np.flatnonzero(io["offset"][mine[1:]].astype(np.int64) != end[mine[:-1]]) + 1
-        if len(starts):
-            turn = int(starts[np.argmin(np.abs(starts - phase * len(mine)))])
-            source[begin:stop] = np.roll(mine, -turn)
-    for name in CONTENT:
-        io[name][movable] = io[name][source]
+def _width(draft: Draft) -> dict[int, int]:
+    """Requests in flight of every thread at the busiest moment."""
+    if draft.untimed:
+        return dict.fromkeys(_busiest(draft).tolist(), 1)
+    threads, count = np.unique(draft.io["thread"][busiest_requests(draft)], return_counts=True)
+    return dict(zip(threads.tolist(), count.tolist(), strict=True))
 
 
 # ---- fewer ----

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns operations of threads into those of several threads each, with start times (compiled loops for processNum)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+from numba.typed import Dict
+
+# What an operation does to its file, for the order of operations on one file.
+READS, WRITES, SYNCS, CHANGES = range(4)
+# What it does to the names of files.
+NO_NAME, LOOKS_UP, RENAMES = range(3)
+
+
+@njit(cache=True)
+def deal(  # noqa: PLR0917
+    start: np.ndarray,
+    end: np.ndarray,
+    think: np.ndarray,
+    group: np.ndarray,
+    first_child: np.ndarray,
+    unit: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    file: np.ndarray,
+    other_file: np.ndarray,
+    effect: np.ndarray,
+    naming: np.ndarray,
+    waits: np.ndarray,
+    window: int,
+    slots: int,
+    no_sooner: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Give every operation a thread and a start, in the old order; whoever is free first takes the next unit.
+
+    A thread does one operation at a time, with the think time that the operation had before it. An operation that
+    changes a file (opens, closes, resizes, removes it) starts behind all earlier ones on it, and all later ones start
+    behind it; a sync starts behind earlier writes. None starts before the one that stands `window` before it.
+
+    Parameters
+    ----------
+    start, end, think : ndarray of int64, shape (n,)
+        The old schedule by ascending start, and the time that the thread had nothing in flight before.
+    group : ndarray of int64, shape (n,)
+        Old thread, by number.
+    first_child : ndarray of int64, shape (groups + 1,)
+        New threads of a group: from the one of the group to before the one of the next.
+    unit : ndarray of int64, shape (n,)
+        What one thread does: a number, -1 for an operation without data, which the thread does that used the file last.
+    low, high : ndarray of int64, shape (n,)
+        Bytes of the request.
+    file, other_file : ndarray of int64, shape (n,)
+        By number; `other_file` is -1 but for renames and links.
+    effect, naming : ndarray of int64, shape (n,)
+        READS ... and NO_NAME ...
+    waits : ndarray of bool, shape (n,)
+        Reads of what is written in the trace: they start behind earlier writes of the file.
+    window : int
+    slots : int
+        Requests that may be in flight at once.
+    no_sooner : ndarray of int64, shape (n,)
+
+    Returns
+    -------
+    new, child : ndarray of int64, shape (n,)
+        Start, and number of the new thread.
+    """
+    count, threads, files = len(start), first_child[-1], file.max() + 1
+    new, child, reached = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    begun = np.zeros(len(first_child), np.bool_)
+    free, slot_free = np.zeros(threads, np.int64), np.zeros(slots, np.int64)
+    done_with, names_done = np.zeros((files, 3), np.int64), np.zeros(2, np.int64)
+    last_user = np.full(files, -1, np.int64)
+    last_end = Dict.empty(types.int64, types.int64)
+    child_of = np.full(unit.max() + 2, -1, np.int64)
+    by_end = np.argsort(end, kind="mergesort")
+    ended, behind, position = start[0], start[0], 0
+    for i in range(count):
+        mine, name = group[i], file[i]
+        while position < count and end[by_end[position]] <= start[i]:
+            before = by_end[position]
+            ended = end[before]
+            behind = max(behind, new[before] + end[before] - start[before])
+            position += 1
+        at = max(
+            no_sooner[i], _behind_others(done_with, names_done, name, other_file[i], effect[i], naming[i], waits[i])
+        )
+        if i >= window:
+            at = max(at, reached[i - window])
+        if not begun[mine]:
+            begun[mine] = True
+            free[first_child[mine] : first_child[mine + 1]] = behind + start[i] - ended
+        chosen = child_of[unit[i]] if unit[i] >= 0 else last_user[name]
+        if not first_child[mine] <= chosen < first_child[mine + 1]:
+            chosen = _first_free(free, first_child[mine], first_child[mine + 1], last_end, name * threads, low[i])
+        at = max(at, free[chosen] + think[i])
+        if unit[i] >= 0:
+            child_of[unit[i]], last_end[name * threads + chosen] = chosen, high[i]
+            if threads > slots:
+                slot = _fitting(slot_free, at)
+                at = max(at, slot_free[slot])
+                slot_free[slot] = at + end[i] - start[i]
+        done = at + end[i] - start[i]
+        new[i], child[i], free[chosen], last_user[name] = at, chosen, done, chosen
+        reached[i] = max(at, reached[i - 1]) if i else at
+        _remember(done_with, names_done, name, other_file[i], effect[i], naming[i], done)
+    return new, child
+
+
+@njit(cache=True)
+def _behind_others(  # noqa: PLR0917
+    done_with: np.ndarray, names_done: np.ndarray, file: int, other_file: int, effect: int, naming: int, waits: bool
+) -> int:
+    """When all is done that an operation has to wait for; by file that of any kind, of writes, of changes."""
+    at = done_with[file, 2]
+    if waits or effect == SYNCS:
+        at = max(at, done_with[file, 1])
+    if effect == CHANGES:
+        at = max(at, done_with[file, 0])
+        if other_file >= 0:
+            at = max(at, done_with[other_file, 0])
+    if naming != NO_NAME:
+        at = max(at, names_done[1])
+    if naming == RENAMES:
+        at = max(at, names_done[0])
+    return at
+
+
+@njit(cache=True)
+def _remember(  # noqa: PLR0917
+    done_with: np.ndarray, names_done: np.ndarray, file: int, other_file: int, effect: int, naming: int, done: int
+) -> None:
+    done_with[file, 0] = max(done_with[file, 0], done)
+    if effect == WRITES:
+        done_with[file, 1] = max(done_with[file, 1], done)
+    if effect == CHANGES:
+        done_with[file, 2] = max(done_with[file, 2], done)
+        if other_file >= 0:
+            done_with[other_file, 0] = max(done_with[other_file, 0], done)
+            done_with[other_file, 2] = max(done_with[other_file, 2], done)
+    if naming != NO_NAME:
+        names_done[0] = max(names_done[0], done)
+    if naming == RENAMES:
+        names_done[1] = max(names_done[1], done)
+
+
+@njit(cache=True)
+def _first_free(free: np.ndarray, low: int, high: int, last_end: Dict, key: int, begin: int) -> int:  # noqa: PLR0917
+    """The thread that is free first, of those for which the unit would not by chance continue the one before it."""
+    best, other = -1, low
+    for thread in range(low, high):
+        if free[thread] < free[other]:
+            other = thread
+        if (best < 0 or free[thread] < free[best]) and last_end.get(key + thread, np.int64(-1)) != begin:
+            best = thread
+    return best if best >= 0 else other
+
+
+@njit(cache=True)
+def _fitting(slot_free: np.ndarray, at: int) -> int:
+    """Of the slots that are free by then the one that was in use latest; if none is, the one that is free first."""
+    best = 0
+    for slot in range(1, len(slot_free)):
+        one, other = slot_free[slot], slot_free[best]
+        if (one <= at and (other > at or one > other)) or (one > at and other > at and one < other):
+            best = slot
+    return best
