@@ -38,6 +38,11 @@ class CurveChange:
     mean_error: float
     least_error: float
 
+    @property
+    def beyond_least(self) -> float:
+        """What a better way of changing the trace might avoid."""
+        return self.mean_error - self.least_error
+
     def as_document(self) -> dict[str, float]:
         """As JSON needs it."""
         return {"mean_error": self.mean_error, "least_error": self.least_error}

@@ -3,7 +3,8 @@
 
 There is more than one way for either (`replayer.flexible.spread`, `replayer.flexible.fold`), and none is best for all
 traces. All are tried; of those that meet the target and keep the runs, the one is taken whose miss-ratio curve over
-cache / uniqueBytes is nearest to that of the parent.
+cache / uniqueBytes is nearest to that of the parent. Where none holds it, requests may leave their files
+(`replayer.flexible.by_depth`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from functools import partial
 import numpy as np
 
 from characterize.units import format_bytes
-from replayer.flexible.curve import change_of, curve_of_requests
+from replayer.flexible.by_depth import place_by_depths
+from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.fold import fold_evenly, fold_large_first
 from replayer.flexible.places import TOLERANCE
@@ -53,7 +55,10 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     ]
     start, end, _ = draft.intervals()
     accepted = max(ACCEPTED, float((end - start).mean()) / target)
-    best, reached = _best_of(more if target > unique else fewer, draft, target, accepted)
+    ways = more if target > unique else fewer
+    possible = target <= float((end - start).sum())
+    on_any_file: list[Way] = [partial(place_by_depths, generator=generator)] if possible else []
+    best, reached = _best_of(ways, on_any_file, draft, target, accepted)
     if abs(reached / target - 1) > accepted:
         other = fold_large_first(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
         low, high = sorted([reached, float(unique), other])[::2]
@@ -71,16 +76,20 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     draft.notes |= best.notes
 
 
-def _best_of(ways: list[Way], draft: Draft, target: float, accepted: float) -> tuple[Draft, float]:
-    """The draft that the best way makes, and the footprint that it reaches."""
+def _best_of(
+    ways: list[Way], on_any_file: list[Way], draft: Draft, target: float, accepted: float
+) -> tuple[Draft, float]:
+    """The draft that the best way makes, and the footprint that it reaches; on any file only where others fail."""
     before, sequential = curve_of_requests(*draft.intervals()), float(draft.sequential().mean())
     best: tuple[tuple[float, float, float, int], Draft, float] | None = None
-    for number, way in enumerate(ways):
+    for number, way in enumerate([*ways, *on_any_file]):
+        if number == len(ways) and best is not None and best[0] <= (0, 0, CURVE_HELD):
+            break
         tried = draft.copy()
         reached = way(tried, target)
         off = abs(reached / target - 1)
         broken = abs(float(tried.sequential().mean()) - sequential)
-        bent = change_of(before, curve_of_requests(*tried.intervals())).mean_error
+        bent = change_of(before, curve_of_requests(*tried.intervals())).beyond_least
         rank = max(off - accepted, 0), max(broken - RUNS_TOLERANCE, 0), bent, number
         if best is None or rank < best[0]:
             best = rank, tried, reached

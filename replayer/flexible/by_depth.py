@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a footprint into another one by giving every run a place of the LRU stack depth that it had, to scale.
+
+What holds the miss-ratio curve over cache / uniqueBytes is that every request finds its data as deep in the stack, as a
+part of the footprint, as it did. So runs are placed one after the other at the depth that they had times the factor
+(`replayer.flexible.depths`). With a smaller footprint, data is new until the footprint is full; what was to be new from
+then on comes to the place that was used the longest ago, which no smaller cache holds. With a larger one, everything is
+new until it is full, and then the depths are those that make up for what is missed in addition.
+
+Runs stay whole and go to any file that is there and on which their thread does nothing else at the time. What a file
+is used for is given up by that, and whether a read returns what was written: `replayer.flexible.unique_bytes` takes
+this way only where those that leave requests in their files do not hold the curve.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from characterize.intervals import union_length
+from characterize.layout import Fileop
+from characterize.locality import BLOCK_BYTES, dense_blocks
+from replayer.flexible.curve import change_of, curve_of_requests
+from replayer.flexible.draft import Draft
+
+# Part of every file that may be used, by the factor; and how exact a depth has to be for a run to stay with its data.
+# What is best depends on how many runs are under way at once, and on how regular the reuse is.
+ROOMS = (1.0, 1.2, 1.6, np.inf)
+TOLERANCES = (1 / 64, 0.4, 2.0)
+# Deviations that are not told apart, of the footprint relative, of seqFrac absolute.
+FOOTPRINT_TOLERANCE, RUNS_TOLERANCE = 0.004, 0.005
+# The limit in blocks that gives a footprint in bytes is approached in so many steps.
+ATTEMPTS = 5
+# So many of the options are tried to the end.
+REFINED = 3
+
+
+@dataclass(frozen=True)
+class Placement:
+    """New offset and file of every request, and by how much the footprint, the runs and the curve are off."""
+
+    offset: np.ndarray
+    file: np.ndarray
+    unique_bytes: float
+    options: tuple[float, float, float]
+    rank: tuple[float, float, float]
+
+
+def place_by_depths(draft: Draft, target: float, generator: np.random.Generator, like: Draft | None = None) -> float:
+    """Give the requests places at the depths of those of `like` (default: their own), on a footprint of `target` bytes.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed in place. Its runs stay whole.
+    target : float
+    generator : Generator
+    like : Draft
+        The same requests at other places.
+
+    Returns
+    -------
+    float
+        The footprint.
+    """
+    placer = _Placer(draft, target, generator, like or draft)
+    rooms = ROOMS if placer.factor < 1 else (1.0,)
+    tried = [placer.placement(room, tolerance, placer.limit) for room in rooms for tolerance in TOLERANCES]
+    tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
+    best = min((placer.refined(one) for one in tried), key=lambda one: one.rank)
+    moved = int((best.file != placer.file).sum())
+    draft.note("uniqueBytes", by_depth=True, requests_on_other_files=moved)
+    placer.write(draft, best.offset, best.file)
+    return best.unique_bytes
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of the requests, numbered through all files without holes, and of each file the number of them."""
+
+    first: np.ndarray
+    low: np.ndarray
+    count: np.ndarray
+    file: np.ndarray
+    extent: np.ndarray
+    distinct: int
+
+    @classmethod
+    def of(cls, draft: Draft, file: np.ndarray, files: int) -> _Blocks:
+        """Of requests on files 0 to below `files`; ``low`` counts from the first block of the file."""
+        start, end, _ = draft.intervals()
+        first, count, distinct = dense_blocks(pd.DataFrame({"offset": start, "bytes": end - start, "file": file}))
+        begin, extent = np.full(files, distinct), np.zeros(files, np.int64)
+        np.minimum.at(begin, file, first)
+        low = first - begin[file]
+        np.maximum.at(extent, file, low + count)
+        return cls(first, low, count, file.astype(np.int64), extent, distinct)
+
+
+class _Placer:
+    """What all placements of a draft share."""
+
+    def __init__(self, draft: Draft, target: float, generator: np.random.Generator, like: Draft):
+        from replayer.flexible.depths import Requests  # noqa: PLC0415 (numba is slow to import)
+
+        start, end, self.file = draft.intervals()
+        self.draft, self.size = draft, end - start
+        self.target, self.factor = target, target / like.unique_bytes()
+        self.curve, self.sequential = curve_of_requests(*like.intervals()), float(draft.sequential().mean())
+        self.names, file = np.unique(np.concatenate([self.file, like.intervals()[2]]), return_inverse=True)
+        blocks = _Blocks.of(draft, file.reshape(-1)[: len(start)], len(self.names))
+        wished = _Blocks.of(like, file.reshape(-1)[len(start) :], len(self.names))
+        file = blocks.file
+        self.extent = np.maximum(blocks.extent, wished.extent)
+        self.largest = np.zeros(len(self.names), np.int64)
+        np.maximum.at(self.largest, file, blocks.count)
+        self.distinct, self.limit = blocks.distinct, wished.distinct * self.factor
+        order, run = draft.runs()
+        last = order[np.append(np.flatnonzero(np.diff(run)), len(run) - 1)]
+        behind = np.cumsum(blocks.count[order][::-1])[::-1]
+        after = np.append(behind[1:], 0)[np.append(np.flatnonzero(np.diff(run)), len(run) - 1)]
+        run_of, rest = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        run_of[order], rest[order] = last[run], behind - after[run]
+        thread = np.unique(draft.io["thread"][draft.requests], return_inverse=True)[1]
+        before, _ = draft.streams()
+        self.requests = Requests(
+            depth=self._wished(wished, generator),
+            original=blocks.first,
+            low=blocks.low,
+            blocks=blocks.count,
+            inside=start % BLOCK_BYTES,
+            size=self.size,
+            file=file,
+            thread=thread.reshape(-1).astype(np.int64),
+            before=before,
+            sequential=draft.sequential(),
+            run=run_of,
+            rest=rest,
+        )
+        self.born, self.dies = self._lives()
+
+    def _wished(self, like: _Blocks, generator: np.random.Generator) -> np.ndarray:
+        """Depths in the new footprint, in blocks; -1 is new."""
+        from replayer.flexible.depths import depths_of  # noqa: PLC0415
+
+        chosen = (generator.random(len(like.count)) * like.count).astype(np.int64)
+        depth = depths_of(like.first, like.count, like.distinct, chosen)
+        if self.factor <= 1:
+            return np.where(depth < 0, -1, np.rint(depth * self.factor)).astype(np.int64)
+        # Of all references the share that misses where this one does: of new ones any up to their own share. A larger
+        # share is new; those that are not make up the rest of the curve.
+        depth = np.where(depth < 0, like.distinct, depth)
+        order = np.lexsort((generator.random(len(depth)), -depth))
+        level = np.empty(len(depth))
+        total = like.count.sum()
+        level[order] = (np.cumsum(like.count[order]) - like.count[order] / 2) / total
+        new = min(self.factor * like.distinct / total, 1.0)
+        wished = np.interp(new + (1 - new) * level, level[order], depth[order].astype(float))
+        return np.rint(wished * self.factor).astype(np.int64)
+
+    def _lives(self) -> tuple[np.ndarray, np.ndarray]:
+        """Requests from which to before which others may come to a file: from its first use until it has no name."""
+        born, dies = np.full(len(self.names), len(self.file)), np.full(len(self.names), len(self.file))
+        np.minimum.at(born, self.requests.file, np.arange(len(self.file)))
+        gone = np.isin(self.draft.fileops["op"], (Fileop.UNLINK, Fileop.RENAME, Fileop.LINK))
+        gone &= (self.draft.fileops["result"] >= 0) & np.isin(self.draft.fileops["file"], self.names)
+        operations = self.draft.fileops[gone]
+        at = np.searchsorted(self.draft.io["start_ns"][self.draft.requests], operations["start_ns"])
+        np.minimum.at(dies, np.searchsorted(self.names, operations["file"].astype(np.int64)), at)
+        return born, dies
+
+    def placement(self, room: float, tolerance: float, limit: float) -> Placement:
+        """Places with `room` and `tolerance` as in `ROOMS` and `TOLERANCES`, on at most about `limit` blocks."""
+        from replayer.flexible.depths import Room, place_by_depth  # noqa: PLC0415
+
+        if self.factor <= 1:
+            blocks = np.minimum(np.ceil(self.extent * self.factor * room), self.extent).astype(np.int64)
+        else:
+            blocks = self.extent * (math.ceil(self.factor) + 1)
+        blocks = np.maximum(blocks, self.largest)
+        places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies)
+        offset, number = place_by_depth(self.requests, places, self.distinct, int(limit), tolerance, self.factor > 1)
+        file = self.names[number]
+        unique = float(union_length(offset, offset + self.size, file))
+        tried = self.draft.copy()
+        self.write(tried, offset, file)
+        broken = abs(float(tried.sequential().mean()) - self.sequential)
+        bent = change_of(self.curve, curve_of_requests(offset, offset + self.size, file)).beyond_least
+        off = max(abs(unique / self.target - 1) - FOOTPRINT_TOLERANCE, 0.0)
+        return Placement(offset, file, unique, (room, tolerance, limit), (off, max(broken - RUNS_TOLERANCE, 0.0), bent))
+
+    def refined(self, placement: Placement) -> Placement:
+        """The placement on another limit, with which it has the footprint."""
+        best = placement
+        for _ in range(ATTEMPTS):
+            if placement.rank[0] == 0:
+                break
+            room, tolerance, limit = placement.options
+            placement = self.placement(room, tolerance, limit * self.target / placement.unique_bytes)
+            best = min(best, placement, key=lambda one: one.rank)
+        return best
+
+    @staticmethod
+    def write(draft: Draft, offset: np.ndarray, file: np.ndarray) -> None:
+        """Put the requests of a draft to other places."""
+        requests = draft.requests
+        draft.io["offset"][requests], draft.io["file"][requests] = offset, file
