@@ -8,7 +8,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
@@ -92,7 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def render(manifest: Manifest) -> str:
-    """The five parameters before and after, as a table."""
+    """The five parameters before and after, as a table, and what moved."""
+    from replayer.flexible.curve import CURVE_HELD  # noqa: PLC0415 (pandas is slow to import)
+
     before, wanted, achieved = (
         workload.as_document() for workload in (manifest.before, manifest.wanted, manifest.achieved)
     )
@@ -109,9 +111,29 @@ def render(manifest: Manifest) -> str:
     differ = "differ from the parent's" + (", all of them in their times" if manifest.times else "")
     lines.append(f"{manifest.moved} of {manifest.requests} requests {differ}")
     curve = manifest.curve
-    least = f", {curve.least_error:.3f} of it by less reuse" if curve.least_error >= SHOWN_MIN else ""
+    least = f", {curve.least_error:.3f} of it unavoidable" if curve.least_error >= SHOWN_MIN else ""
     lines.append(f"miss ratios over cache / uniqueBytes: {curve.mean_error:.3f} apart{least}")
+    if curve.scaled_error is not None:
+        lines.append(f"  {curve.scaled_error:.3f} in blocks that are scaled with the requests")
+    if not curve.held:
+        lines.append(f"  which is not held: that is up to {CURVE_HELD} beyond what is unavoidable")
+    lines += _rules(manifest.notes)
     return "\n".join(lines)
+
+
+def _rules(notes: dict[str, Any]) -> list[str]:
+    """What was moved so that the other parameters and the miss ratios stay."""
+    lines = []
+    moved = notes.get("uniqueBytes", {}).get("requests_on_other_files", 0)
+    if moved:
+        lines.append(f"{moved} requests went to other files, to where data was used as long ago")
+    split = notes.get("processNum", {})
+    if "elapsed_factor" in split:
+        lines.append(
+            f"requests stay; their runs were dealt to {split['threads']} threads instead of {split['threads_before']},"
+        )
+        lines.append(f"  {split['runs_cut']} of them cut; all takes {split['elapsed_factor']:.3g}x the time")
+    return lines
 
 
 def _show(name: str, value: float | None) -> str:

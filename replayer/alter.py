@@ -17,7 +17,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from characterize.provenance import sha256_of
 from characterize.trace import Trace
 from characterize.units import format_bytes, parse_fraction, parse_size
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
-from replayer.flexible.curve import change_of, curve_of
+from replayer.flexible.curve import CurveChange, change_of, curve_of, scaled_curve_of
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
 from replayer.flexible.planned import planned, request_count, require_requests, unchanged
@@ -283,7 +283,6 @@ class Result:
         achieved = before if draft is None else workload_of_records(altered)
         old_requests, requests = request_count(trace), request_count(altered)
         notes = {} if draft is None else draft.notes
-        curve = curve_of(trace)
         manifest = Manifest(
             parent=trace.path.name if trace.path else "",
             parent_sha256=sha256_of(trace.path) if trace.path else None,
@@ -297,7 +296,7 @@ class Result:
             moved=notes.get("all", {}).get("changed_requests", 0) + requests - old_requests,
             reuse_before=before.size_mean * old_requests / before.unique_bytes,
             reuse=achieved.size_mean * requests / achieved.unique_bytes,
-            curve=change_of(curve, curve if draft is None else curve_of(altered)),
+            curve=self._curve_change(altered, unchanged=draft is None),
             notes=notes,
         )
         altered.header.metadata["lineage"] = {
@@ -305,6 +304,14 @@ class Result:
             "earlier": trace.header.metadata.get("lineage"),
         }
         return altered, manifest
+
+    def _curve_change(self, altered: Trace, *, unchanged: bool) -> CurveChange:
+        before = curve_of(self.trace)
+        change = change_of(before, before if unchanged else curve_of(altered))
+        factor = self.wanted.size_mean / self.before.size_mean
+        if abs(factor - 1) <= UNCHANGED:
+            return change
+        return replace(change, scaled_error=change_of(before, scaled_curve_of(altered, factor)).mean_error)
 
     def _process_num(self, draft: Draft) -> float:
         held = self.wanted.process_num == self.before.process_num and not self.times

@@ -26,12 +26,16 @@ from characterize.locality import BLOCK_BYTES, dense_blocks
 from replayer.flexible.curve import change_of, curve_of_requests
 from replayer.flexible.draft import Draft
 
-# Part of every file that may be used, by the factor; and how exact a depth has to be for a run to stay with its data.
-# What is best depends on how many runs are under way at once, and on how regular the reuse is.
-ROOMS = (1.0, 1.2, 1.6, np.inf)
-TOLERANCES = (1 / 64, 0.4, 2.0)
-# Deviations that are not told apart, of the footprint relative, of seqFrac absolute.
-FOOTPRINT_TOLERANCE, RUNS_TOLERANCE = 0.004, 0.005
+# Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
+# stay with its data (2: whatever its depth). What is best depends on how regular reuse is, and on how many runs are
+# under way at once, each of which needs a file.
+OPTIONS = (
+    *((room, tolerance) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
+    *((room, 2.0) for room in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, np.inf)),
+)
+TOLERANCES_LARGER = (1 / 64, 0.4)
+# Deviations that are not told apart, of the footprint relative (or one request), of seqFrac absolute.
+FOOTPRINT_TOLERANCE, RUNS_TOLERANCE = 0.004, 0.009
 # The limit in blocks that gives a footprint in bytes is approached in so many steps.
 ATTEMPTS = 5
 # So many of the options are tried to the end.
@@ -67,8 +71,8 @@ def place_by_depths(draft: Draft, target: float, generator: np.random.Generator,
         The footprint.
     """
     placer = _Placer(draft, target, generator, like or draft)
-    rooms = ROOMS if placer.factor < 1 else (1.0,)
-    tried = [placer.placement(room, tolerance, placer.limit) for room in rooms for tolerance in TOLERANCES]
+    options = OPTIONS if placer.factor < 1 else tuple((1.0, tolerance) for tolerance in TOLERANCES_LARGER)
+    tried = [placer.placement(*option, placer.limit) for option in options]
     tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
     best = min((placer.refined(one) for one in tried), key=lambda one: one.rank)
     moved = int((best.file != placer.file).sum())
@@ -109,6 +113,7 @@ class _Placer:
         start, end, self.file = draft.intervals()
         self.draft, self.size = draft, end - start
         self.target, self.factor = target, target / like.unique_bytes()
+        self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
         self.curve, self.sequential = curve_of_requests(*like.intervals()), float(draft.sequential().mean())
         self.names, file = np.unique(np.concatenate([self.file, like.intervals()[2]]), return_inverse=True)
         blocks = _Blocks.of(draft, file.reshape(-1)[: len(start)], len(self.names))
@@ -173,7 +178,7 @@ class _Placer:
         return born, dies
 
     def placement(self, room: float, tolerance: float, limit: float) -> Placement:
-        """Places with `room` and `tolerance` as in `ROOMS` and `TOLERANCES`, on at most about `limit` blocks."""
+        """Places with `room` and `tolerance` as in `OPTIONS`, on at most about `limit` blocks."""
         from replayer.flexible.depths import Room, place_by_depth  # noqa: PLC0415
 
         if self.factor <= 1:
@@ -189,7 +194,7 @@ class _Placer:
         self.write(tried, offset, file)
         broken = abs(float(tried.sequential().mean()) - self.sequential)
         bent = change_of(self.curve, curve_of_requests(offset, offset + self.size, file)).beyond_least
-        off = max(abs(unique / self.target - 1) - FOOTPRINT_TOLERANCE, 0.0)
+        off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
         return Placement(offset, file, unique, (room, tolerance, limit), (off, max(broken - RUNS_TOLERANCE, 0.0), bent))
 
     def refined(self, placement: Placement) -> Placement:

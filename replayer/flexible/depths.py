@@ -17,7 +17,7 @@ from characterize.locality import BLOCK_BYTES
 
 NEW = -1
 # Neighbours in the stack that are asked for a place: how many, and the first step as a part of the stack.
-TURNS, STACK_STEPS, STEP_GROWTH = 128, 512, 1.1
+TURNS, STACK_STEPS, STEP_GROWTH = 96, 512, 1.14
 # A place that is wrong by no more than this part of the stack is taken at once, else the best that was looked at.
 NEAR = 64
 # Other files that are asked for room where no place is right.
@@ -225,22 +225,25 @@ def _at_depth(  # noqa: PLR0917
     used: int,
     depth: int,
 ) -> int:
-    """A place of about a depth, which is asked for nearer and further off; first where the whole run has room."""
+    """A place of about a depth, which is looked for nearer and further off."""
     oldest = depth >= used
     away, step = 0.0, max(used / STACK_STEPS, 1.0)
     blocks = requests.blocks[i]
     best, least = -1, used + blocks
-    for turn in range(TURNS):
-        many = turn < TURNS // 2
+    for turn in range(2 * TURNS):
+        # First where the whole run has room, then where the request has; each from the depth itself on.
+        whole, nth = turn < TURNS, turn % TURNS
+        if nth == 0:
+            away = 0.0
         if oldest:
             rank = int(away)
-            away += 1.0 if many else step * STEP_GROWTH ** (turn - TURNS // 2)
+            away += 1.0 if nth < TURNS // 2 else step * STEP_GROWTH ** (nth - TURNS // 2)
         else:
-            rank = used - 1 - depth + int(away if turn % 2 else -away)
-            away += 0.0 if turn % 2 else step * STEP_GROWTH ** (turn // 2)
+            rank = used - 1 - depth + int(away if nth % 2 else -away)
+            away += 0.0 if nth % 2 else step * STEP_GROWTH ** (nth // 2)
         found = stack.owner[_moment_of_rank(stack.tree, min(max(rank, 0), used - 1))]
         name = file_of[found]
-        ahead = min(requests.rest[i], AHEAD_BLOCKS) if many else blocks
+        ahead = min(requests.rest[i], AHEAD_BLOCKS) if whole else blocks
         for back in range(min(blocks, BACK_BLOCKS)):
             place = found - back
             if place < room.base[name] or place + ahead > room.base[name] + room.blocks[name]:

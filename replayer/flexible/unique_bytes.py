@@ -25,7 +25,7 @@ from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
 # A target is met where the union is this near, relative, or a request where that is more.
 ACCEPTED = 0.01
 # Runs are kept where seqFrac moves by no more than that, which can be brought back.
-RUNS_TOLERANCE = 0.005
+RUNS_TOLERANCE = 0.009
 
 Way = Callable[[Draft, float], float]
 

@@ -25,6 +25,7 @@ from characterize.requests import SECTOR_BYTES
 from characterize.trace import Header, Trace
 from replayer.alter import Relative, alter
 from replayer.binaries import find_binary
+from replayer.flexible.curve import CURVE_HELD
 from replayer.flexible.draft import UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
 from tests.demo.sort_input import write_sort_input
@@ -33,7 +34,6 @@ from tests.flexible_traces import database_like, sort_like, willy
 FACTORS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
 TARGETS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 PARAMETERS = ("uniqueBytes", "seqFrac", "readFrac", "sizeMean", "processNum", *TIMES)
-CURVE_TARGET = 0.02
 FOREIGN_REQUESTS = 20_000
 
 
@@ -61,7 +61,7 @@ class Outcome:
     def bent(self) -> float:
         """How much further the curve moved than it had to."""
         assert self.manifest
-        return self.manifest.curve.mean_error - self.manifest.curve.least_error
+        return self.manifest.curve.beyond_least
 
 
 def outcomes_of(trace: Trace, parameter: str) -> Iterator[Outcome]:
@@ -154,14 +154,17 @@ def summary(name: str, parameter: str, outcomes: list[Outcome]) -> str:
     done = [outcome for outcome in outcomes if outcome.manifest]
     refused = len(outcomes) - len(done)
     if not done:
-        return f"| {name} | {parameter} | 0 | {refused} | | | | | |"
+        return f"| {name} | {parameter} | 0 | {refused} | | | | | | |"
     target = max(outcome.error(parameter) for outcome in done)
     held, which = max(outcome.held(parameter) for outcome in done)
     bent = [outcome.bent for outcome in done]
-    least = max(outcome.manifest.curve.least_error for outcome in done if outcome.manifest)
+    curves = [outcome.manifest.curve for outcome in done if outcome.manifest]
+    least = max(curve.least_error for curve in curves)
+    scaled = [curve.scaled_error for curve in curves if curve.scaled_error is not None]
     return (
         f"| {name} | {parameter} | {len(done)} | {refused} | {target:.2%} | {held:.2%}{f' ({which})' if held else ''} "
-        f"| {max(bent):.3f} | {sum(off <= CURVE_TARGET for off in bent)} | {least:.3f} |"
+        f"| {max(bent):.3f} | {sum(off <= CURVE_HELD for off in bent)} | {least:.3f} "
+        f"| {f'{max(scaled):.3f}' if scaled else ''} |"
     )
 
 
@@ -193,7 +196,18 @@ def main() -> int:
     parser.add_argument("--parameter", choices=PARAMETERS, help="only this one")
     parser.add_argument("--every", action="store_true", help="print every change as well")
     arguments = parser.parse_args()
-    columns = ("trace", "change of", "made", "refused", "target off", "held off", "curve off", "held", "by less reuse")
+    columns = (
+        "trace",
+        "change of",
+        "made",
+        "refused",
+        "target off",
+        "held off",
+        "curve off",
+        "held",
+        "unavoidable",
+        "in scaled blocks",
+    )
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     off = False
     named = [*made_traces(), *recorded_traces(arguments.recordings)]

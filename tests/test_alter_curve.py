@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alterations hold the miss-ratio curve over cache / uniqueBytes, by stacks that are followed block by block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import characterize
+from characterize.layout import Fileop, IoFlag
+from characterize.locality import dense_blocks
+from characterize.workload import Workload
+from replayer.alter import Relative, alter
+from replayer.binaries import find_binary
+from replayer.flexible.by_depth import place_by_depths
+from replayer.flexible.curve import CURVE_HELD
+from replayer.flexible.depths import NEW, depths_of
+from replayer.flexible.draft import Draft
+from replayer.run import replay
+from replayer.willy import make_trace
+from tests.flexible_traces import Recording, replay_size_violations
+
+BLOCK = 4096
+FOREIGN = Path(__file__).parents[2] / "shared/data/traces/mqsim-tpcc-small.trace"
+
+
+def naive_depths(references):
+    """Of every reference the number of other blocks since its last one, -1 for none, by the definition."""
+    last, depths = {}, []
+    for time, block in enumerate(references):
+        depths.append(len(set(references[last[block] + 1 : time])) if block in last else -1)
+        last[block] = time
+    return np.array(depths)
+
+
+def references_of(trace):
+    io = trace.io[trace.io["result"] > 0].sort_values("start_ns", kind="stable")
+    return [
+        (file, block)
+        for file, offset, size in zip(io["file"], io["offset"], io["result"], strict=True)
+        for block in range(offset // BLOCK, (offset + size - 1) // BLOCK + 1)
+    ]
+
+
+def naive_curve(trace):
+    depths = naive_depths(references_of(trace))
+    footprint = (depths < 0).sum()
+    return np.array([((depths < 0) | (depths >= share * footprint // 64)).mean() for share in range(1, 64)])
+
+
+def assert_held(parent, altered, manifest):
+    error = np.abs(naive_curve(parent) - naive_curve(altered)).mean()
+    assert manifest.curve.mean_error == pytest.approx(error, abs=1e-9)
+    assert manifest.curve.held
+    assert error <= CURVE_HELD + manifest.curve.least_error
+    assert not manifest.off
+    assert replay_size_violations(altered) == 0
+
+
+def laid_out_then_used(blocks=256, threads=2):
+    """Like fio: one thread writes a file for every other one from end to end, which then use it in random order."""
+    recording, random = Recording(), np.random.default_rng(1)
+    files = []
+    for number in range(threads):
+        files.append(recording.file(f"/data/{number}", created=True))
+        recording.operate(Fileop.OPEN, 9, files[-1], flags=int(IoFlag.CREATED))
+        for block in range(blocks):
+            recording.write(9, files[-1], block * BLOCK, BLOCK)
+    for thread in range(threads):
+        recording.wait_for(thread, [9])
+        for block in random.permutation(blocks).tolist():
+            recording.read(thread, files[thread], block * BLOCK, BLOCK)
+    return recording.trace()
+
+
+def used_once(requests=400, size=2 * BLOCK, inside=1024):
+    """Like a database that was traced below its cache: every place once, in random order, not at a block's border."""
+    recording, random = Recording(), np.random.default_rng(2)
+    file = recording.file("/disk", inside + requests * (size + BLOCK))
+    for place in random.permutation(requests).tolist():
+        recording.read(1, file, inside + place * (size + BLOCK), size)
+    return recording.trace()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12), st.integers(1, 4)), min_size=1, max_size=30), st.data()
+)
+def test_depths_are_those_of_the_definition(requests, data):
+    chosen = np.array([data.draw(st.integers(0, blocks - 1)) for _, _, blocks in requests])
+    table = pd.DataFrame(requests, columns=["file", "offset", "bytes"])
+    first, blocks, distinct = dense_blocks(table.assign(offset=table["offset"] * BLOCK, bytes=table["bytes"] * BLOCK))
+    wanted, references = [], []
+    for (file, low, count), step in zip(requests, chosen.tolist(), strict=True):
+        references += [(file, low + index) for index in range(step + 1)]
+        wanted.append(naive_depths(references)[-1])
+        references += [(file, low + index) for index in range(step + 1, count)]
+    assert NEW == -1
+    assert depths_of(first, blocks, distinct, chosen).tolist() == wanted
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 0.8])
+def test_what_was_new_comes_to_the_place_that_was_used_the_longest_ago(factor):
+    parent = used_once(size=BLOCK, inside=0)
+    draft = Draft.of(parent)
+    reached = place_by_depths(draft, factor * draft.unique_bytes(), np.random.default_rng(0))
+    assert reached == pytest.approx(factor * 400 * BLOCK, rel=0.005)
+    places = (draft.io["offset"] // BLOCK).tolist()
+    depths = naive_depths(places)
+    again = depths[depths >= 0]
+    assert len(again) == 400 - len(set(places))
+    # All of them but those few that would by chance be sequential behind the request before.
+    assert np.mean(again >= 0.98 * len(set(places))) > 0.95
+    altered, manifest = alter(parent, {"uniqueBytes": Relative(factor)})
+    assert_held(parent, altered, manifest)
+
+
+@pytest.mark.parametrize("change", [{"uniqueBytes": Relative(factor)} for factor in (0.25, 0.5, 0.8)], ids=str)
+def test_data_that_is_used_twice_is_reused_as_deep_as_it_was(change):
+    parent = laid_out_then_used()
+    altered, manifest = alter(parent, change)
+    assert_held(parent, altered, manifest)
+    assert manifest.notes["uniqueBytes"]["requests_on_other_files"] > 0
+    # Which operations there are, by whom and how large, is not touched by that.
+    before, after = (trace.io.sort_values("id").reset_index(drop=True) for trace in (parent, altered))
+    for name in ("id", "thread", "op", "result", "start_ns"):
+        assert (after[name] == before[name]).all()
+
+
+def test_the_engine_repeats_requests_that_went_to_other_files(tmp_path):
+    try:
+        find_binary("flextrace-replay")
+    except Exception as error:
+        pytest.skip(f"the replay engine is not built: {error}")
+    altered, manifest = alter(laid_out_then_used(), {"uniqueBytes": Relative(0.5)})
+    assert manifest.notes["uniqueBytes"]["requests_on_other_files"] > 0
+    result = replay(characterize.write(altered, tmp_path / "altered.iotrace"), tmp_path / "image")
+    assert result["trustworthy"], result["reasons"]
+    assert result["operations"]["done"] == len(altered.io) + len(altered.fileops)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.95])
+def test_neighbours_meet_at_borders_of_blocks(share):
+    parent = used_once()
+    altered, manifest = alter(parent, {"seqFrac": share})
+    assert_held(parent, altered, manifest)
+    assert manifest.notes["seqFrac"]["continued_runs"] == 0
+    assert manifest.achieved.unique_bytes == manifest.before.unique_bytes
+
+
+@pytest.mark.parametrize("share", [0.75, 0.9])
+def test_moved_runs_go_where_data_was_used_as_long_ago(share):
+    parent = make_trace(Workload(2 << 20, 0.5, 0.5, 8192, 1), requests=1500, size="fixed", seed=5)
+    altered, manifest = alter(parent, {"seqFrac": share})
+    assert_held(parent, altered, manifest)
+    assert manifest.notes["seqFrac"]["continued_runs"] > 0
+
+
+def test_smaller_requests_share_blocks_which_no_order_of_places_avoids():
+    recording = Recording()
+    file = recording.file("/data", 4000 * BLOCK)
+    for passes in range(2):
+        for block in range(500 + 500 * passes):
+            recording.read(1, file, block * BLOCK, BLOCK)
+    parent = recording.trace()
+    altered, manifest = alter(parent, {"sizeMean": Relative(0.5), "uniqueBytes": Relative(0.5)})
+    # Of two requests of 2 KiB in sequence one is a hit at once in any cache.
+    within = ((altered.io["offset"] % BLOCK != 0) & (altered.io["offset"] > 0)).mean()
+    assert within == pytest.approx(0.5, abs=0.01)
+    assert manifest.curve.least_error == pytest.approx(
+        np.maximum(naive_curve(parent) - (1 - within), 0).mean(), abs=1e-3
+    )
+    assert manifest.curve.least_error > 0.2
+    # In blocks of 2 KiB nothing changed.
+    assert manifest.curve.scaled_error == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"uniqueBytes": Relative(0.5)}, {"uniqueBytes": Relative(0.8)}, {"sizeMean": Relative(1.25)}, {"seqFrac": 0.75}],
+    ids=str,
+)
+def test_a_foreign_trace_keeps_its_curve(change):
+    if not FOREIGN.exists():
+        pytest.skip(f"{FOREIGN} is not there")
+    from tests.bench.bench_alter import foreign_trace  # noqa: PLC0415
+
+    _, manifest = alter(foreign_trace(FOREIGN, "mqsim"), change)
+    assert manifest.curve.held
+    assert not manifest.off
