@@ -141,7 +141,8 @@ def test_what_did_not_overlap_does_not(tmp_path, threads, timing, direct):
     io = overlapping(threads, threads, 211 // threads)
     trace = made_trace(io, files=[{"file": 1, "size_bytes": PAGE * len(io)}])
     path = characterize.write(trace, tmp_path / "t.iotrace")
-    again = replay_recorded(tmp_path, path, f"--timing={timing}", f"--direct={direct}", statuses=(0, 3))
+    options = [f"--timing={timing}", f"--direct={direct}", "--order=recorded"]
+    again = replay_recorded(tmp_path, path, *options, statuses=(0, 3))
     assert again.document["operations"]["done"] == len(io) == len(again.io)
     assert {row.source for row in again.io} == {Source.IO_URING}
     assert {bool(row.flags & IoFlag.DIRECT) for row in again.io} == {direct == "on"}
