@@ -235,6 +235,13 @@ static void add_wait(struct waits *waits, const struct subject *earlier)
 		waits->list[waits->count++] = *earlier;
 }
 
+static int compare_latest_first(const void *left, const void *right)
+{
+	const struct subject *a = left, *b = right;
+
+	return a->end_ns > b->end_ns ? -1 : a->end_ns < b->end_ns;
+}
+
 static void wait_for_line(struct conflicts *conflicts, const struct subject *subject, uint32_t line, uint64_t seen_ns,
 			  bool own_process, struct waits *waits)
 {
@@ -273,6 +280,8 @@ void conflicts_start(struct conflicts *conflicts, const struct subject *subject,
 				wait_for_line(conflicts, subject, line_of(resource, kind), seen_ns, !anybody, waits);
 		}
 	}
+	/* Who waits for the latest first is not woken for each of the others. */
+	qsort(waits->list, waits->count, sizeof(*waits->list), compare_latest_first);
 	for (uint32_t i = 0; i < waits->count; i++)
 		learn(conflicts, &waits->list[i], subject->thread);
 }

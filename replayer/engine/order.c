@@ -12,6 +12,7 @@
 
 enum {
 	SPIN_NS = 20 * 1000, /* about a sleep and a wake-up; a longer wait sleeps */
+	LOOK_BACK = 16, /* ranks */
 	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 };
 
@@ -142,7 +143,7 @@ void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place
  * A rank that is read here may just be given anew, when the frontier has passed it long ago: then the exchange fails. A
  * place may have been given to another operation: then the one meant here has completed in any case.
  */
-bool order_reached(struct order *order, uint64_t rank, uint64_t *place)
+static bool advance(struct order *order, uint64_t rank, uint64_t *place)
 {
 	uint64_t frontier = atomic_load(&order->frontier);
 
@@ -162,6 +163,26 @@ bool order_reached(struct order *order, uint64_t rank, uint64_t *place)
 	return true;
 }
 
+bool order_reached(struct order *order, uint64_t rank, uint64_t *place)
+{
+	if (advance(order, rank, place))
+		return true;
+	/* With the last that ended most others will have completed: who waits for the first is woken once for each. */
+	for (uint64_t last = rank; last-- > 0 && rank - last <= LOOK_BACK;) {
+		uint64_t latest = atomic_load_explicit(&order->ended[last & order->ranks_mask], memory_order_relaxed);
+		bool open = !order_completed(order, latest);
+
+		/* Looked at last: a rank is given anew only when the frontier has passed it. */
+		if (atomic_load(&order->frontier) > last)
+			break;
+		if (open) {
+			*place = latest;
+			break;
+		}
+	}
+	return false;
+}
+
 void order_complete(struct order *order, uint64_t place)
 {
 	uint64_t slot = place & order->places_mask;
@@ -171,17 +192,17 @@ void order_complete(struct order *order, uint64_t place)
 }
 
 /* Keeps the ranks beyond the frontier as few as order_init() was told. */
-static void advance(struct order *order)
+static void keep_up(struct order *order)
 {
 	uint64_t place;
 
-	order_reached(order, atomic_load(&order->ranked), &place);
+	advance(order, atomic_load(&order->ranked), &place);
 }
 
 void order_publish(struct order *order)
 {
 	atomic_store(&order->ranked, order->rank);
-	advance(order);
+	keep_up(order);
 }
 
 void order_recycle(struct order *order, uint64_t until)
@@ -191,5 +212,5 @@ void order_recycle(struct order *order, uint64_t until)
 	atomic_store(&order->recycled, until);
 	for (uint64_t place = from; place < until; place++)
 		atomic_store_explicit(&order->marks[place & order->places_mask], MARK_OPEN, memory_order_release);
-	advance(order);
+	keep_up(order);
 }

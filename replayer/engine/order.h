@@ -83,7 +83,7 @@ static inline uint64_t order_whole_place(const struct order *order, uint32_t low
 	return near + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)near);
 }
 
-/* Whether the first `rank` operations by recorded end have completed; else fills the place of the first that has not. */
+/* Whether the first `rank` operations by recorded end have completed; else fills the place of one that has not. */
 bool order_reached(struct order *order, uint64_t rank, uint64_t *place);
 
 /* Returns when the operation at a place has completed, or sooner; soon after a stop was asked for. */
