@@ -104,18 +104,15 @@ void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t pla
 
 static bool spin_for(struct order *order, uint64_t place)
 {
+	uint64_t until_ns = now_ns() + SPIN_NS;
 	bool completed = false;
 
-	if (!pacer_may_spin(order->pacer))
-		return false;
-	uint64_t until_ns = now_ns() + SPIN_NS;
-	do {
+	while (!completed && pacer_has_room(order->pacer) && now_ns() < until_ns) {
 		for (int i = 0; i < 16 && !completed; i++) {
 			pause_processor();
 			completed = order_completed(order, place);
 		}
-	} while (!completed && now_ns() < until_ns);
-	pacer_spun(order->pacer);
+	}
 	return completed;
 }
 
@@ -129,14 +126,14 @@ void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place
 		return;
 	}
 	order_enlist(order, waiter, place, -1);
-	while (!atomic_load(&waiter->awake)) {
+	pacer_asleep(order->pacer);
+	/* A stopped waiter stays in its bed: its thread ends, its memory outlives all threads. */
+	while (!atomic_load(&waiter->awake) && !atomic_load_explicit(order->pacer->stop, memory_order_relaxed)) {
 		struct timespec slice = {.tv_nsec = SLICE_NS};
 
-		/* A stopped waiter stays in its bed: its thread ends, its memory outlives all threads. */
-		if (atomic_load_explicit(order->pacer->stop, memory_order_relaxed))
-			return;
 		syscall(SYS_futex, &waiter->awake, FUTEX_WAIT_PRIVATE, 0, &slice, NULL, 0);
 	}
+	pacer_awake(order->pacer);
 }
 
 /*

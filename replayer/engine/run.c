@@ -116,6 +116,7 @@ static void *work(void *argument)
 		while (run->options->loop && !run_stopped(run))
 			run_pass(worker);
 	}
+	pacer_asleep(&run->pacer);
 	if (atomic_fetch_sub(&run->running, 1) == 1)
 		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
 	/* The kernel lets no thread end before its requests; the result does not wait for that. */
@@ -303,7 +304,7 @@ int run_all(struct run *run)
 {
 	uint32_t started;
 
-	pacer_init(&run->pacer, run->stop);
+	pacer_init(&run->pacer, run->schedule->thread_count, run->stop);
 	if (run->options->engine != ENGINE_NULL)
 		descriptors_start_pass(&run->descriptors);
 	if (run->undo)
