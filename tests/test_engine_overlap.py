@@ -100,7 +100,7 @@ def in_flight_max(rows) -> int:
 def test_a_recorded_program_comes_again(tmp_path, program):
     """Every request that the program made by AIO or io_uring comes by io_uring, what it did by calls by calls."""
     original = record(tmp_path / "program", program).trace
-    again = replay_recorded(tmp_path, tmp_path / "program.iotrace", statuses=(0, 3))
+    again = replay_recorded(tmp_path, tmp_path / "program.iotrace", "--order=recorded", statuses=(0, 3))
     assert again.document["engine"]["name"] == "io_uring"
     kept = original.io[~left_out(original)]
     kept = list(kept[kept.result >= 0].itertuples())
