@@ -94,8 +94,9 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--order",
         choices=ORDERS,
-        help="recorded: an operation waits for all that had ended before it started (default for recorded traces); "
-        "thread: only each thread's own order (default for synthetic ones)",
+        help="what an operation waits for in other threads; resource: for what had ended before it started and has to "
+        "do with the same files or names (default for recordings); recorded: for all that had ended before (default "
+        "for foreign traces and block requests); thread: for nothing (default for synthetic traces)",
     )
     group.add_argument(
         "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"
@@ -272,8 +273,9 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
         lanes=arguments.lanes,
         fit=arguments.fit,
     )
-    if arguments.lanes and not arguments.order:
-        arguments.order = "thread"  # the recorded order would keep the recorded depth
+    if not arguments.order and notes["layer"] == "block":
+        # Lanes are no threads: only the interval order keeps the recorded depth, and none is to where it is given.
+        arguments.order = "thread" if arguments.lanes else "recorded"
     with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
         yield characterize.write(placed, Path(directory) / "device.iotrace"), {"device_trace": notes}
 

@@ -3,7 +3,7 @@
 
 A *lane* is a row of requests that do not overlap in time. Requests are given to the fewest lanes that are possible
 (interval partitioning): as many as were in flight at once. The engine then starts a request when all that had ended
-before its recorded start have completed (docs/decisions/0002-interval-order.md), so that the recorded depth is kept
+before its recorded start have completed (docs/decisions/0002-order.md), so that the recorded depth is kept
 without threads being known. Of several free lanes a request gets the one that became free last: the think time before
 it then starts at the completion that came last before its arrival, which is the slack of hfplayer's dependency graph
 (Haghdoost et al., FAST'17; docs/decisions/0011-block-replay.md says what is kept of it and why).

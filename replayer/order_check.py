@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a trace and the recording of its replay into the operations that came too early, by rule.
 
-The rules are those that a replay has to keep: the order within each thread, the interval order that it promises
-(docs/decisions/0002), and the edges of ROOT (Weiss et al., SOSP 2013, section 3): files, names and descriptors. Only
-what ended before the other one started was ordered in the recording; what overlapped may come in any order.
+The rules are those that a replay has to keep: the order within each thread, the edges of ROOT (Weiss et al., SOSP 2013,
+section 3), which are files, names and descriptors, and the interval order that it may promise beyond them
+(docs/decisions/0002). Only what ended before the other one started was ordered in the recording; what overlapped may
+come in any order.
 
 Wake-ups between threads (futex, pipe) are not recorded, so that they are no edges here; the interval order contains
 them.
@@ -30,12 +31,23 @@ RULES = {
     "file_ranges": "accesses to the same bytes keep their order, where one of them writes (ROOT: file)",
     "names": "uses of a name and what makes, moves or removes it keep their order (ROOT: path)",
     "descriptors": "a process opens a file before it uses it, and closes it after that (ROOT: descriptor)",
+    "syncs": "a sync starts after all writes of its file, or of all files, that it flushed (ROOT: file)",
     "interval_order": "an operation starts after all that had ended before it started (docs/decisions/0002)",
 }
+
+_ACROSS_THREADS = tuple(rule for rule in RULES if rule not in ("program_order", "interval_order"))
+
+PROMISES = {
+    "resource": ("program_order", *_ACROSS_THREADS),
+    "recorded": tuple(RULES),
+    "thread": ("program_order",),
+}
+"""Which rules a replay keeps, by its ``--order``."""
 
 _END_OF_FILE = np.iinfo(np.int64).max
 _MAKES_OR_REMOVES = (Fileop.RENAME, Fileop.UNLINK, Fileop.RMDIR, Fileop.MKDIR)
 _NAMES_TARGET = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
+_SYNCS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.MSYNC)
 _USES_NAME = (*_MAKES_OR_REMOVES, Fileop.LINK, Fileop.OPEN)
 
 
@@ -76,6 +88,8 @@ class OrderCheck:
         Threads in which the operations came in another order, or are not those of the trace.
     rules : dict of str to RuleResult
         By the names of `RULES`. Without those across threads where the trace has no times.
+    promised : tuple of str
+        Rules that the replay had to keep (`PROMISES`).
     """
 
     operations: int
@@ -84,11 +98,12 @@ class OrderCheck:
     added: int
     shuffled_threads: int
     rules: dict[str, RuleResult]
+    promised: tuple[str, ...] = tuple(RULES)
 
     @property
     def violations(self) -> int:
-        """Sum over the rules; an operation counts once in each that it violates."""
-        return sum(result.violations for result in self.rules.values())
+        """Sum over the promised rules; an operation counts once in each that it violates."""
+        return sum(result.violations for name, result in self.rules.items() if name in self.promised)
 
     def as_document(self) -> dict[str, Any]:
         """For JSON."""
@@ -96,7 +111,7 @@ class OrderCheck:
         return {**vars(self), "violations": self.violations, "rules": rules}
 
 
-def check_order(trace: Trace, recording: Trace) -> OrderCheck:
+def check_order(trace: Trace, recording: Trace, order: str = "recorded") -> OrderCheck:
     """Check the order of a replay.
 
     Parameters
@@ -105,6 +120,8 @@ def check_order(trace: Trace, recording: Trace) -> OrderCheck:
         What was replayed, once.
     recording : Trace
         Of the replay, as from `replayer.replay_recording.replay_part`.
+    order : {"resource", "recorded", "thread"}
+        That the replay was to keep.
 
     Returns
     -------
@@ -112,10 +129,10 @@ def check_order(trace: Trace, recording: Trace) -> OrderCheck:
         Of a synthetic trace, whose times are only an order within each thread, only that order.
     """
     pairs = pair(trace, recording)
-    return check_pairs(trace, pairs)
+    return check_pairs(trace, pairs, order)
 
 
-def check_pairs(trace: Trace, pairs: Pairs) -> OrderCheck:
+def check_pairs(trace: Trace, pairs: Pairs, order: str = "recorded") -> OrderCheck:
     """As `check_order`, of operations that were paired already."""
     operations = pairs.original.iloc[pairs.original_row].reset_index(drop=True)
     replay = pairs.replay.iloc[pairs.replay_row]
@@ -126,6 +143,7 @@ def check_pairs(trace: Trace, pairs: Pairs) -> OrderCheck:
         found["file_ranges"] = _file_ranges(times, operations)
         found["names"] = _names(times, operations, trace)
         found["descriptors"] = _descriptors(times, operations)
+        found["syncs"] = _syncs(times, operations)
         found["interval_order"] = sweep(times, np.zeros(len(operations), np.int64), everything, everything)
     return OrderCheck(
         operations=len(pairs.original),
@@ -134,6 +152,7 @@ def check_pairs(trace: Trace, pairs: Pairs) -> OrderCheck:
         added=pairs.added_data,
         shuffled_threads=pairs.shuffled_threads,
         rules={name: _result(found[name], times, operations, trace) for name in RULES if name in found},
+        promised=PROMISES[order],
     )
 
 
@@ -233,6 +252,17 @@ def _descriptors(times: Times, operations: pd.DataFrame) -> Found:
     uses = known & ~opens & ~closes
     return _either(
         sweep(times, group, known & opens, uses | (known & closes)), sweep(times, group, uses, known & closes)
+    )
+
+
+def _syncs(times: Times, operations: pd.DataFrame) -> Found:
+    """Writes of a file before what flushes it; before what flushes everything, those of all files."""
+    data, op, file = (operations[name].to_numpy() for name in ("data", "op", "file"))
+    writes = (data & (op == IoOp.WRITE)) | (~data & np.isin(op, (Fileop.TRUNCATE, Fileop.FALLOCATE)))
+    everything = np.zeros(len(operations), np.int64)
+    return _either(
+        sweep(times, file, writes, ~data & np.isin(op, _SYNCS)),
+        sweep(times, everything, writes, ~data & (op == Fileop.SYNCFS)),
     )
 
 

@@ -19,7 +19,7 @@ from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
 
 TIMINGS = ("asap", "think", "recorded")
-ORDERS = ("recorded", "thread")
+ORDERS = ("resource", "recorded", "thread")
 CACHES = ("recorded", "warm", "cold", "keep")
 PHASES = ("all", "prepare", "run")
 ENGINES = ("auto", "sync", "io_uring", "null")
@@ -97,9 +97,9 @@ def replay(
         "null", nor where a trace has only a block device, and `device` is given.
     timing : {"asap", "think", "recorded"}
         No waiting; recorded think times after each completion; every operation at its recorded time.
-    order : {"recorded", "thread"}, optional
-        Interval order (docs/decisions/0002-interval-order.md) or each thread's own order; default: as the trace
-        needs.
+    order : {"resource", "recorded", "thread"}, optional
+        Across threads, what had ended before and touches the same files or names, all that had ended before, or
+        nothing precedes an operation (docs/decisions/0002-order.md); default: as the trace needs.
     cache : {"recorded", "warm", "cold", "keep"}
         Page cache of the files at the start.
     data : str

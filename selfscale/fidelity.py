@@ -57,7 +57,7 @@ def fidelity_of(trace: Trace, recording: Trace, replay: Mapping[str, Any]) -> di
         broke an order that it promises; ``reasons`` says so.
     """
     original, run = run_part(trace), replay_part(recording)
-    order = check_order(trace, run)
+    order = check_order(trace, run, replay["order"])
     executed = replay["operations"]["records"] - replay["operations"]["skipped"]
     differed = sum(replay["mismatches"].values())
     return plain(
@@ -240,8 +240,7 @@ def _verdict(recording: Trace, order: OrderCheck, replay: Mapping[str, Any]) -> 
     if any(is_lossy(recording, layer) for layer in LAYERS) or recording.header.lost:
         reasons.append("the recording of the replay lost records: its numbers are too low")
     for rule, result in order.rules.items():
-        promised = replay["order"] == "recorded" or rule == "program_order"
-        if result.violations and promised:
+        if result.violations and rule in order.promised:
             reasons.append(f"{result.violations} of {result.checked} operations broke the order of the rule {rule}")
         elif result.violations:
             notes.append(f"order {replay['order']} does not promise {rule}: {result.violations} operations broke it")

@@ -216,7 +216,8 @@ def ended_before(io):
 
 def test_alternating_threads_never_overlap(run_phase):
     io = [write(4096 * at, 4096, 100 * at, 50, thread=1 + at % 2) for at in range(60)]
-    document, calls = run_phase(made_trace(io, files=[{"file": 1, "size_bytes": 1 << 20}]))
+    made = made_trace(io, files=[{"file": 1, "size_bytes": 1 << 20}])
+    document, calls = run_phase(made, options=["--order=recorded"])
     assert document["order"] == "recorded"
     assert [call.numbers[1] for call in calls] == [4096 * at for at in range(60)]
     assert all(first.ended < second.began for first, second in pairwise(calls))
@@ -234,7 +235,7 @@ def test_interval_order_holds_for_every_pair(run_phase, seed):
             io.append(read(4096 * len(io), 4096, clock, duration, thread=thread))
             clock += duration + int(random.integers(0, 4)) * 5
     trace = made_trace(io, files=[{"file": 1, "size_bytes": 4096 * len(io)}])
-    document, calls = run_phase(trace)
+    document, calls = run_phase(trace, options=["--order=recorded"])
     assert document["operations"]["done"] == len(io)
     by_offset = {call.numbers[1] // 4096: call for call in calls}
     pairs = ended_before(io)

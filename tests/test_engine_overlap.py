@@ -100,7 +100,7 @@ def in_flight_max(rows) -> int:
 def test_a_recorded_program_comes_again(tmp_path, program):
     """Every request that the program made by AIO or io_uring comes by io_uring, what it did by calls by calls."""
     original = record(tmp_path / "program", program).trace
-    again = replay_recorded(tmp_path, tmp_path / "program.iotrace", statuses=(0, 3))
+    again = replay_recorded(tmp_path, tmp_path / "program.iotrace", "--order=recorded", statuses=(0, 3))
     assert again.document["engine"]["name"] == "io_uring"
     kept = original.io[~left_out(original)]
     kept = list(kept[kept.result >= 0].itertuples())
@@ -141,7 +141,8 @@ def test_what_did_not_overlap_does_not(tmp_path, threads, timing, direct):
     io = overlapping(threads, threads, 211 // threads)
     trace = made_trace(io, files=[{"file": 1, "size_bytes": PAGE * len(io)}])
     path = characterize.write(trace, tmp_path / "t.iotrace")
-    again = replay_recorded(tmp_path, path, f"--timing={timing}", f"--direct={direct}", statuses=(0, 3))
+    options = [f"--timing={timing}", f"--direct={direct}", "--order=recorded"]
+    again = replay_recorded(tmp_path, path, *options, statuses=(0, 3))
     assert again.document["operations"]["done"] == len(io) == len(again.io)
     assert {row.source for row in again.io} == {Source.IO_URING}
     assert {bool(row.flags & IoFlag.DIRECT) for row in again.io} == {direct == "on"}

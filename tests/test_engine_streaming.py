@@ -44,6 +44,7 @@ def test_interval_order_holds_over_segments(tmp_path):
     io = overlapping(np.random.default_rng(1), 5, 80)
     trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 512 * len(io)}]), tmp_path / "t.iotrace")
     command = [str(SMALL), str(trace), f"--directory={tmp_path / 'image'}", "--cache=keep", "--keep-image"]
+    command.append("--order=recorded")
     subprocess.run([*command, "--phase=prepare"], check=True, capture_output=True)
     done, calls = strace([*command, "--phase=run"], tmp_path / "log", DATA)
     assert json.loads(done.stdout)["operations"]["done"] == len(io)
@@ -73,7 +74,7 @@ def test_every_timing_does_every_operation(tmp_path, timing, engine):
 
 
 @needs_small
-@pytest.mark.parametrize("order", ["recorded", "thread"])
+@pytest.mark.parametrize("order", ["resource", "recorded", "thread"])
 def test_requests_in_flight_over_segments_do_not_hold_up_the_next_ones(tmp_path, order):
     """A thread with few requests, all in flight at once when recorded, beside one with many; segments of both."""
     io = [read(512 * at, 512, 10 * at, 10**6, thread=2 if at % 7 else 1, source=Source.AIO) for at in range(1009)]
@@ -127,7 +128,7 @@ LIMIT_BYTES = 128 << 20  # less than half of the records alone
 
 
 @needs_engine
-@pytest.mark.parametrize("options", [["--order=thread"], ["--order=recorded", "--max-seconds=2"]])
+@pytest.mark.parametrize("options", [["--order=thread"], ["--order=resource"], ["--order=recorded", "--max-seconds=2"]])
 def test_a_trace_of_many_records_takes_little_memory(tmp_path, options):
     trace = make_large_trace(tmp_path / "t.iotrace", REQUESTS, 2)
     assert trace.stat().st_size > 2 * LIMIT_BYTES

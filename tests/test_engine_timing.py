@@ -186,7 +186,7 @@ def test_nobody_spins_where_there_is_one_processor(tmp_path):
 
 
 @needs_strace
-@pytest.mark.parametrize("order", ["recorded", "thread"])
+@pytest.mark.parametrize("order", ["resource", "recorded", "thread"])
 def test_null_keeps_order_and_counts_and_opens_nothing(tmp_path, order):
     io = [write(PAGE * at, PAGE, 100 * at, 150, thread=1 + at % 3) for at in range(1009)]
     io += [read(0, PAGE, 200_000, 1, file=0), read(0, -14, 200_010, 1)]

@@ -200,6 +200,7 @@ def test_what_is_not_measured_is_null_and_the_rest_is_compared():
     ("changes", "trustworthy", "word"),
     [
         ({"order": "recorded"}, False, "interval_order"),
+        ({"order": "resource"}, True, "does not promise interval_order"),
         ({"order": "thread"}, True, "does not promise"),
     ],
 )

@@ -147,7 +147,7 @@ def moved(trace: Trace, kind: RecordKind, row: int, start: int) -> Trace:
         # written by thread 2 before thread 1 had opened it
         (RecordKind.IO, 1, 5, {"file_ranges": 1, "descriptors": 1, "interval_order": 1}),
         # synced by thread 1 before it had written and read
-        (RecordKind.FILEOP, 1, 15, {"program_order": 1, "interval_order": 1}),
+        (RecordKind.FILEOP, 1, 15, {"program_order": 1, "syncs": 1, "interval_order": 1}),
     ],
 )
 def test_what_comes_too_early_breaks_its_rules(kind, row, start, broken):

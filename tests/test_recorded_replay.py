@@ -23,6 +23,7 @@ import characterize
 from characterize.layout import HeaderFlag
 from characterize.workload import PARAMETERS
 from flextrace.main import main
+from replayer.order_check import PROMISES
 from tests import ordinary_user
 
 pytestmark = [
@@ -88,21 +89,25 @@ def replay(trace: Path, *options: str) -> tuple[int, dict]:
     return status, json.loads(output.read_text())
 
 
+@pytest.mark.parametrize("kept", ["resource", "recorded"])
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_replay_has_the_parameters_of_its_original_and_keeps_its_order(place, name, capsys):
+def test_a_replay_has_the_parameters_of_its_original_and_keeps_its_order(place, name, kept, capsys):
+    """The default order lets more operations overlap than did; the interval order does not."""
     trace = WORKLOADS[name](place)
-    status, document = replay(trace)
+    status, document = replay(trace, *([] if kept == "resource" else ["--order", kept]))
+    assert document["order"] == kept
     assert status == 0, document["reasons"]
     fidelity, order = document["fidelity"], document["fidelity"]["order"]
     original, again = (fidelity[run]["parameters"] for run in ("original", "replay"))
     for parameter in PARAMETERS[:4]:
         assert again[parameter] == original[parameter], parameter
-    assert again["processNum"] <= original["processNum"]
+    assert kept == "resource" or again["processNum"] <= original["processNum"]
     assert fidelity["original"]["requests"] == fidelity["replay"]["requests"]
     assert (order["violations"], order["added"], order["shuffled_threads"]) == (0, 0, 0)
     # Of what the engine repeats by its rules it skips some for what went before, and says how many.
     assert order["expected"] - order["compared"] <= document["operations"]["skipped"]
     assert order["compared"] <= document["operations"]["done"]
+    assert order["promised"] == list(PROMISES[kept])
     assert order["rules"]["interval_order"]["checked"] > 0
     assert fidelity["lost"] == {"original": {}, "replay": {}}
     text = capsys.readouterr().out

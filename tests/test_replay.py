@@ -48,7 +48,7 @@ def test_json_and_output_hold_the_result_and_where_it_comes_from(trace, tmp_path
     assert document["schema"] == "flextrace.replay/1"
     assert document["operations"]["done"] == 11
     assert document["bytes"] == {"read": 40960, "write": 4096}
-    assert document["order"] == "recorded"
+    assert document["order"] == "resource"
     assert document["trace_sha256"] == hashlib.sha256(trace.read_bytes()).hexdigest()
     assert document["environment"]["cpus"] == os.cpu_count()
     assert not (tmp_path / "image").exists()

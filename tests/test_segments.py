@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedules in segments: each operation once, in its thread's order, held back exactly as long as it has to be."""
 
-import subprocess
 import tempfile
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from appended_records import append_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_trace import made_trace, read, records
-from told import PROGRAMS
+from schedule_walk import KEPT, check_pass, check_takes, ended_before, needs_walk, walk
 
 import characterize
 from characterize.layout import RecordKind
 
-SEGMENTS = PROGRAMS / "segments"
-KEPT = 64  # records of the largest trace of one segment, and operations of several: SMALL_SEGMENTS of the Makefile
 LATEST = 2**64 - 1
 
-pytestmark = pytest.mark.skipif(not SEGMENTS.exists(), reason=f"{SEGMENTS} is not built (make build/test-programs)")
+pytestmark = needs_walk
 
 
 class Case(NamedTuple):
@@ -66,62 +62,21 @@ def random_rows(case):
     return records(RecordKind.IO, rows)[np.argsort(places, kind="stable")]
 
 
-def walk(rows, case):
-    """What the test program told: (what, row, pass)."""
+def walk_rows(rows, case):
+    """What the test program told of a trace of these rows: (what, row, pass)."""
     with tempfile.TemporaryDirectory() as directory:
         trace = characterize.write(made_trace(), Path(directory) / "t.iotrace")
         rows["id"] = np.arange(len(rows))
         append_records(trace, [rows])
-        command = [SEGMENTS, trace, case.order, str(case.passes), str(case.depth), str(case.seed)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout[-200:] + done.stderr
-    told = [line.split() for line in done.stdout.splitlines()]
-    return [(what, int(row), int(number)) for what, row, number in told]
-
-
-def must_precede(rows):
-    """Matrix of (a, b): a ended before b started, or just then after a positive duration (docs/decisions/0002)."""
-    start, end = rows["start_ns"], rows["start_ns"] + rows["duration_ns"]
-    before = end[:, None] < start[None, :]
-    return before | ((end[:, None] == start[None, :]) & (rows["duration_ns"] > 0)[:, None])
-
-
-def check_takes(rows, takes):
-    """Each thread takes its operations in the order of their starts, which for equal ones is that of the trace."""
-    assert sorted(takes) == list(range(len(rows)))
-    for thread in np.unique(rows["thread"]):
-        own = np.flatnonzero(rows["thread"] == thread)
-        expected = own[np.argsort(rows["start_ns"][own], kind="stable")]
-        assert [take for take in takes if rows["thread"][take] == thread] == expected.tolist()
-
-
-def check_pass(rows, events, before):
-    """Operations may start exactly when all that have to precede them have completed, and never later."""
-    check_takes(rows, [row for what, row, _ in events if what == "take"])
-    completed = np.zeros(len(rows), bool)
-    held = set()
-    for at, (what, row, _) in enumerate(events):
-        if what == "take":
-            held.add(row)
-        elif what == "may":
-            assert row in held
-            assert not (before[:, row] & ~completed).any()
-            held.remove(row)
-        else:
-            assert row not in held
-            completed[row] = True
-        if at + 1 == len(events) or events[at + 1][0] != "may":
-            waiting = sorted(held)
-            assert (before[:, waiting] & ~completed[:, None]).any(axis=0).all()
-    assert completed.all()
+        return walk(trace, case.order, case.passes, case.depth, case.seed)
 
 
 @settings(max_examples=40)
 @given(CASES)
 def test_any_trace_gives_the_constraints_of_the_definition(case):
     rows = random_rows(case)
-    before = must_precede(rows) if case.order == "recorded" else np.zeros((len(rows), len(rows)), bool)
-    events = walk(rows, case)
+    before = ended_before(rows) if case.order == "recorded" else np.zeros((len(rows), len(rows)), bool)
+    events = walk_rows(rows, case)
     seen = {number: list(group) for number, group in groupby(events, key=lambda event: event[2])}
     assert sorted(seen) == list(range(case.passes))
     for one_pass in seen.values():
@@ -133,6 +88,6 @@ def test_damaged_times_at_the_end_of_the_scale():
     rows = records(RecordKind.IO, [read(0, 1, at, 1, thread=1 + at % 3) for at in range(3 * KEPT)])
     rows["start_ns"][::7] = LATEST
     rows["duration_ns"][1::5] = LATEST
-    events = walk(rows, Case(1, len(rows), 3, 0, 0, 0, "recorded", passes=2, depth=2))
+    events = walk_rows(rows, Case(1, len(rows), 3, 0, 0, 0, "recorded", passes=2, depth=2))
     assert [what for what, _, _ in events].count("complete") == 2 * len(rows)
     check_takes(rows, [row for what, row, number in events if what == "take" and number == 1])

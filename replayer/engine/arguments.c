@@ -34,7 +34,7 @@ enum option_key {
 };
 
 const char *const timings[] = {"asap", "think", "recorded", NULL};
-const char *const orders[] = {"recorded", "thread", NULL};
+const char *const orders[] = {"resource", "recorded", "thread", NULL};
 const char *const caches[] = {"recorded", "warm", "cold", "keep", NULL};
 const char *const late_policies[] = {"catch-up", "skip", "slip", NULL};
 const char *const directs[] = {"recorded", "on", "off", NULL};
@@ -49,9 +49,9 @@ static const struct argp_option options[] = {
 	 "operation at its recorded time",
 	 1},
 	{"order", KEY_ORDER, "HOW", 0,
-	 "recorded: an operation waits for all that had ended before it started (default for recorded traces); thread: "
-	 "only "
-	 "each thread's own order (default for synthetic ones)",
+	 "What an operation waits for in other threads. resource: for what had ended before it started and has to do "
+	 "with the same files or names (default for recordings); recorded: for all that had ended before (default for "
+	 "foreign traces); thread: for nothing (default for synthetic ones)",
 	 1},
 	{"speed", KEY_SPEED, "FACTOR", 0, "Divide recorded times by FACTOR (default 1)", 1},
 	{"late", KEY_LATE, "POLICY", 0,

@@ -10,7 +10,6 @@
 enum { EXIT_USAGE = 2, EXIT_NOT_TRUSTWORTHY = 3 };
 
 enum phase { PHASE_ALL, PHASE_PREPARE, PHASE_RUN };
-enum order_choice { ORDER_RECORDED, ORDER_THREAD };
 enum direct_choice { DIRECT_RECORDED, DIRECT_ON, DIRECT_OFF };
 enum sync_choice { SYNC_RECORDED, SYNC_OFF };
 
@@ -18,7 +17,7 @@ struct arguments {
 	const char *trace;
 	const char *directory;
 	struct run_options run;
-	int order; /* enum order_choice, -1 = as the trace needs */
+	int order; /* enum order_kind, -1 = as the trace needs */
 	int cache;
 	int phase;
 	int direct; /* enum direct_choice */

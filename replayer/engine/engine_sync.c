@@ -10,8 +10,8 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 	uint64_t ready_ns = worker->completed_ns;
 
 	due_wait(worker, record);
-	if (run->ordered) {
-		order_wait(&run->order, &worker->waiter, operation->wait_for);
+	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);) {
+		order_wait(&run->order, &worker->waiter, place);
 		if (worker->waiter.ready_ns > ready_ns)
 			ready_ns = worker->waiter.ready_ns;
 	}

@@ -113,26 +113,27 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 }
 
 /* Waits for other threads. */
-static void wait_order(struct worker *worker, uint64_t wait_for, uint64_t *ready_ns)
+static void wait_order(struct worker *worker, const struct operation *operation, uint64_t *ready_ns)
 {
 	struct order *order = &worker->run->order;
 	struct order_waiter *waiter = &worker->waiter;
 
-	if (order_reached(order, wait_for))
-		return;
-	ring_submit(worker);
-	waiter->ready_ns = worker->finished_ns;
-	if (!worker->ring->in_flight) {
-		order_wait(order, waiter, wait_for);
-	} else if (!order_reached(order, wait_for)) {
-		order_enlist(order, waiter, wait_for, worker->ring->event);
-		while (!atomic_load(&waiter->awake) && !run_stopped(worker->run)) {
-			ring_arm_event(worker);
-			ring_wait(worker, UINT64_MAX);
+	for (uint64_t place;
+	     operation_is_held(worker->run->schedule, operation, &place) && !run_stopped(worker->run);) {
+		ring_submit(worker);
+		waiter->ready_ns = worker->finished_ns;
+		if (!worker->ring->in_flight) {
+			order_wait(order, waiter, place);
+		} else if (!order_completed(order, place)) {
+			order_enlist(order, waiter, place, worker->ring->event);
+			while (!atomic_load(&waiter->awake) && !run_stopped(worker->run)) {
+				ring_arm_event(worker);
+				ring_wait(worker, UINT64_MAX);
+			}
 		}
+		if (waiter->ready_ns > *ready_ns)
+			*ready_ns = waiter->ready_ns;
 	}
-	if (waiter->ready_ns > *ready_ns)
-		*ready_ns = waiter->ready_ns;
 }
 
 static bool goes_by_ring(const struct run *run, const union record *record)
@@ -192,8 +193,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 
 	wait_own(worker, record, &ready_ns);
 	ring_wait_due(worker, record);
-	if (run->ordered)
-		wait_order(worker, operation->wait_for, &ready_ns);
+	wait_order(worker, operation, &ready_ns);
 	if (run_stopped(run))
 		return false;
 	if (worker->due.at_ns && due_missed(worker, record)) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replayer/engine/files.h"
+#include "replayer/engine/file_paths.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/system_path.h"
 
@@ -13,9 +13,9 @@ struct moment {
 	uint64_t size_bytes;
 	uint64_t recorded_bytes; /* size_bytes, before any operation */
 	uint64_t growth_bytes; /* of size_bytes, written by the trace beyond the image */
-	uint64_t path_hash;
 	uint32_t opens;
 	uint32_t links; /* names beside its own, by recorded links */
+	uint32_t thread; /* the first that had to do with it */
 	bool made; /* by the trace */
 	bool gone; /* removed or renamed since */
 	bool unlinked;
@@ -26,6 +26,7 @@ struct moment {
 struct file_list {
 	struct file *files;
 	struct moment *moments;
+	struct path_hash *paths;
 	uint32_t count;
 	uint32_t room;
 };
@@ -42,6 +43,8 @@ struct files_survey {
 	struct io_record last_foreign; /* request; a copy, as the memory of the trace is given back */
 	bool asynchronous; /* as in the table */
 	bool overlapping;
+	bool foreign;
+	bool syncs_all;
 };
 
 /* Has the list reach to an index. */
@@ -57,15 +60,26 @@ static int list_extend(struct file_list *list, uint32_t index)
 		struct moment *moments = reallocarray(list->moments, room, sizeof(*moments));
 		if (moments)
 			list->moments = moments;
-		if (!files || !moments)
+		struct path_hash *paths = reallocarray(list->paths, room, sizeof(*paths));
+		if (paths)
+			list->paths = paths;
+		if (!files || !moments || !paths)
 			return -ENOMEM;
 		list->room = room;
 	}
 	for (; list->count <= index; list->count++) {
 		list->files[list->count] = (struct file){.resident_bytes = TRACE_NOT_MEASURED_U64};
 		list->moments[list->count] = (struct moment){0};
+		list->paths[list->count] = (struct path_hash){0};
 	}
 	return 0;
+}
+
+static void list_free(struct file_list *list)
+{
+	free(list->files);
+	free(list->moments);
+	free(list->paths);
 }
 
 static struct file_list *list_of(struct files_survey *survey, uint32_t id, uint32_t *index)
@@ -74,13 +88,18 @@ static struct file_list *list_of(struct files_survey *survey, uint32_t id, uint3
 	return id < FIRST_NAME_ID ? &survey->ids : &survey->names;
 }
 
+static bool has_come_up(const struct file_list *list, uint64_t id, uint32_t index)
+{
+	return id != 0 && id <= UINT32_MAX && index < list->count;
+}
+
 /* A file that has come up, or NULL. Id 0 is no file. */
 static struct file *find_file(struct files_survey *survey, uint64_t id, struct moment **moment)
 {
 	uint32_t index;
 	struct file_list *list = list_of(survey, (uint32_t)id, &index);
 
-	if (id == 0 || id > UINT32_MAX || index >= list->count)
+	if (!has_come_up(list, id, index))
 		return NULL;
 	*moment = &list->moments[index];
 	return &list->files[index];
@@ -179,6 +198,7 @@ static void note_source(struct files_survey *survey, const struct io_record *io)
 	survey->asynchronous |= io->source == SOURCE_AIO || io->source == SOURCE_IO_URING;
 	if (io->source != SOURCE_UNKNOWN)
 		return;
+	survey->foreign = true;
 	survey->overlapping |= io->thread == last->thread &&
 			       io->start_ns < add_saturating(last->start_ns, last->duration_ns) &&
 			       last->start_ns < add_saturating(io->start_ns, io->duration_ns);
@@ -261,19 +281,8 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 		file->classes |= 1;
 }
 
-static uint64_t hash_text(uint64_t hash, const struct text_record *text)
-{
-	uint32_t bytes = text->bytes < TRACE_TEXT_BYTES ? text->bytes : TRACE_TEXT_BYTES;
-
-	for (uint32_t i = 0; i < bytes; i++)
-		hash = (hash ^ (uint8_t)text->text[i]) * 0x100000001b3ull; /* FNV-1a */
-	return hash;
-}
-
 static void describe(const struct file_record *record, struct file *file, struct moment *moment)
 {
-	if (file->described)
-		return;
 	file->described = true;
 	file->created = record->flags & FILE_CREATED;
 	file->new_name = record->flags & FILE_NEW_NAME;
@@ -284,58 +293,30 @@ static void describe(const struct file_record *record, struct file *file, struct
 	if (!file->created && !file->new_name && !file->directory && !file->block_device)
 		file->layout_bytes = record->size_bytes;
 	moment->size_bytes = moment->recorded_bytes = file->layout_bytes;
-	moment->path_hash = record->path_bytes ? 0xcbf29ce484222325ull : 0;
-}
-
-struct named {
-	uint64_t hash;
-	uint32_t id;
-};
-
-static int compare_named(const void *left, const void *right)
-{
-	const struct named *a = left, *b = right;
-
-	if (a->hash != b->hash)
-		return a->hash < b->hash ? -1 : 1;
-	return a->id < b->id ? -1 : a->id > b->id;
-}
-
-/*
- * Every new name of a rename gets the place of the first file with the same path, so that a rename over an existing
- * file replaces it here as well (and does not leave it behind, filling the disk).
- */
-static int resolve_names(struct file_table *table, const struct moment *moments)
-{
-	struct named *named = calloc(table->count, sizeof(*named));
-	uint32_t count = 0;
-
-	if (!named)
-		return -ENOMEM;
-	for (uint32_t id = 1; id < table->count; id++) {
-		table->files[id].name = id;
-		if (moments[id].path_hash)
-			named[count++] = (struct named){moments[id].path_hash, id};
-	}
-	qsort(named, count, sizeof(*named), compare_named);
-	for (uint32_t i = 1; i < count; i++) {
-		struct file *file = &table->files[named[i].id];
-
-		if (named[i].hash == named[i - 1].hash && file->new_name)
-			file->name = table->files[named[i - 1].id].name;
-	}
-	for (uint32_t id = 1; id < table->count; id++) {
-		const struct file *file = &table->files[id];
-
-		table->files[file->name].renamed |= file->new_name && file->renamed;
-	}
-	free(named);
-	return 0;
 }
 
 static bool changes_name(uint8_t op)
 {
 	return op == FILEOP_RENAME || op == FILEOP_UNLINK || op == FILEOP_RMDIR;
+}
+
+static bool leaves_as_it_is(const union record *record)
+{
+	uint8_t op = record->fileop.op;
+
+	if (record->kind == RECORD_IO)
+		return record->io.op == IO_READ;
+	return op == FILEOP_FSYNC || op == FILEOP_FDATASYNC || op == FILEOP_SYNC_FILE_RANGE || op == FILEOP_MSYNC ||
+	       op == FILEOP_FADVISE;
+}
+
+/* Whether several threads have to do with a file, and not only by reading it. */
+static void note_sharing(const union record *record, struct file *file, struct moment *moment)
+{
+	if (!file->used)
+		moment->thread = record->io.thread;
+	file->shared |= moment->thread != record->io.thread;
+	file->altered |= !leaves_as_it_is(record);
 }
 
 static int pass_operation(struct files_survey *survey, const union record *record)
@@ -346,10 +327,12 @@ static int pass_operation(struct files_survey *survey, const union record *recor
 		return error;
 	if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_SYMLINK && record->fileop.result >= 0)
 		pass_new_name(survey, &record->fileop);
+	survey->syncs_all |= record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_SYNCFS;
 	struct moment *moment;
 	struct file *file = find_file(survey, record->io.file, &moment);
 	if (!file || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
 		return 0;
+	note_sharing(record, file, moment);
 	file->used = true;
 	if (record->kind == RECORD_IO)
 		note_source(survey, &record->io);
@@ -373,22 +356,25 @@ static int pass_file(struct files_survey *survey, const struct file_record *reco
 	int error = meet_file(survey, record->file);
 	struct file *file = error ? NULL : find_file(survey, record->file, &moment);
 
-	if (file)
-		describe(record, file, moment);
-	return error;
+	if (!file || file->described)
+		return error;
+	describe(record, file, moment);
+	uint32_t index;
+	struct file_list *list = list_of(survey, record->file, &index);
+	path_begin(&list->paths[index], record);
+	return 0;
 }
 
 static void pass_text(struct files_survey *survey, const struct text_record *text)
 {
-	struct moment *moment;
-	struct file *file = find_file(survey, text->reference, &moment);
+	uint32_t index;
+	struct file_list *list = list_of(survey, text->reference, &index);
 
-	if (!file)
+	if (!has_come_up(list, text->reference, index))
 		return;
 	if (text->index == 0)
-		file->system = is_system_path(text);
-	if (moment->path_hash)
-		moment->path_hash = hash_text(moment->path_hash, text);
+		list->files[index].system = is_system_path(text);
+	path_append(&list->paths[index], text);
 }
 
 static void summarize(struct file_table *table, const struct moment *moments)
@@ -400,6 +386,9 @@ static void summarize(struct file_table *table, const struct moment *moments)
 		file->laid_out = file->used && !file->created && !file->new_name && (!file->directory || file->renamed);
 		table->namespace_changes |= file->used && (file->created || file->renamed || file->changes_size);
 		file->exact_size = file->exact_size || file->changes_size;
+		/* Another thread may rename a file over it that has never had to do with it. */
+		file->contended = (file->shared && file->altered) || file->renamed || file->directory ||
+				  table->files[file->path].renamed;
 		table->undescribed += file->used && !file->described;
 		if (!file->laid_out || file->directory)
 			continue;
@@ -452,6 +441,7 @@ int files_survey_end(struct files_survey *survey, struct file_table *table)
 	if (!error && names) {
 		memcpy(&survey->ids.files[names_from], survey->names.files, names * sizeof(struct file));
 		memcpy(&survey->ids.moments[names_from], survey->names.moments, names * sizeof(struct moment));
+		memcpy(&survey->ids.paths[names_from], survey->names.paths, names * sizeof(struct path_hash));
 	}
 	*table = (struct file_table){
 		.files = survey->ids.files,
@@ -462,10 +452,12 @@ int files_survey_end(struct files_survey *survey, struct file_table *table)
 		.class_choice = survey->class_choice,
 		.asynchronous = survey->asynchronous,
 		.overlapping = survey->overlapping,
+		.foreign = survey->foreign,
+		.syncs_all = survey->syncs_all,
 	};
 	survey->ids.files = NULL;
 	if (!error)
-		error = resolve_names(table, survey->ids.moments);
+		error = file_paths_resolve(table, survey->ids.paths);
 	if (error)
 		complain("no memory for the names of the files of %s", survey->trace->path);
 	else
@@ -477,10 +469,8 @@ void files_survey_free(struct files_survey **survey)
 {
 	if (!*survey)
 		return;
-	free((*survey)->ids.files);
-	free((*survey)->ids.moments);
-	free((*survey)->names.files);
-	free((*survey)->names.moments);
+	list_free(&(*survey)->ids);
+	list_free(&(*survey)->names);
 	free(*survey);
 }
 

@@ -45,6 +45,8 @@ struct file {
 	uint64_t layout_bytes; /* size before the first operation */
 	uint64_t resident_bytes; /* of it in the page cache; TRACE_NOT_MEASURED_U64 */
 	uint32_t name; /* the index after which its place in the directory is named; differs for FILE_NEW_NAME */
+	uint32_t path; /* the first file that is known by the same path */
+	uint32_t parent; /* the first one by the path of its directory; 0 = none */
 	uint32_t opens_before; /* closes without an open: descriptors that were open before the trace began */
 	uint8_t classes; /* bit set over classes: descriptors that are used before any recorded open */
 	bool used: 1; /* an operation names it */
@@ -60,6 +62,9 @@ struct file {
 	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive the unlink */
 	bool changes_size: 1; /* a pass leaves it with another size */
 	bool system: 1; /* one of the operating system's own files, by its path */
+	bool shared: 1; /* several threads have to do with it */
+	bool altered: 1; /* written, opened, closed, renamed: not only read and flushed */
+	bool contended: 1; /* the order of what threads do with it matters */
 	bool exact_size: 1; /* an operation meets its end: a larger file would give another result */
 };
 
@@ -83,6 +88,8 @@ struct file_table {
 	struct class_choice class_choice;
 	bool asynchronous; /* some requests were made by AIO or io_uring */
 	bool overlapping; /* some requests of one thread of a foreign trace overlap */
+	bool foreign; /* some requests are of a trace that names no call: their threads may be made up */
+	bool syncs_all; /* some operation flushes all files */
 	bool namespace_changes; /* a pass creates, renames, removes or resizes files, so that it has to be undone */
 };
 

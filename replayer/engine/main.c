@@ -30,19 +30,27 @@ static void watch_signals(void)
 	sigaction(SIGTERM, &action, NULL);
 }
 
-static int choose_order(struct arguments *arguments, const struct trace *trace)
+/* The threads of a foreign trace may be made up so that the recorded depth is kept, which the interval order does. */
+static enum order_kind default_order(const struct trace *trace, const struct file_table *table)
+{
+	if (trace->header->flags & TRACE_UNTIMED)
+		return ORDER_THREAD;
+	return table->foreign ? ORDER_RECORDED : ORDER_RESOURCE;
+}
+
+static int choose_order(struct arguments *arguments, const struct trace *trace, const struct file_table *table)
 {
 	bool untimed = trace->header->flags & TRACE_UNTIMED;
 
 	if (arguments->order < 0)
-		arguments->order = untimed ? ORDER_THREAD : ORDER_RECORDED;
-	arguments->run.recorded_order = arguments->order == ORDER_RECORDED;
+		arguments->order = (int)default_order(trace, table);
+	arguments->run.order = (enum order_kind)arguments->order;
 	arguments->run.untimed = untimed;
 	if (untimed && arguments->run.timing != TIMING_ASAP) {
 		complain("%s is synthetic and has no times to repeat: use --timing asap", trace->path);
 		return -EINVAL;
 	}
-	if (untimed && arguments->run.recorded_order) {
+	if (untimed && arguments->run.order != ORDER_THREAD) {
 		complain("%s is synthetic and has no order across threads: use --order thread", trace->path);
 		return -EINVAL;
 	}
@@ -184,10 +192,10 @@ static int replay(struct arguments *arguments)
 
 	if (trace_open(&trace, arguments->trace))
 		return EXIT_FAILURE;
-	if (choose_order(arguments, &trace))
-		return EXIT_USAGE;
 	if (survey(&trace, choose_classes(arguments), &table, &schedule))
 		return EXIT_FAILURE;
+	if (choose_order(arguments, &trace, &table))
+		return EXIT_USAGE;
 	if (!schedule.count) {
 		complain("%s holds no operation: there is nothing to replay", arguments->trace);
 		return EXIT_FAILURE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the recorded starts and ends into the interval order of a replay: the waiting and the waking.
+// Turns the completions of operations into the starts of those that wait for them: the waiting and the waking.
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 
 enum {
 	SPIN_NS = 20 * 1000, /* about a sleep and a wake-up; a longer wait sleeps */
+	LOOK_BACK = 16, /* ranks */
 	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 };
 
@@ -24,169 +25,181 @@ static uint64_t power_of_two(uint64_t least)
 	return power;
 }
 
-int order_init(struct order *order, uint64_t places, uint64_t ranks, uint32_t threads, struct pacer *pacer)
+int order_init(struct order *order, uint64_t places, uint64_t ranks, struct pacer *pacer)
 {
-	*order = (struct order){.pacer = pacer, .lock = PTHREAD_MUTEX_INITIALIZER};
+	*order = (struct order){.pacer = pacer};
+	if (places > ORDER_PLACES_MAX)
+		return -E2BIG;
+	for (int i = 0; i < ORDER_BEDS; i++)
+		pthread_mutex_init(&order->beds[i].lock, NULL);
 	order->places_mask = power_of_two(places) - 1;
 	order->ranks_mask = power_of_two(ranks) - 1;
-	order->completed = calloc(order->places_mask + 1, sizeof(*order->completed));
+	order->marks = calloc(order->places_mask + 1, sizeof(*order->marks));
 	order->ended = calloc(order->ranks_mask + 1, sizeof(*order->ended));
-	order->heap = calloc(threads ? threads : 1, sizeof(*order->heap));
-	atomic_store(&order->next_target, UINT64_MAX);
-	return order->completed && order->ended && order->heap ? 0 : -ENOMEM;
+	return order->marks && order->ended ? 0 : -ENOMEM;
 }
 
 void order_reset(struct order *order)
 {
-	memset((void *)order->completed, 0, order->places_mask + 1);
+	memset((void *)order->marks, MARK_OPEN, order->places_mask + 1);
 	atomic_store(&order->frontier, 0);
-	order->sleepers = 0;
+	for (int i = 0; i < ORDER_BEDS; i++)
+		order->beds[i].first = NULL;
 }
 
 void order_destroy(struct order *order)
 {
-	free((void *)order->completed);
+	free((void *)order->marks);
 	free((void *)order->ended);
-	free(order->heap);
 }
 
-static void heap_push(struct order *order, struct order_waiter *waiter)
+/* Wakes everybody in a bed who waits for a slot, and maybe for what has it next: then it waits again. */
+static void wake(struct order *order, uint64_t slot)
 {
-	uint32_t at = order->sleepers++;
+	struct order_bed *bed = &order->beds[slot % ORDER_BEDS];
 
-	for (; at > 0 && order->heap[(at - 1) / 2]->target > waiter->target; at = (at - 1) / 2)
-		order->heap[at] = order->heap[(at - 1) / 2];
-	order->heap[at] = waiter;
-}
+	pthread_mutex_lock(&bed->lock);
+	for (struct order_waiter **next = &bed->first; *next;) {
+		struct order_waiter *waiter = *next;
 
-static struct order_waiter *heap_pop(struct order *order)
-{
-	struct order_waiter *first = order->heap[0];
-	struct order_waiter *last = order->heap[--order->sleepers];
-	uint32_t at = 0;
-
-	for (uint32_t child; (child = 2 * at + 1) < order->sleepers; at = child) {
-		if (child + 1 < order->sleepers && order->heap[child + 1]->target < order->heap[child]->target)
-			child++;
-		if (order->heap[child]->target >= last->target)
-			break;
-		order->heap[at] = order->heap[child];
-	}
-	order->heap[at] = last;
-	return first;
-}
-
-/* Wakes everybody whose target was reached. Under lock. */
-static void wake_reached(struct order *order)
-{
-	/*
-	 * next_target is published before the frontier is looked at, and order_complete() does it the other way round,
-	 * so that either the sleeper sees the new frontier or the completing thread sees the sleeper.
-	 */
-	for (;;) {
-		atomic_store(&order->next_target, order->sleepers ? order->heap[0]->target : UINT64_MAX);
-		if (!order->sleepers || atomic_load(&order->frontier) < order->heap[0]->target)
-			return;
-		struct order_waiter *waiter = heap_pop(order);
-
+		if (waiter->slot != slot) {
+			next = &waiter->next;
+			continue;
+		}
+		*next = waiter->next;
 		int event = waiter->event;
 		waiter->ready_ns = now_ns();
+		/* From now on its memory may be used for the next waiting. */
 		atomic_store(&waiter->awake, 1);
 		if (event >= 0)
 			eventfd_write(event, 1);
 		else
 			syscall(SYS_futex, &waiter->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	}
+	pthread_mutex_unlock(&bed->lock);
 }
 
-static bool spin_for(struct order *order, uint64_t target)
+void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t place, int event)
 {
-	bool reached = false;
+	uint64_t slot = place & order->places_mask;
+	struct order_bed *bed = &order->beds[slot % ORDER_BEDS];
+	uint8_t mark = MARK_OPEN;
 
-	if (!pacer_may_spin(order->pacer))
-		return false;
-	uint64_t until_ns = now_ns() + SPIN_NS;
-	do {
-		for (int i = 0; i < 16 && !reached; i++) {
-			pause_processor();
-			reached = atomic_load(&order->frontier) >= target;
-		}
-	} while (!reached && now_ns() < until_ns);
-	pacer_spun(order->pacer);
-	return reached;
-}
-
-void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t target, int event)
-{
-	waiter->target = target;
+	waiter->slot = slot;
 	waiter->event = event;
 	atomic_store(&waiter->awake, 0);
-	pthread_mutex_lock(&order->lock);
-	heap_push(order, waiter);
-	wake_reached(order);
-	pthread_mutex_unlock(&order->lock);
+	pthread_mutex_lock(&bed->lock);
+	waiter->next = bed->first;
+	bed->first = waiter;
+	pthread_mutex_unlock(&bed->lock);
+	/*
+	 * Either this finds the operation completed, or who completes it finds the mark. Where the place was given to
+	 * another operation meanwhile, the mark stands there in vain.
+	 */
+	if (!atomic_compare_exchange_strong(&order->marks[slot], &mark, MARK_AWAITED))
+		mark = atomic_load(&order->marks[slot]);
+	if (mark == MARK_COMPLETED || place < atomic_load(&order->recycled))
+		wake(order, slot);
 }
 
-void order_wait(struct order *order, struct order_waiter *waiter, uint64_t target)
+static bool spin_for(struct order *order, uint64_t place)
+{
+	uint64_t until_ns = now_ns() + SPIN_NS;
+	bool completed = false;
+
+	while (!completed && pacer_has_room(order->pacer) && now_ns() < until_ns) {
+		for (int i = 0; i < 16 && !completed; i++) {
+			pause_processor();
+			completed = order_completed(order, place);
+		}
+	}
+	return completed;
+}
+
+void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place)
 {
 	waiter->ready_ns = 0;
-	if (order_reached(order, target))
+	if (order_completed(order, place))
 		return;
-	if (spin_for(order, target)) {
+	if (spin_for(order, place)) {
 		waiter->ready_ns = now_ns();
 		return;
 	}
-	order_enlist(order, waiter, target, -1);
-	while (!atomic_load(&waiter->awake)) {
+	order_enlist(order, waiter, place, -1);
+	pacer_asleep(order->pacer);
+	/* A stopped waiter stays in its bed: its thread ends, its memory outlives all threads. */
+	while (!atomic_load(&waiter->awake) && !atomic_load_explicit(order->pacer->stop, memory_order_relaxed)) {
 		struct timespec slice = {.tv_nsec = SLICE_NS};
 
-		/* A stopped waiter stays in the heap: its thread ends, its memory outlives all threads. */
-		if (atomic_load_explicit(order->pacer->stop, memory_order_relaxed))
-			return;
 		syscall(SYS_futex, &waiter->awake, FUTEX_WAIT_PRIVATE, 0, &slice, NULL, 0);
 	}
-}
-
-static bool is_completed(struct order *order, uint64_t place)
-{
-	/* In this order: a mark that order_recycle() took away is not there only after `recycled` says so. */
-	return atomic_load(&order->completed[place & order->places_mask]) || place < atomic_load(&order->recycled);
+	pacer_awake(order->pacer);
 }
 
 /*
  * A rank that is read here may just be given anew, when the frontier has passed it long ago: then the exchange fails. A
  * place may have been given to another operation: then the one meant here has completed in any case.
  */
-static void advance(struct order *order)
+static bool advance(struct order *order, uint64_t rank, uint64_t *place)
 {
-	bool moved = false;
 	uint64_t frontier = atomic_load(&order->frontier);
 
-	while (frontier < atomic_load(&order->ranked) &&
-	       is_completed(order,
-			    atomic_load_explicit(&order->ended[frontier & order->ranks_mask], memory_order_relaxed))) {
-		if (atomic_compare_exchange_weak(&order->frontier, &frontier, frontier + 1)) {
-			frontier++;
-			moved = true;
+	while (frontier < rank) {
+		*place = atomic_load_explicit(&order->ended[frontier & order->ranks_mask], memory_order_relaxed);
+		if (order_completed(order, *place)) {
+			if (atomic_compare_exchange_weak(&order->frontier, &frontier, frontier + 1))
+				frontier++;
+			continue;
+		}
+		uint64_t before = frontier;
+
+		frontier = atomic_load(&order->frontier);
+		if (frontier == before)
+			return false;
+	}
+	return true;
+}
+
+bool order_reached(struct order *order, uint64_t rank, uint64_t *place)
+{
+	if (advance(order, rank, place))
+		return true;
+	/* With the last that ended most others will have completed: who waits for the first is woken once for each. */
+	for (uint64_t last = rank; last-- > 0 && rank - last <= LOOK_BACK;) {
+		uint64_t latest = atomic_load_explicit(&order->ended[last & order->ranks_mask], memory_order_relaxed);
+		bool open = !order_completed(order, latest);
+
+		/* Looked at last: a rank is given anew only when the frontier has passed it. */
+		if (atomic_load(&order->frontier) > last)
+			break;
+		if (open) {
+			*place = latest;
+			break;
 		}
 	}
-	if (!moved || frontier < atomic_load(&order->next_target))
-		return;
-	pthread_mutex_lock(&order->lock);
-	wake_reached(order);
-	pthread_mutex_unlock(&order->lock);
+	return false;
 }
 
 void order_complete(struct order *order, uint64_t place)
 {
-	atomic_store(&order->completed[place & order->places_mask], 1);
-	advance(order);
+	uint64_t slot = place & order->places_mask;
+
+	if (atomic_exchange(&order->marks[slot], MARK_COMPLETED) == MARK_AWAITED)
+		wake(order, slot);
+}
+
+/* Keeps the ranks beyond the frontier as few as order_init() was told. */
+static void keep_up(struct order *order)
+{
+	uint64_t place;
+
+	advance(order, atomic_load(&order->ranked), &place);
 }
 
 void order_publish(struct order *order)
 {
 	atomic_store(&order->ranked, order->rank);
-	advance(order);
+	keep_up(order);
 }
 
 void order_recycle(struct order *order, uint64_t until)
@@ -195,6 +208,6 @@ void order_recycle(struct order *order, uint64_t until)
 
 	atomic_store(&order->recycled, until);
 	for (uint64_t place = from; place < until; place++)
-		atomic_store_explicit(&order->completed[place & order->places_mask], 0, memory_order_release);
-	advance(order);
+		atomic_store_explicit(&order->marks[place & order->places_mask], MARK_OPEN, memory_order_release);
+	keep_up(order);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns the recorded starts and ends into the interval order of a replay: an operation starts only when every operation
- * that ended before its recorded start has completed (docs/decisions/0002-interval-order.md).
+ * Turns the completions of operations into the starts of those that wait for them (docs/decisions/0002-order.md).
  *
- * Operations are ranked by their recorded end. The frontier is the length of the longest prefix of that ranking that has
- * completed. Since "ended before B started" is a prefix of it, B waits for frontier >= wait_for.
+ * An operation has a place in memory, which others get after it. `place` below counts on from one to the next, so that
+ * it is the place in memory modulo the number of such places, and all below `recycled` have completed. Who completes an
+ * operation marks its place, and looks for sleepers only where one has left its mark there before.
  *
- * Operations have a place in memory, which others get after them. `place` below counts on from one to the next, so that
- * it is the place in memory modulo the number of such places, and all below `recycled` have completed.
+ * For what waits for very many, operations are ranked by their recorded end. The frontier is the length of the longest
+ * prefix of that ranking that has completed. Since "ended before B started" is a prefix of it, B waits for frontier >= its
+ * length. Who waits moves the frontier on: completing an operation costs no more than its mark.
  */
 #ifndef FLEXTRACE_ORDER_H
 #define FLEXTRACE_ORDER_H
@@ -19,31 +20,40 @@
 
 #include "replayer/engine/timing.h"
 
+enum { ORDER_BEDS = 64, ORDER_PLACES_MAX = 1 << 30 };
+
+/* What is known of the operation at a place. */
+enum mark { MARK_OPEN, MARK_COMPLETED, MARK_AWAITED };
+
 struct order_waiter {
 	_Atomic uint32_t awake; /* futex */
-	uint64_t target;
+	uint64_t slot; /* place in memory of what it waits for */
 	int event; /* eventfd that is written to instead of waking the futex; -1 = none */
-	uint64_t ready_ns; /* when the target was reached; 0 = it was before the waiting began */
+	uint64_t ready_ns; /* when that had completed; 0 = it had before the waiting began */
+	struct order_waiter *next; /* in the same bed */
+};
+
+/* Sleepers, by the slot that they wait for modulo the number of beds. */
+struct order_bed {
+	_Alignas(64) pthread_mutex_t lock;
+	struct order_waiter *first;
 };
 
 struct order {
 	uint64_t places_mask;
 	uint64_t ranks_mask;
-	_Atomic uint8_t *completed; /* by place */
+	_Atomic uint8_t *marks; /* enum mark, by slot */
 	_Atomic uint64_t *ended; /* place by rank */
 	uint64_t rank; /* the next one */
 	_Atomic uint64_t ranked; /* ranks below this are there to be looked at */
 	_Atomic uint64_t recycled;
-	_Atomic uint64_t frontier;
-	_Atomic uint64_t next_target; /* smallest target that anybody sleeps for; UINT64_MAX when nobody sleeps */
-	struct order_waiter **heap; /* sleepers, smallest target first; under lock */
-	uint32_t sleepers;
-	pthread_mutex_t lock;
+	_Alignas(64) _Atomic uint64_t frontier;
+	struct order_bed beds[ORDER_BEDS];
 	struct pacer *pacer;
 };
 
 /* `ranks`: how many may be given beyond the frontier. */
-int order_init(struct order *order, uint64_t places, uint64_t ranks, uint32_t threads, struct pacer *pacer);
+int order_init(struct order *order, uint64_t places, uint64_t ranks, struct pacer *pacer);
 void order_reset(struct order *order); /* the same operations once more, while no thread runs */
 void order_destroy(struct order *order);
 
@@ -58,17 +68,29 @@ void order_publish(struct order *order);
 /* All places from the last such call up to `until` have completed and may be used again. */
 void order_recycle(struct order *order, uint64_t until);
 
-/* Returns when the first `target` operations by recorded end have completed, or soon after a stop was asked for. */
-void order_wait(struct order *order, struct order_waiter *waiter, uint64_t target);
-
-/* Whether they have completed. */
-static inline bool order_reached(const struct order *order, uint64_t target)
+static inline bool order_completed(const struct order *order, uint64_t place)
 {
-	return atomic_load(&order->frontier) >= target;
+	/* In this order: a mark that order_recycle() took away is not there only after `recycled` says so. */
+	return atomic_load(&order->marks[place & order->places_mask]) == MARK_COMPLETED ||
+	       place < atomic_load(&order->recycled);
 }
 
-/* Does not wait: waiter->event becomes readable, and awake 1, when they have completed. Once at a time. */
-void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t target, int event);
+/* The low half of a place is enough to name it: those in memory, or just given away, are near to each other. */
+static inline uint64_t order_whole_place(const struct order *order, uint32_t low)
+{
+	uint64_t near = atomic_load_explicit(&order->recycled, memory_order_relaxed);
+
+	return near + (uint64_t)(int64_t)(int32_t)(low - (uint32_t)near);
+}
+
+/* Whether the first `rank` operations by recorded end have completed; else fills the place of one that has not. */
+bool order_reached(struct order *order, uint64_t rank, uint64_t *place);
+
+/* Returns when the operation at a place has completed, or sooner; soon after a stop was asked for. */
+void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place);
+
+/* Does not wait: waiter->event becomes readable, and awake 1, when it has completed, or sooner. Once at a time. */
+void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t place, int event);
 void order_complete(struct order *order, uint64_t place);
 
 #endif

@@ -116,6 +116,7 @@ static void *work(void *argument)
 		while (run->options->loop && !run_stopped(run))
 			run_pass(worker);
 	}
+	pacer_asleep(&run->pacer);
 	if (atomic_fetch_sub(&run->running, 1) == 1)
 		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
 	/* The kernel lets no thread end before its requests; the result does not wait for that. */
@@ -253,13 +254,14 @@ static int prepare_schedule(struct run *run)
 {
 	struct schedule *schedule = run->schedule;
 
-	run->ordered = run->options->recorded_order && schedule->thread_count > 1;
-	int error = schedule_init(schedule, run->ordered ? &run->order : NULL, run->stop);
+	run->ordered = run->options->order != ORDER_THREAD && schedule->thread_count > 1;
+	const struct file_table *by_files = run->options->order == ORDER_RESOURCE ? run->table : NULL;
+	int error = schedule_init(schedule, run->ordered ? &run->order : NULL, by_files, run->stop);
 	if (error)
 		return error;
-	/* Ranks: of operations in memory, and of those before them that were carried on (segment.c). */
+	/* Ranks: of operations in memory, and of those before them that were carried on (plan.c). */
 	uint64_t ranks = schedule->streams ? 2 * schedule->places : schedule->places;
-	if (run->ordered && order_init(&run->order, schedule->places, ranks, schedule->thread_count, &run->pacer)) {
+	if (run->ordered && order_init(&run->order, schedule->places, ranks, &run->pacer)) {
 		complain("no memory to keep the order of %llu operations; --order thread needs none",
 			 (unsigned long long)schedule->places);
 		return -ENOMEM;
@@ -302,7 +304,7 @@ int run_all(struct run *run)
 {
 	uint32_t started;
 
-	pacer_init(&run->pacer, run->stop);
+	pacer_init(&run->pacer, run->schedule->thread_count, run->stop);
 	if (run->options->engine != ENGINE_NULL)
 		descriptors_start_pass(&run->descriptors);
 	if (run->undo)

@@ -96,13 +96,15 @@ int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count)
 	return 0;
 }
 
-int schedule_init(struct schedule *schedule, struct order *order, const atomic_bool *stop)
+int schedule_init(struct schedule *schedule, struct order *order, const struct file_table *by_files,
+		  const atomic_bool *stop)
 {
 	uint64_t records_max = order ? WHOLE_RECORDS_MAX / 2 : WHOLE_RECORDS_MAX;
 	bool streams = schedule->trace->count > records_max;
 	uint64_t segments = streams ? (schedule->count + SEGMENT_OPERATIONS - 1) / SEGMENT_OPERATIONS : 1;
 
 	schedule->order = order;
+	schedule->by_files = by_files;
 	schedule->stop = stop;
 	schedule->streams = streams;
 	schedule->segments = (uint32_t)segments;
@@ -129,6 +131,7 @@ void schedule_free(struct schedule *schedule)
 	for (uint32_t i = 0; i < SEGMENTS; i++) {
 		free(schedule->kept[i].first);
 		free(schedule->kept[i].records);
+		free(schedule->kept[i].waits);
 	}
 	free(schedule->operations);
 	free(schedule->blocks);

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "replayer/engine/files.h"
 #include "replayer/engine/order.h"
 #include "replayer/engine/tally.h"
 #include "replayer/engine/trace_reader.h"
@@ -31,9 +32,20 @@ enum { SEGMENTS = 8, OPERATIONS_KEPT = SEGMENTS * SEGMENT_OPERATIONS };
 /* Room for candidates beyond one segment: the more, the less often they are sorted where a trace is disordered. */
 #define SEGMENT_RECORDS_MAX (SEGMENT_OPERATIONS + SEGMENT_OPERATIONS / 4 + TRACE_BLOCK_RECORDS)
 
+/* What an operation of one thread waits for of others. */
+enum order_kind {
+	ORDER_RESOURCE, /* what had ended before and touches the same files or names (conflicts.h) */
+	ORDER_RECORDED, /* all that had ended before */
+	ORDER_THREAD, /* nothing */
+};
+
+/* Of operation.wait_for: a rank (order.h); without this bit, the first of a list in segment.waits, and its length. */
+#define WAIT_FOR_RANK (1ull << 63)
+#define WAIT_COUNT_BITS 8
+
 struct operation {
 	const union record *record;
-	uint64_t wait_for; /* number of operations that ended before this one started (order.h) */
+	uint64_t wait_for; /* 0 = nothing */
 };
 
 struct thread_plan {
@@ -51,6 +63,8 @@ struct block {
 struct segment {
 	struct operation *operations; /* grouped by thread */
 	uint32_t *first; /* of each thread; and the end of the last */
+	uint32_t *waits; /* low halves of places (order.h) */
+	uint32_t waits_count, waits_room;
 	union record *records; /* copies in the order of the trace, where segments follow each other */
 	_Atomic uint32_t threads_left; /* futex: have not completed all of theirs */
 };
@@ -58,6 +72,7 @@ struct segment {
 struct schedule {
 	const struct trace *trace;
 	struct order *order; /* NULL: only each thread's own */
+	const struct file_table *by_files; /* ORDER_RESOURCE; else NULL */
 	const atomic_bool *stop;
 	uint64_t count; /* operations of one pass */
 	struct thread_plan *threads;
@@ -81,10 +96,11 @@ int schedule_survey_init(struct schedule *schedule, const struct trace *trace);
 int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count);
 
 /*
- * Makes place for the operations; feed.h puts them there. `order`, which may be NULL, is only noted here. Waiting for a
- * segment ends when `stop` is set.
+ * Makes place for the operations; feed.h puts them there. `order` and `by_files`, which may be NULL, are only noted here.
+ * Waiting for a segment ends when `stop` is set.
  */
-int schedule_init(struct schedule *schedule, struct order *order, const atomic_bool *stop);
+int schedule_init(struct schedule *schedule, struct order *order, const struct file_table *by_files,
+		  const atomic_bool *stop);
 void schedule_free(struct schedule *schedule);
 
 /* Index of a recorded thread. */
@@ -146,6 +162,30 @@ void segment_leave(struct segment *segment);
 static inline uint32_t operation_place(const struct schedule *schedule, const struct operation *operation)
 {
 	return (uint32_t)(operation - schedule->operations);
+}
+
+static inline struct segment *operation_segment(struct schedule *schedule, const struct operation *operation)
+{
+	return &schedule->kept[schedule->streams ? operation_place(schedule, operation) / SEGMENT_OPERATIONS : 0];
+}
+
+/* Whether it has to wait for an operation of another thread; fills the place of one that has not completed. */
+static inline bool operation_is_held(struct schedule *schedule, const struct operation *operation, uint64_t *place)
+{
+	if (!operation->wait_for)
+		return false;
+	if (operation->wait_for & WAIT_FOR_RANK)
+		return !order_reached(schedule->order, operation->wait_for & ~WAIT_FOR_RANK, place);
+	const struct segment *segment = operation_segment(schedule, operation);
+	const uint32_t *wait = &segment->waits[operation->wait_for >> WAIT_COUNT_BITS];
+	const uint32_t *end = wait + (operation->wait_for & ((1u << WAIT_COUNT_BITS) - 1));
+
+	for (; wait < end; wait++) {
+		*place = order_whole_place(schedule->order, *wait);
+		if (!order_completed(schedule->order, *place))
+			return true;
+	}
+	return false;
 }
 
 /* An operation that cursor_next() gave has completed, and is not to be looked at again. */

@@ -14,17 +14,6 @@ struct candidate {
 	uint64_t index; /* of the record in the segment */
 };
 
-/*
- * One recorded end. Among equal ends those of positive duration come first: an operation that starts at that moment
- * waits for them, but not for those of no duration, which may be itself or start with it. So an operation only ever
- * waits for operations with an earlier start, and the waiting cannot go in a circle.
- */
-struct ending {
-	uint64_t end_ns;
-	uint64_t instant: 1;
-	uint64_t place: 63; /* as in order.h */
-};
-
 static bool is_before(struct position a, struct position b)
 {
 	return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.number < b.number;
@@ -41,22 +30,7 @@ static int compare_candidates(const void *left, const void *right)
 
 static int compare_operations(const void *left, const void *right)
 {
-	const struct operation *a = left, *b = right;
-
-	if (a->record->io.start_ns != b->record->io.start_ns)
-		return a->record->io.start_ns < b->record->io.start_ns ? -1 : 1;
-	return a->record < b->record ? -1 : a->record > b->record;
-}
-
-static int compare_endings(const void *left, const void *right)
-{
-	const struct ending *a = left, *b = right;
-
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	if (a->instant != b->instant)
-		return a->instant ? 1 : -1;
-	return a->place < b->place ? -1 : a->place > b->place;
+	return compare_starts(left, right);
 }
 
 int segment_builder_init(struct segment_builder *builder, struct schedule *schedule)
@@ -69,11 +43,8 @@ int segment_builder_init(struct segment_builder *builder, struct schedule *sched
 		builder->candidates = calloc(SEGMENT_RECORDS_MAX, sizeof(*builder->candidates));
 		complete = builder->numbers && builder->candidates;
 	}
-	if (schedule->order) {
-		/* Those that are carried on are of segments in memory: see number_intervals(). */
-		builder->endings = calloc(schedule->places, sizeof(*builder->endings));
-		complete &= builder->endings != NULL;
-	}
+	if (schedule->order)
+		complete &= planner_init(&builder->planner, schedule) == 0;
 	if (complete)
 		return 0;
 	complain("no memory to put the operations of %s into their order", schedule->trace->path);
@@ -84,7 +55,7 @@ void segment_builder_free(struct segment_builder *builder)
 {
 	free(builder->numbers);
 	free(builder->candidates);
-	free(builder->endings);
+	planner_free(&builder->planner);
 	*builder = (struct segment_builder){0};
 }
 
@@ -225,70 +196,6 @@ static void sort_threads(const struct schedule *schedule, struct segment *segmen
 	}
 }
 
-static void add_endings(struct segment_builder *builder, const struct segment *segment, uint64_t count)
-{
-	uint64_t first_place = (uint64_t)builder->number * SEGMENT_OPERATIONS;
-	uint64_t recycled = atomic_load(&builder->schedule->order->recycled);
-	struct ending *end = builder->endings;
-
-	for (uint64_t i = 0; i < builder->endings_count; i++) {
-		if (builder->endings[i].place >= recycled)
-			*end++ = builder->endings[i];
-	}
-	for (uint64_t i = 0; i < count; i++) {
-		const union record *record = segment->operations[i].record;
-		uint64_t end_ns = record_end_ns(record);
-
-		*end++ = (struct ending){end_ns, end_ns == record->io.start_ns, first_place + i};
-	}
-	builder->endings_count = (uint64_t)(end - builder->endings);
-}
-
-/* How many operations ended before start_ns, or at it after a positive duration. */
-static uint64_t count_ended(const struct ending *endings, uint64_t count, uint64_t start_ns)
-{
-	uint64_t low = 0, high = count;
-
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		const struct ending *ending = &endings[middle];
-
-		if (ending->end_ns < start_ns || (ending->end_ns == start_ns && !ending->instant))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/*
- * Gives the operations what they have to wait for, and ranks to those that ended before the last of them started: no
- * later operation can have ended before. The others are carried on to the next segments, until theirs has completed:
- * then nothing has to wait for them, so that they need no rank. (At the end of a pass, too: what is carried into the
- * next one has completed, since passes that keep an order do not overlap.)
- */
-static void number_intervals(struct segment_builder *builder, struct segment *segment, uint64_t count)
-{
-	struct order *order = builder->schedule->order;
-	uint64_t ranked = order->rank, ended = 0;
-
-	add_endings(builder, segment, count);
-	struct ending *endings = builder->endings;
-	qsort(endings, builder->endings_count, sizeof(*endings), compare_endings);
-	for (uint64_t i = 0; i < count; i++) {
-		struct operation *operation = &segment->operations[i];
-		uint64_t before = count_ended(endings, builder->endings_count, operation->record->io.start_ns);
-
-		operation->wait_for = ranked + before;
-		ended = before > ended ? before : ended;
-	}
-	for (uint64_t i = 0; i < ended; i++)
-		order_rank(order, endings[i].place);
-	builder->endings_count -= ended;
-	memmove(endings, &endings[ended], builder->endings_count * sizeof(*endings));
-	order_publish(order);
-}
-
 bool segment_build(struct segment_builder *builder)
 {
 	struct schedule *schedule = builder->schedule;
@@ -305,7 +212,7 @@ bool segment_build(struct segment_builder *builder)
 	}
 	sort_threads(schedule, segment);
 	if (schedule->order)
-		number_intervals(builder, segment, count);
+		plan_segment(&builder->planner, segment, builder->number, (uint32_t)count);
 	atomic_store(&segment->threads_left, schedule->thread_count);
 	builder->number++;
 	return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns the operations of a trace that start next, wherever in the trace they stand, into a segment of a schedule, and
- * numbers them for the interval order.
+ * plans what they wait for.
  */
 #ifndef FLEXTRACE_SEGMENT_H
 #define FLEXTRACE_SEGMENT_H
@@ -9,10 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "replayer/engine/schedule.h"
+#include "replayer/engine/plan.h"
 
 struct candidate;
-struct ending;
 
 /* A position in the order of the starts, which is that of the records where starts are equal. */
 struct position {
@@ -26,8 +25,7 @@ struct segment_builder {
 	struct position from; /* where it begins */
 	uint64_t *numbers; /* in the trace, of the records of the segment that is built */
 	struct candidate *candidates; /* by their starts */
-	struct ending *endings; /* of operations without a rank */
-	uint64_t endings_count;
+	struct planner planner; /* where there is an order across threads */
 };
 
 int segment_builder_init(struct segment_builder *builder, struct schedule *schedule);

@@ -36,16 +36,17 @@ static uint64_t measure_wake_up(void)
 	return late_max_ns;
 }
 
-void pacer_init(struct pacer *pacer, const atomic_bool *stop)
+void pacer_init(struct pacer *pacer, uint32_t threads, const atomic_bool *stop)
 {
 	cpu_set_t processors;
 
-	*pacer = (struct pacer){.stop = stop};
+	*pacer = (struct pacer){.stop = stop, .awake = (int)threads};
 	/* The default slack of 50 us would be the largest part of the lateness; threads inherit this. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	/* Who spins takes a processor; the storage stack needs one. On a machine with a single one nobody spins. */
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
-		pacer->spinners_max = CPU_COUNT(&processors) - 1;
+		pacer->processors = CPU_COUNT(&processors);
+	pacer->spinners_max = pacer->processors ? pacer->processors - 1 : 0;
 	pacer->wake_up_ns = measure_wake_up();
 	if (!pacer->spinners_max)
 		return;
@@ -76,13 +77,17 @@ void pacer_wait_until(struct pacer *pacer, uint64_t due_ns)
 			return;
 		uint64_t wake_ns = due_ns - pacer->margin_ns;
 
+		pacer_asleep(pacer);
 		sleep_until(wake_ns - now > SLICE_NS ? now + SLICE_NS : wake_ns);
+		pacer_awake(pacer);
 		now = now_ns();
 	}
 	if (now >= due_ns)
 		return;
 	if (!pacer_may_spin(pacer)) {
+		pacer_asleep(pacer);
 		sleep_until(due_ns);
+		pacer_awake(pacer);
 		return;
 	}
 	while (now_ns() < due_ns)

@@ -15,6 +15,8 @@ struct pacer {
 	uint64_t margin_ns; /* how long before the due time to wake up and spin; 0 = nobody spins */
 	atomic_int spinners;
 	int spinners_max; /* more would take the processors that the operations need */
+	int processors;
+	atomic_int awake; /* threads of the replay that do not sleep until a time or until another one has got on */
 	const atomic_bool *stop;
 };
 
@@ -35,8 +37,25 @@ static inline void pause_processor(void)
 #endif
 }
 
-/* Measures how late wake-ups are here. Takes some 10 ms. */
-void pacer_init(struct pacer *pacer, const atomic_bool *stop);
+/* Measures how late wake-ups are here. Takes some 10 ms. `threads` are going to be awake. */
+void pacer_init(struct pacer *pacer, uint32_t threads, const atomic_bool *stop);
+
+/* A thread goes to sleep for another one, or ends; and it goes on. */
+static inline void pacer_asleep(struct pacer *pacer)
+{
+	atomic_fetch_sub_explicit(&pacer->awake, 1, memory_order_relaxed);
+}
+
+static inline void pacer_awake(struct pacer *pacer)
+{
+	atomic_fetch_add_explicit(&pacer->awake, 1, memory_order_relaxed);
+}
+
+/* Whether who spins takes the processor of nobody that it may wait for: all that are awake have one. */
+static inline bool pacer_has_room(const struct pacer *pacer)
+{
+	return pacer->processors > 1 && atomic_load_explicit(&pacer->awake, memory_order_relaxed) <= pacer->processors;
+}
 
 /* Reserves the right to spin; false when as many threads spin as there are processors to spare. */
 bool pacer_may_spin(struct pacer *pacer);

@@ -67,6 +67,12 @@ static inline uint64_t record_end_ns(const union record *record)
 	return add_saturating(record->io.start_ns, record->io.duration_ns);
 }
 
+/* Whether something had ended before a time: at it only after a positive duration (docs/decisions/0002-order.md). */
+static inline bool ended_before(uint64_t start_ns, uint64_t end_ns, uint64_t time_ns)
+{
+	return end_ns < time_ns || (end_ns == time_ns && start_ns < time_ns);
+}
+
 /*
  * Maps a trace. A file that is not a trace, of a newer major version, or shorter than its header says is refused with a
  * message and a negative errno; one that was not closed cleanly (TRACE_INCOMPLETE) is taken up to its last whole

@@ -41,7 +41,7 @@ struct run_options {
 	enum late_policy late;
 	uint64_t late_limit_ns; /* LATE_SKIP */
 	enum timing timing;
-	bool recorded_order;
+	enum order_kind order;
 	bool loop;
 	double speed;
 	double max_seconds; /* 0 = no limit */
@@ -67,7 +67,7 @@ struct run {
 	uint64_t slipped_ns; /* of the passes that are over */
 	struct worker *workers;
 	uint64_t late_after_ns; /* lateness from which an operation counts against the trust in a run */
-	bool ordered; /* recorded order, and more than one thread to keep in it */
+	bool ordered; /* an order across threads, and more than one of them to keep it */
 	bool undo; /* every pass starts from the same image: passes cannot overlap */
 	bool again; /* there is another pass; set between the barriers */
 	int error; /* of the undoing */

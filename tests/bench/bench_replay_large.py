@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def main() -> None:
-    """Print one table for both orders, and with the whole trace if asked for."""
+    """Print one table for all orders, and with the whole trace if asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=100_000_000)
     parser.add_argument("--threads", type=int, default=4)
@@ -34,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.directory) as name:
         trace = make_large_trace(Path(name) / "large.iotrace", arguments.records, arguments.threads)
         subprocess.run(["sync"], check=True)  # or the image of the first run would wait for the trace
-        for order in ("thread", "recorded"):
+        for order in ("thread", "resource", "recorded"):
             engine = find_binary("flextrace-replay")
             fincore = ["fincore", "--bytes", "--noheadings", "--output=RES", trace]
             cached_share = int(subprocess.check_output(fincore)) / trace.stat().st_size

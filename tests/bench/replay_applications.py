@@ -76,14 +76,15 @@ class Replay:
 
     title: str
     timing: str
-    order: str = "recorded"
+    order: str = "resource"
     recorded: bool = False
 
 
 REPLAYS = (
     Replay("think", "think"),
     Replay("think, inside a recorder", "think", recorded=True),
-    # What it costs that threads wait for each other: they have no think times of their own then.
+    # What it costs that threads wait for each other: for all that had ended before, and for nothing.
+    Replay("think, interval order", "think", order="recorded"),
     Replay("think, no order across threads", "think", order="thread"),
     Replay("recorded", "recorded"),
     Replay("asap", "asap"),
@@ -206,7 +207,7 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
         if way.recorded:
             recording = open_trace(again)
             times = response_times(*of_workers(recording))
-            violations = order_violations(trace, recording)
+            violations = order_violations(trace, recording, way.order)
     finally:
         shutil.rmtree(image)
         again.unlink(missing_ok=True)
@@ -233,9 +234,9 @@ def unaccounted(trace: Path, document: dict[str, Any]) -> int:
     return abs(count[RecordKind.IO] + count[RecordKind.FILEOP] - outcomes)
 
 
-def order_violations(trace: Path, recording: Trace) -> int:
+def order_violations(trace: Path, recording: Trace, order: str) -> int:
     """Operations of a recorded replay that began before one that they had to wait for."""
-    return check_order(open_trace(trace), replay_part(recording)).violations
+    return check_order(open_trace(trace), replay_part(recording), order).violations
 
 
 def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:

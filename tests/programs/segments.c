@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Walks a schedule of very small segments (Makefile) as the threads of a replay would, by one thread and at random: takes
- * operations, several at once in each recorded thread, and completes those that the interval order lets start. Tells
+ * operations, several at once in each recorded thread, and completes those that the order lets start. Tells
  * what it does in lines "take|may|complete ID PASS" (io_record.id), "may" when an operation that was taken may start.
  *
- *	segments TRACE recorded|thread PASSES DEPTH SEED
+ *	segments TRACE resource|recorded|thread PASSES DEPTH SEED
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@ enum { DEPTH_MAX = 8, THREADS_MAX = 64 };
 
 struct held {
 	const struct operation *operation;
+	uint64_t number; /* in its thread */
 	bool may_start;
 };
 
@@ -25,11 +26,13 @@ struct thread {
 	struct cursor cursor;
 	struct held held[DEPTH_MAX];
 	int count;
+	uint64_t taken;
 	bool ended;
 };
 
 static struct order order;
 static struct schedule schedule;
+static struct file_table table;
 static struct thread threads[THREADS_MAX];
 static atomic_bool stop;
 static int pass;
@@ -39,15 +42,33 @@ static void tell(const char *what, const struct operation *operation)
 	printf("%s %llu %d\n", what, (unsigned long long)operation->record->io.id, pass);
 }
 
+/* By resource, the order within a thread is the engine's to keep (engine_uring.c, is_blocked and take_turn). */
+static bool is_held_by_own(const struct thread *thread, const struct held *held)
+{
+	uint64_t start_ns = held->operation->record->io.start_ns;
+
+	for (int i = 0; schedule.by_files && i < thread->count; i++) {
+		const union record *own = thread->held[i].operation->record;
+		uint64_t end_ns = record_end_ns(own);
+
+		if (end_ns < start_ns || (end_ns == start_ns && own->io.duration_ns))
+			return true;
+		if (thread->held[i].number < held->number && !thread->held[i].may_start)
+			return true;
+	}
+	return false;
+}
+
 static void tell_what_may_start(void)
 {
-	uint64_t frontier = atomic_load(&order.frontier);
-
 	for (uint32_t t = 0; t < schedule.thread_count; t++) {
+		/* They stand in the order in which they were taken: one may go ahead of the next. */
 		for (int i = 0; i < threads[t].count; i++) {
 			struct held *held = &threads[t].held[i];
+			uint64_t place;
 
-			if (held->may_start || (schedule.order && frontier < held->operation->wait_for))
+			if (held->may_start || is_held_by_own(&threads[t], held) ||
+			    operation_is_held(&schedule, held->operation, &place))
 				continue;
 			held->may_start = true;
 			tell("may", held->operation);
@@ -68,7 +89,7 @@ static bool take(struct thread *thread, int depth)
 		puts("another operation after cursor_back()");
 		exit(1);
 	}
-	thread->held[thread->count++] = (struct held){.operation = operation};
+	thread->held[thread->count++] = (struct held){operation, thread->taken++, false};
 	tell("take", operation);
 	tell_what_may_start();
 	return true;
@@ -79,7 +100,8 @@ static bool complete(struct thread *thread, int which)
 	if (which >= thread->count || !thread->held[which].may_start)
 		return false;
 	const struct operation *operation = thread->held[which].operation;
-	thread->held[which] = thread->held[--thread->count];
+	memmove(&thread->held[which], &thread->held[which + 1],
+		(size_t)(--thread->count - which) * sizeof(*thread->held));
 	tell("complete", operation);
 	cursor_complete(&thread->cursor, operation);
 	tell_what_may_start();
@@ -122,6 +144,22 @@ static void run_pass(int depth)
 	}
 }
 
+static int survey(const struct trace *trace)
+{
+	__attribute__((cleanup(files_survey_free))) struct files_survey *files = NULL;
+
+	if (schedule_survey_init(&schedule, trace) || files_survey_init(&files, trace, (struct class_choice){0}))
+		return 1;
+	for (uint64_t first = 0; first < trace->count; first += TRACE_BLOCK_RECORDS) {
+		uint64_t left = trace->count - first;
+		uint64_t count = left < TRACE_BLOCK_RECORDS ? left : TRACE_BLOCK_RECORDS;
+
+		if (files_survey(files, first, count) || schedule_survey(&schedule, first, count))
+			return 1;
+	}
+	return files_survey_end(files, &table);
+}
+
 int main(int count, char **values)
 {
 	struct trace trace;
@@ -129,25 +167,19 @@ int main(int count, char **values)
 
 	if (count != 6)
 		return 2;
+	bool by_thread = !strcmp(values[2], "thread"), by_resource = !strcmp(values[2], "resource");
 	int passes = atoi(values[3]), depth = atoi(values[4]);
 	srand((unsigned int)atoi(values[5]));
-	if (depth > DEPTH_MAX || trace_open(&trace, values[1]) || schedule_survey_init(&schedule, &trace))
+	if (depth > DEPTH_MAX || trace_open(&trace, values[1]) || survey(&trace) || schedule.thread_count > THREADS_MAX)
 		return 1;
-	for (uint64_t first = 0; first < trace.count; first += TRACE_BLOCK_RECORDS) {
-		uint64_t left = trace.count - first;
-
-		if (schedule_survey(&schedule, first, left < TRACE_BLOCK_RECORDS ? left : TRACE_BLOCK_RECORDS))
-			return 1;
-	}
-	bool recorded = !strcmp(values[2], "recorded");
-	if (schedule.thread_count > THREADS_MAX || schedule_init(&schedule, recorded ? &order : NULL, &stop) ||
-	    order_init(&order, schedule.places, 2 * schedule.places, THREADS_MAX, NULL) ||
-	    feed_init(&feed, &schedule, passes > 1) || feed_start(&feed))
+	if (schedule_init(&schedule, by_thread ? NULL : &order, by_resource ? &table : NULL, &stop) ||
+	    order_init(&order, schedule.places, 2 * schedule.places, NULL) || feed_init(&feed, &schedule, passes > 1) ||
+	    feed_start(&feed))
 		return 1;
 	for (uint32_t t = 0; t < schedule.thread_count; t++)
 		threads[t].cursor = schedule_cursor(&schedule, t);
 	for (pass = 0; pass < passes; pass++) {
-		if (recorded && !schedule.streams)
+		if (schedule.order && !schedule.streams)
 			order_reset(&order);
 		run_pass(depth);
 	}
@@ -156,6 +188,7 @@ int main(int count, char **values)
 	feed_free(&feed);
 	order_destroy(&order);
 	schedule_free(&schedule);
+	files_free(&table);
 	trace_close(&trace);
 	return 0;
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns the paths of files, kept as hashes, into who has the same one and who lies in which directory.
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bpf/cleanup.h"
+#include "replayer/engine/file_paths.h"
+
+/* FNV-1a */
+#define HASH_OF_NOTHING 0xcbf29ce484222325ull
+#define HASH_PRIME 0x100000001b3ull
+
+struct hashed {
+	uint64_t hash;
+	uint32_t id;
+};
+
+void path_begin(struct path_hash *hash, const struct file_record *record)
+{
+	*hash = (struct path_hash){.path = record->path_bytes ? HASH_OF_NOTHING : 0};
+}
+
+void path_append(struct path_hash *hash, const struct text_record *text)
+{
+	uint32_t bytes = text->bytes < TRACE_TEXT_BYTES ? text->bytes : TRACE_TEXT_BYTES;
+
+	for (uint32_t i = 0; i < bytes && hash->path; i++) {
+		if (text->text[i] == '/')
+			hash->directory = hash->path;
+		hash->path = (hash->path ^ (uint8_t)text->text[i]) * HASH_PRIME;
+	}
+}
+
+static int compare_hashed(const void *left, const void *right)
+{
+	const struct hashed *a = left, *b = right;
+
+	if (a->hash != b->hash)
+		return a->hash < b->hash ? -1 : 1;
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* The first file with a path, or 0. */
+static uint32_t find(const struct hashed *hashed, uint32_t count, uint64_t hash)
+{
+	uint32_t low = 0, high = count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (hashed[middle].hash < hash)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < count && hashed[low].hash == hash ? hashed[low].id : 0;
+}
+
+/*
+ * Every new name of a rename gets the place of the first file with the same path, so that a rename over an existing
+ * file replaces it here as well (and does not leave it behind, filling the disk).
+ */
+int file_paths_resolve(struct file_table *table, const struct path_hash *hashes)
+{
+	_cleanup_free_ struct hashed *hashed = calloc(table->count, sizeof(*hashed));
+	uint32_t count = 0;
+
+	if (!hashed)
+		return -ENOMEM;
+	for (uint32_t id = 1; id < table->count; id++) {
+		table->files[id].name = table->files[id].path = id;
+		if (hashes[id].path)
+			hashed[count++] = (struct hashed){hashes[id].path, id};
+	}
+	qsort(hashed, count, sizeof(*hashed), compare_hashed);
+	for (uint32_t i = 1; i < count; i++) {
+		struct file *file = &table->files[hashed[i].id];
+
+		if (hashed[i].hash != hashed[i - 1].hash)
+			continue;
+		file->path = table->files[hashed[i - 1].id].path;
+		if (file->new_name)
+			file->name = table->files[hashed[i - 1].id].name;
+	}
+	for (uint32_t id = 1; id < table->count; id++) {
+		struct file *file = &table->files[id];
+
+		if (hashes[id].directory)
+			file->parent = find(hashed, count, hashes[id].directory);
+		table->files[file->name].renamed |= file->new_name && file->renamed;
+	}
+	return 0;
+}
