@@ -24,7 +24,7 @@ PYTHON := .venv/bin/python
 
 APT_PACKAGES := gcc make pkg-config clang llvm libbpf-dev bpftool libelf-dev libblkid-dev zlib1g-dev linux-libc-dev libc6-dev \
 	python3 python3-venv libsqlite3-dev liburing-dev
-APT_TEST_PACKAGES := fio strace bpftrace e2fsprogs xfsprogs btrfs-progs
+APT_TEST_PACKAGES := fio strace blktrace bpftrace e2fsprogs xfsprogs btrfs-progs
 APT_BENCH_PACKAGES := linux-perf rocksdb-tools postgresql
 APT_LINT_PACKAGES := clang-format shellcheck
 APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup mdadm python3-bpfcc

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from characterize.errors import FlextraceError
+from characterize.footer_checksum import FooterError, checked_footer
 
 ARCHIVE_SUFFIX = ".parquet"
 _PARQUET_MAGIC = b"PAR1"
@@ -22,6 +23,17 @@ def is_archive(path: Path) -> bool:
             return stream.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
     except OSError:
         return False
+
+
+def is_trace_archive(path: Path) -> bool:
+    """Whether a file is an archive of a trace, if a damaged one; False for the Parquet files of others."""
+    if not is_archive(path):
+        return False
+    try:
+        with path.open("rb") as stream:
+            return checked_footer(stream) is not None
+    except FooterError:
+        return True
 
 
 def refuse_archive_name(path: Path) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a trace file into DataFrames and a header; `characterize.trace_writer` is the reverse.
 
-An archive (`characterize.archive`) is opened as the trace it was made from.
+An archive (`characterize.archive`) is opened as the trace it was made from, and a trace of another tool
+(`characterize.formats`) as the one that ``flextrace import`` would make of it.
 
 The file is mapped while its records are sorted by kind; they then take about as much memory as the file. The layout is
 ``bpf/trace_format.h``, repeated in `characterize.layout`.
@@ -16,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from characterize.expansion import is_archive
+from characterize.expansion import is_trace_archive
 from characterize.layout import (
     HEADER_DTYPE,
     NOT_MEASURED_U64,
@@ -33,8 +34,11 @@ from characterize.layout import (
     HeaderFlag,
     RecordKind,
 )
-from characterize.trace_head import count_records, json_text, read_head
+from characterize.trace_head import count_records, is_foreign, json_text, read_head
 from characterize.trace_writer import write
+
+if TYPE_CHECKING:
+    from characterize.formats.reading import ReadOptions
 
 __all__ = ["Header", "Trace", "open", "write"]
 
@@ -219,13 +223,16 @@ class Content:
     json_text: bytes | None
 
 
-def open(path: str | os.PathLike[str]) -> Trace:
-    """Open a trace file, or an archive of one.
+def open(path: str | os.PathLike[str], foreign: ReadOptions | None = None) -> Trace:
+    """Open a trace file, an archive of one, or a trace of another tool.
 
     Parameters
     ----------
     path : path-like
-        A file written by ``flextrace record``, ``willy``, ``alter``, ``import`` or ``export``.
+        A file written by ``flextrace record``, ``willy``, ``alter``, ``import`` or ``export``, or in one of the formats
+        of `characterize.formats`.
+    foreign : ReadOptions, optional
+        How to read a trace of another tool; given, the file is one, whatever it begins with.
 
     Returns
     -------
@@ -238,9 +245,11 @@ def open(path: str | os.PathLike[str]) -> Trace:
         The file cannot be read, is not a trace, or has a newer major version.
     """
     path = Path(path)
-    if is_archive(path):
-        # pyarrow is slow to import, and most traces do not need it.
+    # pyarrow is slow to import, and most traces do not need it.
+    if foreign is None and is_trace_archive(path):
         return _trace_of(path, importlib.import_module("characterize.archive").read(path))
+    if foreign is not None or is_foreign(path):
+        return importlib.import_module("characterize.formats.foreign").read_foreign(path, foreign)
     return _trace_of(path, _read(path))
 
 

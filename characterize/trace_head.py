@@ -18,6 +18,16 @@ from characterize.layout import (
 )
 
 
+def is_foreign(path: Path) -> bool:
+    """Whether a file has some content, and other than a trace has; one that cannot be read is none."""
+    try:
+        with path.open("rb") as stream:
+            begin = stream.read(len(TRACE_MAGIC))
+    except OSError:
+        return False
+    return bool(begin) and begin != TRACE_MAGIC
+
+
 def read_head(path: Path) -> tuple[bytes, int]:
     """The header of a trace that this program can read, and the size of the file."""
     try:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a Trace into a trace file, in the layout of ``bpf/trace_format.h``."""
+"""Turns a Trace, or chunks of one, into a trace file, in the layout of ``bpf/trace_format.h``."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,14 @@ from characterize.layout import (
     HeaderFlag,
     RecordKind,
 )
+from characterize.new_file import new_file
 
 if TYPE_CHECKING:
-    from characterize.trace import Trace
+    from characterize.trace import Header, Trace
+
+_TIMED_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)
+_SIZE_AT = 40  # size_bytes in struct file_record
+_NO_FILES = np.zeros(0, FILE_DTYPE)
 
 
 def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -61,39 +66,104 @@ def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) ->
     body.append(_timed_records(trace))
     body.append(_raw(trace.arrays[RecordKind.GAP]))
 
-    header = np.zeros(1, HEADER_DTYPE)[0]
-    header["magic"] = TRACE_MAGIC
-    header["version_major"], header["version_minor"] = TRACE_VERSION_MAJOR, TRACE_VERSION_MINOR
-    header["header_bytes"], header["record_bytes"] = TRACE_HEADER_BYTES, TRACE_RECORD_BYTES
-    header["flags"] = int(trace.header.flags) & ~int(HeaderFlag.INCOMPLETE)
-    header["record_count"] = sum(len(part) for part in body)
-    for name in ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns"):
-        header[name] = getattr(trace.header, name)
+    record_count = sum(len(part) for part in body)
     kinds = np.concatenate([part[:, 0] for part in body])
-    header["count"] = np.bincount(kinds, minlength=TRACE_KINDS_MAX)[:TRACE_KINDS_MAX]
-    for kind, count in trace.header.lost.items():
-        header["lost"][kind] = count
-    text = json.dumps(trace.header.metadata, separators=(",", ":")).encode()
-    header["json_bytes"] = len(text)
-    fits = len(text) <= TRACE_JSON_BYTES_MAX
-    header["json_offset"] = (
-        TRACE_HEADER_BYTES - TRACE_JSON_BYTES_MAX if fits else TRACE_HEADER_BYTES + 64 * int(header["record_count"])
-    )
-    if fits:
-        header["json"] = np.void(text.ljust(TRACE_JSON_BYTES_MAX, b"\0"))
+    count = np.bincount(kinds, minlength=TRACE_KINDS_MAX)[:TRACE_KINDS_MAX]
+    head, behind = _head(trace.header, count, record_count)
 
     try:
         with path.open("wb" if force else "xb") as stream:
-            stream.write(header.tobytes())
+            stream.write(head)
             for part in body:
                 stream.write(np.ascontiguousarray(part).data)
-            if not fits:
-                stream.write(text)
+            stream.write(behind)
     except FileExistsError as error:
         raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2) from error
     except OSError as error:
         raise FlextraceError(f"cannot write trace {path}: {error.strerror}") from error
     return path
+
+
+def write_chunks(
+    chunks: Iterable[tuple[Mapping[RecordKind, np.ndarray], Mapping[int, str]]],
+    header: Callable[[], Header],
+    path: Path,
+    *,
+    force: bool = False,
+    file_sizes: Mapping[int, int] | None = None,
+) -> int:
+    """Write a trace file whose records come in pieces, with no more than one piece in memory.
+
+    Parameters
+    ----------
+    chunks : iterable of (dict of RecordKind to ndarray, dict of int to str)
+        Records of one piece by kind, and the paths of its FILE records. IO, FILEOP and BLOCK records of a piece are
+        merged by their start, behind the others.
+    header : callable
+        Called when all pieces are written.
+    path : Path
+    force : bool
+        Overwrite an existing file.
+    file_sizes : dict of int to int, optional
+        Sizes for the FILE records, which need not be known before all pieces are written.
+
+    Returns
+    -------
+    int
+        Records written.
+
+    Raises
+    ------
+    FlextraceError
+        The file exists and `force` is not given, has the name of an archive, or cannot be written.
+    """
+    refuse_archive_name(path)
+    count = np.zeros(TRACE_KINDS_MAX, np.int64)
+    place_of_file: dict[int, int] = {}
+    with new_file(path, force=force) as stream:
+        stream.write(bytes(TRACE_HEADER_BYTES))
+        for arrays, paths in chunks:
+            first = [_file_records(arrays.get(RecordKind.FILE, _NO_FILES), paths)]
+            first += [_raw(array) for kind, array in arrays.items() if kind not in (*_TIMED_KINDS, RecordKind.FILE)]
+            timed = [_raw(arrays[kind]) for kind in _TIMED_KINDS if kind in arrays]
+            for part in [*first, *([_by_start(np.concatenate(timed))] if timed else [])]:
+                for row in np.flatnonzero(part[:, 0] == RecordKind.FILE).tolist():
+                    place = TRACE_HEADER_BYTES + (int(count.sum()) + row) * TRACE_RECORD_BYTES
+                    place_of_file[int(part[row].view(FILE_DTYPE)["file"][0])] = place
+                count += np.bincount(part[:, 0], minlength=TRACE_KINDS_MAX)[:TRACE_KINDS_MAX]
+                stream.write(np.ascontiguousarray(part).data)
+        head, behind = _head(header(), count, int(count.sum()))
+        stream.write(behind)
+        for file, size in (file_sizes or {}).items():
+            if file in place_of_file:
+                stream.seek(place_of_file[file] + _SIZE_AT)
+                stream.write(size.to_bytes(8, "little"))
+        stream.seek(0)
+        stream.write(head)
+    return int(count.sum())
+
+
+def _head(header: Header, count: np.ndarray, record_count: int) -> tuple[bytes, bytes]:
+    """The header of a file, and its JSON block where it does not fit into that."""
+    raw = np.zeros(1, HEADER_DTYPE)[0]
+    raw["magic"] = TRACE_MAGIC
+    raw["version_major"], raw["version_minor"] = TRACE_VERSION_MAJOR, TRACE_VERSION_MINOR
+    raw["header_bytes"], raw["record_bytes"] = TRACE_HEADER_BYTES, TRACE_RECORD_BYTES
+    raw["flags"] = int(header.flags) & ~int(HeaderFlag.INCOMPLETE)
+    raw["record_count"] = record_count
+    for name in ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns"):
+        raw[name] = getattr(header, name)
+    raw["count"] = count
+    for kind, lost in header.lost.items():
+        raw["lost"][kind] = lost
+    text = json.dumps(header.metadata, separators=(",", ":")).encode()
+    raw["json_bytes"] = len(text)
+    if len(text) > TRACE_JSON_BYTES_MAX:
+        raw["json_offset"] = TRACE_HEADER_BYTES + TRACE_RECORD_BYTES * record_count
+        return raw.tobytes(), text
+    raw["json_offset"] = TRACE_HEADER_BYTES - TRACE_JSON_BYTES_MAX
+    raw["json"] = np.void(text.ljust(TRACE_JSON_BYTES_MAX, b"\0"))
+    return raw.tobytes(), b""
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
@@ -108,8 +178,11 @@ def _timed_records(trace: Trace) -> np.ndarray:
     # Stable: a BLOCK record stands before its pieces, and those without one stand first of all.
     requests = requests[np.argsort(owner, kind="stable")]
     parts = [_raw(trace.arrays[RecordKind.IO]), _raw(trace.arrays[RecordKind.FILEOP]), requests]
-    records = np.concatenate(parts)
-    # All of these have their start at the same place.
+    return _by_start(np.concatenate(parts))
+
+
+def _by_start(records: np.ndarray) -> np.ndarray:
+    """A stable sort; records of all timed kinds have their start at the same place."""
     return records[np.argsort(records.reshape(-1).view(IO_DTYPE)["start_ns"], kind="stable")]
 
 

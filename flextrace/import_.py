@@ -5,45 +5,43 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.expansion import is_archive, refuse_archive_name
-from characterize.formats import FORMATS, read_foreign
+from characterize.expansion import is_trace_archive, refuse_archive_name
+from characterize.trace_head import is_foreign
+from characterize.units import format_duration
+from flextrace.foreign_options import add_foreign_arguments, read_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument("file", type=Path, metavar="FILE", help="trace of another tool, or an archive (.parquet)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="trace to write (.iotrace)")
-    formats = "; ".join(f"{name}: {what}" for name, (_, what) in FORMATS.items())
-    parser.add_argument("--from", dest="format", choices=FORMATS, help=f"not needed for an archive. {formats}")
     parser.add_argument("--force", action="store_true", help="overwrite OUT if it exists")
+    add_foreign_arguments(parser, "--format", "--from")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, write, say what is in it."""
+    """Read, write, say what is in it; 3 if malformed lines were left out."""
     file, output = arguments.file, arguments.output
     refuse_archive_name(output)
     if output.exists() and not arguments.force:
         raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
     if output.exists() and file.exists() and output.samefile(file):
         raise FlextraceError(f"{output} is the file that is read: choose another name", 2)
-    if is_archive(file):
-        if arguments.format:
-            raise FlextraceError(f"{file} is an archive, not a trace in the format {arguments.format}: omit --from", 2)
-        said = _import_archive(file, output, force=arguments.force)
+    if file.is_file() and file.stat().st_size and not arguments.foreign_format and not is_foreign(file):
+        raise FlextraceError(f"{file} is a flextrace trace already: there is nothing to import", 2)
+    if is_trace_archive(file):
+        if arguments.foreign_format:
+            raise FlextraceError(f"{file} is an archive of a trace, in no other format: omit --format", 2)
+        said, exit_code = _import_archive(file, output, force=arguments.force), 0
     else:
-        if not file.exists():
-            raise FlextraceError(f"cannot read {file}: there is no such file")
-        if not arguments.format:
-            raise FlextraceError(
-                f"{file} is not an archive of a trace: say which format it has by --from ({', '.join(FORMATS)})", 2
-            )
-        said = _import_foreign(file, arguments.format, output, force=arguments.force)
+        said, exit_code = _import_foreign(arguments)
     for line in [*said, f"next: flextrace characterize {output}"]:
         print(line, file=sys.stderr)
-    return 0
+    return exit_code
 
 
 def _import_archive(file: Path, output: Path, *, force: bool) -> list[str]:
@@ -52,13 +50,28 @@ def _import_archive(file: Path, output: Path, *, force: bool) -> list[str]:
     return [f"wrote {unpack(file, output, force=force)} records to {output}"]
 
 
-def _import_foreign(file: Path, name: str, output: Path, *, force: bool) -> list[str]:
-    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.layout import RecordKind  # noqa: PLC0415
+def _import_foreign(arguments: argparse.Namespace) -> tuple[list[str], int]:
+    from characterize.formats.foreign import ForeignTrace  # noqa: PLC0415
+    from characterize.trace_writer import write_chunks  # noqa: PLC0415
 
-    trace = read_foreign(file, name)
-    trace_file.write(trace, output, force=force)
-    return [
-        f"wrote {len(trace.arrays[RecordKind.BLOCK])} block requests to {output}",
-        "durations and threads are not in that format: numbers that need them will be null",
+    began = time.monotonic()
+    foreign = ForeignTrace(arguments.file, read_options(arguments))
+    chunks = ((chunk.arrays, chunk.paths) for chunk in foreign.chunks())
+    write_chunks(chunks, foreign.header, arguments.output, force=arguments.force, file_sizes=foreign.reading.file_sizes)
+    seconds = time.monotonic() - began
+    header, reading = foreign.header(), foreign.reading
+    what = "block requests" if reading.records == "block" else "operations on files"
+    span = format_duration((header.end_monotonic_ns - header.start_monotonic_ns) / 1e9)
+    said = [
+        f"format {reading.format.name}: {reading.format.about}",
+        *(f"taken for granted: {name} {value}" for name, value in reading.assumed.items()),
+        f"wrote {foreign.records} {what} over {span} to {arguments.output} "
+        f"({foreign.records / max(seconds, 1e-3):.3g} a second)",
     ]
+    said += [
+        f"{name.replace('_', ' ')}: {value}" for name, value in reading.facts.items() if name.startswith("left_out")
+    ]
+    if not reading.durations_known:
+        said.append("durations are not in that format: numbers that need them will be null")
+    said += [f"warning: {warning}" for warning in foreign.warnings()]
+    return said, 3 if reading.bad_count else 0

@@ -196,7 +196,7 @@ def test_a_flipped_bit_of_a_value_is_found(trace, tmp_path):
 def test_another_parquet_file(tmp_path):
     path = tmp_path / "other.parquet"
     pq.write_table(pa.table({"a": [1, 2]}), path)
-    with pytest.raises(FlextraceError, match=r"is a Parquet file, but not an archive of a trace"):
+    with pytest.raises(FlextraceError, match=r"other.parquet has no column for start among a"):
         characterize.open(path)
 
 

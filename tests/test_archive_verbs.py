@@ -72,11 +72,11 @@ def test_nonsense_is_refused(trace, archive, tmp_path, cli):
         (("export", tmp_path, "-o", tmp_path / "b.parquet"), "cannot read trace"),
         (("export", __file__, "-o", tmp_path / "b.parquet"), "is not a flextrace trace"),
         (("export", trace, "-o", tmp_path / "none" / "b.parquet"), "No such file or directory"),
-        (("import", tmp_path / "none", "-o", tmp_path / "b.iotrace"), "no such file"),
+        (("import", tmp_path / "none", "-o", tmp_path / "b.iotrace"), "No such file"),
         (("import", archive, "-o", tmp_path / "b.parquet"), "is the name of an archive"),
         (("willy", "-o", tmp_path / "b.parquet", *WILLY), "is the name of an archive"),
-        (("import", trace, "-o", tmp_path / "b.iotrace"), "--from"),
-        (("import", archive, "--from", "mqsim", "-o", tmp_path / "b.iotrace"), "omit --from"),
+        (("import", trace, "-o", tmp_path / "b.iotrace"), "is a flextrace trace already"),
+        (("import", archive, "--from", "mqsim", "-o", tmp_path / "b.iotrace"), "omit --format"),
     ):
         status, error = cli(*words)
         assert status in (1, 2), words

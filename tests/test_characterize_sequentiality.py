@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 
-from characterize.formats import read_foreign
+from characterize.formats.foreign import read_foreign
 from characterize.requests import requests_of
 from characterize.sequentiality import sequential_shares
 from characterize.workload import workload_of
@@ -97,7 +97,7 @@ def test_published_shares_of_a_real_trace():
     """research/characterise_predict.md, A3, to its three digits; all five definitions reproduce."""
     if not CLOUDPHYSICS.exists():
         pytest.skip(f"{CLOUDPHYSICS} is not here (it is never copied into the repository)")
-    trace = read_foreign(CLOUDPHYSICS, "cloudphysics")
+    trace = read_foreign(CLOUDPHYSICS)
     result = sequential_shares(requests_of(trace, "block"), "block")
     assert {name: round(share, 3) for name, share in result.items()} == {
         "strictOneStream": 0.260,

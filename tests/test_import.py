@@ -8,7 +8,9 @@ import pytest
 import characterize
 from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
-from characterize.formats import FORMATS, read_foreign
+from characterize.formats.foreign import read_foreign
+from characterize.formats.reading import ReadOptions
+from characterize.formats.registry import FORMATS
 from characterize.layout import BlockOp
 from characterize.requests import requests_of
 from characterize.workload import workload_of
@@ -24,7 +26,7 @@ def real(name):
 
 
 def test_cloudphysics_has_its_published_numbers():
-    trace = read_foreign(real("cloudPhysicsIO.csv"), "cloudphysics")
+    trace = read_foreign(real("cloudPhysicsIO.csv"), ReadOptions("cloudphysics"))
     five = workload_of(trace, "block")
     assert len(trace.blocks) == 113_872
     assert five.read_frac == pytest.approx(0.4125, abs=5e-5)
@@ -43,7 +45,7 @@ def test_cloudphysics_has_its_published_numbers():
 )
 def test_mqsim_has_as_many_requests_as_lines(name, requests, reads):
     path = real(name)
-    trace = read_foreign(path, "mqsim")
+    trace = read_foreign(path, ReadOptions("mqsim"))
     lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
     assert len(trace.blocks) == len(lines) == requests
     table = requests_of(trace, "block")
@@ -56,9 +58,9 @@ def test_mqsim_has_as_many_requests_as_lines(name, requests, reads):
 def test_cloudphysics_by_hand(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("version,time,op,size,lbn\n1,10,28,4096,7\n1,10,2a,512,8\n\n1,12,35,0,0\n1,11,8A,1024,99\n")
-    trace = read_foreign(path, "cloudphysics")
+    trace = read_foreign(path, ReadOptions("cloudphysics"))
     assert trace.blocks["start_ns"].tolist() == [10_000_000_000, 10_000_000_000, 11_000_000_000, 12_000_000_000]
-    assert trace.blocks["op"].tolist() == [BlockOp.READ, BlockOp.WRITE, BlockOp.WRITE, BlockOp.OTHER]
+    assert trace.blocks["op"].tolist() == [BlockOp.READ, BlockOp.WRITE, BlockOp.WRITE, BlockOp.FLUSH]
     assert trace.blocks["sector"].tolist() == [7, 8, 99, 0]
     assert trace.blocks["bytes"].tolist() == [4096, 512, 1024, 0]
     assert trace.header.metadata["durations"] == "unknown"
@@ -69,29 +71,36 @@ def test_cloudphysics_by_hand(tmp_path):
 def test_mqsim_by_hand(tmp_path):
     path = tmp_path / "a.trace"
     path.write_text("1000 3 8 16 1\n  2000\t0 24 1 0  \n")
-    trace = read_foreign(path, "mqsim")
+    trace = read_foreign(path, ReadOptions("mqsim"))
     assert trace.blocks[["start_ns", "device", "sector", "bytes", "op"]].to_numpy().tolist() == [
         [1000, 3, 8, 8192, BlockOp.READ],
         [2000, 0, 24, 512, BlockOp.WRITE],
     ]
 
 
+CLOUDPHYSICS_LINE = r"expected version,time,op \(hexadecimal\),size,lbn, found"
+MQSIM_LINE = r"expected arrival, device, sector, sectors, 1\|0, found"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("cloudphysics", "h\n1,10,28,4096,7\n1,10,28,4096\n", r"line 3: 4 fields instead of version,time,op,size,lbn"),
-        ("cloudphysics", "h\n1,ten,28,4096,7\n", r"line 2: could not convert string to float: 'ten'"),
-        ("cloudphysics", "h\n1,nan,28,4096,7\n", r"line 2: time nan is out of range"),
-        ("cloudphysics", "h\n1,10,xx,4096,7\n", r"line 2: .*'xx'"),
-        ("cloudphysics", "h\n1,10,28,-1,7\n", r"line 2: size -1 is out of range"),
-        ("cloudphysics", "h\n1,10,28,512,99999999999999999999\n", r"line 2: sector 9+ is out of range"),
-        ("cloudphysics", "h\n\xff\xfe\n", r"line 2: 1 fields"),
+        ("cloudphysics", "h\n1,10,28,4096,7\n1,10,28,4096\n", rf"line 3: {CLOUDPHYSICS_LINE} '1,10,28,4096' "),
+        ("cloudphysics", "h\n1,ten,28,4096,7\n", rf"line 2: {CLOUDPHYSICS_LINE} '1,ten,28,4096,7'"),
+        ("cloudphysics", "h\n1,nan,28,4096,7\n", rf"line 2: {CLOUDPHYSICS_LINE} '1,nan,"),
+        ("cloudphysics", "h\n1,10,xx,4096,7\n", rf"line 2: {CLOUDPHYSICS_LINE} '1,10,xx,"),
+        ("cloudphysics", "h\n1,10,28,-1,7\n", rf"line 2: {CLOUDPHYSICS_LINE} '1,10,28,-1,7'"),
+        ("cloudphysics", "h\n1,99999999999,28,512,7\n", r"line 2: expected a time of 0 to 2\^63 ns, found '1,999"),
+        ("cloudphysics", "h\n1,10,28,512,99999999999999999999\n", rf"line 2: {CLOUDPHYSICS_LINE}"),
+        ("cloudphysics", "h\n1,10,28,512,999999999999999999\n", r"line 2: expected an offset below 2\^63 bytes, found"),
+        ("cloudphysics", "h\n\xff\xfe\n", rf"line 2: {CLOUDPHYSICS_LINE}"),
         ("cloudphysics", "h\n", r"has no requests"),
-        ("mqsim", "1000 0 8 16 1\n1000 0 8 16\n", r"line 2: 4 fields"),
-        ("mqsim", "1000 0 8 16 2\n", r"line 1: type '2' is neither"),
-        ("mqsim", "1000 0 8.5 16 1\n", r"line 1: .*'8.5'"),
-        ("mqsim", "-5 0 8 16 1\n", r"line 1: time -5 is out of range"),
-        ("mqsim", "5 0 8 8388608 1\n", r"line 1: size 4294967296 is out of range"),
+        ("mqsim", "1000 0 8 16 1\n1000 0 8 16\n", rf"line 2: {MQSIM_LINE} '1000 0 8 16'"),
+        ("mqsim", "1000 0 8 16 2\n", rf"line 1: {MQSIM_LINE} '1000 0 8 16 2'"),
+        ("mqsim", "1000 0 8.5 16 1\n", rf"line 1: {MQSIM_LINE} '1000 0 8.5 16 1'"),
+        ("mqsim", "-5 0 8 16 1\n", rf"line 1: {MQSIM_LINE} '-5 0"),
+        ("mqsim", "5 0 8 8388608 1\n", r"line 1: expected a size of at most 4294967295 bytes, found '5 0 8 8388608 1'"),
+        ("mqsim", "5 4294967296 8 8 1\n", r"line 1: expected a device number of 32 bits"),
         ("mqsim", "", r"has no requests"),
     ],
 )
@@ -99,15 +108,15 @@ def test_malformed_lines_are_named(tmp_path, name, text, message):
     path = tmp_path / "bad.txt"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(FlextraceError, match=message):
-        read_foreign(path, name)
+        read_foreign(path, ReadOptions(name))
 
 
 def test_unknown_format_and_missing_file(tmp_path):
     with pytest.raises(FlextraceError, match="format 'x' is unknown"):
-        read_foreign(tmp_path / "a", "x")
+        read_foreign(tmp_path / "a", ReadOptions("x"))
     for name in FORMATS:
         with pytest.raises(FlextraceError, match=r"cannot read .*No such file"):
-            read_foreign(tmp_path / "a", name)
+            read_foreign(tmp_path / "a", ReadOptions(name))
 
 
 @pytest.fixture

@@ -126,11 +126,11 @@ def test_cut_in_its_header(written, size):
         characterize.open(written)
 
 
-@pytest.mark.parametrize("content", [b"", b"version,time,op\n1,2,3\n", b"FLEX", b"\0" * 8192])
+@pytest.mark.parametrize("content", [b"", b"version,time,op\n1,2,3\n", b"FLEX", b"\0" * 8192, b"\n"])
 def test_foreign_file(tmp_path, content):
     path = tmp_path / "foreign.csv"
     path.write_bytes(content)
-    with pytest.raises(FlextraceError, match=r"not a flextrace trace.*flextrace import"):
+    with pytest.raises(FlextraceError, match=r"(?s)not a flextrace trace.*flextrace import"):
         characterize.open(path)
 
 

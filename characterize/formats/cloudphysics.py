@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a CloudPhysics CSV (one virtual disk) into a Trace of BLOCK records.
+"""Turns a CloudPhysics CSV (one virtual disk) into chunks of BLOCK records.
 
 A header line, then ``version,time,op,size,lbn``: seconds (resolution 1 s; the order of the lines is the order of the
 requests), SCSI opcode in hexadecimal, bytes, logical block of 512 bytes. Durations and threads are not in the format.
@@ -7,39 +7,59 @@ requests), SCSI opcode in hexadecimal, bytes, logical block of 512 bytes. Durati
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
 
-from characterize.formats.block_lines import Row, read_lines, trace_of_rows
-from characterize.layout import BlockOp
-from characterize.trace import Trace
+import numpy as np
 
-# SCSI operation codes of READ and WRITE with 6, 10, 12 and 16 bytes.
-_OP_OF = {
-    **dict.fromkeys((0x08, 0x28, 0xA8, 0x88), BlockOp.READ),
-    **dict.fromkeys((0x0A, 0x2A, 0xAA, 0x8A), BlockOp.WRITE),
-}
+from characterize.formats.block_records import block_draft
+from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
+from characterize.formats.reading import Chunk, Reading
+from characterize.formats.scsi import op_of_code
+from characterize.layout import RecordKind
+
+SHAPE = LineShape(
+    (
+        Field("version", "text", r"\d{1,3}"),
+        Field("time", "time"),
+        Field("op", "text", "[0-9a-fA-F]{1,2}"),
+        Field("size", "integer"),
+        Field("lbn", "integer"),
+    ),
+    "version,time,op (hexadecimal),size,lbn",
+    ",",
+)
+HEADER = b"version,time,op,size,lbn"
 
 
-def _parse(line: str) -> Row:
-    fields = line.split(",")
-    if len(fields) != 5:
-        raise ValueError(f"{len(fields)} fields instead of version,time,op,size,lbn")
-    seconds, opcode, size, sector = float(fields[1]), int(fields[2], 16), int(fields[3]), int(fields[4])
-    if not 0 <= seconds < 2**33:
-        raise ValueError(f"time {fields[1]} is out of range")
-    op = _OP_OF.get(opcode, BlockOp.OTHER)
-    return round(seconds * 1e9), 0, sector, size, op
+def looks_like(head: bytes) -> bool:
+    """Whether a file begins like one of this format."""
+    return head.startswith(HEADER) and SHAPE.fits(head)
 
 
-def read(path: Path) -> Trace:
-    """Read a file of the format; opcodes other than READ and WRITE become ``BLOCK_OTHER``, which are not requests.
+def chunks(reading: Reading) -> Iterator[Chunk]:
+    """Read a file of the format; opcodes that neither read nor write are no requests."""
+    reading.facts["time_resolution_s"] = 1
+    for records in records_of_lines(reading, SHAPE, partial(_convert, reading.sector_bytes)):
+        yield Chunk({RecordKind.BLOCK: records})
 
-    Raises
-    ------
-    FlextraceError
-        A line is not in the format.
-    OSError
-        The file cannot be read.
-    """
-    rows = read_lines(path, _parse, skip_lines=1)
-    return trace_of_rows(path, "cloudphysics", rows, {"time_resolution_s": 1})
+
+def _convert(sector_bytes: int, columns: Columns) -> Draft:
+    op = number_of_text(columns["op"], _op)
+    draft = block_draft(
+        start_ns=columns["time"],
+        device=np.zeros(len(op), np.int64),
+        offset=columns["lbn"],
+        size=columns["size"],
+        op=op,
+        sector_bytes=sector_bytes,
+    )
+    draft.require(op >= 0, "a SCSI opcode in hexadecimal")
+    return draft
+
+
+def _op(text: str) -> int:
+    try:
+        return op_of_code(int(text, 16))
+    except ValueError:
+        return -1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns an ASCII trace of the SSD simulator MQSim into a Trace of BLOCK records.
+"""Turns an ASCII trace of the SSD simulator MQSim into chunks of BLOCK records.
 
 Five numbers a line, separated by blanks: arrival in ns, device, first sector and number of sectors of 512 bytes,
 1 = read or 0 = write. Durations and threads are not in the format.
@@ -7,34 +7,23 @@ Five numbers a line, separated by blanks: arrival in ns, device, first sector an
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
-from characterize.formats.block_lines import Row, read_lines, trace_of_rows
+from characterize.formats.arrivals import arrival_chunks, arrival_shape
+from characterize.formats.lines import DECIMAL
+from characterize.formats.reading import Chunk, Reading
 from characterize.layout import BlockOp
-from characterize.requests import SECTOR_BYTES
-from characterize.trace import Trace
 
-_OP_OF = {"1": BlockOp.READ, "0": BlockOp.WRITE}
-
-
-def _parse(line: str) -> Row:
-    fields = line.split()
-    if len(fields) != 5:
-        raise ValueError(f"{len(fields)} fields instead of arrival, device, sector, sectors, type")
-    if fields[4] not in _OP_OF:
-        raise ValueError(f"type {fields[4]!r} is neither 1 (read) nor 0 (write)")
-    arrival, device, sector, sectors = (int(text) for text in fields[:4])
-    return arrival, device, sector, sectors * SECTOR_BYTES, _OP_OF[fields[4]]
+_OPS = {"1": BlockOp.READ, "0": BlockOp.WRITE}
+_EXPECTED = "arrival, device, sector, sectors, 1|0"
+SHAPE = arrival_shape(DECIMAL, "[01]", _EXPECTED)
 
 
-def read(path: Path) -> Trace:
-    """Read a file of the format.
+def looks_like(head: bytes) -> bool:
+    """Whether a file begins like one of this format: as DiskSim's, but for whole numbers as times."""
+    return arrival_shape(r"\d{1,18}", "[01]", _EXPECTED).fits(head)
 
-    Raises
-    ------
-    FlextraceError
-        A line is not in the format.
-    OSError
-        The file cannot be read.
-    """
-    return trace_of_rows(path, "mqsim", read_lines(path, _parse), {})
+
+def chunks(reading: Reading) -> Iterator[Chunk]:
+    """Read a file of the format."""
+    return arrival_chunks(reading, SHAPE, lambda text: _OPS.get(text, 0), "1 (read) or 0 (write)")

@@ -19,7 +19,7 @@ import numpy as np
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.formats import read_foreign
+from characterize.formats.foreign import read_foreign
 from characterize.layout import IO_DTYPE, NOT_MEASURED_U32, IoOp, RecordKind
 from characterize.requests import SECTOR_BYTES
 from characterize.trace import Header, Trace
@@ -129,9 +129,9 @@ def recorded_traces(directory: Path) -> Iterator[tuple[str, Trace]]:
         yield name, characterize.open(trace)
 
 
-def foreign_trace(path: Path, name: str) -> Trace:
+def foreign_trace(path: Path) -> Trace:
     """A block trace as a trace of one thread that reads and writes its devices."""
-    blocks = read_foreign(path, name).arrays[RecordKind.BLOCK][:FOREIGN_REQUESTS]
+    blocks = read_foreign(path).arrays[RecordKind.BLOCK][:FOREIGN_REQUESTS]
     io = np.zeros(len(blocks), IO_DTYPE)
     io["kind"], io["thread"], io["process"], io["missed_bytes"] = RecordKind.IO, 1, 1, NOT_MEASURED_U32
     io["op"] = np.where(blocks["op"] == 1, IoOp.READ, IoOp.WRITE)
@@ -209,7 +209,7 @@ def main() -> int:
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     off = False
     named = [*made_traces(), *recorded_traces(arguments.recordings)]
-    named += [(path.stem, foreign_trace(path, "mqsim")) for path in arguments.foreign]
+    named += [(path.stem, foreign_trace(path)) for path in arguments.foreign]
     for name, trace in named:
         if arguments.only not in name:
             continue

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns events of the block layer (queued, merged, issued, completed) into BLOCK records.
+
+What blktrace, blkparse and perf share. Events of one device, start sector and operation belong together: a completion
+ends the oldest issue that waits for one, and an issue takes the oldest queued bio. On a device that has no issues (a
+bio-based one) a completion ends the queueing. Chunks may cut a request anywhere: what waits is kept.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from characterize.formats.reading import Chunk, Reading
+from characterize.layout import (
+    BLOCK_DTYPE,
+    NOT_MEASURED_U64,
+    TASK_DTYPE,
+    BlockFlag,
+    BlockForm,
+    BlockOp,
+    RecordKind,
+)
+
+WAITING_MAX = 1 << 18
+NONE = -1
+
+
+class Action(IntEnum):
+    """What happened to a request or bio; others than these say nothing that a BLOCK record has."""
+
+    OTHER = 0
+    QUEUED = 1
+    MERGED = 2
+    ISSUED = 3
+    REQUEUED = 4
+    COMPLETED = 5
+
+
+EVENT_DTYPE = np.dtype(
+    [
+        ("time_ns", "<i8"),
+        ("sector", "<u8"),
+        ("device", "<u4"),
+        ("bytes", "<u4"),
+        ("thread", "<u4"),
+        ("flags", "<u4"),
+        ("action", "u1"),
+        ("op", "u1"),
+        ("status", "u1"),
+    ]
+)
+
+ACTION_OF_LETTER = {
+    "Q": Action.QUEUED,
+    "M": Action.MERGED,
+    "F": Action.MERGED,
+    "D": Action.ISSUED,
+    "R": Action.REQUEUED,
+    "C": Action.COMPLETED,
+}
+_FLAG_OF_LETTER = {"F": BlockFlag.FUA, "A": BlockFlag.READAHEAD, "S": BlockFlag.SYNC, "M": BlockFlag.META}
+_FLAGS_SHIFT = 8
+
+
+def op_and_flags(letters: str) -> int:
+    """Operation, and from the 8th bit on the flags, of the letters that the kernel prints (``blk_fill_rwbs``)."""
+    flags = BlockFlag(0)
+    rest = letters
+    if len(rest) > 1 and rest[0] == "F":
+        flags, rest = BlockFlag.PREFLUSH, rest[1:]
+    first = rest[:1]
+    op = {"R": BlockOp.READ, "W": BlockOp.WRITE, "D": BlockOp.DISCARD, "F": BlockOp.FLUSH, "Z": BlockOp.ZONE}.get(
+        first, BlockOp.FLUSH if flags else BlockOp.OTHER
+    )
+    if rest.startswith("DE"):
+        op = BlockOp.SECURE_ERASE
+    for letter in rest[1:]:
+        flags |= _FLAG_OF_LETTER.get(letter, BlockFlag(0))
+    return int(op) | int(flags) << _FLAGS_SHIFT
+
+
+def set_op_and_flags(events: np.ndarray, numbers: np.ndarray) -> None:
+    """Put numbers of `op_and_flags` into events."""
+    events["op"], events["flags"] = numbers & ((1 << _FLAGS_SHIFT) - 1), numbers >> _FLAGS_SHIFT
+
+
+class EventPairing:
+    """Requests that wait for their completion, and the names of threads.
+
+    Parameters
+    ----------
+    reading : Reading
+        Its facts get the numbers of events that no request was made of.
+    """
+
+    def __init__(self, reading: Reading):
+        reading.durations_known = True
+        self.reading = reading
+        self._waiting = np.zeros(0, EVENT_DTYPE)
+        self._named: dict[int, bytes] = {}
+        self._new_names: dict[int, bytes] = {}
+
+    def name(self, threads: np.ndarray, names: pa.DictionaryArray) -> None:
+        """Take note of what the threads are called."""
+        pairs = threads.astype(np.int64) << 32 | names.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        texts = names.dictionary.to_pylist()
+        for pair in np.unique(pairs).tolist():
+            self.name_one(pair >> 32, texts[pair & 0xFFFFFFFF])
+
+    def name_one(self, thread: int, name: bytes) -> None:
+        """Take note of what a thread is called; the first name stays."""
+        if thread and name and thread not in self._named:
+            self._named[thread] = self._new_names[thread] = name[:15]
+
+    def chunk(self, events: np.ndarray) -> Chunk:
+        """The requests that these events complete, and the threads that are new."""
+        events = np.concatenate([self._waiting, events])
+        order = np.lexsort((events["op"], events["sector"], events["device"]))
+        grouped = events[order]
+        new_group = np.ones(len(grouped), bool)
+        keys = grouped[["device", "sector", "op"]]
+        new_group[1:] = keys[1:] != keys[:-1]
+        pairs, keep, unmatched = _pair(grouped["action"], new_group)
+        self._count("left_out_completions_without_an_issue", int(unmatched))
+        waiting = grouped[keep][np.argsort(order[keep], kind="stable")]
+        if len(waiting) > WAITING_MAX:
+            self._count("left_out_events_without_a_completion", len(waiting) - WAITING_MAX)
+        self._waiting = waiting[-WAITING_MAX:]
+        return Chunk({RecordKind.TASK: self._tasks(), RecordKind.BLOCK: _requests(grouped, pairs)})
+
+    def end(self) -> None:
+        """Count what waits in vain."""
+        issued = self._waiting["action"] == Action.ISSUED
+        self._count("left_out_issues_without_a_completion", int(issued.sum()))
+
+    def _count(self, what: str, count: int) -> None:
+        if count:
+            self.reading.facts[what] = self.reading.facts.get(what, 0) + count
+
+    def _tasks(self) -> np.ndarray:
+        tasks = np.zeros(len(self._new_names), TASK_DTYPE)
+        tasks["kind"] = RecordKind.TASK
+        tasks["thread"], tasks["comm"] = list(self._new_names), list(self._new_names.values())
+        self._new_names = {}
+        return tasks
+
+
+@numba.njit(cache=True)
+def _pair(action: np.ndarray, new_group: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Rows (queued, issued, completed, requeued) of each request, -1 = none; who still waits; odd completions."""
+    count = len(action)
+    pairs = np.empty((count, 4), np.int64)
+    keep = np.zeros(count, np.bool_)
+    queued = np.empty(count + 1, np.int64)
+    issued = np.empty((count + 1, 3), np.int64)
+    made = unmatched = 0
+    first_queued = last_queued = first_issued = last_issued = 0
+    for row in range(count + 1):
+        if row == count or new_group[row]:
+            for at in range(first_queued, last_queued):
+                keep[queued[at]] = True
+            for at in range(first_issued, last_issued):
+                keep[issued[at, 1]] = True
+                if issued[at, 0] != NONE:
+                    keep[issued[at, 0]] = True
+            first_queued = last_queued = first_issued = last_issued = 0
+            if row == count:
+                break
+        what = action[row]
+        if what == Action.QUEUED:
+            queued[last_queued] = row
+            last_queued += 1
+        elif what == Action.MERGED:
+            last_queued = max(last_queued - 1, first_queued)
+        elif what == Action.ISSUED:
+            issued[last_issued, 0] = NONE
+            if first_queued < last_queued:
+                issued[last_issued, 0] = queued[first_queued]
+                first_queued += 1
+            issued[last_issued, 1], issued[last_issued, 2] = row, 0
+            # A requeued request waits before this place with no issue of its own.
+            if first_issued < last_issued and issued[last_issued - 1, 2] == 1:
+                last_issued -= 1
+                issued[last_issued, 1], issued[last_issued, 2] = row, 2
+            last_issued += 1
+        elif what == Action.REQUEUED:
+            if first_issued < last_issued:
+                issued[last_issued - 1, 2] = 1
+        elif what == Action.COMPLETED:
+            if first_issued < last_issued:
+                pairs[made, 0], pairs[made, 1] = issued[first_issued, 0], issued[first_issued, 1]
+                pairs[made, 3] = issued[first_issued, 2]
+                first_issued += 1
+            elif first_queued < last_queued:
+                pairs[made, 0], pairs[made, 1], pairs[made, 3] = queued[first_queued], NONE, 0
+                first_queued += 1
+            else:
+                unmatched += 1
+                continue
+            pairs[made, 2] = row
+            made += 1
+    return pairs[:made], keep, unmatched
+
+
+def _requests(events: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    queued, issued, completed, requeued = pairs.T
+    has_queue, is_request = queued != NONE, issued != NONE
+    start = events[np.where(is_request, issued, queued)]
+    submitted = events[np.where(has_queue, queued, issued)]
+    end = events[completed]
+    block = np.zeros(len(pairs), BLOCK_DTYPE)
+    block["kind"] = RecordKind.BLOCK
+    block["form"] = np.where(is_request, BlockForm.REQUEST, BlockForm.BIO)
+    for name in ("op", "device", "sector", "bytes"):
+        block[name] = start[name]
+    block["flags"] = (
+        start["flags"]
+        | np.where(requeued == 2, BlockFlag.REQUEUED, 0).astype(np.uint32)
+        | np.where(end["bytes"] < start["bytes"], BlockFlag.PARTIAL, 0).astype(np.uint32)
+        | np.where(has_queue, 0, BlockFlag.UNATTRIBUTED).astype(np.uint32)
+    )
+    block["status"] = end["status"]
+    block["start_ns"], block["duration_ns"] = start["time_ns"], np.maximum(end["time_ns"] - start["time_ns"], 0)
+    block["thread"] = submitted["thread"]
+    wait_ns = np.maximum(start["time_ns"] - submitted["time_ns"], 0).astype(np.uint64)
+    block["queued_ns"] = np.where(has_queue & is_request, wait_ns, NOT_MEASURED_U64)
+    return block

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns paths into numbers of files and FILE records, and keeps how large each file has to be for a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from characterize.formats.reading import Chunk
+from characterize.layout import FILE_DTYPE, NOT_MEASURED_U64, FileType, IoOp, RecordKind
+
+DEVICE_DIRECTORY = "/dev/"
+MEMORY_DIRECTORY = "/dev/shm/"
+
+
+class FileNumbers:
+    """The files of one trace.
+
+    Parameters
+    ----------
+    sizes : dict of int to int
+        Filled: bytes that each file has before the trace begins, as far as its reads tell.
+    writes_overwrite : bool
+        Whether what is written is taken to be there before, too.
+    """
+
+    def __init__(self, sizes: dict[int, int], *, writes_overwrite: bool = False):
+        self.sizes = sizes
+        self.writes_overwrite = writes_overwrite
+        self.paths: dict[int, str] = {}
+        self._number_of: dict[str, int] = {}
+        self._new: list[tuple[int, FileType, int]] = []
+
+    def number(self, path: str) -> int:
+        """Number of the file of this path: 1, 2, 3 ... by first sight."""
+        if path not in self._number_of:
+            self._number_of[path] = len(self._number_of) + 1
+            self.add(self._number_of[path], path)
+        return self._number_of[path]
+
+    def add(self, number: int, path: str, *, kind: FileType | None = None, flags: int = 0, size: int = 0) -> None:
+        """Take note of a file that has a number; of a known number nothing."""
+        if number in self.paths:
+            return
+        self.paths[number] = path
+        is_device = path.startswith(DEVICE_DIRECTORY) and not path.startswith(MEMORY_DIRECTORY)
+        self._new.append((number, kind or (FileType.BLOCK_DEVICE if is_device else FileType.REGULAR), flags))
+        self.sizes[number] = size
+
+    def chunk(self, arrays: Mapping[RecordKind, np.ndarray]) -> Chunk:
+        """A chunk of these records, and of the FILE records of files that were first seen in it."""
+        files = np.zeros(len(self._new), FILE_DTYPE)
+        files["kind"], files["resident_bytes"] = RecordKind.FILE, NOT_MEASURED_U64
+        for row, (number, kind, flags) in zip(files, self._new, strict=True):
+            row["file"], row["type"], row["flags"] = number, kind, flags
+        paths = {number: self.paths[number] for number, _, _ in self._new}
+        self._new = []
+        if RecordKind.IO in arrays:
+            self._measure(arrays[RecordKind.IO])
+        return Chunk({RecordKind.FILE: files, **arrays}, paths)
+
+    def _measure(self, io: np.ndarray) -> None:
+        moved = io[(io["result"] > 0) & ((io["op"] == IoOp.READ) | self.writes_overwrite)]
+        ends = moved["offset"].astype(np.int64) + moved["result"]
+        largest = pd.Series(ends).groupby(moved["file"].astype(np.int64)).max()
+        for file, end in zip(largest.index.tolist(), largest.tolist(), strict=True):
+            self.sizes[file] = max(self.sizes.get(file, 0), end)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns columns of numbers, one operation on a file each, into IO and FILEOP records, and says which cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from characterize.formats.lines import Draft
+from characterize.layout import FILEOP_DTYPE, IO_DTYPE, NOT_MEASURED_U32, Fileop, IoOp, RecordKind
+
+FILEOP_BASE = 100
+"""Added to the number of an operation that moves no data, so that it is another than those that do."""
+
+_READ, _WRITE = ("r", "read", "rd", "rs"), ("w", "write", "wr", "ws")
+
+
+def operation_of(text: str) -> int:
+    """``IoOp``, or `FILEOP_BASE` and ``Fileop``, of a name; 0 = none."""
+    lower = text.lower()
+    if lower in (*_READ, *_WRITE):
+        return IoOp.READ if lower in _READ else IoOp.WRITE
+    fileop = Fileop.__members__.get(text.upper(), 0)
+    return FILEOP_BASE + fileop if fileop else 0
+
+
+def operations_draft(
+    *,
+    start_ns: np.ndarray,
+    op: np.ndarray,
+    file: np.ndarray,
+    offset: np.ndarray,
+    size: np.ndarray,
+    result: np.ndarray,
+    duration_ns: np.ndarray | None = None,
+    missed_bytes: np.ndarray | None = None,
+) -> Draft:
+    """Records of operations.
+
+    Parameters
+    ----------
+    start_ns, duration_ns : ndarray of int64
+        Negative = not a time that can be. Without durations they are 0.
+    op : ndarray of int64
+        From `operation_of`.
+    file, offset, size, result : ndarray of int64
+        Offset and size stand for the argument and the length where no data moves.
+    missed_bytes : ndarray of int64
+        Negative = not measured.
+
+    Returns
+    -------
+    Draft
+        IO and FILEOP records, both with the dtype of IO records: `divided` parts them.
+    """
+    moves = op < FILEOP_BASE
+    draft = Draft(np.zeros(len(op), IO_DTYPE))
+    draft.require(start_ns >= 0, "a time of 0 to 2^63 ns")
+    draft.require(offset >= 0, "an offset of 0 to 2^63 bytes")
+    draft.require((size >= 0) & (~moves | (size < 2**32)), "a size below 2^32 bytes")
+    draft.require((result >= -(2**31)) & (result < 2**31), "a result of 32 bits")
+    draft.require((file >= 0) & (file < 2**32), "a file number of 32 bits")
+    io, fileop = draft.records, np.zeros(len(op), FILEOP_DTYPE)
+    io["offset"], io["asked_bytes"] = offset.clip(0), size.clip(0, 2**32 - 1)
+    io["missed_bytes"] = NOT_MEASURED_U32
+    if missed_bytes is not None:
+        io["missed_bytes"] = np.where(missed_bytes < 0, NOT_MEASURED_U32, missed_bytes)
+    fileop["argument"], fileop["length"] = offset.clip(0), size.clip(0)
+    for records in (io, fileop):
+        records["op"], records["file"], records["start_ns"] = op % FILEOP_BASE, file, start_ns
+        records["result"] = result.clip(-(2**31), 2**31 - 1)
+    io["kind"], fileop["kind"] = RecordKind.IO, RecordKind.FILEOP
+    words = io.view(np.uint64).reshape(len(io), -1)
+    words[~moves] = fileop.view(np.uint64).reshape(len(io), -1)[~moves]
+    if duration_ns is not None:
+        draft.require(duration_ns >= 0, "a duration of 0 to 2^63 ns")
+        io["duration_ns"] = duration_ns
+    return draft
+
+
+def divided(records: np.ndarray) -> dict[RecordKind, np.ndarray]:
+    """The IO and the FILEOP records of an array of both."""
+    moves = records["kind"] == RecordKind.IO
+    return {RecordKind.IO: records[moves], RecordKind.FILEOP: records[~moves].view(FILEOP_DTYPE)}

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a file of another tool into chunks of records in order, and into the header that a trace of them has."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.formats.reading import Chunk, Reading, ReadOptions
+from characterize.formats.registry import FORMATS, found_format
+from characterize.formats.reordering import TIMED_KINDS, Reordering
+from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
+from characterize.provenance import sha256_of, tool_version
+from characterize.trace import Header, Trace
+
+WALL_CLOCK_YEARS = (1980, 2100)
+LOST_KIND = {"block": RecordKind.BLOCK, "file": RecordKind.IO}
+
+
+class ForeignTrace:
+    """A trace of another tool, read once, in pieces.
+
+    Parameters
+    ----------
+    path : Path
+    options : ReadOptions, optional
+
+    Attributes
+    ----------
+    reading : Reading
+        What was assumed, and what was bad so far.
+    records : int
+        Operations and requests read so far.
+
+    Raises
+    ------
+    FlextraceError
+        The format is unknown or not found, or an option does not fit it.
+    """
+
+    def __init__(self, path: Path, options: ReadOptions | None = None):
+        options = options or ReadOptions()
+        name = options.format or found_format(path).name
+        if name not in FORMATS:
+            raise FlextraceError(f"format {name!r} is unknown: choose one of {', '.join(FORMATS)}", 2)
+        self.reading = Reading(path, FORMATS[name], options)
+        self.records = 0
+        self._order = Reordering()
+        self._start_ns: int | None = None
+        self._end_ns = 0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All records, in the order of their starts; at the end one GAP record if lines were left out.
+
+        Raises
+        ------
+        FlextraceError
+            The file cannot be read, has a malformed line (named by its number) or no operation at all.
+        """
+        for chunk in self._order.chunks(_module(self.reading).chunks(self.reading)):
+            for kind in TIMED_KINDS:
+                array = chunk.arrays.get(kind)
+                if array is None or not len(array):
+                    continue
+                self.records += len(array)
+                if self._start_ns is None:
+                    self._start_ns = int(array["start_ns"][0])
+                    self._check_clock(self._start_ns)
+                self._start_ns = min(self._start_ns, int(array["start_ns"].min()))
+                self._end_ns = max(self._end_ns, int((array["start_ns"] + array["duration_ns"]).max()))
+            yield chunk
+        if not self.records:
+            raise FlextraceError(f"{self.reading.path} has no requests: nothing to read")
+        if self.reading.bad_count:
+            yield Chunk({RecordKind.GAP: self._gap()})
+
+    def header(self) -> Header:
+        """The header of the trace, once all chunks have been read."""
+        reading, start_ns = self.reading, self._start_ns or 0
+        imported = {
+            "format": reading.format.name,
+            "path": str(reading.path),
+            "sha256": sha256_of(reading.path),
+            **reading.assumed,
+            **reading.facts,
+        }
+        if reading.bad_count:
+            imported |= {"bad_lines": reading.bad_count, "bad_examples": reading.bad_examples}
+        if self._order.late:
+            imported["out_of_order"] = self._order.late
+        return Header(
+            flags=(HeaderFlag.LOST if reading.bad_count else HeaderFlag(0))
+            | (HeaderFlag.UNTIMED if reading.untimed else HeaderFlag(0)),
+            start_monotonic_ns=start_ns,
+            start_realtime_ns=start_ns if reading.format.wall_clock else 0,
+            end_monotonic_ns=self._end_ns,
+            end_realtime_ns=self._end_ns if reading.format.wall_clock else 0,
+            lost={self._lost_kind: reading.bad_count} if reading.bad_count else {},
+            metadata={
+                "made_by": f"flextrace import {tool_version()}",
+                "imported": imported,
+                **({} if reading.durations_known else {"durations": "unknown"}),
+                **({"devices": reading.devices} if reading.devices else {}),
+            },
+        )
+
+    def read(self) -> Trace:
+        """All of it, in memory."""
+        parts: dict[RecordKind, list[np.ndarray]] = {}
+        paths: dict[int, str] = {}
+        for chunk in self.chunks():
+            paths |= chunk.paths
+            for kind, array in chunk.arrays.items():
+                parts.setdefault(kind, []).append(array)
+        header = self.header()
+        arrays = {kind: np.concatenate(arrays) for kind, arrays in parts.items()}
+        for row in arrays.get(RecordKind.FILE, ()):
+            row["size_bytes"] = self.reading.file_sizes[int(row["file"])]
+        header.count = {kind: len(arrays.get(kind, ())) for kind in RECORD_DTYPE}
+        return Trace(header, arrays, paths, self.reading.path, self.warnings())
+
+    def warnings(self) -> list[str]:
+        """What a user has to know before trusting numbers made from this trace."""
+        reading = self.reading
+        warnings = []
+        if reading.bad_count:
+            warnings.append(
+                f"{reading.path}: {reading.bad_count} malformed lines were left out, the first: "
+                f"{reading.bad_examples[0]}"
+            )
+        if self._order.late:
+            warnings.append(
+                f"{reading.path}: {self._order.late} records stand more than {self._order.window_records} behind "
+                "their place in the order of the starts"
+            )
+        return warnings
+
+    @property
+    def _lost_kind(self) -> RecordKind:
+        return LOST_KIND[self.reading.records]
+
+    def _gap(self) -> np.ndarray:
+        gap = np.zeros(1, GAP_DTYPE)
+        gap["kind"], gap["lost_kind"], gap["lost_count"] = RecordKind.GAP, self._lost_kind, self.reading.bad_count
+        gap["start_ns"], gap["duration_ns"] = self._start_ns, self._end_ns - (self._start_ns or 0)
+        return gap
+
+    def _check_clock(self, start_ns: int) -> None:
+        """The time of day says whether the unit of the times is right."""
+        reading = self.reading
+        if not reading.format.wall_clock:
+            return
+        first, last = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in WALL_CLOCK_YEARS)
+        if not first <= start_ns // 10**9 < last:
+            raise FlextraceError(
+                f"{reading.path}: taken as {reading.time_unit} since 1970, its first time is not within the years "
+                f"{WALL_CLOCK_YEARS[0]} to {WALL_CLOCK_YEARS[1]}: give another --time-unit, or --format"
+            )
+
+
+def read_foreign(path: Path, options: ReadOptions | None = None) -> Trace:
+    """Read a trace of another tool into memory.
+
+    Raises
+    ------
+    FlextraceError
+        Unknown format, a file that cannot be read, a line that is not in the format (named by its number).
+    """
+    return ForeignTrace(path, options).read()
+
+
+def _module(reading: Reading) -> ModuleType:
+    return importlib.import_module(f"characterize.formats.{reading.format.module}")

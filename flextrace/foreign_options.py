@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options by which a trace of another tool is read, for every verb that reads one."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from characterize.errors import FlextraceError
+from characterize.units import parse_size
+
+if TYPE_CHECKING:
+    from characterize.formats.reading import ReadOptions
+
+
+def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add the options.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    names : str
+        Of the option that names the format; ``--format`` is the output's in some verbs.
+    """
+    from characterize.formats.reading import TIME_UNITS  # noqa: PLC0415
+    from characterize.formats.registry import FORMATS  # noqa: PLC0415 (pyarrow is slow to import)
+
+    group = parser.add_argument_group("traces of other tools")
+    formats = "; ".join(f"{form.name}: {form.about}" for form in FORMATS.values())
+    group.add_argument(
+        *names,
+        dest="foreign_format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"format of FILE (default: found from its content). {formats}",
+    )
+    group.add_argument(
+        "--sector-bytes", metavar="BYTES", help="size of the sectors that FILE counts in (default: the format's, 512)"
+    )
+    group.add_argument(
+        "--time-unit", choices=TIME_UNITS, help="unit of the times in FILE (default: the format's; it is printed)"
+    )
+    group.add_argument(
+        "--columns",
+        metavar="NAME=COLUMN,...",
+        help="for csv and parquet: what the columns of FILE are, e.g. start=timestamp,offset=lba,bytes=len,op=type",
+    )
+    group.add_argument(
+        "--skip-bad", action="store_true", help="leave malformed lines out and count them; the exit code is then 3"
+    )
+
+
+def read_options(arguments: argparse.Namespace) -> ReadOptions:
+    """The options as the readers take them.
+
+    Raises
+    ------
+    FlextraceError
+        A size or the list of columns is not understood.
+    """
+    from characterize.formats.reading import ReadOptions  # noqa: PLC0415 (pyarrow is slow to import)
+
+    pairs = [pair.partition("=") for pair in (arguments.columns or "").split(",") if pair]
+    if not all(name and column for name, _, column in pairs):
+        raise FlextraceError(f"--columns {arguments.columns}: give NAME=COLUMN, parted by commas", 2)
+    return ReadOptions(
+        format=arguments.foreign_format,
+        sector_bytes=parse_size(arguments.sector_bytes) if arguments.sector_bytes else None,
+        time_unit=arguments.time_unit,
+        skip_bad=arguments.skip_bad,
+        columns={name.strip(): column.strip() for name, _, column in pairs},
+    )
