@@ -22,13 +22,15 @@ class FileNumbers:
     ----------
     sizes : dict of int to int
         Filled: bytes that each file has before the trace begins, as far as its reads tell.
+    measure : bool
+        Whether to raise the sizes to what is read; if not, the caller does.
     writes_overwrite : bool
         Whether what is written is taken to be there before, too.
     """
 
-    def __init__(self, sizes: dict[int, int], *, writes_overwrite: bool = False):
+    def __init__(self, sizes: dict[int, int], *, measure: bool = True, writes_overwrite: bool = False):
         self.sizes = sizes
-        self.writes_overwrite = writes_overwrite
+        self.measure, self.writes_overwrite = measure, writes_overwrite
         self.paths: dict[int, str] = {}
         self._number_of: dict[str, int] = {}
         self._new: list[tuple[int, FileType, int]] = []
@@ -57,7 +59,7 @@ class FileNumbers:
             row["file"], row["type"], row["flags"] = number, kind, flags
         paths = {number: self.paths[number] for number, _, _ in self._new}
         self._new = []
-        if RecordKind.IO in arrays:
+        if self.measure and RecordKind.IO in arrays:
             self._measure(arrays[RecordKind.IO])
         return Chunk({RecordKind.FILE: files, **arrays}, paths)
 

@@ -247,7 +247,7 @@ def _draft_by_pattern(
     found = found.take(pa.array(rows))
     draft = convert(
         {
-            it.name: _column(found.field(it.name), it.kind, shape.units.get(it.name, reading.time_unit))
+            it.name: _column(found.field(it.name), it.kind, shape.units.get(it.name, reading.time_unit), shape.quoted)
             for it in shape.fields
             if it.kind != "unused"
         }
@@ -264,7 +264,9 @@ def _draft_by_pattern(
     return Draft(draft.records[fine])
 
 
-def _column(texts: pa.Array, kind: Kind, unit: str) -> Any:
+def _column(texts: pa.Array, kind: Kind, unit: str, quoted: bool) -> Any:
+    if kind == "text" and not quoted:
+        return texts.dictionary_encode()
     if kind == "text":
         bare = pc.replace_substring(pc.replace_substring_regex(texts, r'^"((?s).*)"$', r"\1"), '""', '"')
         return pc.if_else(pc.starts_with(texts, '"'), bare, texts).dictionary_encode()

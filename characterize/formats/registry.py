@@ -76,6 +76,7 @@ FORMATS = {
             records="file",
             time_unit="us",
         ),
+        Format("strace", "strace -f -ttt -T (-y): operations of programs on files", "strace", "file", wall_clock=True),
         Format(
             "csv",
             "CSV with a line of column names: start (or time, timestamp; _ns, _us, _ms, _s), op, offset or sector, "

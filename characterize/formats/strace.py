@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a log of ``strace -f -ttt -T`` into chunks of IO, FILEOP, FILE and TASK records.
+
+``[PID] SECONDS CALL(ARGUMENTS) = RESULT [<SECONDS>]``; a call that others interrupt is in two lines, ``unfinished`` and
+``resumed``. Arrow parses the lines; the calls of `characterize.formats.strace_files` that remain then run through the
+tables of descriptors one by one, since each depends on those before it. strace itself writes a line in 10 to 50 us, so
+that this is not what one waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from characterize.formats.lines import ABSENT, Columns, Draft, Field, LineShape, records_of_lines
+from characterize.formats.reading import Chunk, Reading
+from characterize.formats.strace_files import CALLS, CLONES, OpenFiles
+from characterize.formats.strace_processes import Call
+
+_RESULT = r"= (?P<result>-?\d{1,18}|0x[0-9a-f]{1,16}|\?)(?P<more>.*?)(?:\s<(?P<duration>\d{1,7}\.\d{1,9})>)?"
+SHAPE = LineShape(
+    (
+        Field("thread", "integer"),
+        Field("time", "time"),
+        Field("resumed", "text"),
+        Field("name", "text"),
+        Field("arguments", "text"),
+        Field("unfinished", "text"),
+        Field("result", "text"),
+        Field("more", "text"),
+        Field("duration", "time"),
+    ),
+    "[PID] SECONDS CALL(ARGUMENTS) = RESULT <SECONDS>, as of strace -f -ttt -T",
+    pattern=r"(?:(?:\[pid\s+)?(?P<thread>\d{1,9})\]?\s+)?(?P<time>\d{1,10}\.\d{1,9})\s+"
+    r"(?:<\.\.\. (?P<resumed>\w+) resumed>\s*|(?P<name>\w+)\()(?P<arguments>.*)"
+    rf"(?:(?P<unfinished><unfinished \.\.\.>)|\)\s+{_RESULT})",
+    # Signals, exits, and what strace says of itself.
+    ignored=r"^(?:(?:\[pid\s+)?\d{1,9}\]?\s+)?(?:\d+\.\d+\s+)?(?:---|\+\+\+|strace:|\?\?\?\?)",
+    units={"time": "s", "duration": "s"},
+)
+ALONE = 1
+"""Number of the one thread of a log without -f."""
+
+
+def looks_like(head: bytes) -> bool:
+    """Whether a file begins like one of this format."""
+    return SHAPE.fits(head)
+
+
+def chunks(reading: Reading) -> Iterator[Chunk]:
+    """Read a log; what strace cannot see, such as accesses to mapped files, is left out and counted."""
+    log = _Log(reading)
+    for rows in records_of_lines(reading, SHAPE, log.keep):
+        for call in log.calls(rows):
+            log.files.run(call)
+        yield log.files.chunk()
+    reading.facts |= {f"left_out_{what}": count for what, count in log.files.left_out.items()}
+    reading.durations_known = log.has_durations
+
+
+class _Log:
+    def __init__(self, reading: Reading):
+        self.files = OpenFiles(reading)
+        self.has_durations = False
+        self._columns: Columns = {}
+        self._unfinished: dict[int, tuple[int, str, str]] = {}
+
+    def keep(self, columns: Columns) -> Draft:
+        """Hold on to columns; the records are the numbers of their rows."""
+        self._columns = columns
+        return Draft(np.arange(len(columns["time"])))
+
+    def calls(self, rows: np.ndarray) -> Iterator[Call]:
+        """The calls that are of interest, in the order of their ends."""
+        columns = self._columns
+        names = columns["name"].cast(pa.binary()), columns["resumed"].cast(pa.binary())
+        wanted = pa.array([name.encode() for name in CALLS])
+        mine = pc.or_(pc.is_in(names[0], wanted), pc.is_in(names[1], wanted)).to_numpy(zero_copy_only=False)
+        rows = rows[mine[rows]]
+        threads, times, durations = (columns[name][rows] for name in ("thread", "time", "duration"))
+        self.has_durations |= bool((durations != ABSENT).any())
+        texts = [
+            _texts(columns[name], rows) for name in ("name", "resumed", "arguments", "unfinished", "result", "more")
+        ]
+        for thread, time_ns, duration_ns, name, resumed, arguments, unfinished, result, more in zip(
+            np.where(threads == ABSENT, ALONE, threads).tolist(),
+            times.tolist(),
+            np.where(durations == ABSENT, 0, durations).tolist(),
+            *texts,
+            strict=True,
+        ):
+            start_ns, whole, called = time_ns, arguments, name
+            if resumed:
+                start_ns, called, begin = self._unfinished.pop(thread, (time_ns, resumed, ""))
+                whole = begin + arguments
+            if unfinished:
+                self._unfinished[thread] = start_ns, called, whole
+                if called in CLONES:
+                    self.files.processes.clone_begins(thread, whole)
+            elif result and result != "?":
+                yield Call(thread, start_ns, duration_ns, called, whole, int(result, 0), more)
+
+
+def _texts(column: pa.DictionaryArray, rows: np.ndarray) -> list[str]:
+    taken = column.take(pa.array(rows)).cast(pa.binary())
+    return [text.decode("utf-8", "surrogateescape") for text in taken.to_pylist()]

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the arguments of a call, as strace prints them, into descriptors, paths, flags and numbers."""
+
+from __future__ import annotations
+
+import re
+
+_DESCRIPTOR = re.compile(r"(-?\d+)(?:<([^<>]*)>)?")
+_STRING = r'"((?:[^"\\]|\\.)*)"'
+_PATH = re.compile(rf"(?:(?:AT_FDCWD|-?\d+)(?:<([^<>]*)>)?, )?{_STRING}")
+_MODE = re.compile(r"\b0[0-7]{3,4}\b")
+_FLAGS = re.compile(r"O_[A-Z_|]+")
+_LENGTH = re.compile(r"iov_len=(\d+)")
+_NUMBER = re.compile(r"-?\d+")
+
+
+def descriptor_of(arguments: str) -> tuple[int, str]:
+    """The descriptor at the begin, and the path that -y prints beside it; -1 where there is none."""
+    found = _DESCRIPTOR.match(arguments)
+    return (int(found[1]), unescaped(found[2] or "")) if found else (-1, "")
+
+
+def path_in(arguments: str) -> tuple[str, str]:
+    """The first path, and the directory it is relative to where -y prints that."""
+    return next(iter(paths_in(arguments)), ("", ""))
+
+
+def paths_in(arguments: str) -> list[tuple[str, str]]:
+    """All paths, each with its directory."""
+    return [(unescaped(found[2]), unescaped(found[1] or "")) for found in _PATH.finditer(arguments)]
+
+
+def flags_of(name: str, arguments: str) -> tuple[str, int]:
+    """Flags of an open, and the mode of what it may create."""
+    behind = arguments.rsplit('"', 1)[-1]
+    flags, mode = _FLAGS.search(behind), _MODE.search(behind)
+    return flags[0] if flags else "", int(mode[0], 8) if mode else 0
+
+
+def numbers_behind(arguments: str, count: int) -> list[int]:
+    """The last arguments as numbers; -1 of one that is none."""
+    parts = arguments.rsplit(", ", count)[-count:]
+    return [int(part) if _NUMBER.fullmatch(part) else -1 for part in parts]
+
+
+def vector_bytes(arguments: str) -> int:
+    """Bytes of all buffers of a vectored call."""
+    return sum(int(length) for length in _LENGTH.findall(arguments))
+
+
+def unescaped(text: str) -> str:
+    """A path without the octal and C escapes that strace prints; bytes that are not UTF-8 become surrogates."""
+    if "\\" not in text:
+        return text
+    content = text.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1", "replace")
+    return content.decode("utf-8", "surrogateescape")

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns system calls in the order of their ends into operations on files: which file a descriptor is, and where in it.
+
+Descriptors are followed through open, dup, fcntl, fork, threads, exec and close, positions through lseek; with ``-y``
+the path that strace prints beside a descriptor names those from before the log. Sizes are what fstat and reads tell.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import re
+from collections import Counter
+
+import numpy as np
+
+from characterize.formats.file_numbers import FileNumbers
+from characterize.formats.file_operations import FILEOP_BASE, divided, operations_draft
+from characterize.formats.reading import Chunk, Reading
+from characterize.formats.strace_arguments import (
+    descriptor_of,
+    flags_of,
+    numbers_behind,
+    path_in,
+    paths_in,
+    vector_bytes,
+)
+from characterize.formats.strace_processes import Call, Description, Process, Processes
+from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
+
+NEW_NAME_BASE = 2**31
+_PSEUDO = ("/proc/", "/sys/", "/dev/")
+_DEVICE = re.compile(r"/dev/(?:shm/|sd|vd|xvd|nvme\d+n|hd|dm-|md|loop|ram|zram|mapper/|sr\d|mmcblk|nbd|disk/)")
+_READS = {"read": 0, "readv": 0, "pread64": 1, "preadv": 1, "preadv2": 1}
+_WRITES = {"write": 0, "writev": 0, "pwrite64": 1, "pwritev": 1, "pwritev2": 1}
+_SYNCS = {"fsync": Fileop.FSYNC, "fdatasync": Fileop.FDATASYNC, "syncfs": Fileop.SYNCFS}
+_RANGES = {"sync_file_range": Fileop.SYNC_FILE_RANGE, "fadvise64": Fileop.FADVISE}
+_OPENS = ("open", "openat", "openat2", "creat")
+CLONES = ("clone", "clone3", "fork", "vfork")
+_NAMES = {
+    **dict.fromkeys(("rename", "renameat", "renameat2"), Fileop.RENAME),
+    **dict.fromkeys(("link", "linkat"), Fileop.LINK),
+    **dict.fromkeys(("symlink", "symlinkat"), Fileop.SYMLINK),
+    **dict.fromkeys(("unlink", "unlinkat"), Fileop.UNLINK),
+    **dict.fromkeys(("mkdir", "mkdirat"), Fileop.MKDIR),
+    "rmdir": Fileop.RMDIR,
+}
+_OTHERS = (
+    *("close", "close_range", "dup", "dup2", "dup3", "fcntl", "lseek", "execve", "chdir", "fchdir"),
+    *("ftruncate", "truncate", "fallocate", "fstat", "newfstatat", "sendfile", "copy_file_range", "mmap"),
+    *("io_submit", "io_uring_enter", "splice"),
+)
+CALLS = frozenset((*_READS, *_WRITES, *_SYNCS, *_RANGES, *_OPENS, *CLONES, *_NAMES, *_OTHERS))
+_ADVICE = {"RANDOM": 1, "SEQUENTIAL": 2, "WILLNEED": 3, "DONTNEED": 4, "NOREUSE": 5}
+_FALLOCATE_MODES = {"KEEP_SIZE": 1, "PUNCH_HOLE": 2, "COLLAPSE_RANGE": 8, "ZERO_RANGE": 16, "INSERT_RANGE": 32}
+_SYNC_RANGE_FLAGS = {"WAIT_BEFORE": 1, "WRITE": 2, "WAIT_AFTER": 4}
+_HIGH_HALF = 16
+_SIZE = re.compile(r"st_size=(\d+)")
+
+
+class OpenFiles:
+    """The state of all processes of a log, and the operations since the last chunk.
+
+    Attributes
+    ----------
+    left_out : Counter of str
+        What a log cannot say, by kind.
+    """
+
+    def __init__(self, reading: Reading):
+        self.left_out: Counter[str] = Counter()
+        self._numbers = FileNumbers(reading.file_sizes, measure=False)
+        self._file_at: dict[str, int] = {}
+        self._size: dict[int, int] = {}
+        self._written: set[int] = set()
+        self._absent: set[str] = set()
+        self.processes = Processes()
+        self._last_file, self._last_name = 0, NEW_NAME_BASE
+        self._rows: list[tuple[int, ...]] = []
+
+    def chunk(self) -> Chunk:
+        """The operations and the new files and threads since the last chunk."""
+        rows = np.array(self._rows, np.int64).reshape(-1, 10).T
+        names = ("start_ns", "duration_ns", "op", "file", "offset", "size", "result")
+        draft = operations_draft(**dict(zip(names, rows[:7], strict=True)))
+        draft.records["thread"], draft.records["process"], draft.records["flags"] = rows[7:]
+        draft.records["source"] = Source.SYSCALL
+        self._rows = []
+        return self._numbers.chunk({RecordKind.TASK: self.processes.new_tasks(), **divided(draft.records)})
+
+    def run(self, call: Call) -> None:
+        """Take the effects of one call."""
+        process = self.processes.of(call.thread, call.start_ns)
+        name = call.name
+        if name in _READS:
+            self._move(call, process, IoOp.READ, bool(_READS[name]))
+        elif name in _WRITES:
+            self._move(call, process, IoOp.WRITE, bool(_WRITES[name]))
+        elif name in _OPENS:
+            self._open(call, process)
+        elif name in CLONES:
+            self.processes.clone_ends(call)
+        elif name in _NAMES:
+            self._name(call, process)
+        elif name in _SYNCS or name in _RANGES or name in ("ftruncate", "fallocate", "truncate"):
+            self._on_file(call, process)
+        elif name in ("sendfile", "copy_file_range"):
+            self._copy(call, process)
+        elif name in ("io_submit", "io_uring_enter", "splice"):
+            self.left_out[f"{name}_calls"] += call.result > 0
+        else:
+            self._bookkeeping(call, process)
+
+    def _add(self, call: Call, process: Process, op: int, file: int, **numbers: int) -> None:
+        """An operation: ``offset``, ``size``, ``result`` and ``flags``, each 0 unless given."""
+        offset, size, result, flags = (numbers.get(name, 0) for name in ("offset", "size", "result", "flags"))
+        self._rows.append(
+            (call.start_ns, call.duration_ns, op, file, offset, size, result, call.thread, process.number, flags)
+        )
+
+    def _file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = False) -> int:
+        """Number of the file of a path; a new one if there is none yet."""
+        if path not in self._file_at:
+            self._last_file += 1
+            number = self._last_file
+            is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")
+            flags = FileFlag.CREATED if created else FileFlag(0)
+            kind = FileType.BLOCK_DEVICE if is_device and kind == FileType.REGULAR else kind
+            self._numbers.add(number, path, kind=kind, flags=int(flags))
+            self._file_at[path], self._size[number] = number, 0
+        return self._file_at[path]
+
+    def _resolved(self, process: Process, path: str, directory: str = "") -> str:
+        # ".." behind a symbolic link is another place than the name says; a log does not tell.
+        return posixpath.normpath(posixpath.join(directory or process.directory or ".", path))
+
+    def _of(self, call: Call, process: Process, text: str = "") -> Description | None:
+        """The open file of a call's first descriptor; None of what is no file."""
+        number, path = descriptor_of(text or call.arguments)
+        if number in process.table:
+            return process.table[number]
+        if number < 0 or not path.startswith("/") or not _is_file(path):
+            return None
+        process.table[number] = Description(self._file(path.removesuffix(" (deleted)")), guessed=True)
+        return process.table[number]
+
+    def _open(self, call: Call, process: Process) -> None:
+        path, directory = path_in(call.arguments)
+        path = self._resolved(process, path, directory)
+        if call.result < 0:
+            if "ENOENT" in call.more:
+                self._absent.add(path)
+            return
+        flags, mode = flags_of(call.name, call.arguments)
+        if not _is_file(path):
+            process.table.pop(call.result, None)
+            return
+        truncates = "O_TRUNC" in flags or call.name == "creat"
+        creates = "O_CREAT" in flags or call.name == "creat"
+        made = creates and path not in self._file_at and ("O_EXCL" in flags or path in self._absent)
+        kind = FileType.DIRECTORY if "O_DIRECTORY" in flags else FileType.REGULAR
+        file = self._file(path, kind=kind, created=made)
+        if truncates:
+            self._size[file] = 0
+            self._written.add(file)
+        own = _io_flags(flags)
+        description = Description(file, own)
+        process.table[call.result] = description
+        process.close_on_exec.discard(call.result)
+        if "O_CLOEXEC" in flags:
+            process.close_on_exec.add(call.result)
+        said = own | (IoFlag.CREATED if made else 0) | (IoFlag.TRUNCATED if truncates else 0)
+        said |= IoFlag.DIRECTORY if kind == FileType.DIRECTORY else 0
+        self._add(call, process, FILEOP_BASE + Fileop.OPEN, file, offset=call.result, size=mode, flags=int(said))
+
+    def _move(self, call: Call, process: Process, op: IoOp, positioned: bool) -> None:
+        description = self._of(call, process)
+        if description is None:
+            return
+        vectored = "v" in call.name
+        behind = numbers_behind(call.arguments, 1 + positioned + (call.name.endswith("v2")))
+        asked = vector_bytes(call.arguments) if vectored else behind[0]
+        offset = behind[1] if positioned else description.position
+        flags = description.flags | (IoFlag.POSITIONED if positioned else 0) | (IoFlag.VECTORED if vectored else 0)
+        own_position = not positioned or offset < 0
+        if own_position and offset < 0:
+            offset = description.position
+        flags |= IoFlag.OFFSET_INFERRED if own_position and description.guessed else 0
+        moved = self._moved(call, process, description, op, offset=offset, size=asked, flags=int(flags))
+        if own_position:
+            description.position = moved
+
+    def _moved(self, call: Call, process: Process, description: Description, op: IoOp, **place: int) -> int:
+        """One data operation on one file; where it ended."""
+        file, done = description.file, max(call.result, 0)
+        if op == IoOp.WRITE and place["flags"] & IoFlag.APPEND:
+            place["offset"] = self._size[file]
+        end = place["offset"] + done
+        if done and op == IoOp.READ and end > self._size[file]:
+            self._learn_size(file, end)
+        if done and op == IoOp.WRITE:
+            self._written.add(file)
+            self._size[file] = max(self._size[file], end)
+        self._add(call, process, op, file, result=_result(call), **place)
+        return end
+
+    def _learn_size(self, file: int, size: int) -> None:
+        """A file is at least so large; if nothing wrote to it, it was from the begin."""
+        self._size[file] = max(size, self._size[file])
+        self._numbers.sizes[file] = max(size, self._numbers.sizes[file])
+
+    def _copy(self, call: Call, process: Process) -> None:
+        parts = call.arguments.split(", ")
+        source_first = call.name == "copy_file_range"
+        sides = ((0, 1, IoOp.READ), (2, 3, IoOp.WRITE)) if source_first else ((1, 2, IoOp.READ), (0, None, IoOp.WRITE))
+        asked = numbers_behind(call.arguments, 1 + source_first)[0]
+        for side, at, op in sides:
+            description = self._of(call, process, parts[side])
+            if description is None or call.result < 0:
+                continue
+            given = re.match(r"\[(\d+)", parts[at]) if at is not None else None
+            offset = int(given[1]) if given else description.position
+            place = {"offset": offset, "size": asked, "flags": description.flags}
+            end = self._moved(call, process, description, op, **place)
+            if given is None:
+                description.position = end
+
+    def _on_file(self, call: Call, process: Process) -> None:
+        result = _result(call)
+        if call.name == "truncate":
+            path, _ = path_in(call.arguments)
+            file = self._file(self._resolved(process, path))
+        else:
+            description = self._of(call, process)
+            if description is None:
+                return
+            file = description.file
+        if call.name in _SYNCS:
+            self._add(call, process, FILEOP_BASE + _SYNCS[call.name], file, result=result)
+        elif call.name.endswith("truncate"):
+            size = numbers_behind(call.arguments, 1)[0]
+            if result == 0:
+                self._size[file] = size
+                self._written.add(file)
+            self._add(call, process, FILEOP_BASE + Fileop.TRUNCATE, file, offset=size, result=result)
+        else:
+            self._range(call, process, file, result)
+
+    def _range(self, call: Call, process: Process, file: int, result: int) -> None:
+        parts = call.arguments.split(", ")
+        if call.name == "fallocate":
+            offset, length = int(parts[2]), int(parts[3])
+            flags = sum(bit for word, bit in _FALLOCATE_MODES.items() if word in parts[1])
+            op = Fileop.FALLOCATE
+            if result == 0 and not flags:
+                self._size[file] = max(self._size[file], offset + length)
+        else:
+            offset, length, op = int(parts[1]), int(parts[2]), _RANGES[call.name]
+            words = _ADVICE if op == Fileop.FADVISE else _SYNC_RANGE_FLAGS
+            flags = sum(bit for word, bit in words.items() if re.search(rf"_{word}\b", parts[3]))
+        place = {"offset": offset, "size": length, "flags": flags << _HIGH_HALF}
+        self._add(call, process, FILEOP_BASE + op, file, result=result, **place)
+
+    def _name(self, call: Call, process: Process) -> None:
+        if call.result < 0:
+            return
+        op = Fileop.RMDIR if "AT_REMOVEDIR" in call.arguments else _NAMES[call.name]
+        paths = [self._resolved(process, path, directory) for path, directory in paths_in(call.arguments)]
+        if not paths or not _is_file(paths[-1]):
+            return
+        if op in (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK):
+            self._last_name += 1
+            self._numbers.add(self._last_name, paths[-1], flags=int(FileFlag.NEW_NAME))
+            file = 0 if op == Fileop.SYMLINK else self._file(paths[0])
+            if op != Fileop.SYMLINK:
+                self._file_at[paths[-1]] = file
+            if op == Fileop.RENAME:
+                del self._file_at[paths[0]]
+            self._add(call, process, FILEOP_BASE + op, file, offset=self._last_name)
+            return
+        is_directory = op in (Fileop.MKDIR, Fileop.RMDIR)
+        kind = FileType.DIRECTORY if is_directory else FileType.REGULAR
+        file = self._file(paths[0], kind=kind, created=op == Fileop.MKDIR)
+        mode = int(call.arguments.rsplit(", ", 1)[1], 8) if op == Fileop.MKDIR else 0
+        flags = int(IoFlag.DIRECTORY) if is_directory else 0
+        self._add(call, process, FILEOP_BASE + op, file, size=mode, flags=flags)
+        if op != Fileop.MKDIR:
+            del self._file_at[paths[0]]
+            self._absent.add(paths[0])
+
+    def _bookkeeping(self, call: Call, process: Process) -> None:
+        """Calls that change tables, positions and what is known, and that are no operations (but for close)."""
+        name, table = call.name, process.table
+        number, _ = descriptor_of(call.arguments)
+        if name == "execve" and call.result == 0:
+            for closed in process.close_on_exec:
+                table.pop(closed, None)
+            process.close_on_exec = set()
+        elif name == "chdir" and call.result == 0:
+            process.directory = self._resolved(process, path_in(call.arguments)[0])
+        elif name == "fchdir" and call.result == 0 and number in table:
+            process.directory = self._numbers.paths[table[number].file]
+        elif name == "mmap":
+            parts = call.arguments.split(", ")
+            shared = self._of(call, process, parts[4]) if len(parts) > 5 and not parts[4].startswith("-1") else None
+            self.left_out["mappings_of_files"] += shared is not None and "PROT_EXEC" not in parts[2]
+        elif name in ("fstat", "newfstatat", "lseek"):
+            self._learn(call, process)
+        elif name == "close_range" and call.result == 0:
+            first, last = numbers_behind(call.arguments, 3)[:2]
+            for closed in [it for it in table if first <= it <= (last if last >= 0 else it)]:
+                del table[closed]
+        elif name == "close":
+            description = table.pop(number, None)
+            if description is not None:
+                self._add(call, process, FILEOP_BASE + Fileop.CLOSE, description.file, offset=number)
+        elif call.result >= 0 and (name.startswith("dup") or "F_DUPFD" in call.arguments):
+            copied = self._of(call, process)
+            if copied is not None:
+                table[call.result] = copied
+            else:
+                table.pop(call.result, None)
+            process.close_on_exec.discard(call.result)
+            if "CLOEXEC" in call.arguments:
+                process.close_on_exec.add(call.result)
+        elif name == "fcntl" and "F_SETFD" in call.arguments:
+            (process.close_on_exec.add if "FD_CLOEXEC" in call.arguments else process.close_on_exec.discard)(number)
+
+    def _learn(self, call: Call, process: Process) -> None:
+        description = self._of(call, process) if re.match(r"\d", call.arguments) else None
+        if description is None or call.result < 0:
+            return
+        if call.name == "lseek":
+            description.position, description.guessed = call.result, False
+        elif (
+            (size := _SIZE.search(call.arguments))
+            and "S_IFREG" in call.arguments
+            and description.file not in self._written
+        ):
+            self._learn_size(description.file, int(size[1]))
+
+
+def _is_file(path: str) -> bool:
+    """Whether a path may be that of a regular file, a directory or a block device."""
+    return bool(path) and (not path.startswith(_PSEUDO) or _DEVICE.match(path) is not None)
+
+
+def _io_flags(flags: str) -> int:
+    words = {"O_APPEND": IoFlag.APPEND, "O_DIRECT": IoFlag.DIRECT, "O_SYNC": IoFlag.SYNC, "O_DSYNC": IoFlag.DSYNC}
+    present = flags.split("|")
+    return int(sum(int(flag) for word, flag in words.items() if word in present))
+
+
+def _result(call: Call) -> int:
+    """As the kernel returned it: the name of the errno stands behind the -1 that strace prints."""
+    name = next(iter(call.more.split()), "")
+    return call.result if call.result >= 0 else -getattr(errno, name, errno.EIO)
