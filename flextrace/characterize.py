@@ -9,12 +9,16 @@ import shlex
 import sys
 from pathlib import Path
 
+from flextrace.foreign_options import add_foreign_arguments, foreign_options
+
 _LAYERS = {"vfs": ("vfs",), "block": ("block",), "both": ("vfs", "block")}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="trace (.iotrace)")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="trace (.iotrace), an archive of one, or a trace of another tool"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
     parser.add_argument(
         "--layer",
@@ -30,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="accesses to mapped files that count as requests: of data (default: all but pages read of programs, "
         "libraries and other files of the operating system), all, none",
     )
+    add_foreign_arguments(parser, "--from")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.characterization import characterize  # noqa: PLC0415
     from characterize.text import render  # noqa: PLC0415
 
-    result = characterize(trace_file.open(arguments.file), arguments.mmap)
+    result = characterize(trace_file.open(arguments.file, foreign_options(arguments)), arguments.mmap)
     layers = _LAYERS[arguments.layer]
     if arguments.format == "json":
         document = result.as_document()

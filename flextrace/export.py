@@ -1,64 +1,154 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``flextrace export``: a trace becomes a compressed archive, or jobs of fio, which other programs can use."""
+"""``flextrace export``: a trace becomes an archive, a table, jobs of fio or a timeline, with its names or without."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.expansion import ARCHIVE_SUFFIX, expanded, is_archive
-from characterize.units import format_bytes
+from characterize.units import format_bytes, parse_duration
 from replayer.run import prepare
 
-JOB_SUFFIX = ".fio"
+JOB_SUFFIX, TABLE_SUFFIX, TIMELINE_SUFFIX, TRACE_SUFFIX = ".fio", ".csv", ".json", ".iotrace"
+# Options that mean something for outputs of one kind only.
+_ONLY_FOR = {
+    "directory": (JOB_SUFFIX,),
+    "layer": (TABLE_SUFFIX,),
+    "begin_s": (TIMELINE_SUFFIX,),
+    "end_s": (TIMELINE_SUFFIX,),
+}
+_OPTION_OF = {"begin_s": "from", "end_s": "to"}
+EXAMPLES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("trace", type=Path, metavar="TRACE", help="trace (.iotrace; for fio also an archive of one)")
+    parser.add_argument(
+        "trace", type=Path, metavar="TRACE", help="trace (.iotrace; but for NAME.parquet also an archive)"
+    )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
-        required=True,
         metavar="OUT",
         help="its name says the format: NAME.parquet, an archive from which 'flextrace import' makes the same trace; "
-        "NAME.fio, a job for fio, with one I/O log for each thread in the directory NAME.iolog",
+        "NAME.csv, a table with a row for each operation; NAME.fio, a job for fio, with one I/O log (version 3) for "
+        "each thread in the directory NAME.iolog; NAME.json, a timeline for ui.perfetto.dev and chrome://tracing; "
+        "NAME.iotrace, a trace, with --anonymise",
     )
+    parser.add_argument("--force", action="store_true", help="overwrite OUT if it exists")
     parser.add_argument(
         "--directory", type=Path, metavar="DIR", help="for fio: lay out the files that it will read and write here"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite OUT if it exists")
+    parser.add_argument(
+        "--layer", choices=("vfs", "block"), help="for csv: operations of programs (default), or block requests"
+    )
+    parser.add_argument(
+        "--from", dest="begin_s", type=parse_duration, metavar="TIME", help="for json: since the begin, as 10s"
+    )
+    parser.add_argument("--to", dest="end_s", type=parse_duration, metavar="TIME", help="for json: what starts before")
+    names = parser.add_argument_group("names")
+    names.add_argument(
+        "--anonymise",
+        action="store_true",
+        help="hash the components of paths, names of programs and devices, and all text of the header with a key",
+    )
+    names.add_argument("--key", type=Path, metavar="FILE", help="file with the key; the same key gives the same hashes")
+    names.add_argument("--key-env", metavar="VARIABLE", help="environment variable with the key")
+    names.add_argument("--keep-extensions", action="store_true", help="leave .db, .log and such readable")
+    names.add_argument(
+        "--dry-run", action="store_true", help="write nothing; show how many names there are, and examples"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the archive or the jobs, say what is in them."""
-    trace, output = arguments.trace, arguments.output
-    suffix = output.suffix.lower()
-    if suffix not in (ARCHIVE_SUFFIX, JOB_SUFFIX):
-        raise FlextraceError(
-            f"{output}: no format is known by this name: use NAME{ARCHIVE_SUFFIX} or NAME{JOB_SUFFIX}", 2
-        )
-    if output.exists() and not arguments.force:
-        raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
-    if output.exists() and trace.exists() and output.samefile(trace):
-        raise FlextraceError(f"{output} is the trace that is read: choose another name", 2)
-    if suffix == JOB_SUFFIX:
-        if not arguments.directory:
-            raise FlextraceError("fio needs the files that it reads and writes: name a directory by --directory", 2)
-        said, after = write_jobs(trace, output, arguments.directory, force=arguments.force), f"fio {output}"
-    else:
-        if arguments.directory:
-            raise FlextraceError(f"--directory is for fio: omit it, or write NAME{JOB_SUFFIX}", 2)
-        if is_archive(trace):
-            raise FlextraceError(f"{trace} is an archive already: copy it, or expand it with 'flextrace import'", 2)
-        said, after = write_archive(trace, output, force=arguments.force), f"flextrace characterize {output}"
+    """Write the output, say what is in it."""
+    _check(arguments)
+    with _named(arguments) as trace:
+        if arguments.dry_run:
+            return 0
+        said, after = _written(trace, arguments)
     for line in said:
         print(f"flextrace export: {line}", file=sys.stderr)
     print(f"next: {after}", file=sys.stderr)
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what makes no sense, before anything is read or written."""
+    trace, output = arguments.trace, arguments.output
+    if not arguments.anonymise and (
+        arguments.key or arguments.key_env or arguments.dry_run or arguments.keep_extensions
+    ):
+        raise FlextraceError("--key, --key-env, --keep-extensions and --dry-run are for --anonymise", 2)
+    if output is None:
+        if arguments.dry_run:
+            return
+        raise FlextraceError("say where to by -o OUT", 2)
+    suffix = output.suffix.lower()
+    known = (
+        ARCHIVE_SUFFIX,
+        TABLE_SUFFIX,
+        JOB_SUFFIX,
+        TIMELINE_SUFFIX,
+        *((TRACE_SUFFIX,) if arguments.anonymise else ()),
+    )
+    if suffix not in known:
+        names = ", ".join(f"NAME{it}" for it in known[:-1])
+        raise FlextraceError(f"{output}: no format is known by this name: use {names} or NAME{known[-1]}", 2)
+    for name, suffixes in _ONLY_FOR.items():
+        if getattr(arguments, name) is not None and suffix not in suffixes:
+            raise FlextraceError(f"--{_OPTION_OF.get(name, name)} is for NAME{suffixes[0]}: omit it", 2)
+    if output.exists() and not arguments.force and not arguments.dry_run:
+        raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
+    if output.exists() and trace.exists() and output.samefile(trace):
+        raise FlextraceError(f"{output} is the trace that is read: choose another name", 2)
+    if suffix == JOB_SUFFIX and not arguments.directory:
+        raise FlextraceError("fio needs the files that it reads and writes: name a directory by --directory", 2)
+    if suffix == ARCHIVE_SUFFIX and is_archive(trace) and not arguments.anonymise:
+        raise FlextraceError(f"{trace} is an archive already: copy it, or expand it with 'flextrace import'", 2)
+
+
+@contextmanager
+def _named(arguments: argparse.Namespace) -> Iterator[Path]:
+    """The trace, or a temporary one without names (in memory while it is made)."""
+    if not arguments.anonymise:
+        yield arguments.trace
+        return
+    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.anonymise import Names, anonymised, read_key  # noqa: PLC0415
+
+    names = Names(read_key(arguments.key, arguments.key_env), arguments.keep_extensions)
+    trace = anonymised(trace_file.open(arguments.trace), names)
+    print(f"flextrace export: {len(names.hash_of)} names, {len(trace.paths)} paths", file=sys.stderr)
+    if arguments.dry_run:
+        for name, hashed in list(names.hash_of.items())[:EXAMPLES]:
+            print(f"{name.encode('utf-8', 'backslashreplace').decode()} -> {hashed}")
+        yield arguments.trace
+        return
+    with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
+        path = Path(directory) / f"anonymised{TRACE_SUFFIX}"
+        yield trace_file.write(trace, path)
+
+
+def _written(trace: Path, arguments: argparse.Namespace) -> tuple[list[str], str]:
+    output, force = arguments.output, arguments.force
+    suffix = output.suffix.lower()
+    if suffix == JOB_SUFFIX:
+        return write_jobs(trace, output, arguments.directory, force=force), f"fio {output}"
+    if suffix == ARCHIVE_SUFFIX:
+        return write_archive(trace, output, force=force), f"flextrace characterize {output}"
+    if suffix == TABLE_SUFFIX:
+        return write_table(trace, output, arguments.layer, force=force), f"flextrace characterize {output}"
+    if suffix == TIMELINE_SUFFIX:
+        return write_timeline(trace, arguments), f"open {output} in https://ui.perfetto.dev"
+    return write_trace(trace, output, force=force), f"flextrace characterize {output}"
 
 
 def write_archive(trace: Path, output: Path, *, force: bool) -> list[str]:
@@ -74,6 +164,40 @@ def write_archive(trace: Path, output: Path, *, force: bool) -> list[str]:
             "behind its last whole record, are not in the archive"
         )
     return lines
+
+
+def write_table(trace: Path, output: Path, layer: str | None, *, force: bool) -> list[str]:
+    """Write a CSV table; returns what to say about it."""
+    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.formats import csv_export  # noqa: PLC0415
+
+    opened = trace_file.open(trace)
+    table = csv_export.write(opened, output, "block" if layer == "block" else "vfs" if layer else None, force=force)
+    lines = [f"warning: {warning}" for warning in opened.warnings]
+    lines.append(f"{output}: {table.rows} rows of the layer {table.layer}")
+    if table.left_out:
+        lines.append(f"left out: {table.left_out} operations with two names (rename, link)")
+    return lines
+
+
+def write_timeline(trace: Path, arguments: argparse.Namespace) -> list[str]:
+    """Write events for a viewer; returns what to say about it."""
+    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.formats import perfetto  # noqa: PLC0415
+
+    begin_s, end_s = arguments.begin_s or 0.0, arguments.end_s
+    count = perfetto.write(trace_file.open(trace), arguments.output, from_s=begin_s, to_s=end_s, force=arguments.force)
+    return [f"{arguments.output}: {count} operations and requests"]
+
+
+def write_trace(trace: Path, output: Path, *, force: bool) -> list[str]:
+    """Copy a trace that was made for this; returns what to say about it."""
+    from characterize.new_file import new_file  # noqa: PLC0415
+
+    with new_file(output, force=force) as stream, trace.open("rb") as source:
+        while part := source.read(1 << 20):
+            stream.write(part)
+    return [f"{output}: {format_bytes(output.stat().st_size)}, without names"]
 
 
 def write_jobs(trace: Path, output: Path, directory: Path, *, force: bool) -> list[str]:

@@ -50,6 +50,15 @@ def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
     )
 
 
+def foreign_options(arguments: argparse.Namespace) -> ReadOptions | None:
+    """The options, if any of them was given: FILE is then a trace of another tool, whatever it begins with."""
+    given = (
+        *(arguments.foreign_format, arguments.sector_bytes, arguments.time_unit, arguments.columns),
+        arguments.skip_bad,
+    )
+    return read_options(arguments) if any(given) else None
+
+
 def read_options(arguments: argparse.Namespace) -> ReadOptions:
     """The options as the readers take them.
 

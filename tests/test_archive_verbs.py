@@ -66,7 +66,7 @@ def test_existing_files_are_kept_unless_forced(trace, archive, tmp_path, cli, ve
 
 def test_nonsense_is_refused(trace, archive, tmp_path, cli):
     for words, message in (
-        (("export", trace, "-o", tmp_path / "b.csv"), "use NAME.parquet"),
+        (("export", trace, "-o", tmp_path / "b.txt"), "use NAME.parquet"),
         (("export", archive, "-o", tmp_path / "b.parquet"), "is an archive already"),
         (("export", tmp_path / "none", "-o", tmp_path / "b.parquet"), "cannot read trace"),
         (("export", tmp_path, "-o", tmp_path / "b.parquet"), "cannot read trace"),

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import pyarrow as pa
-
 from characterize.errors import FlextraceError
 
 _CODEC_OF_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
@@ -35,6 +33,8 @@ def opened(path: Path) -> Iterator[BinaryIO]:
                 with lzma.open(raw) as stream:
                     yield cast(BinaryIO, stream)
             elif codec:
+                import pyarrow as pa  # noqa: PLC0415 (slow to import, and few files are compressed)
+
                 yield cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(raw), codec))
             else:
                 yield raw

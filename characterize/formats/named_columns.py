@@ -129,6 +129,7 @@ class TableRecords:
         self.files = FileNumbers(reading.file_sizes)
         reading.durations_known = "duration" in self.names
         reading.records = "file" if self.of_files else "block"
+        reading.time_unit = meaning.units.get("start", reading.time_unit)
 
     def draft(self, columns: Columns) -> Draft:
         """Records of a block of the table."""

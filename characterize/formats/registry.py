@@ -112,8 +112,7 @@ def found_format(path: Path) -> Format:
     raise FlextraceError(
         f"{path} is not a flextrace trace, and no trace of another tool that is known: it begins with {begin!r}. "
         f"Looked for\n{looked}\nIf it is one of these, force it by --format, and the first wrong line is named; name "
-        "the columns of another table by --format csv --columns ('flextrace import --help')",
-        2,
+        "the columns of another table by --format csv --columns ('flextrace import --help')"
     )
 
 
