@@ -26,6 +26,8 @@ BLOCK_BYTES = 8 << 20
 LINE_BYTES_MAX = 1 << 20
 CSV_BLOCK_BYTES = 1 << 20
 SNIFFED_LINES = 32
+SNIFFED_SHARE = 0.75
+"""So that a malformed line is told as one, and not as another format."""
 DECIMAL_DIGITS = 38
 
 Kind = Literal["integer", "time", "text", "unused"]
@@ -102,7 +104,7 @@ class LineShape:
         return block[: end.start()] if end else block
 
     def fits(self, head: bytes) -> bool:
-        """Whether the first lines of a file are of this shape; the last, which may be cut off, does not count."""
+        """Whether most of the first lines of a file are of this shape; the last, which may be cut off, does not count."""
         whole = self.records_in(head)
         lines = whole.splitlines(keepends=True)
         lines = lines[:-1] if len(lines) > 1 and whole == head and not head.endswith(b"\n") else lines
@@ -110,7 +112,7 @@ class LineShape:
         lines = lines[1:] if lines and is_header(lines[0]) else lines
         shape, ignored = re.compile(self.whole.encode()), re.compile((self.ignored or r"^\s*$").encode())
         lines = [line for line in lines if not ignored.match(line)][:SNIFFED_LINES]
-        return bool(lines) and all(shape.match(line) for line in lines)
+        return bool(lines) and sum(1 for line in lines if shape.match(line)) >= SNIFFED_SHARE * len(lines)
 
 
 @dataclass
