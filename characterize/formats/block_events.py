@@ -27,6 +27,9 @@ from characterize.layout import (
 
 WAITING_MAX = 1 << 18
 NONE = -1
+# Columns of a request that was issued: rows of its events; and how it stands.
+_QUEUE, _ISSUE, _STATE, _FIRST_ISSUE, _REQUEUE = range(5)
+_ISSUED, _WAITS_AGAIN, _ISSUED_AGAIN = range(3)
 
 
 class Action(IntEnum):
@@ -80,6 +83,8 @@ def op_and_flags(letters: str) -> int:
         op = BlockOp.SECURE_ERASE
     for letter in rest[1:]:
         flags |= _FLAG_OF_LETTER.get(letter, BlockFlag(0))
+    # A flush is one by itself.
+    flags &= ~BlockFlag.PREFLUSH if op == BlockOp.FLUSH else ~BlockFlag(0)
     return int(op) | int(flags) << _FLAGS_SHIFT
 
 
@@ -156,7 +161,7 @@ def _pair(action: np.ndarray, new_group: np.ndarray) -> tuple[np.ndarray, np.nda
     pairs = np.empty((count, 4), np.int64)
     keep = np.zeros(count, np.bool_)
     queued = np.empty(count + 1, np.int64)
-    issued = np.empty((count + 1, 3), np.int64)
+    issued = np.empty((count + 1, 5), np.int64)
     made = unmatched = 0
     first_queued = last_queued = first_issued = last_issued = 0
     for row in range(count + 1):
@@ -164,9 +169,9 @@ def _pair(action: np.ndarray, new_group: np.ndarray) -> tuple[np.ndarray, np.nda
             for at in range(first_queued, last_queued):
                 keep[queued[at]] = True
             for at in range(first_issued, last_issued):
-                keep[issued[at, 1]] = True
-                if issued[at, 0] != NONE:
-                    keep[issued[at, 0]] = True
+                for column in (_QUEUE, _ISSUE, _FIRST_ISSUE, _REQUEUE):
+                    if issued[at, column] != NONE:
+                        keep[issued[at, column]] = True
             first_queued = last_queued = first_issued = last_issued = 0
             if row == count:
                 break
@@ -177,26 +182,27 @@ def _pair(action: np.ndarray, new_group: np.ndarray) -> tuple[np.ndarray, np.nda
         elif what == Action.MERGED:
             last_queued = max(last_queued - 1, first_queued)
         elif what == Action.ISSUED:
-            issued[last_issued, 0] = NONE
+            if first_issued < last_issued and issued[last_issued - 1, _STATE] == _WAITS_AGAIN:
+                issued[last_issued - 1, _ISSUE], issued[last_issued - 1, _STATE] = row, _ISSUED_AGAIN
+                continue
+            issued[last_issued, _QUEUE] = issued[last_issued, _REQUEUE] = NONE
+            issued[last_issued, _ISSUE] = issued[last_issued, _FIRST_ISSUE] = row
+            issued[last_issued, _STATE] = _ISSUED
             if first_queued < last_queued:
-                issued[last_issued, 0] = queued[first_queued]
+                issued[last_issued, _QUEUE] = queued[first_queued]
                 first_queued += 1
-            issued[last_issued, 1], issued[last_issued, 2] = row, 0
-            # A requeued request waits before this place with no issue of its own.
-            if first_issued < last_issued and issued[last_issued - 1, 2] == 1:
-                last_issued -= 1
-                issued[last_issued, 1], issued[last_issued, 2] = row, 2
             last_issued += 1
         elif what == Action.REQUEUED:
             if first_issued < last_issued:
-                issued[last_issued - 1, 2] = 1
+                issued[last_issued - 1, _REQUEUE], issued[last_issued - 1, _STATE] = row, _WAITS_AGAIN
+                issued[last_issued - 1, _ISSUE] = issued[last_issued - 1, _FIRST_ISSUE]
         elif what == Action.COMPLETED:
             if first_issued < last_issued:
-                pairs[made, 0], pairs[made, 1] = issued[first_issued, 0], issued[first_issued, 1]
-                pairs[made, 3] = issued[first_issued, 2]
+                pairs[made, 0], pairs[made, 1] = issued[first_issued, _QUEUE], issued[first_issued, _ISSUE]
+                pairs[made, 3] = issued[first_issued, _STATE]
                 first_issued += 1
             elif first_queued < last_queued:
-                pairs[made, 0], pairs[made, 1], pairs[made, 3] = queued[first_queued], NONE, 0
+                pairs[made, 0], pairs[made, 1], pairs[made, 3] = queued[first_queued], NONE, _ISSUED
                 first_queued += 1
             else:
                 unmatched += 1
@@ -219,7 +225,7 @@ def _requests(events: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         block[name] = start[name]
     block["flags"] = (
         start["flags"]
-        | np.where(requeued == 2, BlockFlag.REQUEUED, 0).astype(np.uint32)
+        | np.where(requeued == _ISSUED_AGAIN, BlockFlag.REQUEUED, 0).astype(np.uint32)
         | np.where(end["bytes"] < start["bytes"], BlockFlag.PARTIAL, 0).astype(np.uint32)
         | np.where(has_queue, 0, BlockFlag.UNATTRIBUTED).astype(np.uint32)
     )

@@ -104,7 +104,7 @@ class LineShape:
         return block[: end.start()] if end else block
 
     def fits(self, head: bytes) -> bool:
-        """Whether most of the first lines of a file are of this shape; the last, which may be cut off, does not count."""
+        """Whether most of the first lines of a file have this shape; the last, which may be cut off, does not count."""
         whole = self.records_in(head)
         lines = whole.splitlines(keepends=True)
         lines = lines[:-1] if len(lines) > 1 and whole == head and not head.endswith(b"\n") else lines

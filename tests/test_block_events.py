@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of the block layer: made by the documented layout and read by blkparse too, by perf, and paired naively."""
+
+import os
+import shutil
+import struct
+import subprocess
+from collections import defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.formats import blktrace
+from characterize.formats.block_events import EVENT_DTYPE, Action, EventPairing, op_and_flags
+from characterize.formats.foreign import read_foreign
+from characterize.formats.reading import Reading, ReadOptions
+from characterize.formats.registry import FORMATS, found_format
+from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockForm, BlockOp, RecordKind
+
+needs_blkparse = pytest.mark.skipif(not shutil.which("blkparse"), reason="blkparse is not installed")
+
+# <linux/blktrace_api.h>, by hand
+WRITE, FLUSH, SYNC, QUEUE, REQUEUE, ISSUE, COMPLETE = 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7
+READ, NOTIFY, AHEAD, META, DISCARD, FUA = 1 << 0, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 15
+ACTS = {"Q": (QUEUE, 1), "M": (QUEUE, 2), "G": (QUEUE, 4), "R": (REQUEUE, 6), "D": (ISSUE, 7), "C": (COMPLETE, 8)}
+SDA = 8 << 20
+
+
+def event(time, act, sector, size, bits, *, cpu=0, pid=77, error=0, payload=b"", device=SDA, version=7, order="<"):
+    """One ``struct blk_io_trace`` (7) or ``blk_io_trace2`` (8) and its payload."""
+    category, number = ACTS[act] if isinstance(act, str) else act
+    action = (category | bits) << 16 | number
+    magic = 0x65617400 | version
+    if version == 7:
+        values = (magic, 1, time, sector, size, action, pid, device, cpu, error, len(payload))
+        return struct.pack(f"{order}IIQQIIIIIHH", *values) + payload
+    values = (magic, 1, time, sector, size, pid, action, device, cpu, error, len(payload), bytes(12))
+    return struct.pack(f"{order}IIQQIIQIIHH12s", *values) + payload
+
+
+def notices(**more):
+    name = event(0, (NOTIFY, 0), 0, 0, 0, payload=b"dbench\0\0", **more)
+    order = more.get("order", "<")
+    clock = event(0, (NOTIFY, 1), 0, 0, 0, pid=0, payload=struct.pack(f"{order}II", 1_700_000_000, 5), **more)
+    return name + clock
+
+
+def two_cpus(**more):
+    """What two CPUs saw of five requests, one of them merged of two bios, one requeued, one failed, one unfinished."""
+    first = notices(**more)
+    first += event(1000, "Q", 800, 4096, READ, **more) + event(1100, "G", 800, 4096, READ, **more)
+    first += event(1200, "Q", 808, 512, READ, **more) + event(1300, "M", 808, 512, READ, **more)
+    first += event(1500, "D", 800, 4608, READ, **more)
+    first += event(3000, "Q", 1600, 8192, WRITE | SYNC, **more) + event(3300, "D", 1600, 8192, WRITE | SYNC, **more)
+    first += event(3400, "R", 1600, 8192, WRITE | SYNC, **more) + event(3900, "D", 1600, 8192, WRITE | SYNC, **more)
+    second = event(2500, "C", 800, 4608, READ, cpu=1, pid=0, **more)
+    second += event(5300, "C", 1600, 8192, WRITE | SYNC, cpu=1, pid=0, **more)
+    second += event(5400, "Q", 0, 0, FLUSH, cpu=1, pid=78, **more) + event(
+        5410, "D", 0, 0, FLUSH, cpu=1, pid=78, **more
+    )
+    first += event(5450, "C", 0, 0, FLUSH, pid=0, **more)
+    second += event(6000, "D", 4096, 1024, READ | AHEAD | META, cpu=1, pid=79, **more)
+    first += event(6007, "C", 4096, 1024, READ | AHEAD | META, pid=0, error=5, **more)
+    second += event(7000, "Q", 5000, 512, WRITE, cpu=1, **more) + event(7100, "D", 5000, 512, WRITE, cpu=1, **more)
+    return first, second
+
+
+WANTED = [
+    # start, duration, sector, bytes, operation, flags, thread, queued
+    (1500, 1000, 800, 4608, BlockOp.READ, 0, 77, 500),
+    (3900, 1400, 1600, 8192, BlockOp.WRITE, BlockFlag.SYNC | BlockFlag.REQUEUED, 77, 900),
+    (5410, 40, 0, 0, BlockOp.FLUSH, 0, 78, 10),
+    (6000, 7, 4096, 1024, BlockOp.READ, BlockFlag.READAHEAD | BlockFlag.META | BlockFlag.UNATTRIBUTED, 79, None),
+]
+FIELDS = ("start_ns", "duration_ns", "sector", "bytes", "op", "flags", "thread", "queued_ns")
+
+
+def found_in(trace, since=0):
+    rows = zip(*(trace.blocks[name].tolist() for name in FIELDS), strict=True)
+    return [(row[0] + since, *row[1:7], None if row[7] == NOT_MEASURED_U64 else row[7]) for row in rows]
+
+
+def write_cpus(place, parts):
+    for cpu, content in enumerate(parts):
+        (place / f"sda.blktrace.{cpu}").write_bytes(content)
+    return place / "sda.blktrace.0"
+
+
+@pytest.mark.parametrize("more", [{}, {"version": 8}, {"order": ">"}, {"version": 8, "order": ">"}])
+@pytest.mark.parametrize("read_bytes", [8 << 20, 97])
+def test_blktrace_files_of_two_cpus(tmp_path, monkeypatch, more, read_bytes):
+    """In whatever pieces the files are read, version and byte order."""
+    monkeypatch.setattr(blktrace, "READ_BYTES", read_bytes)
+    path = write_cpus(tmp_path, two_cpus(**more))
+    assert found_format(path).name == "blktrace"
+    for cpu in (0, 1):  # any of them names all
+        trace = characterize.open(tmp_path / f"sda.blktrace.{cpu}")
+        assert found_in(trace) == WANTED
+        assert trace.blocks["status"].tolist() == [0, 0, 0, 10]
+        assert set(trace.blocks["device"]) == {SDA}
+        imported = trace.header.metadata["imported"]
+        assert (imported["files"], imported["began_realtime_ns"]) == (2, 1_700_000_000 * 10**9 + 5)
+        assert imported["left_out_issues_without_a_completion"] == 1
+        assert trace.tasks[["thread", "comm"]].to_numpy().tolist() == [[77, "dbench"]]
+
+
+@needs_blkparse
+def test_blkparse_reads_the_same_and_its_text_gives_the_same(tmp_path):
+    write_cpus(tmp_path, two_cpus())
+    text = subprocess.run(
+        ["blkparse", "sda", "-d", "merged.bin"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    assert "Total (sda):" in text or "CPU1 (sda):" in text  # the summary has to be recognized
+    (tmp_path / "sda.txt").write_text(text)
+    assert found_format(tmp_path / "sda.txt").name == "blkparse"
+    assert found_in(characterize.open(tmp_path / "merged.bin"), since=1000) == WANTED
+    from_text = characterize.open(tmp_path / "sda.txt")
+    assert found_in(from_text, since=1000) == WANTED
+    assert from_text.blocks["status"].tolist() == [0, 0, 0, 10]
+    assert dict(zip(from_text.tasks["thread"], from_text.tasks["comm"], strict=True))[77] == "dbench"
+
+
+def test_damaged_blktrace_files_are_named(tmp_path):
+    first, second = two_cpus()
+    path = write_cpus(tmp_path, (first, second))
+    (tmp_path / "sda.blktrace.1").write_bytes(second[:48] + b"\0" * 48)
+    with pytest.raises(FlextraceError, match=r"sda.blktrace.1 byte 48: expected an event of blktrace, found b"):
+        characterize.open(path)
+    (tmp_path / "sda.blktrace.1").write_bytes(second[:-5])
+    with pytest.raises(FlextraceError, match=rf"byte {len(second) - 48}: expected a whole event, not 43 bytes"):
+        characterize.open(path)
+
+
+def test_a_bio_based_device_has_no_issues(tmp_path):
+    dm = {"device": 253 << 20}
+    content = event(10, "Q", 8, 4096, READ, **dm) + event(30, "C", 8, 4096, READ, **dm)
+    trace = characterize.open(write_cpus(tmp_path, (content,)))
+    assert found_in(trace) == [(10, 20, 8, 4096, BlockOp.READ, 0, 77, None)]
+    assert trace.blocks["form"].tolist() == [BlockForm.BIO]
+
+
+BLKPARSE = """\
+  8,16   1        1     0.000000000  697  Q   W 223490 + 8 [kjournald]
+  8,16   1        2     0.000001829  697  G   W 223490 + 8 [kjournald]
+  8,16   1        3     0.000003000  697  P   N [kjournald]
+  8,16   1        4     0.000004000  697  A  WS 223490 + 8 <- (8,17) 223427
+  8,16   1        5     0.000005000  697  U   N [kjournald] 1
+  8,16   1        6     0.000005500  697  m   N cfq697 insert_request
+  8,16   1        7     0.000006000  697  D   W 223490 + 8 [kjournald]
+  8,16   0        8     0.000700013    0  C   W 223490 + 8 [0]
+"""
+
+
+def test_blkparse_by_hand(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text(BLKPARSE)
+    trace = characterize.open(path)
+    assert found_in(trace) == [(6000, 694013, 223490, 4096, BlockOp.WRITE, 0, 697, 6000)]
+    assert trace.blocks["device"].tolist() == [8 << 20 | 16]
+    path.write_text(BLKPARSE + "  8,16   0        8     0.7    0  C   W 223490 + eight [0]\n")
+    with pytest.raises(FlextraceError, match=r"line 9: expected MAJOR,MINOR CPU SEQUENCE TIME PID"):
+        characterize.open(path)
+
+
+PERF = """\
+# comment of perf
+    kworker/u8:1-ev   123 [000]   100.000001: block:block_bio_queue: 259,0 WFS 2048 + 16 [kworker/u8:1]
+    kworker/u8:1-ev   123 [000]   100.000002: block:block_plug: [kworker/u8:1]
+    kworker/u8:1-ev   123 [000]   100.000003: sched:sched_switch: prev_comm=x prev_pid=1
+    kworker/u8:1-ev   123 [000]   100.000004: block:block_rq_insert: 259,0 WFS 8192 () 2048 + 16 [kworker/u8:1]
+    kworker/u8:1-ev   123 [000]   100.000005: block:block_rq_issue: 259,0 WFS 8192 () 2048 + 16 none,0,0 [kworker/u8:1]
+           two words    7/8 [001]   100.000006: block:block_rq_issue: 259,0 R 512 () 8 + 1 [two words]
+             swapper     0 [001]   100.000105: block:block_rq_complete: 259,0 WFS () 2048 + 16 none,0,0 [0]
+             swapper     0 [001]   100.000107: block:block_rq_complete: 259,0 R () 8 + 1 [-5]
+"""
+
+
+def test_perf_script_by_hand(tmp_path):
+    """Lines of three versions of the kernel."""
+    path = tmp_path / "x.txt"
+    path.write_text(PERF)
+    assert found_format(path).name == "perf"
+    trace = characterize.open(path)
+    fua_sync = BlockFlag.FUA | BlockFlag.SYNC
+    assert found_in(trace) == [
+        (100_000_005_000, 100_000, 2048, 8192, BlockOp.WRITE, fua_sync, 123, 4000),
+        (100_000_006_000, 101_000, 8, 512, BlockOp.READ, BlockFlag.UNATTRIBUTED, 7, None),
+    ]
+    assert trace.blocks["status"].tolist() == [0, 10]
+    assert sorted(trace.tasks["comm"]) == ["kworker/u8:1-ev", "two words"]
+    path.write_text(PERF.replace("8 + 1 [two", "8 * 1 [two"))
+    with pytest.raises(FlextraceError, match=r"line 7: expected COMM PID"):
+        characterize.open(path)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not shutil.which("perf") or os.geteuid() != 0, reason="needs perf and root")
+def test_perf_on_this_machine(tmp_path):
+    """41 direct writes of 12 KiB arrive as 41 requests of that size, with the sectors in order."""
+    data, file = tmp_path / "perf.data", tmp_path / "file"
+    file.write_bytes(bytes(41 * 12288))
+    os.sync()
+    events = ["-e", "block:block_rq_issue", "-e", "block:block_rq_complete", "-e", "block:block_bio_queue"]
+    command = ["dd", "if=/dev/zero", f"of={file}", "bs=12k", "count=41", "oflag=direct", "conv=notrunc"]
+    done = subprocess.run(
+        ["perf", "record", "-q", "-a", "-o", str(data), *events, "--", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"perf cannot record here: {done.stderr.strip()[:200]}")
+    script = subprocess.run(["perf", "script", "-i", str(data)], check=True, capture_output=True)
+    (tmp_path / "perf.txt").write_bytes(script.stdout)
+    trace = read_foreign(tmp_path / "perf.txt")
+    writers = trace.tasks["thread"][trace.tasks["comm"] == "dd"]
+    blocks = trace.blocks[trace.blocks["thread"].isin(writers) & (trace.blocks["op"] == BlockOp.WRITE)]
+    if not len(blocks):
+        pytest.skip("the temporary directory is not on a block device")
+    assert blocks["bytes"].sum() == 41 * 12288
+    assert len(blocks) >= 41  # a file in two extents splits a request
+    assert (blocks["duration_ns"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("letters", "op", "flags"),
+    [
+        ("R", BlockOp.READ, 0),
+        ("RA", BlockOp.READ, BlockFlag.READAHEAD),
+        ("RSM", BlockOp.READ, BlockFlag.SYNC | BlockFlag.META),
+        ("WS", BlockOp.WRITE, BlockFlag.SYNC),
+        ("WFS", BlockOp.WRITE, BlockFlag.FUA | BlockFlag.SYNC),
+        ("FWFS", BlockOp.WRITE, BlockFlag.PREFLUSH | BlockFlag.FUA | BlockFlag.SYNC),
+        ("F", BlockOp.FLUSH, 0),
+        ("FF", BlockOp.FLUSH, 0),
+        ("FN", BlockOp.FLUSH, 0),
+        ("D", BlockOp.DISCARD, 0),
+        ("DE", BlockOp.SECURE_ERASE, 0),
+        ("N", BlockOp.OTHER, 0),
+    ],
+)
+def test_letters_of_the_kernel(letters, op, flags):
+    assert op_and_flags(letters) == int(op) | int(flags) << 8
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from([Action.QUEUED, Action.MERGED, Action.ISSUED, Action.REQUEUED, Action.COMPLETED]),
+        st.integers(0, 2),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=500)
+@given(EVENTS, st.lists(st.integers(0, 40), max_size=3))
+def test_pairing_is_that_of_queues_of_python(events, cuts):
+    """Of each sector the oldest issue completes, wherever the events are cut into chunks."""
+    array = np.zeros(len(events), EVENT_DTYPE)
+    for time, (action, sector) in enumerate(events):
+        array[time] = (time, sector, 1, 512, 100 + time, 0, action, BlockOp.READ, 0)
+    queued, issued, wanted = defaultdict(list), defaultdict(list), []
+    for time, (action, sector) in enumerate(events):
+        if action == Action.QUEUED:
+            queued[sector].append(time)
+        elif action == Action.MERGED and queued[sector]:
+            queued[sector].pop()
+        elif action == Action.REQUEUED and issued[sector]:
+            issued[sector][-1].update(start=issued[sector][-1]["first"], waits=True)
+        elif action == Action.ISSUED and issued[sector] and issued[sector][-1]["waits"]:
+            issued[sector][-1].update(start=time, waits=False, again=True)
+        elif action == Action.ISSUED:
+            submitted = queued[sector].pop(0) if queued[sector] else time
+            issued[sector].append({"first": time, "start": time, "by": submitted, "waits": False, "again": False})
+        elif action == Action.COMPLETED:
+            if issued[sector]:
+                one = issued[sector].pop(0)
+                again = one["again"] and not one["waits"]
+                by = one["start"] if one["by"] == one["first"] else one["by"]
+                wanted.append((one["start"], time - one["start"], sector, 100 + by, again))
+            elif queued[sector]:
+                start = queued[sector].pop(0)
+                wanted.append((start, time - start, sector, 100 + start, False))
+    pairing = EventPairing(Reading("x", FORMATS["perf"], ReadOptions()))
+    found = []
+    bounds = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
+    for first, last in pairwise(bounds):
+        for row in pairing.chunk(array[first:last]).arrays[RecordKind.BLOCK]:
+            numbers = (int(row[name]) for name in ("start_ns", "duration_ns", "sector", "thread"))
+            found.append((*numbers, bool(row["flags"] & BlockFlag.REQUEUED)))
+    assert sorted(found) == sorted(wanted)
