@@ -94,7 +94,10 @@ class _Log:
         ):
             start_ns, whole, called = time_ns, arguments, name
             if resumed:
-                start_ns, called, begin = self._unfinished.pop(thread, (time_ns, resumed, ""))
+                if thread not in self._unfinished:
+                    self.files.left_out["calls_without_a_begin"] += 1
+                    continue
+                start_ns, called, begin = self._unfinished.pop(thread)
                 whole = begin + arguments
             if unfinished:
                 self._unfinished[thread] = start_ns, called, whole
