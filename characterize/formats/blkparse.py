@@ -37,12 +37,12 @@ SHAPE = LineShape(
         Field("thread", "integer"),
         Field("action", "text"),
         Field("letters", "text"),
-        Field("sector", "text"),
+        Field("sector", "integer"),
         Field("sectors", "integer"),
         Field("name", "text"),
     ),
     "MAJOR,MINOR CPU SEQUENCE TIME PID ACTION RWBS SECTOR + SECTORS [COMM]",
-    pattern=_BEFORE + r"(?P<action>[QMFDRC])\s+(?P<letters>[A-Z]+)\s+(?P<sector>\d{1,20})?"
+    pattern=_BEFORE + r"(?P<action>[QMFDRC])\s+(?P<letters>[A-Z]+)\s+(?:(?P<sector>\d{1,18})|\d{19,20})?"
     r"(?:\s*\+\s*(?P<sectors>\d{1,8}))?\s*\[(?P<name>.*)\]",
     # Plugs, remaps, splits, messages and the commands of pass-through requests are no requests of their own.
     ignored=_BEFORE_UNNAMED + r"(?:(?:m|P|U|UT|A|X|G|I|S|B|d)\s|[A-Z]\s+[A-Z]+\s+\d+\s*\()",
@@ -82,10 +82,8 @@ def events_draft(columns: Columns, action: np.ndarray) -> Draft:
     draft.require(sectors < 2**32 // SECTOR_BYTES, "a size below 2^32 bytes")
     events["time_ns"], events["action"] = columns["time"], action
     events["device"] = columns["major"] << 20 | columns["minor"]
-    # A flush may stand at sector 2^64-1, which is none.
-    sector = np.array([int(text or 0) % 2**64 for text in columns["sector"].dictionary.to_pylist()] or [0], np.uint64)
-    sector[sector >= 2**63 // SECTOR_BYTES] = 0
-    events["sector"] = sector[columns["sector"].indices.to_numpy(zero_copy_only=False)] if len(action) else 0
+    # A flush may stand at sector 2^64-1, which is none and has more digits than are taken.
+    events["sector"] = np.maximum(columns["sector"], 0)
     events["bytes"] = sectors * SECTOR_BYTES
     events["thread"] = np.maximum(columns["thread"], 0)
     set_op_and_flags(events, number_of_text(columns["letters"], op_and_flags))

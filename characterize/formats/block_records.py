@@ -12,6 +12,7 @@ from characterize.layout import BLOCK_DTYPE, NOT_MEASURED_U64, BlockForm, BlockO
 from characterize.requests import SECTOR_BYTES
 
 BYTES_MAX = 2**32 - 1
+SECTOR_SHIFT = SECTOR_BYTES.bit_length() - 1
 READ_OR_WRITE: Mapping[str, BlockOp] = {"R": BlockOp.READ, "W": BlockOp.WRITE}
 
 
@@ -52,12 +53,12 @@ def block_draft(
     draft.require(start_ns >= 0, "a time of 0 to 2^63 ns")
     draft.require((device >= 0) & (device < 2**32), "a device number of 32 bits")
     draft.require(fits, "an offset below 2^63 bytes")
-    draft.require(offset_bytes % SECTOR_BYTES == 0, f"an offset that is a multiple of {SECTOR_BYTES} bytes")
+    draft.require(offset_bytes & (SECTOR_BYTES - 1) == 0, f"an offset that is a multiple of {SECTOR_BYTES} bytes")
     draft.require((size >= 0) & (size <= BYTES_MAX), f"a size of at most {BYTES_MAX} bytes")
     block = draft.records
     block["kind"], block["form"] = RecordKind.BLOCK, BlockForm.REQUEST
     block["start_ns"], block["device"], block["op"] = start_ns, device, op
-    block["sector"], block["bytes"] = offset_bytes // SECTOR_BYTES, size
+    block["sector"], block["bytes"] = offset_bytes >> SECTOR_SHIFT, size
     block["queued_ns"] = NOT_MEASURED_U64
     if duration_ns is not None:
         draft.require(duration_ns >= 0, "a response time of 0 to 2^63 ns")

@@ -95,14 +95,13 @@ class _Log:
         op = number_of_text(columns["action"], lambda text: _OPS.get(text, 0))
         offset, size = columns["offset"], columns["size"]
         needs_place = (op < FILEOP_BASE) | (op == _WAIT)
-        absent = (offset < 0) & ~needs_place
         draft = operations_draft(
             start_ns=self._starts(columns, op),
             op=op,
             file=number_of_text(columns["path"], self.files.number),
-            offset=np.where(absent, 0, offset),
-            size=np.where(absent, 0, size),
-            result=np.where(op < FILEOP_BASE, size, 0),
+            offset=offset.clip(0),
+            size=size.clip(0),
+            result=np.where(op < FILEOP_BASE, size.clip(0), 0),
         )
         draft.require(~needs_place | (offset >= 0), "an offset and a size behind read, write and wait")
         records = draft.records

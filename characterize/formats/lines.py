@@ -25,6 +25,7 @@ from characterize.formats.reading import FILETIME, FILETIME_OF_1970, NS_PER_TICK
 BLOCK_BYTES = 8 << 20
 LINE_BYTES_MAX = 1 << 20
 CSV_BLOCK_BYTES = 1 << 20
+_BLANK = r"^\s*$"
 SNIFFED_LINES = 32
 SNIFFED_SHARE = 0.75
 """So that a malformed line is told as one, and not as another format."""
@@ -110,7 +111,7 @@ class LineShape:
         lines = lines[:-1] if len(lines) > 1 and whole == head and not head.endswith(b"\n") else lines
         lines = [line for line in lines if line.strip()]
         lines = lines[1:] if lines and is_header(lines[0]) else lines
-        shape, ignored = re.compile(self.whole.encode()), re.compile((self.ignored or r"^\s*$").encode())
+        shape, ignored = re.compile(self.whole.encode()), re.compile((self.ignored or _BLANK).encode())
         lines = [line for line in lines if not ignored.match(line)][:SNIFFED_LINES]
         return bool(lines) and sum(1 for line in lines if shape.match(line)) >= SNIFFED_SHARE * len(lines)
 
@@ -242,9 +243,9 @@ def _draft_by_pattern(
     lines = split_lines(block)
     found = pc.extract_regex(lines, shape.whole)
     matched = found.is_valid().to_numpy(zero_copy_only=False)
-    allowed = matched | pc.match_substring_regex(lines, shape.ignored or r"^\s*$").to_numpy(zero_copy_only=False)
-    allowed |= pc.match_substring_regex(lines, r"^\s*$").to_numpy(zero_copy_only=False)
-    malformed = [(at, shape.expected) for at in np.flatnonzero(~allowed).tolist()]
+    others = np.flatnonzero(~matched)
+    allowed = pc.match_substring_regex(lines.take(pa.array(others)), f"{shape.ignored or _BLANK}|{_BLANK}")
+    malformed = [(at, shape.expected) for at in others[~allowed.to_numpy(zero_copy_only=False)].tolist()]
     rows = np.flatnonzero(matched)
     found = found.take(pa.array(rows))
     draft = convert(

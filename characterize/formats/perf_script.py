@@ -42,14 +42,14 @@ SHAPE = LineShape(
         Field("major", "integer"),
         Field("minor", "integer"),
         Field("letters", "text"),
-        Field("sector", "text"),
+        Field("sector", "integer"),
         Field("sectors", "integer"),
         Field("end", "text"),
     ),
     "COMM PID [CPU] TIME: block:EVENT: MAJOR,MINOR RWBS ... SECTOR + SECTORS [...]",
     pattern=r"\s*" + _BEFORE + rf"block:(?P<action>{'|'.join(ACTION_OF_EVENT)}):\s+"
     r"(?P<major>\d{1,4}),(?P<minor>\d{1,7})\s+(?P<letters>[A-Z]+)\s+(?:\d+\s+)?(?:\([^)]*\)\s+)?"
-    r"(?P<sector>\d{1,20})\s+\+\s+(?P<sectors>\d{1,8})\s+(?:[^\[]*\s)?\[(?P<end>.*)\]",
+    r"(?:(?P<sector>\d{1,18})|\d{19,20})\s+\+\s+(?P<sectors>\d{1,8})\s+(?:[^\[]*\s)?\[(?P<end>.*)\]",
     ignored=rf"^(?:#|\s*\S.*\d+\.\d+:\s+(?:\d+\s+)?(?:(?:block:{_OTHERS}|{_NOT_BLOCK}:[\w-]+):|[\w-]+:\s))",
     units={"time": "s"},
 )

@@ -27,7 +27,8 @@ class Reordering:
     def __init__(self, window_records: int = WINDOW_RECORDS):
         self.window_records = window_records
         self.late = 0
-        self._waiting = np.zeros(0, IO_DTYPE)
+        # Each is sorted and does not begin before the one before it ends: what comes in order is not copied.
+        self._waiting: list[np.ndarray] = []
         self._last_ns = 0
 
     def chunks(self, source: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -36,26 +37,50 @@ class Reordering:
             early = {kind: array for kind, array in chunk.arrays.items() if kind not in TIMED_KINDS and len(array)}
             if early:
                 yield Chunk(early, chunk.paths)
-            self._take([self._waiting, *(_as_io(chunk.arrays[it]) for it in TIMED_KINDS if it in chunk.arrays)])
-            ready = len(self._waiting) - self.window_records
-            if ready >= self.window_records:
-                yield self._leave(ready)
-        if len(self._waiting):
-            yield self._leave(len(self._waiting))
+            parts = [_as_io(chunk.arrays[it]) for it in TIMED_KINDS if it in chunk.arrays and len(chunk.arrays[it])]
+            if parts:
+                self._take(parts[0] if len(parts) == 1 else np.concatenate(parts))
+            yield from self._ready()
+        for array in self._waiting:
+            yield self._leave(array)
 
-    def _take(self, parts: list[np.ndarray]) -> None:
-        waiting = np.concatenate(parts)
-        starts = waiting["start_ns"]
+    def _ready(self) -> Iterator[Chunk]:
+        """What is not within the window any more: whole arrays, and of one that is larger than the window a part."""
+        waiting = sum(map(len, self._waiting))
+        too_many = waiting - self.window_records
+        while self._waiting and len(self._waiting[0]) <= too_many:
+            too_many -= len(self._waiting[0])
+            yield self._leave(self._waiting.pop(0))
+        if too_many >= self.window_records:
+            first, self._waiting[0] = self._waiting[0][:too_many], self._waiting[0][too_many:]
+            yield self._leave(first)
+
+    def _take(self, array: np.ndarray) -> None:
+        starts = array["start_ns"]
+        first = starts.min()
+        # Those that start later than the first of the new ones have to be mixed with them, and no others.
+        mixed = []
+        while self._waiting and self._waiting[-1]["start_ns"][-1] > first:
+            last = self._waiting.pop()
+            place = int(np.searchsorted(last["start_ns"], first, side="right"))
+            mixed.append(last[place:])
+            if place:
+                self._waiting.append(last[:place])
+                break
+        if mixed:
+            array = np.concatenate([*mixed[::-1], array])
+            starts = array["start_ns"]
         if (starts[1:] < starts[:-1]).any():
-            waiting = waiting[np.argsort(starts, kind="stable")]
-        self._waiting = waiting
+            array = array[np.argsort(starts, kind="stable")]
+        self._waiting.append(array)
 
-    def _leave(self, count: int) -> Chunk:
-        leaving, self._waiting = self._waiting[:count], self._waiting[count:]
+    def _leave(self, leaving: np.ndarray) -> Chunk:
         self.late += int((leaving["start_ns"] < self._last_ns).sum())
         self._last_ns = max(self._last_ns, int(leaving["start_ns"][-1]))
         kinds = leaving["kind"]
         present = [kind for kind in TIMED_KINDS if (kinds == kind).any()]
+        if len(present) == 1:
+            return Chunk({present[0]: leaving.view(RECORD_DTYPE[present[0]])})
         return Chunk({kind: leaving[kinds == kind].view(RECORD_DTYPE[kind]) for kind in present})
 
 

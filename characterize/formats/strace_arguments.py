@@ -11,11 +11,13 @@ _PATH = re.compile(rf"(?:(?:AT_FDCWD|-?\d+)(?:<([^<>]*)>)?, )?{_STRING}")
 _MODE = re.compile(r"\b0[0-7]{3,4}\b")
 _FLAGS = re.compile(r"O_[A-Z_|]+")
 _LENGTH = re.compile(r"iov_len=(\d+)")
-_NUMBER = re.compile(r"-?\d+")
 
 
 def descriptor_of(arguments: str) -> tuple[int, str]:
     """The descriptor at the begin, and the path that -y prints beside it; -1 where there is none."""
+    number, _, _ = arguments.partition(",")
+    if number.isdecimal():
+        return int(number), ""
     found = _DESCRIPTOR.match(arguments)
     return (int(found[1]), unescaped(found[2] or "")) if found else (-1, "")
 
@@ -40,7 +42,7 @@ def flags_of(name: str, arguments: str) -> tuple[str, int]:
 def numbers_behind(arguments: str, count: int) -> list[int]:
     """The last arguments as numbers; -1 of one that is none."""
     parts = arguments.rsplit(", ", count)[-count:]
-    return [int(part) if _NUMBER.fullmatch(part) else -1 for part in parts]
+    return [int(part) if part.isdecimal() else -1 for part in parts]
 
 
 def vector_bytes(arguments: str) -> int:

@@ -11,6 +11,7 @@ import errno
 import posixpath
 import re
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,8 +32,37 @@ from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, Record
 NEW_NAME_BASE = 2**31
 _PSEUDO = ("/proc/", "/sys/", "/dev/")
 _DEVICE = re.compile(r"/dev/(?:shm/|sd|vd|xvd|nvme\d+n|hd|dm-|md|loop|ram|zram|mapper/|sr\d|mmcblk|nbd|disk/)")
-_READS = {"read": 0, "readv": 0, "pread64": 1, "preadv": 1, "preadv2": 1}
-_WRITES = {"write": 0, "writev": 0, "pwrite64": 1, "pwritev": 1, "pwritev2": 1}
+# Plain numbers, since this runs for every call of a log.
+_READ, _WRITE, _APPEND = int(IoOp.READ), int(IoOp.WRITE), int(IoFlag.APPEND)
+_INFERRED, _POSITIONED, _VECTORED = int(IoFlag.OFFSET_INFERRED), int(IoFlag.POSITIONED), int(IoFlag.VECTORED)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a call moves data: how many of its last arguments are numbers, and what they say."""
+
+    op: int
+    numbers: int
+    positioned: bool
+    vectored: bool
+
+    @property
+    def flags(self) -> int:
+        return (_POSITIONED if self.positioned else 0) | (_VECTORED if self.vectored else 0)
+
+
+_MOVES = {
+    "read": _Way(_READ, 1, False, False),
+    "write": _Way(_WRITE, 1, False, False),
+    "readv": _Way(_READ, 1, False, True),
+    "writev": _Way(_WRITE, 1, False, True),
+    "pread64": _Way(_READ, 2, True, False),
+    "pwrite64": _Way(_WRITE, 2, True, False),
+    "preadv": _Way(_READ, 2, True, True),
+    "pwritev": _Way(_WRITE, 2, True, True),
+    "preadv2": _Way(_READ, 3, True, True),
+    "pwritev2": _Way(_WRITE, 3, True, True),
+}
 _SYNCS = {"fsync": Fileop.FSYNC, "fdatasync": Fileop.FDATASYNC, "syncfs": Fileop.SYNCFS}
 _RANGES = {"sync_file_range": Fileop.SYNC_FILE_RANGE, "fadvise64": Fileop.FADVISE}
 _OPENS = ("open", "openat", "openat2", "creat")
@@ -50,7 +80,7 @@ _OTHERS = (
     *("ftruncate", "truncate", "fallocate", "fstat", "newfstatat", "sendfile", "copy_file_range", "mmap"),
     *("io_submit", "io_uring_enter", "splice"),
 )
-CALLS = frozenset((*_READS, *_WRITES, *_SYNCS, *_RANGES, *_OPENS, *CLONES, *_NAMES, *_OTHERS))
+CALLS = frozenset((*_MOVES, *_SYNCS, *_RANGES, *_OPENS, *CLONES, *_NAMES, *_OTHERS))
 _ADVICE = {"RANDOM": 1, "SEQUENTIAL": 2, "WILLNEED": 3, "DONTNEED": 4, "NOREUSE": 5}
 _FALLOCATE_MODES = {"KEEP_SIZE": 1, "PUNCH_HOLE": 2, "COLLAPSE_RANGE": 8, "ZERO_RANGE": 16, "INSERT_RANGE": 32}
 _SYNC_RANGE_FLAGS = {"WAIT_BEFORE": 1, "WRITE": 2, "WAIT_AFTER": 4}
@@ -92,10 +122,8 @@ class OpenFiles:
         """Take the effects of one call."""
         process = self.processes.of(call.thread, call.start_ns)
         name = call.name
-        if name in _READS:
-            self._move(call, process, IoOp.READ, bool(_READS[name]))
-        elif name in _WRITES:
-            self._move(call, process, IoOp.WRITE, bool(_WRITES[name]))
+        if name in _MOVES:
+            self._move(call, process, _MOVES[name])
         elif name in _OPENS:
             self._open(call, process)
         elif name in CLONES:
@@ -173,35 +201,37 @@ class OpenFiles:
         said |= IoFlag.DIRECTORY if kind == FileType.DIRECTORY else 0
         self._add(call, process, FILEOP_BASE + Fileop.OPEN, file, offset=call.result, size=mode, flags=int(said))
 
-    def _move(self, call: Call, process: Process, op: IoOp, positioned: bool) -> None:
+    def _move(self, call: Call, process: Process, way: _Way) -> None:
         description = self._of(call, process)
         if description is None:
             return
-        vectored = "v" in call.name
-        behind = numbers_behind(call.arguments, 1 + positioned + (call.name.endswith("v2")))
-        asked = vector_bytes(call.arguments) if vectored else behind[0]
-        offset = behind[1] if positioned else description.position
-        flags = description.flags | (IoFlag.POSITIONED if positioned else 0) | (IoFlag.VECTORED if vectored else 0)
-        own_position = not positioned or offset < 0
-        if own_position and offset < 0:
-            offset = description.position
-        flags |= IoFlag.OFFSET_INFERRED if own_position and description.guessed else 0
-        moved = self._moved(call, process, description, op, offset=offset, size=asked, flags=int(flags))
-        if own_position:
-            description.position = moved
+        behind = numbers_behind(call.arguments, way.numbers)
+        asked = vector_bytes(call.arguments) if way.vectored else behind[0]
+        flags = description.flags | way.flags
+        if way.positioned and behind[1] >= 0:
+            self._moved(call, process, description, (way.op, behind[1], asked, flags))
+            return
+        flags |= _INFERRED if description.guessed else 0
+        description.position = self._moved(call, process, description, (way.op, description.position, asked, flags))
 
-    def _moved(self, call: Call, process: Process, description: Description, op: IoOp, **place: int) -> int:
-        """One data operation on one file; where it ended."""
-        file, done = description.file, max(call.result, 0)
-        if op == IoOp.WRITE and place["flags"] & IoFlag.APPEND:
-            place["offset"] = self._size[file]
-        end = place["offset"] + done
-        if done and op == IoOp.READ and end > self._size[file]:
-            self._learn_size(file, end)
-        if done and op == IoOp.WRITE:
+    def _moved(self, call: Call, process: Process, description: Description, what: tuple[int, int, int, int]) -> int:
+        """One data operation (operation, offset, bytes asked, flags) on one file; where it ended."""
+        (op, offset, asked, flags), file, done = what, description.file, max(call.result, 0)
+        size = self._size[file]
+        if op == _WRITE and flags & _APPEND:
+            offset = size
+        end = offset + done
+        if done and op == _WRITE:
             self._written.add(file)
-            self._size[file] = max(self._size[file], end)
-        self._add(call, process, op, file, result=_result(call), **place)
+        if done and end > size:
+            if op == _WRITE:
+                self._size[file] = end
+            else:
+                self._learn_size(file, end)
+        result = call.result if call.result >= 0 else _errno(call)
+        self._rows.append(
+            (call.start_ns, call.duration_ns, op, file, offset, asked, result, call.thread, process.number, flags)
+        )
         return end
 
     def _learn_size(self, file: int, size: int) -> None:
@@ -212,7 +242,7 @@ class OpenFiles:
     def _copy(self, call: Call, process: Process) -> None:
         parts = call.arguments.split(", ")
         source_first = call.name == "copy_file_range"
-        sides = ((0, 1, IoOp.READ), (2, 3, IoOp.WRITE)) if source_first else ((1, 2, IoOp.READ), (0, None, IoOp.WRITE))
+        sides = ((0, 1, _READ), (2, 3, _WRITE)) if source_first else ((1, 2, _READ), (0, None, _WRITE))
         asked = numbers_behind(call.arguments, 1 + source_first)[0]
         for side, at, op in sides:
             description = self._of(call, process, parts[side])
@@ -220,13 +250,12 @@ class OpenFiles:
                 continue
             given = re.match(r"\[(\d+)", parts[at]) if at is not None else None
             offset = int(given[1]) if given else description.position
-            place = {"offset": offset, "size": asked, "flags": description.flags}
-            end = self._moved(call, process, description, op, **place)
+            end = self._moved(call, process, description, (op, offset, asked, description.flags))
             if given is None:
                 description.position = end
 
     def _on_file(self, call: Call, process: Process) -> None:
-        result = _result(call)
+        result = call.result if call.result >= 0 else _errno(call)
         if call.name == "truncate":
             path, _ = path_in(call.arguments)
             file = self._file(self._resolved(process, path))
@@ -351,7 +380,6 @@ def _io_flags(flags: str) -> int:
     return int(sum(int(flag) for word, flag in words.items() if word in present))
 
 
-def _result(call: Call) -> int:
-    """As the kernel returned it: the name of the errno stands behind the -1 that strace prints."""
-    name = next(iter(call.more.split()), "")
-    return call.result if call.result >= 0 else -getattr(errno, name, errno.EIO)
+def _errno(call: Call) -> int:
+    """What the kernel returned to a call that failed: its name stands behind the -1 that strace prints."""
+    return -getattr(errno, next(iter(call.more.split()), ""), errno.EIO)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fio's I/O logs: written by fio of a job that is known, exported and imported again, and made by hand."""
+
+import shutil
+import subprocess
+
+import pytest
+from made_trace import made_trace, read, write
+from straced import needs_engine, op
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.formats.foreign import read_foreign
+from characterize.formats.reading import ReadOptions
+from characterize.formats.registry import found_format
+from characterize.layout import Fileop, FileType, HeaderFlag, IoOp
+from flextrace.main import main
+
+needs_fio = pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
+
+
+def moved(trace):
+    return list(zip(*(trace.io[name].tolist() for name in ("op", "offset", "asked_bytes", "result")), strict=True))
+
+
+@needs_fio
+def test_what_fio_writes(tmp_path):
+    """23 sequential writes of 3 KiB, 30 ms apart: version 3 of the installed fio counts microseconds."""
+    log, file = tmp_path / "log", tmp_path / "file"
+    options = ["--name=j", f"--filename={file}", "--size=69k", "--bs=3k", "--rw=write", "--ioengine=psync"]
+    subprocess.run(["fio", *options, "--thinktime=30000", f"--write_iolog={log}"], check=True, capture_output=True)
+    assert found_format(log).name == "fio"
+    trace = characterize.open(log)
+    assert moved(trace) == [(IoOp.WRITE, 3072 * at, 3072, 3072) for at in range(23)]
+    assert trace.paths == {1: str(file)}
+    assert trace.files["size_bytes"].tolist() == [69 * 1024]
+    assert trace.header.metadata["imported"]["version"] == 3
+    assert trace.header.metadata["durations"] == "unknown"
+    gaps = trace.io["start_ns"].diff().dropna()
+    # A lower bound of fio's own; of an hour, the upper is not of a slow machine but of another unit.
+    assert gaps.min() >= 30e6
+    assert gaps.max() < 3600e9
+
+
+@needs_fio
+def test_waits_of_version_2_are_moments_in_milliseconds(tmp_path):
+    """fio says how long it ran: 1.1 s, and not the 2.4 s that the waits add up to, and not microseconds."""
+    log, file = tmp_path / "log", tmp_path / "file"
+    file.write_bytes(bytes(8192))
+    lines = ["fio version 2 iolog", f"{file} add", f"{file} open"]
+    for wait in (500, 800, 1100):
+        lines += [f"{file} wait {wait} 0", f"{file} read 0 4096"]
+    log.write_text("\n".join([*lines, f"{file} close"]) + "\n")
+    done = subprocess.run(
+        ["fio", "--name=j", f"--read_iolog={log}", "--output-format=terse", "--terse-version=3"],
+        check=True, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    run_ms = int(done.stdout.splitlines()[-1].split(";")[8])
+    trace = characterize.open(log)
+    assert trace.io["start_ns"].tolist() == [500_000_000, 800_000_000, 1_100_000_000]
+    assert 800 <= run_ms < 2400
+
+
+BY_HAND = """\
+fio version 2 iolog
+/dev/sdb add
+/data/x add
+/dev/sdb open
+/data/x open
+/dev/sdb read 4096 512
+/dev/sdb wait 25 0
+/data/x write 0 1024
+/data/x sync 0 0
+/data/x datasync 0 0
+/data/x wait 30 0
+/data/x trim 512 512
+/data/x close
+"""
+
+
+def test_version_2_by_hand(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(BY_HAND)
+    trace = characterize.open(path)
+    assert moved(trace) == [(IoOp.READ, 4096, 512, 512), (IoOp.WRITE, 0, 1024, 1024)]
+    assert trace.io["start_ns"].tolist() == [0, 25_000_000]
+    assert trace.paths == {1: "/dev/sdb", 2: "/data/x"}
+    assert trace.files["type"].tolist() == [FileType.BLOCK_DEVICE, FileType.REGULAR]
+    assert trace.files["size_bytes"].tolist() == [4608, 1024]
+    ops = [Fileop.OPEN, Fileop.OPEN, Fileop.FSYNC, Fileop.FDATASYNC, Fileop.FALLOCATE, Fileop.CLOSE]
+    assert trace.fileops["op"].tolist() == ops
+    hole = trace.fileops.iloc[4]
+    assert (hole["start_ns"], hole["argument"], hole["length"], hole["flags"]) == (30_000_000, 512, 512, 3 << 16)
+    assert not trace.untimed
+    assert read_foreign(path, ReadOptions(time_unit="us")).io["start_ns"].tolist() == [0, 25_000]
+
+
+def test_version_2_without_waits_is_an_order(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("".join(line + "\n" for line in BY_HAND.splitlines() if "wait" not in line))
+    trace = characterize.open(path)
+    assert trace.untimed
+    assert moved(trace) == [(IoOp.READ, 4096, 512, 512), (IoOp.WRITE, 0, 1024, 1024)]
+    output = tmp_path / "o.iotrace"
+    assert main(["import", str(path), "-o", str(output)]) == 0
+    assert HeaderFlag.UNTIMED in characterize.open(output).header.flags
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("/data/x raed 0 512", "line 14: expected PATH ACTION"),
+        ("/data/x read 0", "line 14: expected PATH ACTION"),
+        ("/data/x read", "line 14: expected an offset and a size behind read, write and wait"),
+        ("/data/x write 0 4294967296", "line 14: expected a size below 2"),
+    ],
+)
+def test_malformed_lines(tmp_path, line, message):
+    path = tmp_path / "log"
+    path.write_text(BY_HAND + line + "\n")
+    with pytest.raises(FlextraceError, match=message):
+        characterize.open(path)
+    assert len(read_foreign(path, ReadOptions(skip_bad=True)).io) == 2
+
+
+@needs_engine
+def test_what_is_exported_comes_back(tmp_path):
+    """All that a log can say, to the microsecond, which is what its times have."""
+    io = [read(7919 * at % 61 * 512, 100 + at, 1_000_000 * at + 17_000, 90) for at in range(29)]
+    io += [write(4096 * at, 13 + at, 1_000_000 * at + 500_000, 90, file=2) for at in range(11)]
+    fileops = [op(Fileop.FSYNC, 2_000_000 * at + 600_000, file=2, result=0) for at in range(5)]
+    trace = made_trace(
+        io, fileops=fileops, files=[{"file": 1, "size_bytes": 1 << 20}, {"file": 2, "size_bytes": 1 << 20}]
+    )
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    assert main(["export", str(path), "-o", str(tmp_path / "t.fio"), "--directory", str(tmp_path / "image")]) == 0
+    again = characterize.open(tmp_path / "t.iolog" / "1.iolog")
+    whole = sorted((row["start_ns"], row["op"], row["offset"], row["result"]) for row in io)
+    first_ns = whole[0][0] - 1000  # a log begins at 1 us
+    columns = zip(*(again.io[name].tolist() for name in ("start_ns", "op", "offset", "result")), strict=True)
+    assert [(start + first_ns, *rest) for start, *rest in columns] == whole
+    syncs = again.fileops[again.fileops["op"] == Fileop.FSYNC]
+    assert (syncs["start_ns"] + first_ns).tolist() == [row["start_ns"] for row in fileops]
