@@ -30,7 +30,7 @@ VERBS = {
     "predict": "estimate a workload's throughput on a measured machine",
     "compare": "one table: application, its replay, Willy, prediction",
     "report": "draw a profile, a trace and a comparison as one HTML file",
-    "export": "make of a trace an archive (Parquet), which import makes the same trace again, or a job of fio",
+    "export": "make of a trace an archive (Parquet), a table (CSV), jobs of fio or a timeline, also without its names",
     "import": "turn a trace of another tool, or an archive, into a flextrace trace",
 }
 

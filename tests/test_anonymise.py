@@ -67,9 +67,12 @@ def named(tmp_path):
     return characterize.write(named_trace(), tmp_path / "named.iotrace")
 
 
-@pytest.mark.parametrize("suffix", ["iotrace", "csv", "json", "parquet"])
-@pytest.mark.parametrize("options", [(), ("--keep-extensions",)])
-def test_no_name_is_left_in_any_byte(named, key, tmp_path, cli, suffix, options):
+@pytest.mark.parametrize(
+    "form",
+    [(suffix, *more) for suffix in ("iotrace", "csv", "json", "parquet") for more in ((), ("--keep-extensions",))],
+)
+def test_no_name_is_left_in_any_byte(named, key, tmp_path, cli, form):
+    suffix, *options = form
     output = tmp_path / f"out.{suffix}"
     status, error = cli("export", named, "-o", output, "--anonymise", "--key", key, *options)
     assert status == 0, error
