@@ -9,7 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from flextrace.foreign_options import add_foreign_arguments, foreign_options
+from flextrace.foreign_options import add_foreign_arguments, assumptions, foreign_options
 
 _LAYERS = {"vfs": ("vfs",), "block": ("block",), "both": ("vfs", "block")}
 
@@ -43,7 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.characterization import characterize  # noqa: PLC0415
     from characterize.text import render  # noqa: PLC0415
 
-    result = characterize(trace_file.open(arguments.file, foreign_options(arguments)), arguments.mmap)
+    trace = trace_file.open(arguments.file, foreign_options(arguments))
+    if assumed := assumptions(trace):
+        print(f"flextrace characterize: {arguments.file}: {assumed}", file=sys.stderr)
+    result = characterize(trace, arguments.mmap)
     layers = _LAYERS[arguments.layer]
     if arguments.format == "json":
         document = result.as_document()

@@ -7,10 +7,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
+from characterize.trace_head import is_foreign
 from characterize.units import parse_size
 
 if TYPE_CHECKING:
     from characterize.formats.reading import ReadOptions
+    from characterize.trace import Trace
 
 
 def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -57,6 +59,15 @@ def foreign_options(arguments: argparse.Namespace) -> ReadOptions | None:
         arguments.skip_bad,
     )
     return read_options(arguments) if any(given) else None
+
+
+def assumptions(trace: Trace) -> str:
+    """What was taken for granted of a trace of another tool, in one line; empty of any other trace."""
+    imported = trace.header.metadata.get("imported")
+    if not imported or trace.path is None or not is_foreign(trace.path):
+        return ""
+    assumed = [f"{name} {imported[name]}" for name in ("time_unit", "sector_bytes") if name in imported]
+    return ", ".join([f"read as {imported['format']}", *assumed])
 
 
 def read_options(arguments: argparse.Namespace) -> ReadOptions:

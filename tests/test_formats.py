@@ -368,7 +368,9 @@ def test_verbs_end_with_3_where_lines_were_left_out(tmp_path, capsys):
     assert main(["characterize", str(path), "--skip-bad"]) == 3
     assert main(["characterize", str(path)]) == 1
     assert main(["characterize", str(made(tmp_path, SPC)), "--from", "spc", "--sector-bytes", "4KiB"]) == 0
-    assert "uniqueBytes" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "uniqueBytes" in said.out
+    assert "read as spc, time_unit s, sector_bytes 4096" in said.err
 
 
 def test_chunks_are_bounded(tmp_path, monkeypatch):

@@ -213,6 +213,14 @@ def test_malformed_lines(tmp_path):
     assert len(read_foreign(path, ReadOptions(skip_bad=True)).io) == 6
 
 
+def test_a_call_with_other_arguments_is_counted(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(BY_HAND + "11 1700000000.000170 fallocate(5</data/known>, 0, 0xff, ?) = 0 <0.1>\n")
+    trace = characterize.open(path)
+    assert len(trace.io) == 6
+    assert trace.header.metadata["imported"]["left_out_calls_not_understood"] == 1
+
+
 def test_without_f_there_is_one_thread(tmp_path):
     path = tmp_path / "log"
     path.write_text('1700000000.000001 open("/a", O_RDONLY) = 3\n1700000000.000002 read(3, "", 5) = 5\n')

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from characterize.formats.lines import Draft
-from characterize.layout import FILEOP_DTYPE, IO_DTYPE, NOT_MEASURED_U32, Fileop, IoOp, RecordKind
+from characterize.layout import FILEOP_DTYPE, IO_DTYPE, NOT_MEASURED_U32, TRACE_RECORD_BYTES, Fileop, IoOp, RecordKind
 
 FILEOP_BASE = 100
 """Added to the number of an operation that moves no data, so that it is another than those that do."""
@@ -69,8 +69,8 @@ def operations_draft(
         records["op"], records["file"], records["start_ns"] = op % FILEOP_BASE, file, start_ns
         records["result"] = result.clip(-(2**31), 2**31 - 1)
     io["kind"], fileop["kind"] = RecordKind.IO, RecordKind.FILEOP
-    words = io.view(np.uint64).reshape(len(io), -1)
-    words[~moves] = fileop.view(np.uint64).reshape(len(io), -1)[~moves]
+    whole, other = (records.view(np.uint8).reshape(-1, TRACE_RECORD_BYTES) for records in (io, fileop))
+    whole[~moves] = other[~moves]
     if duration_ns is not None:
         draft.require(duration_ns >= 0, "a duration of 0 to 2^63 ns")
         io["duration_ns"] = duration_ns

@@ -55,7 +55,11 @@ def chunks(reading: Reading) -> Iterator[Chunk]:
     log = _Log(reading)
     for rows in records_of_lines(reading, SHAPE, log.keep):
         for call in log.calls(rows):
-            log.files.run(call)
+            try:
+                log.files.run(call)
+            except (ValueError, IndexError):
+                # Arguments that are not as in any version of strace seen here.
+                log.files.left_out["calls_not_understood"] += 1
         yield log.files.chunk()
     reading.facts |= {f"left_out_{what}": count for what, count in log.files.left_out.items()}
     reading.durations_known = log.has_durations
