@@ -57,6 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"flextrace characterize: warning: {warning}", file=sys.stderr)
     else:
         print(render(result, layers))
+    if bad_lines := trace.header.metadata.get("imported", {}).get("bad_lines"):
+        print(
+            f"flextrace characterize: {arguments.file}: {bad_lines} malformed lines were left out; these numbers are "
+            "not trustworthy",
+            file=sys.stderr,
+        )
+        return 3
     if not result.trustworthy:
         lost = sum(result.lost.values()) or "some"
         exact = ", ".join(result.layers["vfs"].from_totals)

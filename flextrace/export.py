@@ -9,11 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
 from characterize.expansion import ARCHIVE_SUFFIX, expanded, is_archive
 from characterize.units import format_bytes, parse_duration
 from replayer.run import prepare
+
+if TYPE_CHECKING:
+    from characterize.requests import Layer
 
 JOB_SUFFIX, TABLE_SUFFIX, TIMELINE_SUFFIX, TRACE_SUFFIX = ".fio", ".csv", ".json", ".iotrace"
 # Options that mean something for outputs of one kind only.
@@ -166,13 +170,13 @@ def write_archive(trace: Path, output: Path, *, force: bool) -> list[str]:
     return lines
 
 
-def write_table(trace: Path, output: Path, layer: str | None, *, force: bool) -> list[str]:
+def write_table(trace: Path, output: Path, layer: Layer | None, *, force: bool) -> list[str]:
     """Write a CSV table; returns what to say about it."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
     from characterize.formats import csv_export  # noqa: PLC0415
 
     opened = trace_file.open(trace)
-    table = csv_export.write(opened, output, "block" if layer == "block" else "vfs" if layer else None, force=force)
+    table = csv_export.write(opened, output, layer, force=force)
     lines = [f"warning: {warning}" for warning in opened.warnings]
     lines.append(f"{output}: {table.rows} rows of the layer {table.layer}")
     if table.left_out:

@@ -26,7 +26,8 @@ def real(name):
 
 
 def test_cloudphysics_has_its_published_numbers():
-    trace = read_foreign(real("cloudPhysicsIO.csv"), ReadOptions("cloudphysics"))
+    trace = characterize.open(real("cloudPhysicsIO.csv"))
+    assert trace.header.metadata["imported"]["format"] == "cloudphysics"
     five = workload_of(trace, "block")
     assert len(trace.blocks) == 113_872
     assert five.read_frac == pytest.approx(0.4125, abs=5e-5)
@@ -45,7 +46,8 @@ def test_cloudphysics_has_its_published_numbers():
 )
 def test_mqsim_has_as_many_requests_as_lines(name, requests, reads):
     path = real(name)
-    trace = read_foreign(path, ReadOptions("mqsim"))
+    trace = characterize.open(path)
+    assert trace.header.metadata["imported"]["format"] == "mqsim"
     lines = [line.split() for line in path.read_text().splitlines() if line.strip()]
     assert len(trace.blocks) == len(lines) == requests
     table = requests_of(trace, "block")
