@@ -102,6 +102,10 @@ bench-alter: build build/.apt-test build/tests/debit_credit ## how well flexible
 bench-archive: build build/tests/debit_credit ## how small archives of traces are, and how fast they load
 	$(SUDO) $(PYTHON) -m tests.bench.bench_archive $(BENCH_ARGS)
 
+.PHONY: bench-import
+bench-import: build ## how many lines of other tools' traces are read a second, and with how much memory
+	$(PYTHON) -m tests.bench.bench_import $(BENCH_ARGS)
+
 .PHONY: bench-predict
 bench-predict: build ## repeatability and prediction error on 30 random workloads of this machine
 	$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-predict -o build/bench-predict.json --force \

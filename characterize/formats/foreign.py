@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
@@ -86,7 +87,7 @@ class ForeignTrace:
         imported = {
             "format": reading.format.name,
             "path": str(reading.path),
-            "sha256": sha256_of(reading.path),
+            "sha256": self._sha256,
             **reading.assumed,
             **reading.facts,
         }
@@ -140,6 +141,10 @@ class ForeignTrace:
                 "their place in the order of the starts"
             )
         return warnings
+
+    @cached_property
+    def _sha256(self) -> str:
+        return sha256_of(self.reading.path)
 
     @property
     def _lost_kind(self) -> RecordKind:

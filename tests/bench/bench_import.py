@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures how many lines of other tools' traces ``flextrace import`` reads and writes a second, and its memory.
+
+The lines are made here, of random requests; two lengths, so that the start of the program cancels out and memory that
+grows with the length shows. Processor time says more than elapsed time where something else runs on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+SEED = 7
+MADE_AT_ONCE = 1 << 16
+# start ns, device, read, sector, sectors
+Row = tuple[int, int, int, int, int]
+
+
+def _blkparse(row: Row) -> str:
+    at, _, read, sector, sectors = row
+    line = "  8,0 1 1 {}.{:09d} {}  {}   {} {} + {} {}\n"
+    events = (("Q", 0, 77, "[fio]"), ("D", 500, 77, "[fio]"), ("C", 90_000, 0, "[0]"))
+    return "".join(
+        line.format((at + later) // 10**9, (at + later) % 10**9, thread, letter, "WR"[read], sector, sectors, end)
+        for letter, later, thread, end in events
+    )
+
+
+LINES: dict[str, tuple[str, Callable[[Row], str]]] = {
+    "msr": (
+        "",
+        lambda r: (
+            f"{128166372003061629 + r[0] // 100},h,{r[1]},{('Write', 'Read')[r[2]]},{r[3] * 512},{r[4] * 512},9\n"
+        ),
+    ),
+    "alibaba": ("", lambda r: f"{r[1]},{'WR'[r[2]]},{r[3] * 512},{r[4] * 512},{1577808000000000 + r[0] // 1000}\n"),
+    "tencent": ("", lambda r: f"{1538323200 + r[0] // 10**9},{r[3]},{r[4]},{1 - r[2]},{r[1]}\n"),
+    "spc": ("", lambda r: f"{r[1]},{r[3]},{r[4] * 512},{'WR'[r[2]]},{r[0] / 1e9:.6f}\n"),
+    "disksim": ("", lambda r: f"{r[0] / 1e6:.6f} {r[1]} {r[3]} {r[4]} {r[2]}\n"),
+    "fio": (
+        "fio version 3 iolog\n",
+        lambda r: f"{r[0] // 1000} /data/f{r[1]} {('write', 'read')[r[2]]} {r[3] * 512} {r[4] * 512}\n",
+    ),
+    "blkparse": ("", _blkparse),
+    "strace": (
+        '10 1700000000.000000 openat(AT_FDCWD, "/data/x", O_RDWR) = 3 <0.000010>\n',
+        lambda r: (
+            f"10 {1700000000 + r[0] // 10**9}.{r[0] % 10**9 // 1000:06d} "
+            f'pread64(3, "abcdefghijklmnopqrstuvwxyzabcdef"..., {r[4] * 512}, {r[3] * 512}) = {r[4] * 512} <0.000005>\n'
+        ),
+    ),
+}
+
+
+def rows(count: int) -> Iterator[Row]:
+    """Random requests in the order of their starts, 10 us apart on average."""
+    random = np.random.default_rng(SEED)
+    at = 0
+    for first in range(0, count, MADE_AT_ONCE):
+        size = min(MADE_AT_ONCE, count - first)
+        starts = at + np.cumsum(random.integers(1, 20_000, size))
+        at = int(starts[-1])
+        columns = (starts, *(random.integers(0, limit, size) for limit in (9, 2, 10**8)), random.integers(1, 200, size))
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def imported(path: Path, output: Path) -> tuple[float, float, float]:
+    """Elapsed and processor time in seconds, peak memory in MiB of one import."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "flextrace", "import", str(path), "-o", str(output), "--force"]
+    child = os.posix_spawn(
+        sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+    )
+    _, status, usage = os.wait4(child, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} failed")
+    return time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    """Print a line for each format."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=2_000_000, help="in the longer file (default: 2000000)")
+    parser.add_argument("--formats", nargs="+", choices=LINES, default=list(LINES))
+    arguments = parser.parse_args()
+    titles = ("lines", "lines/s", "lines/s of processor time", "peak MiB, a quarter", "all")
+    print(f"{'format':<10}{titles[0]:>10}{titles[1]:>12}{titles[2]:>27}{titles[3]:>22}{titles[4]:>7}")
+    for name in arguments.formats:
+        head, line = LINES[name]
+        with tempfile.TemporaryDirectory() as place:
+            path, output = Path(place) / "trace", Path(place) / "o.iotrace"
+            measured = []
+            for count in (arguments.requests // 4, arguments.requests):
+                with path.open("w") as stream:
+                    stream.write(head)
+                    stream.writelines(line(row) for row in rows(count))
+                measured.append(imported(path, output))
+            lines = arguments.requests * line((0, 0, 0, 0, 1)).count("\n")
+            (short_s, short_cpu_s, short_mib), (long_s, long_cpu_s, long_mib) = measured
+            more = lines * 3 / 4
+            print(
+                f"{name:<10}{lines:>10}{more / (long_s - short_s):>12.3g}{more / (long_cpu_s - short_cpu_s):>27.3g}"
+                f"{short_mib:>22.0f}{long_mib:>7.0f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
