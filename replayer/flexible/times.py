@@ -64,16 +64,17 @@ def scale_think_times(draft: Draft, factor: float) -> float:
     Raises
     ------
     UnreachableError
-        Threads wait for each other longer than that; the message has the least factor.
+        Threads wait for each other longer than that; the message has the least factor. Or no thread ever thinks, as
+        may be where other changes joined or split them.
     FlextraceError
-        The trace has no times, or no thread ever thinks.
+        The trace has no times.
     """
     from replayer.flexible.reschedule import rethink, think_times  # noqa: PLC0415 (numba is slow to import)
 
     start, end, thread = _operations(draft)
     present = int(think_times(start, end, thread).sum())
     if not present:
-        raise FlextraceError("thinkScale is not reachable: no thread of the trace waits between two operations")
+        raise UnreachableError("thinkScale is not reachable: no thread waits between two operations", 1, 1)
     together = np.zeros(len(start), bool)
     together[: len(draft.io)][busiest_requests(draft)] = True
 
