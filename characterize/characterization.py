@@ -4,30 +4,31 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from characterize.concurrency import Concurrency, concurrency_of, littles_law
+from characterize.concurrency import Concurrency, littles_law
 from characterize.definitions import DEFINITIONS
 from characterize.document import plain
-from characterize.layout import NOT_MEASURED_U64, HeaderFlag, RecordKind, Source
-from characterize.links import Links, links_of
-from characterize.loss import LOWER_BOUNDS, estimated_from_totals, is_lossy, known_from_totals
+from characterize.errors import FlextraceError
+from characterize.extended import BlockFlagsSummary
+from characterize.layer_chunks import ApplicationChunks, BlockChunks
+from characterize.layer_summary import Conditions, LayerSummary, Sample
+from characterize.layout import HeaderFlag, IoOp, RecordKind
+from characterize.links import Links, LinksSummary
+from characterize.loss import LOWER_BOUNDS, Totals, estimates_of, exact_of, is_lossy, kept_share, totals_of
 from characterize.provenance import provenance_of
-from characterize.requests import LAYERS, Layer, Mmap, block_records, left_out, requests_of, times_measured
-from characterize.response_time import distribution, response_times, syncs_of, think_times, time_in_sync_s
-from characterize.sizes import common_sizes, size_histogram
-from characterize.trace import Trace
-from characterize.workload import Workload, workload_of
+from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, arrivals_measured, times_measured
+from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, stream_of
+from characterize.trace import Trace, damaged
+from characterize.workload import Workload, with_totals
 
 SCHEMA = "flextrace.characterization/1"
 THREADS_LISTED = 64
 DEPTH_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-
-_NO_TIMES = dict.fromkeys(("read", "write", "sync"))
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,17 @@ class LayerCharacterization:
         Application's layer only, as think times.
     size_histogram, common_sizes : DataFrame
     extended : dict of str to float
+    reuse : dict
+        As from `characterize.block_history`.
+    sequential_runs : dict
+        As `characterize.sequentiality.Sequentiality.runs`.
+    inter_arrival_time : dict or None
+    file_skew : dict
+        As from `characterize.file_skew.FileSkew.shares`.
+    files : DataFrame
+        Those with the most bytes.
+    over_time : DataFrame or None
+        As from `characterize.over_time`; None where times are not measurements.
     """
 
     parameters: Workload
@@ -80,6 +92,12 @@ class LayerCharacterization:
     size_histogram: pd.DataFrame
     common_sizes: pd.DataFrame
     extended: dict[str, float]
+    reuse: dict[str, Any]
+    sequential_runs: dict[str, Any]
+    inter_arrival_time: dict[str, Any] | None
+    file_skew: dict[str, Any]
+    files: pd.DataFrame
+    over_time: pd.DataFrame | None
     lower_bounds: tuple[str, ...] = ()
     from_totals: tuple[str, ...] = ()
     estimated_from_totals: tuple[str, ...] = ()
@@ -109,8 +127,12 @@ class LayerCharacterization:
                 "depth_quantiles_bytes": {f"p{100 * q:g}": locality.quantile_bytes(q) for q in DEPTH_QUANTILES},
                 "equivalentUniqueBytes": locality.equivalent_unique_bytes,
                 "miss_ratio_curve": locality.miss_ratio_curve(),
+                "miss_ratio_curves": locality.curves,
+                "sampled": locality.sampled,
             },
+            "reuse": self.reuse,
             "sequentiality": self.sequentiality,
+            "sequential_runs": self.sequential_runs,
             "concurrency": {
                 "in_flight_max": load.in_flight_max,
                 "in_flight_mean": load.in_flight_mean,
@@ -121,8 +143,11 @@ class LayerCharacterization:
             "response_time": self.response_time,
             "think_time": self.think_time,
             "queue_time": self.queue_time,
+            "inter_arrival_time": self.inter_arrival_time,
             "littles_law": self.littles_law,
             "size": {"histogram": self.size_histogram, "common": self.common_sizes},
+            "files": {**self.file_skew, "listed": self.files},
+            "over_time": self.over_time,
             "extended": self.extended,
         }
         return plain(document)
@@ -181,160 +206,204 @@ class Characterization:
         }
 
 
-def characterize(trace: Trace, mmap: Mmap = "data") -> Characterization:
+def characterize(
+    trace: Trace | Stream, mmap: Mmap = "data", *, sample: Sample | None = None, chunk_records: int = PIECE_RECORDS
+) -> Characterization:
     """Reduce a trace to numbers.
 
     Parameters
     ----------
-    trace : Trace
-        Any: also empty, incomplete, with one layer only, or not run yet.
+    trace : Trace or Stream
+        Any: also empty, incomplete, with one layer only, or not run yet. A stream (`characterize.stream.open_stream`)
+        need not fit into memory; the result is the same.
     mmap : {"data", "all", "none"}
         Which accesses to mapped files count as requests, see `characterize.requests.left_out`.
+    sample : Sample or None
+        Estimate stack depths from a sample of the blocks; None: they are exact.
+    chunk_records : int
+        Of a trace in memory: how many records are looked at at once.
 
     Returns
     -------
     Characterization
     """
-    elapsed_s, elapsed_from = elapsed_of(trace)
-    metadata = trace.header.metadata
-    warnings = list(trace.warnings)
-    if trace.header.lost and not any("lost" in warning for warning in warnings):
-        lost = ", ".join(f"{count} {kind.name}" for kind, count in trace.header.lost.items())
+    stream = trace if isinstance(trace, Stream) else stream_of(trace, chunk_records)
+    facts = stream.facts
+    if mmap not in MMAP_RULES:
+        raise FlextraceError(f"rule {mmap!r} for mapped files is unknown: choose of {', '.join(MMAP_RULES)}", 2)
+    with ThreadPoolExecutor(1) as beside:
+        provenance = beside.submit(provenance_of, facts.path)
+        summary = TraceSummary(stream, mmap, sample)
+        for part in stream.chunks():
+            summary.add(part)
+        elapsed_s, elapsed_from = elapsed_of_stream(stream)
+        return Characterization(
+            layers={layer: _layer(summary, layer, elapsed_s) for layer in LAYERS},
+            elapsed_s=elapsed_s,
+            trace=_about(facts, elapsed_from),
+            lost={kind.name: count for kind, count in facts.header.lost.items()},
+            warnings=_warnings(facts, summary.links.orphans),
+            links=summary.links.result(facts.paths, summary.application.moved),
+            mmap=mmap,
+            provenance=provenance.result(),
+        )
+
+
+class TraceSummary:
+    """Both layers of a trace, and why the bytes of the lower one moved.
+
+    Parameters
+    ----------
+    stream : Stream
+    mmap : {"data", "all", "none"}
+    sample : Sample or None
+    """
+
+    def __init__(self, stream: Stream, mmap: Mmap, sample: Sample | None = None) -> None:
+        self.stream, self.mmap = stream, mmap
+        facts = stream.facts
+        self.layers = {
+            layer: LayerSummary(
+                Conditions(
+                    layer=layer,
+                    measured=times_measured(facts),
+                    arrivals=arrivals_measured(facts),
+                    files=facts.arrays[RecordKind.FILE],
+                    first_ns=stream.first_ns,
+                    last_ns=stream.last_ns,
+                    sample=sample,
+                )
+            )
+            for layer in LAYERS
+        }
+        self.links = LinksSummary(stream.all_stacked)
+        self.application, self.block = ApplicationChunks(stream, mmap), BlockChunks(stream)
+
+    def add(self, part: Chunk | Linked) -> None:
+        """Count a part of the stream."""
+        if isinstance(part, Linked):
+            self.links.add(part.blocks, part.data, part.owner)
+        else:
+            self.layers["vfs"].add(self.application.chunk(part))
+            self.layers["block"].add(self.block.chunk(part))
+
+    def totals(self) -> Totals | None:
+        """What the recorder's totals say of the application's layer, if records of it were lost."""
+        if not is_lossy(self.stream.facts):
+            return None
+        mapped, out = self.application.mapped, self.application.mapped_out
+        return totals_of(self.stream.facts, self.mmap, {op: kept_share(mapped[op], out[op], self.mmap) for op in IoOp})
+
+
+def _about(facts: Trace, elapsed_from: str | None) -> dict[str, Any]:
+    metadata = facts.header.metadata
+    return {
+        "flags": [flag.name for flag in HeaderFlag if flag in facts.header.flags],
+        "measured": facts.measured,
+        "durations_measured": times_measured(facts),
+        "elapsed_from": elapsed_from,
+        "declared": facts.declared,
+        "lineage": {name: metadata[name] for name in ("made_by", "parent", "lineage", "imported") if name in metadata},
+    }
+
+
+def _warnings(facts: Trace, orphans: int) -> list[str]:
+    warnings = list(facts.warnings)
+    if orphans and not facts.header.lost and not any("do not follow" in warning for warning in warnings):
+        warnings.append(damaged(facts.path, orphans))
+    if facts.header.lost and not any("lost" in warning for warning in warnings):
+        lost = ", ".join(f"{count} {kind.name}" for kind, count in facts.header.lost.items())
         warnings.append(f"records were lost while recording ({lost}); uniqueBytes is a lower bound")
-    if not trace.measured:
+    if not facts.measured:
         warnings.append(
             "this trace has not run yet: its times are not measurements, every number made from times is null; "
             "replay it and record that to measure them"
         )
-    elif not times_measured(trace):
+    elif not times_measured(facts):
         warnings.append("this trace has no durations: numbers in flight, response and think times are null")
-    return Characterization(
-        layers={layer: _characterize_layer(trace, layer, elapsed_s, mmap) for layer in LAYERS},
-        elapsed_s=elapsed_s,
-        trace={
-            "flags": [flag.name for flag in HeaderFlag if flag in trace.header.flags],
-            "measured": trace.measured,
-            "durations_measured": times_measured(trace),
-            "elapsed_from": elapsed_from,
-            "declared": trace.declared,
-            "lineage": {
-                name: metadata[name] for name in ("made_by", "parent", "lineage", "imported") if name in metadata
-            },
-        },
-        lost={kind.name: count for kind, count in trace.header.lost.items()},
-        warnings=warnings,
-        links=links_of(trace),
-        mmap=mmap,
-        provenance=provenance_of(trace.path),
-    )
+    return warnings
 
 
 def elapsed_of(trace: Trace) -> tuple[float, str | None]:
     """Elapsed seconds, and whether they are from the ``header`` or the ``records``; NaN, None where not measured."""
-    header = trace.header
-    if not trace.measured:
+    return elapsed_of_stream(stream_of(trace))
+
+
+def elapsed_of_stream(stream: Stream) -> tuple[float, str | None]:
+    """The same of a stream."""
+    header = stream.facts.header
+    if not stream.facts.measured:
         return math.nan, None
     if 0 < header.start_monotonic_ns < header.end_monotonic_ns:
         return (header.end_monotonic_ns - header.start_monotonic_ns) / 1e9, "header"
-    arrays = [trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)]
-    starts = [int(array["start_ns"].min()) for array in arrays if len(array)]
-    ends = [int((array["start_ns"] + array["duration_ns"]).max()) for array in arrays if len(array)]
-    if not starts or max(ends) == min(starts):
+    if stream.last_ns == stream.first_ns:
         return math.nan, None
-    return (max(ends) - min(starts)) / 1e9, "records"
+    return (stream.last_ns - stream.first_ns) / 1e9, "records"
 
 
-def _characterize_layer(trace: Trace, layer: Layer, elapsed_s: float, mmap: Mmap) -> LayerCharacterization:
-    # numba and what needs it is slow to import; a caller that only wants the five does not pay for it.
-    from characterize.extended import extended_of, extended_of_block  # noqa: PLC0415
-    from characterize.locality import locality_of  # noqa: PLC0415
-    from characterize.sequentiality import sequential_shares  # noqa: PLC0415
-
-    requests, syncs, measured = requests_of(trace, layer, mmap), syncs_of(trace, layer), times_measured(trace)
-    workload = workload_of(trace, layer, mmap)
-    lossy = is_lossy(trace, layer)
-    load = concurrency_of(requests, measured)
-    total = int(requests["bytes"].sum())
-    # Below the page cache a thread is at best who submitted a request, so that its pauses mean nothing.
-    thinking = measured and layer == "vfs"
-    thinks = think_times(requests if thinking else requests.iloc[:0])
-    times: dict[str, Any] = response_times(requests, syncs) if measured else _NO_TIMES
+def _layer(trace: TraceSummary, layer: Layer, elapsed_s: float) -> LayerCharacterization:
+    summary, facts = trace.layers[layer], trace.stream.facts
+    totals = trace.totals() if layer == "vfs" else None
+    conditions, measured = summary.conditions, summary.conditions.measured
+    sequentiality, load = summary.sequentiality.result(), summary.concurrency.result()
+    count, total, thinking = summary.requests, summary.moved_bytes, measured and layer == "vfs"
+    process_num = load.in_flight_max
+    if not measured:
+        process_num = float(facts.declared.get("processNum", math.nan)) if layer == "vfs" else math.nan
+    workload = with_totals(
+        Workload(
+            unique_bytes=float(summary.unique_bytes()),
+            seq_frac=sequentiality.shares["seqFrac"],
+            read_frac=summary.counts["reads"] / count if count else math.nan,
+            size_mean=total / count if count else math.nan,
+            process_num=process_num,
+        ),
+        totals,
+    )
     throughput = total / elapsed_s if elapsed_s > 0 else math.nan
-    response_mean_s = float((requests["end_ns"] - requests["start_ns"]).mean()) / 1e9
-    think_mean_s = float(thinks["think_ns"].mean()) / 1e9 if len(thinks) else 0.0
+    thinks, sizes, files = summary.concurrency.thinks, summary.sizes.result(), summary.files.result()
     in_cycle = load.threads * load.queue_depth_per_thread if thinking else math.nan
+    think_mean_s = thinks.mean / 1e9 if thinks.count else 0.0
+    lossy = is_lossy(facts, layer)
     return LayerCharacterization(
         parameters=workload,
         declared=not measured and not math.isnan(workload.process_num),
         lower_bounds=LOWER_BOUNDS if lossy else (),
-        from_totals=known_from_totals(trace, mmap) if lossy and layer == "vfs" else (),
-        estimated_from_totals=estimated_from_totals(trace, mmap) if lossy and layer == "vfs" else (),
-        counts=_counts(trace, layer, requests, syncs) | (_mapped(trace, requests, mmap) if layer == "vfs" else {}),
-        locality=locality_of(requests),
-        sequentiality={"seqFrac": workload.seq_frac, **sequential_shares(requests, layer)},
+        from_totals=exact_of(totals),
+        estimated_from_totals=estimates_of(totals),
+        counts=summary.counts,
+        locality=summary.locality(),
+        reuse=summary.reuse(),
+        sequentiality={"seqFrac": workload.seq_frac, **sequentiality.shares},
+        sequential_runs=sequentiality.runs,
         concurrency=load,
         time={
             "time_in_io_s": load.time_in_io_s,
             "time_in_io_share": load.time_in_io_s / elapsed_s if elapsed_s > 0 else math.nan,
-            "time_in_sync_s": time_in_sync_s(syncs) if measured else math.nan,
+            "time_in_sync_s": summary.responses.time_in_sync_s(),
             "throughput_bytes_per_s": throughput,
             "throughput_in_io_bytes_per_s": total / load.time_in_io_s if load.time_in_io_s > 0 else math.nan,
         },
-        response_time=times,
-        think_time=distribution(thinks["think_ns"].to_numpy()) if thinking else None,
-        queue_time=_queue_time(requests),
-        think_per_thread=_think_per_thread(thinks),
-        littles_law=littles_law(workload.size_mean, response_mean_s, think_mean_s, in_cycle, throughput),
-        size_histogram=size_histogram(requests),
-        common_sizes=common_sizes(requests),
-        extended=extended_of(trace, requests, syncs) if layer == "vfs" else extended_of_block(trace, requests),
+        response_time=summary.responses.response_time(),
+        think_time=thinks.distribution() if thinking else None,
+        queue_time=summary.responses.queue_time(),
+        inter_arrival_time=summary.responses.inter_arrival(),
+        think_per_thread=summary.concurrency.think_per_thread(),
+        littles_law=littles_law(workload.size_mean, summary.responses.mean_s(), think_mean_s, in_cycle, throughput),
+        size_histogram=sizes.histogram(),
+        common_sizes=sizes.common(),
+        file_skew=files.shares(),
+        files=files.listed(facts.paths if layer == "vfs" else {}),
+        over_time=summary.over_time.result() if conditions.arrivals and summary.over_time and count else None,
+        extended=_extended(trace, layer),
     )
 
 
-def _counts(trace: Trace, layer: Layer, requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, int]:
-    read, size = requests["read"].to_numpy(), requests["bytes"].to_numpy()
+def _extended(trace: TraceSummary, layer: Layer) -> dict[str, float]:
+    summary = trace.layers[layer]
     if layer == "vfs":
-        result = trace.arrays[RecordKind.IO]["result"]
-        failed, empty = int((result < 0).sum()), int((result == 0).sum())
-    else:
-        blocks = block_records(trace)
-        data = np.isin(blocks["op"], (1, 2))
-        failed = int((data & (blocks["status"] != 0)).sum())
-        empty = int((data & (blocks["status"] == 0) & (blocks["bytes"] == 0)).sum())
-    return {
-        "reads": int(read.sum()),
-        "writes": int((~read).sum()),
-        "read_bytes": int(size[read].sum()),
-        "written_bytes": int(size[~read].sum()),
-        "failed": failed,
-        "empty": empty,
-        "syncs": len(syncs),
-    }
-
-
-def _mapped(trace: Trace, requests: pd.DataFrame, mmap: Mmap) -> dict[str, int]:
-    """Accesses to mapped files: those that count as requests, and those that are left out."""
-    io = trace.arrays[RecordKind.IO]
-    out = io["result"][left_out(trace, mmap) & (io["result"] > 0)]
-    size = requests["bytes"].to_numpy()[requests["source"] == Source.MMAP]
-    return {
-        "mapped": len(size),
-        "mapped_bytes": int(size.sum()),
-        "left_out": len(out),
-        "left_out_bytes": int(out.astype(np.int64).sum()),
-    }
-
-
-def _queue_time(requests: pd.DataFrame) -> dict[str, Any] | None:
-    if "queued_ns" not in requests:
-        return None
-    queued = requests["queued_ns"].to_numpy()
-    queued = queued[queued != NOT_MEASURED_U64]
-    return distribution(queued.astype(np.int64)) if len(queued) else None
-
-
-def _think_per_thread(thinks: pd.DataFrame) -> pd.DataFrame:
-    groups = thinks.groupby("thread")["think_ns"]
-    frame = groups.agg(gaps="size", think_mean_s="mean", think_p50_s="median").reset_index()
-    frame[["think_mean_s", "think_p50_s"]] /= 1e9
-    return frame
+        return summary.extended.result()
+    if "imported" in trace.stream.facts.header.metadata:
+        # A foreign trace does not say.
+        return BlockFlagsSummary().result(math.nan)
+    return summary.block_flags.result(trace.links.linked_bytes / summary.moved_bytes if summary.requests else math.nan)
