@@ -75,7 +75,7 @@ class BlockHistorySummary:
         return {**shares, "time": times}
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
     numbers: np.ndarray,
     blocks: np.ndarray,

@@ -22,7 +22,7 @@ from characterize.links import Links, LinksSummary
 from characterize.loss import LOWER_BOUNDS, Totals, estimates_of, exact_of, is_lossy, kept_share, totals_of
 from characterize.provenance import provenance_of
 from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, arrivals_measured, times_measured
-from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, stream_of
+from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, one_ahead, stream_of
 from characterize.trace import Trace, damaged
 from characterize.workload import Workload, with_totals
 
@@ -234,7 +234,7 @@ def characterize(
     with ThreadPoolExecutor(1) as beside:
         provenance = beside.submit(provenance_of, facts.path)
         summary = TraceSummary(stream, mmap, sample)
-        for part in stream.chunks():
+        for part in one_ahead(stream.chunks()):
             summary.add(part)
         elapsed_s, elapsed_from = elapsed_of_stream(stream)
         return Characterization(

@@ -204,7 +204,7 @@ def littles_law(
     return {"throughput_bytes_per_s": expected, "ratio": ratio}
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _follow_threads(  # noqa: PLR0917 (a kernel has its state in arguments)
     start: np.ndarray, end: np.ndarray, size: np.ndarray, threads: np.ndarray, state: np.ndarray, thinks: np.ndarray
 ) -> None:
@@ -225,7 +225,7 @@ def _follow_threads(  # noqa: PLR0917 (a kernel has its state in arguments)
         mine[4] = max(reached, stop)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _follow_all(start: np.ndarray, end: np.ndarray, done: int, state: np.ndarray, ends: np.ndarray) -> int:
     """Number in flight, from a heap of the ends to come; returns how many are done, fewer than all if it is full."""
     total, busy, reached, most, flying = state

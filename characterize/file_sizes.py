@@ -74,7 +74,7 @@ def _size_changes(array: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(column[what > 0] for column in columns)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
     start: np.ndarray,
     offset: np.ndarray,

@@ -43,7 +43,7 @@ class GroupedSums:
         return self._keys.keys[order], [column[order] for column in self._sums]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _add(numbers: np.ndarray, values: np.ndarray, sums: np.ndarray) -> None:
     for place in range(len(numbers)):
         sums[numbers[place]] += values[place]

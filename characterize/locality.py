@@ -215,7 +215,7 @@ def _point_of(depth: np.int64) -> np.int64:
     return _POINTS_PER_OCTAVE * octave + (depth >> octave)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _tally(  # noqa: PLR0917 (a kernel has its state in arguments)
     depths: np.ndarray,
     blocks: np.ndarray,

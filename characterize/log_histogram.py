@@ -127,7 +127,7 @@ def bucket_of(value: np.int64) -> np.int64:
     return (octave << _SUB_BITS) + (value >> octave)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count(values: np.ndarray, counts: np.ndarray, tops: np.ndarray) -> None:
     for value in values:
         bucket = bucket_of(value)
@@ -135,7 +135,7 @@ def _count(values: np.ndarray, counts: np.ndarray, tops: np.ndarray) -> None:
         tops[bucket] = max(tops[bucket], value)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _keys(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
     keys = np.empty(len(values), np.int64)
     for place in range(len(values)):
@@ -143,7 +143,7 @@ def _keys(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
     return keys
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count_numbered(numbers: np.ndarray, values: np.ndarray, counts: np.ndarray, tops: np.ndarray) -> None:
     for place in range(len(numbers)):
         counts[numbers[place]] += 1

@@ -99,7 +99,7 @@ def _ones(word: np.uint64) -> np.int64:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _rebuild(live: np.ndarray, tree: np.ndarray) -> None:
     """Fill a Fenwick tree over the set bits of every word, in O(words)."""
     tree[:] = 0
@@ -111,7 +111,7 @@ def _rebuild(live: np.ndarray, tree: np.ndarray) -> None:
             tree[parent] += tree[node]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _set_first(live: np.ndarray, slots: int) -> None:
     """Exactly the first slots live."""
     live[:] = 0
@@ -119,7 +119,7 @@ def _set_first(live: np.ndarray, slots: int) -> None:
         live[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _compact(slot_of: np.ndarray, owner_of: np.ndarray, live: np.ndarray, slots: int) -> int:
     """Move the live slots to the front in their order; returns how many there are."""
     used = 0
@@ -133,7 +133,7 @@ def _compact(slot_of: np.ndarray, owner_of: np.ndarray, live: np.ndarray, slots:
     return used
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _depths(  # noqa: PLR0917 (a kernel has its state in arguments)
     numbers: np.ndarray,
     done: int,

@@ -114,7 +114,7 @@ def _slot_of(key: np.int64, slots: int) -> int:
     return (line | ((key + np.int64(spread >> np.uint64(40))) & (2**_LINE_BITS - 1))) & (slots - 1)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _number(  # noqa: PLR0917 (a kernel has its state in arguments)
     keys: np.ndarray, done: int, table: np.ndarray, known: np.ndarray, count: int, numbers: np.ndarray
 ) -> tuple[int, int]:
@@ -141,7 +141,7 @@ def _number(  # noqa: PLR0917 (a kernel has its state in arguments)
     return len(keys), count
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _fill(keys: np.ndarray, table: np.ndarray) -> None:
     """Enter keys, all different, into an empty table."""
     slots = len(table)

@@ -73,7 +73,7 @@ class OverTimeSummary:
         return pd.DataFrame(columns)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count(  # noqa: PLR0917 (a kernel has its state in arguments)
     start: np.ndarray, end: np.ndarray, size: np.ndarray, read: np.ndarray, first: int, width: int, sums: np.ndarray
 ) -> None:
@@ -91,7 +91,7 @@ def _count(  # noqa: PLR0917 (a kernel has its state in arguments)
             window += 1
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count_distinct(
     numbers: np.ndarray, blocks: np.ndarray, windows: np.ndarray, window_of: np.ndarray, sums: np.ndarray
 ) -> None:

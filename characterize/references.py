@@ -96,7 +96,7 @@ def segment_keys(file: np.ndarray, block: np.ndarray) -> np.ndarray:
     return file << _FILE_SHIFT | (block >> _SEGMENT_BITS & ((1 << _FILE_SHIFT) - 1))
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _block_keys(first: np.ndarray, last: np.ndarray, low: np.ndarray, blocks: np.ndarray, count: int) -> np.ndarray:
     """Key of every reference; `first`, `last`: the segments in which a request begins and ends."""
     keys = np.empty(count, np.int64)

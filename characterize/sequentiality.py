@@ -115,7 +115,7 @@ def sequential_shares(requests: pd.DataFrame, layer: Layer = "vfs") -> dict[str,
     return {name: shares[name] for name in _SHARES if name != "seqFrac"}
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _follow_streams(  # noqa: PLR0917 (a kernel has its state in arguments)
     streams: np.ndarray, offset: np.ndarray, size: np.ndarray, stream: np.ndarray, counts: np.ndarray, ended: np.ndarray
 ) -> int:
@@ -141,7 +141,7 @@ def _follow_streams(  # noqa: PLR0917 (a kernel has its state in arguments)
     return runs
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _follow_previous(  # noqa: PLR0917
     file: np.ndarray, offset: np.ndarray, size: np.ndarray, read: np.ndarray, previous: np.ndarray, counts: np.ndarray
 ) -> None:
@@ -155,7 +155,7 @@ def _follow_previous(  # noqa: PLR0917
             previous[place, 1] = offset[request] + size[request]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count_queue(file: np.ndarray, offset: np.ndarray, size: np.ndarray, queue: np.ndarray) -> int:
     """Requests that advance one of the streams of an LRU queue, the newest first. Two with the same end become one."""
     streams = len(queue)
@@ -188,7 +188,7 @@ def _count_queue(file: np.ndarray, offset: np.ndarray, size: np.ndarray, queue: 
     return hits
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count_near(  # noqa: PLR0917
     file: np.ndarray, offset: np.ndarray, size: np.ndarray, near: np.ndarray, oldest: int, near_bytes: int
 ) -> int:

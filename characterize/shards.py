@@ -4,8 +4,13 @@
 Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015: a block is sampled if a
 hash of its place is below a threshold, so all of its references are or none. A depth among the sampled blocks, divided
 by the rate, estimates the depth among all. With a fixed size the rate falls whenever more blocks are sampled than have
-room. The difference between the expected number of sampled references and the real one goes to depth 0 (their
-SHARDS-adj): it stems from the hottest blocks, whose depths are small.
+room.
+
+What the sample has too many or too few references, compared with all that were seen, is taken from the depths at which
+a reference tells most of it: the regression estimator of survey sampling (Cochran, *Sampling Techniques*, 7.4), with
+blocks as clusters and the number of references, which is known, as the auxiliary variable. Where few hot blocks make
+the difference it is their small depths, and the result that of the authors' SHARDS-adj, which puts all at depth 0;
+where all blocks are alike it is all depths. Blocks in a row are sampled evenly, not at random, for the same reason.
 """
 
 from __future__ import annotations
@@ -71,6 +76,9 @@ class SampledLocality:
         self._segments = Numbering()
         self._blocks = Numbering()
         self._hashes = np.zeros(0, np.int64)
+        # References to each sampled block so far but the first, and their sum over the references of each bucket.
+        self._reuses = np.zeros(0, np.int32)
+        self._heat = np.zeros(BUCKETS)
         self._stack = LruStack()
 
     @property
@@ -81,7 +89,8 @@ class SampledLocality:
     @property
     def nbytes(self) -> int:
         """Memory that is in use, in bytes."""
-        return self._weights.nbytes + self._blocks.nbytes + self._stack.nbytes + self._hashes.nbytes + 24 * _BATCH
+        fixed = self._weights.nbytes + self._heat.nbytes + 24 * _BATCH
+        return fixed + self._blocks.nbytes + self._stack.nbytes + self._hashes.nbytes + self._reuses.nbytes
 
     def add(self, requests: Mapping[str, np.ndarray]) -> None:
         """Count the references of requests, ``file, offset, bytes``."""
@@ -106,9 +115,10 @@ class SampledLocality:
             if self._blocks_max is not None and len(self._blocks) > self._blocks_max:
                 end = int(np.argmax(numbers == self._blocks_max)) + 1
             self._hashes = grown(self._hashes, max(known, int(numbers[:end].max()) + 1))
+            self._reuses = grown(self._reuses, len(self._hashes))
             self._hashes[numbers[:end]] = hashes[:end]
             depths = self._stack.depths(numbers[:end], len(self._hashes))
-            cold = _count(depths, 1 / self.rate, self._weights)
+            cold = _count(numbers[:end], depths, 1 / self.rate, self._weights, self._heat, self._reuses)
             self._cold[self._threshold] = self._cold.get(self._threshold, 0) + cold
             keys, hashes = keys[end:], hashes[end:]
             if len(self._hashes) == (self._blocks_max or 0) + 1:
@@ -120,7 +130,7 @@ class SampledLocality:
         self._threshold = int(np.partition(self._hashes, blocks)[blocks])
         order = self._stack.oldest_first()
         kept = order[self._hashes[order] < self._threshold]
-        keys, self._hashes = self._blocks.keys[kept], self._hashes[kept]
+        keys, self._hashes, self._reuses = self._blocks.keys[kept], self._hashes[kept], self._reuses[kept]
         self._blocks, self._stack = Numbering(), LruStack()
         self._stack.depths(self._blocks.number(keys), len(keys))
 
@@ -130,18 +140,28 @@ class SampledLocality:
         used = np.flatnonzero(self._weights)
         last = int(used[-1]) + 1 if len(used) else 1
         counts = self._weights[:last].copy()
-        # Those of blocks that are not in the sample but should be, or the reverse.
-        counts[0] += self._references - counts.sum() - cold
+        counts += (self._references - counts.sum() - cold) * self._blame(counts)
         return Locality(
             counts=counts,
             cold=cold,
             depths=_least_of(np.arange(last)),
             sampled={
-                "method": "SHARDS-adj, " + ("fixed rate" if self._blocks_max is None else "fixed size"),
+                "method": "SHARDS, " + ("fixed rate" if self._blocks_max is None else "fixed size"),
                 "rate": self.rate,
                 "blocks": len(self._blocks),
             },
         )
+
+    def _blame(self, counts: np.ndarray) -> np.ndarray:
+        """How much of a wrong number of references is due to each bucket; the sum is 1."""
+        # Of a reference to a block that has r of them in the end, r so far is half of it on average. What is left when
+        # the mean is taken off is each bucket's part of the covariance with the number of references of a block.
+        mean = float(self._reuses.mean()) if len(self._reuses) else 0.0
+        part = 2 * self._heat[: len(counts)] - (1 + mean) * counts
+        reached = np.maximum.accumulate(np.clip(np.cumsum(part) / (part.sum() or 1), 0, 1)) if part.sum() > 0 else None
+        if reached is None or reached[-1] <= 0:
+            return np.eye(1, len(counts))[0]
+        return np.diff(reached, prepend=0) / reached[-1]
 
 
 def _least_of(bucket: np.ndarray) -> np.ndarray:
@@ -160,7 +180,7 @@ def _hash(file: np.int64, block: np.int64) -> np.int64:
     return np.int64((np.uint64(block) * _GOLDEN + piece) >> np.uint64(64 - _HASH_BITS))
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _sample(  # noqa: PLR0917 (a kernel has its state in arguments)
     file: np.ndarray,
     offset: np.ndarray,
@@ -198,13 +218,18 @@ def _sample(  # noqa: PLR0917 (a kernel has its state in arguments)
     return request, 0, seen, found
 
 
-@numba.njit(cache=True)
-def _count(depths: np.ndarray, weight: float, weights: np.ndarray) -> int:
+@numba.njit(cache=True, nogil=True)
+def _count(  # noqa: PLR0917 (a kernel has its state in arguments)
+    numbers: np.ndarray, depths: np.ndarray, weight: float, weights: np.ndarray, heat: np.ndarray, reuses: np.ndarray
+) -> int:
     """Add what each depth stands for to its bucket; returns how many are cold."""
     cold = 0
-    for depth in depths:
-        if depth == COLD:
+    for place in range(len(depths)):
+        if depths[place] == COLD:
             cold += 1
         else:
-            weights[bucket_of(np.int64(depth * weight))] += weight
+            reuses[numbers[place]] += 1
+            bucket = bucket_of(np.int64(depths[place] * weight))
+            weights[bucket] += weight
+            heat[bucket] += weight * reuses[numbers[place]]
     return cold

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,6 +178,15 @@ def stream_of(trace: Trace, chunk_records: int = PIECE_RECORDS) -> Stream:
         last_ns=max((_last_end(array) for array in used), default=0),
         all_stacked=bool(((blocks["flags"] & BlockFlag.STACKED) != 0).all()),
     )
+
+
+def one_ahead(parts: Iterator[Chunk | Linked]) -> Iterator[Chunk | Linked]:
+    """The same parts; the next one is made, on another processor, while one is looked at."""
+    with ThreadPoolExecutor(1) as beside:
+        coming = beside.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = beside.submit(next, parts, None)
+            yield part
 
 
 def _last_end(array: np.ndarray) -> int:

@@ -99,7 +99,7 @@ class FreshBytes:
         return _fresh(references.numbers, offset, size, read, self._range)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _touch(  # noqa: PLR0917 (a kernel has its state in arguments)
     numbers: np.ndarray,
     offset: np.ndarray,
@@ -148,7 +148,7 @@ def _touch(  # noqa: PLR0917 (a kernel has its state in arguments)
     return request, at, used
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _join(block: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
     """Join ordered ranges that overlap or touch, in place; returns how many are left."""
     if len(block) == 0:
@@ -163,7 +163,7 @@ def _join(block: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
     return used + 1
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _fresh(
     numbers: np.ndarray, offset: np.ndarray, size: np.ndarray, read: np.ndarray, touched: np.ndarray
 ) -> np.ndarray:
