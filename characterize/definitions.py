@@ -33,8 +33,8 @@ DEFINITIONS: dict[str, str] = {
     "cold_share": "first references to a block / all references",
     "equivalentUniqueBytes": "2 x mean depth: the uniqueBytes of the Willy workload with the same mean depth (3.4.1.1)",
     "miss_ratio": "share of the references that miss in an LRU cache of this size, first references included",
-    "miss_ratio_curves": "the same by unit and direction: one stack holds what is read and what is written; a request "
-    "misses unless all of its blocks are held; a byte with its block",
+    "miss_ratio_curves": "the same by unit and direction; one stack holds what is read and written; a request "
+    "misses unless all of its blocks are held, a byte with its block",
     "sampled": "stack depths are estimated from a sample of the blocks (SHARDS), at this rate; null: exact",
     "reuse": "what was done to a block before: shares of all block references that are the first read or write of it, "
     "or follow a read or a write; time: from the start of the write to that of what follows it",
@@ -44,8 +44,7 @@ DEFINITIONS: dict[str, str] = {
     "queue32": "share that start where one of the 32 most recently advanced streams ended; any other opens a stream",
     "near32": "share that start at most 128 KiB before or after the end of one of the last 32 requests",
     "darshanSeq": "share that start at or behind the end of their stream's previous request, gaps of any size allowed",
-    "sequential_runs": "requests of a stream of which all but the first are sequential; how many and how many bytes each "
-    "run has",
+    "sequential_runs": "requests of a stream of which all but the first are sequential: how many, and their bytes",
     # load
     "elapsed_s": "from the begin to the end of the recording; if the header has no times, from the first start to the "
     "last end of any record",
@@ -68,9 +67,9 @@ DEFINITIONS: dict[str, str] = {
     "earlier; syncs are within; application's layer only",
     "littles_law": "sizeMean / (mean think + mean response time) x threads x queue depth per thread (3.4.2), and its "
     "ratio to the measured throughput",
-    "files": "how uneven requests are spread: share of the bytes that the busiest file (block layer: device) has, and "
-    "the ten busiest; Gini coefficient: 0 if all have the same, towards 1 if one has all",
-    "groups": "the same by process, file, device or window; uniqueBytes, depths and streams are those within the group, "
+    "files": "how uneven requests are spread: share of the bytes that the busiest file (below: device) has, and the "
+    "ten busiest; Gini coefficient: 0 if all have the same, towards 1 if one has all",
+    "groups": "the same by process, file, device or window; uniqueBytes, depths and streams are within the group, "
     "fresh and appended bytes those of the trace; a request belongs to the window in which it starts",
     # extended parameters
     "coldFrac": "share of read bytes that were not in the page cache when the trace first touched them: of a recorded "

@@ -9,7 +9,7 @@ from characterize.file_sizes import FileSizes
 from characterize.layer_summary import EMPTY, FAILED, LEFT_OUT, LayerChunk
 from characterize.layout import BlockFlag, BlockOp, IoOp, RecordKind, Source
 from characterize.links import moved_by_programs
-from characterize.requests import Mmap, data_moved, left_out_of, request_columns, system_files
+from characterize.requests import Mmap, data_moved, left_out_of, request_columns, rows_at, system_files
 from characterize.response_time import sync_columns
 from characterize.stream import Chunk, Stream
 
@@ -36,7 +36,7 @@ class ApplicationChunks:
         """The next chunk."""
         io, fileops = records.arrays[RecordKind.IO], records.arrays[RecordKind.FILEOP]
         out, done = left_out_of(io, self._mmap, self._system), io["result"] > 0
-        requests = request_columns(io if done.all() and not out.any() else io[done & ~out], "vfs")
+        requests = request_columns(rows_at(io, np.flatnonzero(done & ~out)), "vfs")
         requests["appended"] = self._sizes.appended(requests, fileops)
         why = np.where(io["result"] < 0, FAILED, np.where(done, LEFT_OUT, EMPTY))
         for op, moved in moved_by_programs(io).items():
@@ -64,7 +64,7 @@ class BlockChunks:
         why = np.where(blocks["status"] != 0, FAILED, EMPTY)
         rest = data & ~moved
         return LayerChunk(
-            request_columns(blocks[moved], "block"),
+            request_columns(rows_at(blocks, np.flatnonzero(moved)), "block"),
             sync_columns(blocks, "block"),
             _rest(blocks[rest], why[rest], "device", "bytes"),
         )

@@ -12,6 +12,7 @@ of the late records.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from characterize.layout import (
     HeaderFlag,
     RecordKind,
 )
+from characterize.requests import rows_at
 from characterize.trace import Content, Trace, owners_of, trace_of
 from characterize.trace_head import count_records, json_text, read_head
 
@@ -107,12 +109,12 @@ class _Scan:
     unstacked: bool = False
 
 
-def open_stream(path: Path, piece_records: int = PIECE_RECORDS) -> Stream:
+def open_stream(path: str | os.PathLike[str], piece_records: int = PIECE_RECORDS) -> Stream:
     """Open a trace file or an archive of one.
 
     Parameters
     ----------
-    path : Path
+    path : path-like
     piece_records : int
         Records of the file in memory at once; of an archive its own batches.
 
@@ -121,6 +123,7 @@ def open_stream(path: Path, piece_records: int = PIECE_RECORDS) -> Stream:
     FlextraceError
         As from `characterize.trace.open`.
     """
+    path = Path(path)
     if is_archive(path):
         archive = importlib.import_module("characterize.archive")
         head, file_bytes, text = archive.read_frame(path)
@@ -148,10 +151,7 @@ def stream_of(trace: Trace, chunk_records: int = PIECE_RECORDS) -> Stream:
     """The same of a trace that is in memory; records that start together stay together, so chunks can be larger."""
     ordered = {}
     for kind in TIMED:
-        array = trace.arrays[kind]
-        start = np.ascontiguousarray(array["start_ns"])
-        in_order = (start[1:] >= start[:-1]).all()
-        ordered[kind] = array if in_order else array[np.argsort(start, kind="stable")]
+        ordered[kind] = _by_start(trace.arrays[kind])
     used = [array for array in ordered.values() if len(array)]
     blocks = trace.arrays[RecordKind.BLOCK]
     arrays: Arrays = {kind: trace.arrays[kind] for kind in _SMALL if kind is not RecordKind.TEXT}
@@ -216,14 +216,14 @@ def _streamed(path: Path, head: bytes, file_bytes: int, text: bytes | None, piec
 
 def _rows(piece: np.ndarray, kinds: np.ndarray, kind: RecordKind) -> np.ndarray:
     """Records of one kind."""
-    chosen = kinds == kind
-    rows = piece if chosen.all() else piece[chosen]
-    return rows.view(RECORD_DTYPE[kind]).reshape(-1)
+    chosen = np.flatnonzero(kinds == kind)
+    every = np.ascontiguousarray(piece).view(RECORD_DTYPE[kind]).reshape(-1)
+    return every if len(chosen) == len(kinds) else rows_at(every, chosen)
 
 
 def _by_start(array: np.ndarray) -> np.ndarray:
     start = np.ascontiguousarray(array["start_ns"])
-    return array if (start[1:] >= start[:-1]).all() else array[np.argsort(start, kind="stable")]
+    return array if (start[1:] >= start[:-1]).all() else rows_at(array, np.argsort(start, kind="stable"))
 
 
 def _scan(pieces: Pieces) -> _Scan:
@@ -267,15 +267,16 @@ def _in_order(pieces: Pieces, reached: list[int], late: Arrays) -> Iterator[Chun
         arrays = {}
         for kind in TIMED:
             rows = _rows(piece, kinds, kind)
-            rows = rows[rows["start_ns"] >= np.uint64(reached[number])] if len(late[kind]) else rows
-            rows = np.concatenate([waiting[kind], rows]) if len(waiting[kind]) else rows
+            if len(late[kind]):
+                rows = rows_at(rows, np.flatnonzero(rows["start_ns"] >= np.uint64(reached[number])))
+            rows = _by_start(np.concatenate([waiting[kind], rows]) if len(waiting[kind]) else rows)
             begin, end = taken[kind], len(late[kind])
             if bound is not None:
-                now = rows["start_ns"] < bound
-                waiting[kind], rows = rows[~now], rows[now]
+                now = int(np.searchsorted(rows["start_ns"], bound))
+                waiting[kind], rows = rows[now:], rows[:now]
                 end = int(np.searchsorted(late[kind]["start_ns"], bound))
             # A late record stands behind all that start with it and are not late.
-            arrays[kind] = _by_start(np.concatenate([rows, late[kind][begin:end]]) if end > begin else rows)
+            arrays[kind] = _by_start(np.concatenate([rows, late[kind][begin:end]])) if end > begin else rows
             taken[kind] = end
         yield Chunk(arrays)
         linked = np.isin(kinds, (RecordKind.BLOCK, RecordKind.BLOCK_DATA))
