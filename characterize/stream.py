@@ -193,13 +193,30 @@ def _last_end(array: np.ndarray) -> int:
     return int((array["start_ns"] + array["duration_ns"]).max())
 
 
+def stream_of_pieces(facts: Trace, pieces: Pieces) -> Stream:
+    """A trace whose records come in pieces, in about the order of time, such as one of another tool.
+
+    Parameters
+    ----------
+    facts : Trace
+        Header, paths and FILE records; its other records are not looked at.
+    pieces : callable
+        Makes an iterator over all records; is called twice.
+    """
+    return _stream(facts, _scan(pieces), pieces)
+
+
 def _streamed(path: Path, head: bytes, file_bytes: int, text: bytes | None, pieces: Pieces) -> Stream:
     scan = _scan(pieces)
     empty = {kind: np.zeros(0, dtype) for kind, dtype in RECORD_DTYPE.items()}
     small = {kind: np.concatenate([empty[kind], *found]) for kind, found in scan.small.items()}
-    content = Content(head, file_bytes, empty | small, np.zeros(0, np.int64), text)
-    facts = trace_of(path, content)
+    facts = trace_of(path, Content(head, file_bytes, empty | small, np.zeros(0, np.int64), text))
     facts.header.count = {kind: int(scan.count[kind]) for kind in RecordKind}
+    return _stream(facts, scan, pieces)
+
+
+def _stream(facts: Trace, scan: _Scan, pieces: Pieces) -> Stream:
+    empty = {kind: np.zeros(0, RECORD_DTYPE[kind]) for kind in TIMED}
     late = {kind: _by_start(np.concatenate([empty[kind], *found])) for kind, found in scan.late.items()}
 
     def chunks() -> Iterator[Chunk | Linked]:

@@ -18,7 +18,7 @@ from characterize.archive import pack
 from characterize.characterization import characterize
 from characterize.layer_summary import Sample
 from characterize.layout import HEADER_DTYPE, TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
-from characterize.stream import TIMED, Chunk, Linked, open_stream, stream_of
+from characterize.stream import TIMED, Chunk, Linked, open_stream, stream_of, stream_of_pieces
 from characterize.trace import Trace
 
 STEPS = (1, 7, 1000)
@@ -100,13 +100,13 @@ def test_chunks_are_a_stable_sort_whatever_the_pieces(tmp_path_factory, rows):
         assert document(characterize(stream)) == document(whole)
 
 
-@pytest.fixture(params=[*TRACES, *traces()])
-def trace(request):
-    return TRACES[request.param]() if request.param in TRACES else traces()[request.param]
+ALL_EXACT = [(name, None) for name in (*TRACES, *traces())]
+SAMPLED = [(name, sample) for name in ("full", "database") for sample in (Sample(0.5), Sample(size_bytes=400_000))]
 
 
-@pytest.mark.parametrize("sample", [None, Sample(rate=0.5), Sample(size_bytes=400_000)])
-def test_every_step_gives_the_same_document(trace, sample, tmp_path):
+@pytest.mark.parametrize(("name", "sample"), ALL_EXACT + SAMPLED)
+def test_every_step_gives_the_same_document(name, sample, tmp_path):
+    trace = TRACES[name]() if name in TRACES else traces()[name]
     whole = document(characterize(trace, sample=sample))
     path = package.write(trace, tmp_path / "a.iotrace")
     steps = STEPS if len(trace.arrays[RecordKind.IO]) < 100 else (1777,)
@@ -167,6 +167,16 @@ def test_orphans_are_warned_of(tmp_path):
     path = written_as_is(tmp_path, rows)
     assert any("BLOCK_DATA records do not follow" in warning for warning in characterize(open_stream(path)).warnings)
     assert characterize(open_stream(path)).warnings == characterize(package.open(path)).warnings
+
+
+def test_records_that_come_in_pieces():
+    """Such as those of another tool: the last piece but one is behind in time."""
+    trace = made_trace([read(0, 10, start, file=2) for start in (5, 9, 30, 40, 7, 50)], files=[{"file": 2}])
+    facts = Trace(trace.header, {RecordKind.FILE: trace.arrays[RecordKind.FILE]})
+    rows = trace.arrays[RecordKind.IO].view(np.uint8).reshape(-1, TRACE_RECORD_BYTES)
+    stream = stream_of_pieces(facts, lambda: iter([rows[:2], rows[2:4], rows[4:5], rows[5:]]))
+    assert collected(stream)[RecordKind.IO]["start_ns"].tolist() == [5, 7, 9, 30, 40, 50]
+    assert document(characterize(stream)) == document(characterize(trace))
 
 
 def test_numbers_of_records_are_known(tmp_path):
