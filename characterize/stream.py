@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from characterize.errors import FlextraceError
 from characterize.expansion import is_archive
 from characterize.layout import (
     HEADER_DTYPE,
@@ -136,15 +137,24 @@ def open_stream(path: str | os.PathLike[str], piece_records: int = PIECE_RECORDS
     def pieces() -> Iterator[np.ndarray]:
         for first in range(0, records, piece_records):
             size = min(piece_records, records - first)
-            piece = np.fromfile(
-                path, np.uint8, size * TRACE_RECORD_BYTES, offset=TRACE_HEADER_BYTES + first * TRACE_RECORD_BYTES
-            ).reshape(-1, TRACE_RECORD_BYTES)
+            piece = _read_records(path, first, size)
             if ends_at_hole and (holes := piece[:, 0] == 0).any():
                 yield piece[: int(np.argmax(holes))]
                 return
             yield piece
 
     return _streamed(path, head, file_bytes, json_text(path, raw, head, file_bytes), pieces)
+
+
+def _read_records(path: Path, first: int, count: int) -> np.ndarray:
+    offset, size = TRACE_HEADER_BYTES + first * TRACE_RECORD_BYTES, count * TRACE_RECORD_BYTES
+    try:
+        content = np.fromfile(path, np.uint8, size, offset=offset)
+    except OSError as error:
+        raise FlextraceError(f"cannot read trace {path}: {error.strerror}") from error
+    if len(content) < size:
+        raise FlextraceError(f"{path} became shorter while it was read: characterize it when nothing writes to it")
+    return content.reshape(-1, TRACE_RECORD_BYTES)
 
 
 def stream_of(trace: Trace, chunk_records: int = PIECE_RECORDS) -> Stream:

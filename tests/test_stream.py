@@ -16,10 +16,12 @@ from test_characterize_document import TRACES
 import characterize as package
 from characterize.archive import pack
 from characterize.characterization import characterize
+from characterize.errors import FlextraceError
 from characterize.layer_summary import Sample
 from characterize.layout import HEADER_DTYPE, TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
 from characterize.stream import TIMED, Chunk, Linked, open_stream, stream_of, stream_of_pieces
 from characterize.trace import Trace
+from characterize.workload import workload_of
 
 STEPS = (1, 7, 1000)
 START = st.integers(0, 12)
@@ -119,6 +121,23 @@ def test_every_step_gives_the_same_document(name, sample, tmp_path):
 @given(recordings(), st.sampled_from(STEPS))
 def test_recordings_in_steps(recording, step):
     assert document(characterize(recording, chunk_records=step)) == document(characterize(recording))
+
+
+@settings(max_examples=30)
+@given(recordings(), st.sampled_from(STEPS))
+def test_the_five_are_those_of_the_whole_table(recording, step):
+    """`workload_of` makes them by sorting all requests."""
+    layers = characterize(recording, chunk_records=step).layers
+    for layer in ("vfs", "block"):
+        assert layers[layer].parameters.as_document() == workload_of(recording, layer).as_document()
+
+
+def test_a_file_that_becomes_shorter_is_refused(tmp_path):
+    path = written_as_is(tmp_path, [(RecordKind.IO, read(4096 * at, 4096, at)) for at in range(10)])
+    stream = open_stream(path, 4)
+    path.write_bytes(path.read_bytes()[: TRACE_HEADER_BYTES + 6 * TRACE_RECORD_BYTES - 1])
+    with pytest.raises(FlextraceError, match="became shorter"):
+        characterize(stream)
 
 
 def test_an_archive_is_streamed(tmp_path):
