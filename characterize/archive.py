@@ -327,26 +327,14 @@ def read(path: Path) -> Content:
 
 
 def read_frame(path: Path) -> tuple[bytes, int, bytes | None]:
-    """Header of the trace, size of its file, and its JSON block (None if it is cut off).
-
-    Raises
-    ------
-    FlextraceError
-        As from `read`.
-    """
+    """Header of the trace, size of its file, and its JSON block (None if it is cut off); raises as `read` does."""
     with _opened(path) as archive:
         check_head(path, archive.head)
         return archive.head, _file_bytes(archive), _json_text(archive)
 
 
 def iterate(path: Path) -> Iterator[np.ndarray]:
-    """All records in the order of the trace, some at a time, shape (n, 64).
-
-    Raises
-    ------
-    FlextraceError
-        As from `read`.
-    """
+    """All records in the order of the trace, some at a time, shape (n, 64); raises as `read` does."""
     with _opened(path) as archive:
         yield from archive.batches()
 
