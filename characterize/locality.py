@@ -157,8 +157,8 @@ class LocalitySummary:
         self._cold = references.distinct
 
     def result(self) -> Locality:
-        """What was counted so far."""
-        return Locality(np.trim_zeros(self._counts, "b").copy(), self._cold, curves=self.curves())
+        """What was counted so far; a view, valid until more is added."""
+        return Locality(np.trim_zeros(self._counts, "b"), self._cold, curves=self.curves())
 
     def curves(self) -> pd.DataFrame:
         """Miss ratios by unit and direction, cold references included.

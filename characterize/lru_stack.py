@@ -14,7 +14,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from characterize.numbering import room_for
+from characterize.numbering import room_for, zeros
 
 _SLOTS_PER_WORD = 64
 _FIRST_WORDS = 4
@@ -78,14 +78,16 @@ class LruStack:
         self._next = _compact(self._slot_of, self._owner_of, self._live, self._next)
         words = -(-2 * self.living // _SLOTS_PER_WORD)
         if words > len(self._live):
-            owners = self._owner_of[: self._next]
+            owners = self._owner_of[: self._next].copy()
             self._set_slots(words)
             self._owner_of[: len(owners)] = owners
             _set_first(self._live, self._next)
         _rebuild(self._live, self._tree)
 
     def _set_slots(self, words: int) -> None:
-        self._owner_of = np.empty(words * _SLOTS_PER_WORD, np.int32)
+        # The old ones are given back first.
+        self._owner_of = np.zeros(0, np.int32)
+        self._owner_of = zeros((words * _SLOTS_PER_WORD,), np.int32)
         self._live = np.zeros(words, np.uint64)
         self._tree = np.zeros(words + 1, np.int32)
 

@@ -8,8 +8,12 @@ indexes. Keys whose upper bits are the same (the blocks of a request) share a ca
 
 from __future__ import annotations
 
+import math
+import mmap
+
 import numba
 import numpy as np
+import numpy.typing
 
 from characterize.errors import FlextraceError
 
@@ -19,6 +23,7 @@ _NUMBERS_MAX = 2**31 - 1
 _LINE_BITS = 4
 # Odd, so that it meets every slot of a table whose size is a power of two; larger than a line of 16.
 _STEP = 17
+_MAPPED_BYTES = 1 << 20
 # 2^64 / golden ratio (Knuth, The Art of Computer Programming, 6.4): multiplication spreads consecutive keys.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -81,26 +86,34 @@ class Numbering:
         # The old table is given back before the new one is filled: the keys alone are enough to fill it.
         self._table = np.zeros(0, np.int32)
         self._keys = grown(self._keys, min(int(slots * _LOAD_MAX), _NUMBERS_MAX))
-        self._table = np.zeros(slots, np.int32)
+        self._table = zeros((slots,), np.int32)
         _fill(self._keys[: self.count], self._table)
 
 
-def grown(array: np.ndarray, size: int, fill: int | None = 0) -> np.ndarray:
-    """The array with room for `size` elements (of its first axis); what is new is `fill`, or undefined if None.
+def grown(array: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
+    """The array with room for `size` elements (of its first axis); what is new is `fill`.
 
     New pages take no memory before they are written to, but for a `fill` other than 0.
     """
-    if fill is None:
-        larger = np.empty((size, *array.shape[1:]), array.dtype)
-    elif fill == 0:
-        larger = np.zeros((size, *array.shape[1:]), array.dtype)
-    else:
-        larger = np.full((size, *array.shape[1:]), fill, array.dtype)
+    larger = zeros((size, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
+    if fill:
+        larger[len(array) :] = fill
     return larger
 
 
-def room_for(array: np.ndarray, size: int, fill: int | None = 0) -> np.ndarray:
+def zeros(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
+    """An array of zeros whose memory, if it is much, is given back as soon as the array is gone.
+
+    The C library keeps what was freed of some MiB for later, in holes that arrays which grow never fit into.
+    """
+    count = math.prod(shape)
+    if count * np.dtype(dtype).itemsize < _MAPPED_BYTES:
+        return np.zeros(shape, dtype)
+    return np.frombuffer(mmap.mmap(-1, count * np.dtype(dtype).itemsize), dtype, count).reshape(shape)
+
+
+def room_for(array: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
     """The array, with at least `size` elements; it at least doubles, so that many small steps cost no more than one."""
     return array if len(array) >= size else grown(array, max(size, 2 * len(array), 64), fill)
 
