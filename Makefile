@@ -105,6 +105,7 @@ bench-archive: build build/tests/debit_credit ## how small archives of traces ar
 .PHONY: bench-import
 bench-import: build ## how many lines of other tools' traces are read a second, and with how much memory
 	$(PYTHON) -m tests.bench.bench_import $(BENCH_ARGS)
+
 .PHONY: bench-characterize
 bench-characterize: build ## how fast traces are characterized, samples' errors, memory; a trace of 100 M records (6.4 GB)
 	$(PYTHON) -m tests.bench.bench_characterize $(BENCH_ARGS)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.expansion import is_archive
+from characterize.expansion import is_trace_archive
 from characterize.layout import (
     HEADER_DTYPE,
     RECORD_DTYPE,
@@ -125,7 +125,7 @@ def open_stream(path: str | os.PathLike[str], piece_records: int = PIECE_RECORDS
         As from `characterize.trace.open`.
     """
     path = Path(path)
-    if is_archive(path):
+    if is_trace_archive(path):
         archive = importlib.import_module("characterize.archive")
         head, file_bytes, text = archive.read_frame(path)
         return _streamed(path, head, file_bytes, text, lambda: archive.iterate(path))

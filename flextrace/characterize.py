@@ -28,7 +28,11 @@ SCHEMA_OF_SEVERAL = "flextrace.characterizations/1"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument(
-        "files", type=Path, nargs="+", metavar="FILE", help="trace (.iotrace), an archive of one, or a trace of another tool; several: side by side"
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="trace (.iotrace), an archive of one, or a trace of another tool; several: side by side",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
     parser.add_argument(
