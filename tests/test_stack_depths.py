@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from characterize import numbering
 from characterize.errors import FlextraceError
-from characterize.formats import read_foreign
+from characterize.formats.foreign import read_foreign
 from characterize.locality import LocalitySummary, locality_of
 from characterize.lru_stack import COLD, LruStack
 from characterize.numbering import Numbering
@@ -212,7 +212,7 @@ def test_the_known_values_of_a_real_trace():
     """../shared/data/README.md, and the sample beside the whole."""
     if not CLOUDPHYSICS.exists():
         pytest.skip(f"{CLOUDPHYSICS} is not here (it is never copied into the repository)")
-    requests = columns_of(requests_of(read_foreign(CLOUDPHYSICS, "cloudphysics"), "block"))
+    requests = columns_of(requests_of(read_foreign(CLOUDPHYSICS), "block"))
     assert len(requests["read"]) == 113_872
     assert round(requests["read"].mean(), 4) == 0.4125
     assert round(requests["bytes"].mean()) == 36_936

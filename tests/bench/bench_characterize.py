@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from sortedcontainers import SortedList
 
-from characterize.formats import read_foreign
+from characterize.formats.foreign import read_foreign
 from characterize.locality import Locality, LocalitySummary
 from characterize.references import BLOCK_BYTES, BlockNumbers
 from characterize.requests import columns_of, requests_of
@@ -177,7 +177,7 @@ def measure_samples(count: int, blocks: int, rounds: int) -> list[Finding]:
     for seed in range(rounds):
         made = workloads(count, blocks, seed)
         if CLOUDPHYSICS.exists():
-            real = columns_of(requests_of(read_foreign(CLOUDPHYSICS, "cloudphysics"), "block"))
+            real = columns_of(requests_of(read_foreign(CLOUDPHYSICS), "block"))
             # Under the name of another file the sample is another one.
             made["cloudPhysicsIO"] = {**real, "file": real["file"] + seed}
         for name, requests in made.items():
