@@ -106,6 +106,10 @@ bench-archive: build build/tests/debit_credit ## how small archives of traces ar
 bench-import: build ## how many lines of other tools' traces are read a second, and with how much memory
 	$(PYTHON) -m tests.bench.bench_import $(BENCH_ARGS)
 
+.PHONY: bench-characterize
+bench-characterize: build ## how fast traces are characterized, samples' errors, memory; a trace of 100 M records (6.4 GB)
+	$(PYTHON) -m tests.bench.bench_characterize $(BENCH_ARGS)
+
 .PHONY: bench-predict
 bench-predict: build ## repeatability and prediction error on 30 random workloads of this machine
 	$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-predict -o build/bench-predict.json --force \

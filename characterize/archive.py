@@ -301,7 +301,6 @@ def read(path: Path) -> Content:
     """
     with _opened(path) as archive:
         check_head(path, archive.head)
-        header = np.frombuffer(archive.head, HEADER_DTYPE)[0]
         kinds = np.array(archive.kinds, np.int64)
         rows = np.array(archive.rows, np.int64)
         arrays = {kind: np.zeros(int(rows[kinds == kind].sum()), dtype) for kind, dtype in RECORD_DTYPE.items()}
@@ -318,19 +317,39 @@ def read(path: Path) -> Content:
             if kind in positions:
                 positions[kind].append(columns[POSITION].to_numpy())
         blocks, pieces = (np.concatenate([np.zeros(0, np.uint64), *positions[kind]]) for kind in positions)
-        end = TRACE_HEADER_BYTES + archive.records * TRACE_RECORD_BYTES
-        offset, size = int(header["json_offset"]), int(header["json_bytes"])
-        if offset + size > end + len(archive.tail):
-            text = None
-        else:
-            text = (archive.head if offset < end else archive.tail)[offset - (offset >= end) * end :][:size]
         return Content(
             head=archive.head,
-            file_bytes=end + len(archive.tail),
+            file_bytes=_file_bytes(archive),
             arrays=arrays,
             block_before=np.searchsorted(blocks, pieces) - 1,
-            json_text=text,
+            json_text=_json_text(archive),
         )
+
+
+def read_frame(path: Path) -> tuple[bytes, int, bytes | None]:
+    """Header of the trace, size of its file, and its JSON block (None if it is cut off); raises as `read` does."""
+    with _opened(path) as archive:
+        check_head(path, archive.head)
+        return archive.head, _file_bytes(archive), _json_text(archive)
+
+
+def iterate(path: Path) -> Iterator[np.ndarray]:
+    """All records in the order of the trace, some at a time, shape (n, 64); raises as `read` does."""
+    with _opened(path) as archive:
+        yield from archive.batches()
+
+
+def _file_bytes(archive: _Archive) -> int:
+    return TRACE_HEADER_BYTES + archive.records * TRACE_RECORD_BYTES + len(archive.tail)
+
+
+def _json_text(archive: _Archive) -> bytes | None:
+    header = np.frombuffer(archive.head, HEADER_DTYPE)[0]
+    end = _file_bytes(archive) - len(archive.tail)
+    offset, size = int(header["json_offset"]), int(header["json_bytes"])
+    if offset + size > end + len(archive.tail):
+        return None
+    return (archive.head if offset < end else archive.tail)[offset - (offset >= end) * end :][:size]
 
 
 def _compare(path: Path, sha256: str, name: Path) -> None:

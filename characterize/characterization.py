@@ -4,128 +4,26 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from characterize.concurrency import Concurrency, concurrency_of, littles_law
 from characterize.definitions import DEFINITIONS
 from characterize.document import plain
-from characterize.layout import NOT_MEASURED_U64, HeaderFlag, RecordKind, Source
-from characterize.links import Links, links_of
-from characterize.loss import LOWER_BOUNDS, estimated_from_totals, is_lossy, known_from_totals
+from characterize.errors import FlextraceError
+from characterize.groups import Group, GroupsByKey, GroupsByWindow, Key, RequestsByKey
+from characterize.layer_characterization import LayerCharacterization, layer_of
+from characterize.layer_chunks import ApplicationChunks, BlockChunks
+from characterize.layer_summary import Conditions, LayerSummary, Sample
+from characterize.layout import HeaderFlag, IoOp, RecordKind
+from characterize.links import Links, LinksSummary
+from characterize.loss import Totals, is_lossy, kept_share, totals_of
 from characterize.provenance import provenance_of
-from characterize.requests import LAYERS, Layer, Mmap, block_records, left_out, requests_of, times_measured
-from characterize.response_time import distribution, response_times, syncs_of, think_times, time_in_sync_s
-from characterize.sizes import common_sizes, size_histogram
-from characterize.trace import Trace
-from characterize.workload import Workload, workload_of
+from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, arrivals_measured, times_measured
+from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, one_ahead, stream_of
+from characterize.trace import Trace, damaged
 
 SCHEMA = "flextrace.characterization/1"
-THREADS_LISTED = 64
-DEPTH_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-
-_NO_TIMES = dict.fromkeys(("read", "write", "sync"))
-
-
-@dataclass(frozen=True)
-class LayerCharacterization:
-    """Everything about one layer; NaN or None where a number has no meaning for this trace.
-
-    Attributes
-    ----------
-    parameters : Workload
-        The five.
-    declared : bool
-        Whether processNum is what the trace's maker declared instead of what was counted.
-    lower_bounds, from_totals, estimated_from_totals : tuple of str
-        Where records of this layer were lost: parameters that are too low, those that the recorder's own totals still
-        give exactly, and those that they give but for accesses to mapped files.
-    counts : dict
-        reads, writes, read_bytes, written_bytes, failed (operations with an error), empty (those of 0 bytes), syncs;
-        application's layer: mapped and mapped_bytes (those that are accesses to mapped files), left_out and
-        left_out_bytes (such accesses that do not count, see `characterize.requests.left_out`).
-    locality : `characterize.locality.Locality`
-    sequentiality : dict of str to float
-        All five definitions.
-    concurrency : Concurrency
-    time : dict of str to float
-        time_in_io_s, time_in_io_share, time_in_sync_s, throughput_bytes_per_s, throughput_in_io_bytes_per_s.
-    response_time : dict
-        ``read``, ``write``, ``sync``, each as from `characterize.response_time.distribution` or None.
-    think_time, queue_time : dict or None
-        As from `characterize.response_time.distribution`; think times at the application's layer only.
-    think_per_thread : DataFrame
-        ``thread, gaps, think_mean_s, think_p50_s``.
-    littles_law : dict of str to float
-        Application's layer only, as think times.
-    size_histogram, common_sizes : DataFrame
-    extended : dict of str to float
-    """
-
-    parameters: Workload
-    declared: bool
-    counts: dict[str, int]
-    locality: Any
-    sequentiality: dict[str, float]
-    concurrency: Concurrency
-    time: dict[str, float]
-    response_time: dict[str, Any]
-    think_time: dict[str, Any] | None
-    queue_time: dict[str, Any] | None
-    think_per_thread: pd.DataFrame
-    littles_law: dict[str, float]
-    size_histogram: pd.DataFrame
-    common_sizes: pd.DataFrame
-    extended: dict[str, float]
-    lower_bounds: tuple[str, ...] = ()
-    from_totals: tuple[str, ...] = ()
-    estimated_from_totals: tuple[str, ...] = ()
-
-    @property
-    def requests(self) -> int:
-        """Reads and writes."""
-        return self.counts["reads"] + self.counts["writes"]
-
-    def as_document(self) -> dict[str, Any]:
-        """This layer's part of the document."""
-        locality, load = self.locality, self.concurrency
-        threads = load.per_thread.merge(self.think_per_thread, on="thread", how="left")
-        document = {
-            "parameters": self.parameters.as_document(),
-            "declared": ["processNum"] if self.declared else [],
-            "lower_bounds": self.lower_bounds,
-            "from_totals": self.from_totals,
-            "estimated_from_totals": self.estimated_from_totals,
-            "counts": self.counts,
-            **self.time,
-            "locality": {
-                "block_bytes": locality.block_bytes,
-                "references": locality.references,
-                "cold_share": locality.cold_share,
-                "mean_depth_bytes": locality.mean_depth_bytes,
-                "depth_quantiles_bytes": {f"p{100 * q:g}": locality.quantile_bytes(q) for q in DEPTH_QUANTILES},
-                "equivalentUniqueBytes": locality.equivalent_unique_bytes,
-                "miss_ratio_curve": locality.miss_ratio_curve(),
-            },
-            "sequentiality": self.sequentiality,
-            "concurrency": {
-                "in_flight_max": load.in_flight_max,
-                "in_flight_mean": load.in_flight_mean,
-                "queue_depth_per_thread": load.queue_depth_per_thread,
-                "threads": load.threads,
-                "per_thread": threads.sort_values("bytes", ascending=False, kind="stable").head(THREADS_LISTED),
-            },
-            "response_time": self.response_time,
-            "think_time": self.think_time,
-            "queue_time": self.queue_time,
-            "littles_law": self.littles_law,
-            "size": {"histogram": self.size_histogram, "common": self.common_sizes},
-            "extended": self.extended,
-        }
-        return plain(document)
 
 
 @dataclass(frozen=True)
@@ -147,6 +45,9 @@ class Characterization:
         Why the bytes of the block layer moved.
     mmap : {"data", "all", "none"}
         Which accesses to mapped files count as requests.
+    groups : list of Group
+        The same by process, file, device or window, where that was asked for; `characterize.groups.table_of` makes a
+        DataFrame of them.
     provenance : dict
     """
 
@@ -157,6 +58,7 @@ class Characterization:
     warnings: list[str]
     links: Links
     mmap: Mmap
+    groups: list[Group] = field(default_factory=list)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -177,164 +79,205 @@ class Characterization:
             "elapsed_s": plain(self.elapsed_s),
             "layers": {name: layer.as_document() for name, layer in self.layers.items()},
             "links": self.links.as_document(),
+            "groups": [group.as_document() for group in self.groups],
             "definitions": DEFINITIONS,
         }
 
 
-def characterize(trace: Trace, mmap: Mmap = "data") -> Characterization:
+def characterize(
+    trace: Trace | Stream,
+    mmap: Mmap = "data",
+    *,
+    sample: Sample | None = None,
+    grouping: Grouping | None = None,
+    chunk_records: int = PIECE_RECORDS,
+) -> Characterization:
     """Reduce a trace to numbers.
 
     Parameters
     ----------
-    trace : Trace
-        Any: also empty, incomplete, with one layer only, or not run yet.
+    trace : Trace or Stream
+        Any: also empty, incomplete, with one layer only, or not run yet. A stream (`characterize.stream.open_stream`)
+        need not fit into memory; the result is the same.
     mmap : {"data", "all", "none"}
         Which accesses to mapped files count as requests, see `characterize.requests.left_out`.
+    sample : Sample or None
+        Estimate stack depths from a sample of the blocks; None: they are exact.
+    grouping : Grouping or None
+        What else to divide the requests by.
+    chunk_records : int
+        Of a trace in memory: how many records are looked at at once.
 
     Returns
     -------
     Characterization
     """
-    elapsed_s, elapsed_from = elapsed_of(trace)
-    metadata = trace.header.metadata
-    warnings = list(trace.warnings)
-    if trace.header.lost and not any("lost" in warning for warning in warnings):
-        lost = ", ".join(f"{count} {kind.name}" for kind, count in trace.header.lost.items())
+    stream = trace if isinstance(trace, Stream) else stream_of(trace, chunk_records)
+    facts = stream.facts
+    if mmap not in MMAP_RULES:
+        raise FlextraceError(f"rule {mmap!r} for mapped files is unknown: choose of {', '.join(MMAP_RULES)}", 2)
+    with ThreadPoolExecutor(1) as beside:
+        provenance = beside.submit(provenance_of, facts.path)
+        summary = TraceSummary(stream, mmap, sample, grouping)
+        for part in one_ahead(stream.chunks()):
+            summary.add(part)
+        elapsed_s, elapsed_from = elapsed_of_stream(stream)
+        return Characterization(
+            layers={layer: summary.layer(layer, elapsed_s) for layer in LAYERS},
+            elapsed_s=elapsed_s,
+            trace=_about(facts, elapsed_from),
+            lost={kind.name: count for kind, count in facts.header.lost.items()},
+            warnings=_warnings(facts, summary.links.orphans),
+            links=summary.links.result(facts.paths, summary.application.moved),
+            mmap=mmap,
+            groups=summary.groups(elapsed_s),
+            provenance=provenance.result(),
+        )
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What to divide requests by, beside the whole.
+
+    Attributes
+    ----------
+    by : {"process", "file", "device"} or None
+    window_s : float or None
+        Width of windows of time.
+    layers : tuple of {"vfs", "block"}
+    """
+
+    by: Key | None = None
+    window_s: float | None = None
+    layers: tuple[Layer, ...] = ("vfs",)
+
+
+class TraceSummary:
+    """Both layers of a trace, and why the bytes of the lower one moved.
+
+    Parameters
+    ----------
+    stream : Stream
+    mmap : {"data", "all", "none"}
+    sample : Sample or None
+    grouping : Grouping or None
+    """
+
+    def __init__(
+        self, stream: Stream, mmap: Mmap, sample: Sample | None = None, grouping: Grouping | None = None
+    ) -> None:
+        self.stream, self.mmap = stream, mmap
+        facts = stream.facts
+        self.layers = {
+            layer: LayerSummary(
+                Conditions(
+                    layer=layer,
+                    measured=times_measured(facts),
+                    arrivals=arrivals_measured(facts),
+                    files=facts.arrays[RecordKind.FILE],
+                    first_ns=stream.first_ns,
+                    last_ns=stream.last_ns,
+                    sample=sample,
+                )
+            )
+            for layer in LAYERS
+        }
+        self.links = LinksSummary(stream.all_stacked)
+        self.application, self.block = ApplicationChunks(stream, mmap), BlockChunks(stream)
+        self._by_key: dict[Layer, GroupsByKey] = {}
+        self._by_window: dict[Layer, GroupsByWindow] = {}
+        for layer in grouping.layers if grouping else ():
+            conditions = self.layers[layer].conditions
+            if grouping and grouping.window_s is not None:
+                self._by_window[layer] = GroupsByWindow(conditions, facts, grouping.window_s)
+        if grouping and grouping.by is not None:
+            self._by_key = self._groups_of(grouping.by, grouping.layers)
+
+    def _groups_of(self, by: Key, layers: tuple[Layer, ...]) -> dict[Layer, GroupsByKey]:
+        """Empty summaries of the keys with most requests, which one more pass finds."""
+        facts = self.stream.facts
+        counts = {layer: RequestsByKey(by, layer, facts) for layer in layers}
+        application, block = ApplicationChunks(self.stream, self.mmap), BlockChunks(self.stream)
+        for part in one_ahead(self.stream.chunks()):
+            if isinstance(part, Chunk):
+                for layer, count in counts.items():
+                    count.add(application.chunk(part) if layer == "vfs" else block.chunk(part))
+        return {
+            layer: GroupsByKey(self.layers[layer].conditions, facts, by, count.heaviest())
+            for layer, count in counts.items()
+        }
+
+    def add(self, part: Chunk | Linked) -> None:
+        """Count a part of the stream."""
+        if isinstance(part, Linked):
+            self.links.add(part.blocks, part.data, part.owner)
+        else:
+            for layer in LAYERS:
+                chunk = self.application.chunk(part) if layer == "vfs" else self.block.chunk(part)
+                self.layers[layer].add(chunk)
+                for groups in (self._by_key.get(layer), self._by_window.get(layer)):
+                    if groups:
+                        groups.add(chunk)
+
+    def groups(self, elapsed_s: float) -> list[Group]:
+        """Everything about the groups."""
+        by_key = [group for groups in self._by_key.values() for group in groups.result(elapsed_s)]
+        return by_key + [group for groups in self._by_window.values() for group in groups.result()]
+
+    def layer(self, layer: Layer, elapsed_s: float) -> LayerCharacterization:
+        """Everything about one layer."""
+        totals = self.totals() if layer == "vfs" else None
+        return layer_of(self.layers[layer], self.stream.facts, elapsed_s, totals, self.links.linked_bytes)
+
+    def totals(self) -> Totals | None:
+        """What the recorder's totals say of the application's layer, if records of it were lost."""
+        if not is_lossy(self.stream.facts):
+            return None
+        mapped, out = self.application.mapped, self.application.mapped_out
+        return totals_of(self.stream.facts, self.mmap, {op: kept_share(mapped[op], out[op], self.mmap) for op in IoOp})
+
+
+def _about(facts: Trace, elapsed_from: str | None) -> dict[str, Any]:
+    metadata = facts.header.metadata
+    return {
+        "flags": [flag.name for flag in HeaderFlag if flag in facts.header.flags],
+        "measured": facts.measured,
+        "durations_measured": times_measured(facts),
+        "elapsed_from": elapsed_from,
+        "declared": facts.declared,
+        "lineage": {name: metadata[name] for name in ("made_by", "parent", "lineage", "imported") if name in metadata},
+    }
+
+
+def _warnings(facts: Trace, orphans: int) -> list[str]:
+    warnings = list(facts.warnings)
+    if orphans and not facts.header.lost and not any("do not follow" in warning for warning in warnings):
+        warnings.append(damaged(facts.path, orphans))
+    if facts.header.lost and not any("lost" in warning for warning in warnings):
+        lost = ", ".join(f"{count} {kind.name}" for kind, count in facts.header.lost.items())
         warnings.append(f"records were lost while recording ({lost}); uniqueBytes is a lower bound")
-    if not trace.measured:
+    if not facts.measured:
         warnings.append(
             "this trace has not run yet: its times are not measurements, every number made from times is null; "
             "replay it and record that to measure them"
         )
-    elif not times_measured(trace):
+    elif not times_measured(facts):
         warnings.append("this trace has no durations: numbers in flight, response and think times are null")
-    return Characterization(
-        layers={layer: _characterize_layer(trace, layer, elapsed_s, mmap) for layer in LAYERS},
-        elapsed_s=elapsed_s,
-        trace={
-            "flags": [flag.name for flag in HeaderFlag if flag in trace.header.flags],
-            "measured": trace.measured,
-            "durations_measured": times_measured(trace),
-            "elapsed_from": elapsed_from,
-            "declared": trace.declared,
-            "lineage": {
-                name: metadata[name] for name in ("made_by", "parent", "lineage", "imported") if name in metadata
-            },
-        },
-        lost={kind.name: count for kind, count in trace.header.lost.items()},
-        warnings=warnings,
-        links=links_of(trace),
-        mmap=mmap,
-        provenance=provenance_of(trace.path),
-    )
+    return warnings
 
 
 def elapsed_of(trace: Trace) -> tuple[float, str | None]:
     """Elapsed seconds, and whether they are from the ``header`` or the ``records``; NaN, None where not measured."""
-    header = trace.header
-    if not trace.measured:
+    return elapsed_of_stream(stream_of(trace))
+
+
+def elapsed_of_stream(stream: Stream) -> tuple[float, str | None]:
+    """The same of a stream."""
+    header = stream.facts.header
+    if not stream.facts.measured:
         return math.nan, None
     if 0 < header.start_monotonic_ns < header.end_monotonic_ns:
         return (header.end_monotonic_ns - header.start_monotonic_ns) / 1e9, "header"
-    arrays = [trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)]
-    starts = [int(array["start_ns"].min()) for array in arrays if len(array)]
-    ends = [int((array["start_ns"] + array["duration_ns"]).max()) for array in arrays if len(array)]
-    if not starts or max(ends) == min(starts):
+    if stream.last_ns == stream.first_ns:
         return math.nan, None
-    return (max(ends) - min(starts)) / 1e9, "records"
-
-
-def _characterize_layer(trace: Trace, layer: Layer, elapsed_s: float, mmap: Mmap) -> LayerCharacterization:
-    # numba and what needs it is slow to import; a caller that only wants the five does not pay for it.
-    from characterize.extended import extended_of, extended_of_block  # noqa: PLC0415
-    from characterize.locality import locality_of  # noqa: PLC0415
-    from characterize.sequentiality import sequential_shares  # noqa: PLC0415
-
-    requests, syncs, measured = requests_of(trace, layer, mmap), syncs_of(trace, layer), times_measured(trace)
-    workload = workload_of(trace, layer, mmap)
-    lossy = is_lossy(trace, layer)
-    load = concurrency_of(requests, measured)
-    total = int(requests["bytes"].sum())
-    # Below the page cache a thread is at best who submitted a request, so that its pauses mean nothing.
-    thinking = measured and layer == "vfs"
-    thinks = think_times(requests if thinking else requests.iloc[:0])
-    times: dict[str, Any] = response_times(requests, syncs) if measured else _NO_TIMES
-    throughput = total / elapsed_s if elapsed_s > 0 else math.nan
-    response_mean_s = float((requests["end_ns"] - requests["start_ns"]).mean()) / 1e9
-    think_mean_s = float(thinks["think_ns"].mean()) / 1e9 if len(thinks) else 0.0
-    in_cycle = load.threads * load.queue_depth_per_thread if thinking else math.nan
-    return LayerCharacterization(
-        parameters=workload,
-        declared=not measured and not math.isnan(workload.process_num),
-        lower_bounds=LOWER_BOUNDS if lossy else (),
-        from_totals=known_from_totals(trace, mmap) if lossy and layer == "vfs" else (),
-        estimated_from_totals=estimated_from_totals(trace, mmap) if lossy and layer == "vfs" else (),
-        counts=_counts(trace, layer, requests, syncs) | (_mapped(trace, requests, mmap) if layer == "vfs" else {}),
-        locality=locality_of(requests),
-        sequentiality={"seqFrac": workload.seq_frac, **sequential_shares(requests, layer)},
-        concurrency=load,
-        time={
-            "time_in_io_s": load.time_in_io_s,
-            "time_in_io_share": load.time_in_io_s / elapsed_s if elapsed_s > 0 else math.nan,
-            "time_in_sync_s": time_in_sync_s(syncs) if measured else math.nan,
-            "throughput_bytes_per_s": throughput,
-            "throughput_in_io_bytes_per_s": total / load.time_in_io_s if load.time_in_io_s > 0 else math.nan,
-        },
-        response_time=times,
-        think_time=distribution(thinks["think_ns"].to_numpy()) if thinking else None,
-        queue_time=_queue_time(requests),
-        think_per_thread=_think_per_thread(thinks),
-        littles_law=littles_law(workload.size_mean, response_mean_s, think_mean_s, in_cycle, throughput),
-        size_histogram=size_histogram(requests),
-        common_sizes=common_sizes(requests),
-        extended=extended_of(trace, requests, syncs) if layer == "vfs" else extended_of_block(trace, requests),
-    )
-
-
-def _counts(trace: Trace, layer: Layer, requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, int]:
-    read, size = requests["read"].to_numpy(), requests["bytes"].to_numpy()
-    if layer == "vfs":
-        result = trace.arrays[RecordKind.IO]["result"]
-        failed, empty = int((result < 0).sum()), int((result == 0).sum())
-    else:
-        blocks = block_records(trace)
-        data = np.isin(blocks["op"], (1, 2))
-        failed = int((data & (blocks["status"] != 0)).sum())
-        empty = int((data & (blocks["status"] == 0) & (blocks["bytes"] == 0)).sum())
-    return {
-        "reads": int(read.sum()),
-        "writes": int((~read).sum()),
-        "read_bytes": int(size[read].sum()),
-        "written_bytes": int(size[~read].sum()),
-        "failed": failed,
-        "empty": empty,
-        "syncs": len(syncs),
-    }
-
-
-def _mapped(trace: Trace, requests: pd.DataFrame, mmap: Mmap) -> dict[str, int]:
-    """Accesses to mapped files: those that count as requests, and those that are left out."""
-    io = trace.arrays[RecordKind.IO]
-    out = io["result"][left_out(trace, mmap) & (io["result"] > 0)]
-    size = requests["bytes"].to_numpy()[requests["source"] == Source.MMAP]
-    return {
-        "mapped": len(size),
-        "mapped_bytes": int(size.sum()),
-        "left_out": len(out),
-        "left_out_bytes": int(out.astype(np.int64).sum()),
-    }
-
-
-def _queue_time(requests: pd.DataFrame) -> dict[str, Any] | None:
-    if "queued_ns" not in requests:
-        return None
-    queued = requests["queued_ns"].to_numpy()
-    queued = queued[queued != NOT_MEASURED_U64]
-    return distribution(queued.astype(np.int64)) if len(queued) else None
-
-
-def _think_per_thread(thinks: pd.DataFrame) -> pd.DataFrame:
-    groups = thinks.groupby("thread")["think_ns"]
-    frame = groups.agg(gaps="size", think_mean_s="mean", think_p50_s="median").reset_index()
-    frame[["think_mean_s", "think_p50_s"]] /= 1e9
-    return frame
+    return (stream.last_ns - stream.first_ns) / 1e9, "records"

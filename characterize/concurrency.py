@@ -6,10 +6,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pandas as pd
 
-from characterize.intervals import overlap_at_starts, union_added, union_length
+from characterize.log_histogram import GroupedHistogram, LogHistogram
+from characterize.numbering import Numbering, room_for
+from characterize.references import Columns
+from characterize.requests import columns_of
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,99 @@ class Concurrency:
     per_thread: pd.DataFrame
 
 
+class ConcurrencySummary:
+    """Load of requests that come in chunks, in the order of their starts, and the pauses between them.
+
+    Memory by threads, and by requests in flight at once. Not mergeable: the order counts.
+
+    Parameters
+    ----------
+    measured : bool
+        Whether starts and durations are measurements (`characterize.requests.times_measured`).
+    thinking : bool
+        Whether to follow think times (`characterize.response_time.think_times`).
+    """
+
+    def __init__(self, measured: bool, thinking: bool = False) -> None:
+        self._measured, self._thinking = measured, thinking
+        self._threads = Numbering()
+        self._process = np.zeros(0, np.int64)
+        # By thread: requests, bytes, duration, time in I/O, latest end, pauses, their sum.
+        self._thread = np.zeros((0, 7), np.int64)
+        # Of all: duration, time in I/O, latest end, in flight at most, in flight now.
+        self._all = np.zeros(5, np.int64)
+        self._ends = np.zeros(64, np.int64)
+        self.thinks = LogHistogram()
+        self._think_by_thread = GroupedHistogram()
+
+    def add(self, requests: Columns) -> None:
+        """Follow a chunk."""
+        start, end, size = (requests[name] for name in ("start_ns", "end_ns", "bytes"))
+        known = len(self._threads)
+        threads = self._threads.number(requests["thread"])
+        self._thread = room_for(self._thread, len(self._threads))
+        self._process = room_for(self._process, len(self._threads))
+        new = np.flatnonzero(threads >= known)
+        # The process of a thread's first request: an assignment from the last to the first.
+        self._process[threads[new][::-1]] = requests["process"][new][::-1]
+        thinks = np.empty(len(start), np.int64)
+        _follow_threads(start, end, size, threads, self._thread, thinks)
+        if self._thinking:
+            has = thinks >= 0
+            thinks = thinks[has]
+            self.thinks.add(thinks)
+            self._think_by_thread.add(threads[has].astype(np.int64), thinks)
+        done = 0
+        while self._measured and done < len(start):
+            done = _follow_all(start, end, done, self._all, self._ends)
+            if done < len(start):
+                self._ends = room_for(self._ends, len(self._ends) + 1)
+
+    def result(self) -> Concurrency:
+        """What was followed so far."""
+        threads = self._threads.keys
+        known = float(len(threads)) if threads.any() or not len(threads) else math.nan
+        per_thread = self._per_thread()
+        if not self._measured:
+            return Concurrency(known, math.nan, math.nan, math.nan, math.nan, per_thread)
+        total, busy, _, most, _ = self._all.tolist()
+        thread_busy = int(self._thread[:, 3].sum())
+        return Concurrency(
+            threads=known,
+            in_flight_max=float(most),
+            in_flight_mean=total / busy if busy else math.nan,
+            queue_depth_per_thread=total / thread_busy if thread_busy else math.nan,
+            time_in_io_s=busy / 1e9,
+            per_thread=per_thread,
+        )
+
+    def think_per_thread(self) -> pd.DataFrame:
+        """Pauses by thread: ``thread, gaps, think_mean_s, think_p50_s``, of threads that have some."""
+        count = len(self._threads)
+        gaps = self._thread[:count, 5]
+        median = self._think_by_thread.medians(count)
+        order = np.argsort(self._threads.keys)
+        order = order[gaps[order] > 0] if self._thinking else order[:0]
+        return pd.DataFrame(
+            {
+                "thread": self._threads.keys[order],
+                "gaps": gaps[order],
+                "think_mean_s": self._thread[order, 6] / gaps[order] / 1e9,
+                "think_p50_s": median[order] / 1e9,
+            }
+        )
+
+    def _per_thread(self) -> pd.DataFrame:
+        order = np.argsort(self._threads.keys)
+        requests, size, total, busy = self._thread[order, :4].T
+        frame = pd.DataFrame(
+            {"thread": self._threads.keys[order], "process": self._process[order], "requests": requests, "bytes": size}
+        )
+        frame["time_in_io_s"] = busy / 1e9 if self._measured else math.nan
+        frame["response_mean_s"] = total / requests / 1e9 if self._measured else math.nan
+        return frame
+
+
 def concurrency_of(requests: pd.DataFrame, measured: bool) -> Concurrency:
     """Number in flight and time in I/O.
 
@@ -50,23 +147,9 @@ def concurrency_of(requests: pd.DataFrame, measured: bool) -> Concurrency:
     measured : bool
         Whether starts and durations are measurements (`characterize.requests.times_measured`).
     """
-    start, end = requests["start_ns"].to_numpy(), requests["end_ns"].to_numpy()
-    thread = requests["thread"].to_numpy()
-    per_thread = _per_thread(requests, measured)
-    threads = float(len(per_thread)) if thread.any() or not len(thread) else math.nan
-    if not measured:
-        return Concurrency(threads, math.nan, math.nan, math.nan, math.nan, per_thread)
-    total = int((end - start).sum())
-    busy = union_length(start, end)
-    thread_busy = union_length(start, end, thread)
-    return Concurrency(
-        threads=threads,
-        in_flight_max=float(overlap_at_starts(start, end).max(initial=0)),
-        in_flight_mean=total / busy if busy else math.nan,
-        queue_depth_per_thread=total / thread_busy if thread_busy else math.nan,
-        time_in_io_s=busy / 1e9,
-        per_thread=per_thread,
-    )
+    summary = ConcurrencySummary(measured)
+    summary.add(columns_of(requests))
+    return summary.result()
 
 
 def in_flight_shares(requests: pd.DataFrame) -> pd.DataFrame:
@@ -91,22 +174,6 @@ def in_flight_shares(requests: pd.DataFrame) -> pd.DataFrame:
     frame = pd.DataFrame({"in_flight": np.arange(1, len(time_ns) + 1), "time_s": time_ns / 1e9})
     frame["share"] = frame["time_s"] / (frame["time_s"].sum() or np.nan)
     return frame[frame["time_s"] > 0].reset_index(drop=True)
-
-
-def _per_thread(requests: pd.DataFrame, measured: bool) -> pd.DataFrame:
-    duration = requests["end_ns"] - requests["start_ns"]
-    groups = requests.assign(duration=duration).groupby("thread", sort=True)
-    frame = groups.agg(
-        process=("process", "first"), requests=("bytes", "size"), bytes=("bytes", "sum"), total=("duration", "sum")
-    )
-    thread, added = union_added(
-        requests["start_ns"].to_numpy(), requests["end_ns"].to_numpy(), requests["thread"].to_numpy()
-    )
-    busy = pd.Series(added).groupby(thread).sum().reindex(frame.index) / 1e9
-    response = frame["total"] / frame["requests"] / 1e9
-    frame["time_in_io_s"] = busy if measured else math.nan
-    frame["response_mean_s"] = response if measured else math.nan
-    return frame.drop(columns="total").reset_index()
 
 
 def littles_law(
@@ -135,3 +202,62 @@ def littles_law(
     expected = size_mean / cycle * concurrency if cycle > 0 else math.nan
     ratio = expected / throughput_bytes_per_s if throughput_bytes_per_s > 0 else math.nan
     return {"throughput_bytes_per_s": expected, "ratio": ratio}
+
+
+@numba.njit(cache=True, nogil=True)
+def _follow_threads(  # noqa: PLR0917 (a kernel has its state in arguments)
+    start: np.ndarray, end: np.ndarray, size: np.ndarray, threads: np.ndarray, state: np.ndarray, thinks: np.ndarray
+) -> None:
+    """Sums by thread; the pause before each request, -1 before a thread's first one."""
+    for request in range(len(start)):
+        mine = state[threads[request]]
+        begin, stop = start[request], end[request]
+        known = mine[0] > 0
+        reached = mine[4] if known else begin
+        thinks[request] = max(begin - reached, 0) if known else -1
+        if known:
+            mine[5] += 1
+            mine[6] += thinks[request]
+        mine[0] += 1
+        mine[1] += size[request]
+        mine[2] += stop - begin
+        mine[3] += max(stop - max(begin, reached), 0)
+        mine[4] = max(reached, stop)
+
+
+@numba.njit(cache=True, nogil=True)
+def _follow_all(start: np.ndarray, end: np.ndarray, done: int, state: np.ndarray, ends: np.ndarray) -> int:
+    """Number in flight, from a heap of the ends to come; returns how many are done, fewer than all if it is full."""
+    total, busy, reached, most, flying = state
+    request = done
+    while request < len(start):
+        begin, stop = start[request], end[request]
+        # One that ends in the nanosecond in which another one starts has ended before.
+        while flying > 0 and ends[0] <= begin:
+            flying -= 1
+            last = ends[flying]
+            place = 0
+            while 2 * place + 1 < flying:
+                child = 2 * place + 1
+                if child + 1 < flying and ends[child + 1] < ends[child]:
+                    child += 1
+                if ends[child] >= last:
+                    break
+                ends[place] = ends[child]
+                place = child
+            ends[place] = last
+        if flying == len(ends):
+            break
+        place = flying
+        flying += 1
+        while place > 0 and ends[(place - 1) // 2] > stop:
+            ends[place] = ends[(place - 1) // 2]
+            place = (place - 1) // 2
+        ends[place] = stop
+        most = max(most, flying)
+        total += stop - begin
+        busy += max(stop - max(begin, reached), 0)
+        reached = max(reached, stop)
+        request += 1
+    state[0], state[1], state[2], state[3], state[4] = total, busy, reached, most, flying
+    return request

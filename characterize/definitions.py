@@ -33,12 +33,19 @@ DEFINITIONS: dict[str, str] = {
     "cold_share": "first references to a block / all references",
     "equivalentUniqueBytes": "2 x mean depth: the uniqueBytes of the Willy workload with the same mean depth (3.4.1.1)",
     "miss_ratio": "share of the references that miss in an LRU cache of this size, first references included",
+    "miss_ratio_curves": "the same by unit and direction; one stack holds what is read and written; a request "
+    "misses unless all of its blocks are held, a byte with its block",
+    "sampled": "stack depths are estimated from a sample of the blocks (SHARDS), at this rate, and only the curve "
+    "of all references is; null: exact",
+    "reuse": "what was done to a block before: shares of all block references that are the first read or write of it, "
+    "or follow a read or a write; time: from the start of the write to that of what follows it",
     # the other definitions of sequential
     "strictOneStream": "share of requests that start where the previous request of the whole trace ended",
     "strictPerDirection": "the same, with reads and writes followed apart",
     "queue32": "share that start where one of the 32 most recently advanced streams ended; any other opens a stream",
     "near32": "share that start at most 128 KiB before or after the end of one of the last 32 requests",
     "darshanSeq": "share that start at or behind the end of their stream's previous request, gaps of any size allowed",
+    "sequential_runs": "requests of a stream of which all but the first are sequential: how many, and their bytes",
     # load
     "elapsed_s": "from the begin to the end of the recording; if the header has no times, from the first start to the "
     "last end of any record",
@@ -49,7 +56,11 @@ DEFINITIONS: dict[str, str] = {
     "threads": "threads with at least one request",
     "throughput_bytes_per_s": "bytes / elapsed time",
     "throughput_in_io_bytes_per_s": "bytes / time in I/O",
-    "response_time": "from start to end of a request; a quantile is the smallest value with that share at or below it",
+    "response_time": "from start to end of a request; a quantile is a value that occurred, with at least that share at "
+    "or below it, and at most 0.4 % above the smallest such value; exact below 512 ns; count, mean and max are exact",
+    "inter_arrival_time": "from the start of a request to that of the next one, whatever its thread",
+    "over_time": "windows of equal width over the trace: requests and bytes that start in each, mean number in flight, "
+    "working set (distinct 4 KiB blocks)",
     "sync": "fsync, fdatasync, sync_file_range, syncfs, sync, msync with MS_SYNC that succeeded; block layer: flush; "
     "not part of time in I/O",
     "time_in_sync_s": "time with at least one sync in flight",
@@ -57,6 +68,10 @@ DEFINITIONS: dict[str, str] = {
     "earlier; syncs are within; application's layer only",
     "littles_law": "sizeMean / (mean think + mean response time) x threads x queue depth per thread (3.4.2), and its "
     "ratio to the measured throughput",
+    "files": "how uneven requests are spread: share of the bytes that the busiest file (below: device) has, and the "
+    "ten busiest; Gini coefficient: 0 if all have the same, towards 1 if one has all",
+    "groups": "the same by process, file, device or window; uniqueBytes, depths and streams are within the group, "
+    "fresh and appended bytes those of the trace; a request belongs to the window in which it starts",
     # extended parameters
     "coldFrac": "share of read bytes that were not in the page cache when the trace first touched them: of a recorded "
     "read its missed bytes that nothing touched before; where they were not recorded, the bytes that nothing touched "

@@ -8,31 +8,154 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import pandas as pd
 
-from characterize.layout import (
-    NOT_MEASURED_U32,
-    NOT_MEASURED_U64,
-    BlockFlag,
-    Fileop,
-    FileType,
-    IoFlag,
-    RecordKind,
-)
+from characterize.file_sizes import UNKNOWN, FileSizes
+from characterize.grouped_sums import GroupedSums
+from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, BlockFlag, IoFlag, RecordKind
 from characterize.links import linked_bytes
-from characterize.locality import BLOCK_BYTES, dense_blocks
+from characterize.references import BlockNumbers, Columns
+from characterize.requests import columns_of
+from characterize.touched import FreshBytes
 from characterize.trace import Trace
 
-# linux/falloc.h; fileop_record.flags carries the mode in its high half.
-_KEEP_SIZE, _COLLAPSE_RANGE, _INSERT_RANGE = 0x01, 0x08, 0x20
+_BLOCK_FLAGS = {"readaheadFrac": BlockFlag.READAHEAD, "metadataFrac": BlockFlag.META, "fuaFrac": BlockFlag.FUA}
 
-_WRITE, _SET_SIZE, _GROW_TO, _SHIFT = 0, 1, 2, 3
+
+class ExtendedSummary:
+    """The extended parameters of requests of the application's layer that come in chunks; mergeable in any order.
+
+    The chunks have two columns more: ``fresh`` (`characterize.touched.FreshBytes`) and ``appended``
+    (`characterize.file_sizes`), which depend on what came before.
+
+    Parameters
+    ----------
+    files : ndarray
+        FILE records.
+    measured : bool
+        Whether the trace has run: what it missed may else be its parent's.
+    """
+
+    def __init__(self, files: np.ndarray, measured: bool) -> None:
+        self._measured = measured
+        self._missing = missing_shares(files)
+        self._sums = dict.fromkeys(
+            (
+                *("requests", "direct", "writes", "stable_writes", "written", "sized", "appended", "read", "syncs"),
+                *("missed", "missed_of", "cached_missed", "cached_missed_of", "cold"),
+            ),
+            0,
+        )
+        # Of reads whose missed bytes were not recorded, by file: fresh bytes, and all.
+        self._unrecorded = GroupedSums("fresh", "bytes")
+
+    def add(self, requests: Columns, syncs: int) -> None:
+        """Count a chunk, and a number of syncs."""
+        flags, size, read, fresh = (requests[name] for name in ("flags", "bytes", "read", "fresh"))
+        missed, appended, write = requests["missed_bytes"], requests["appended"], ~read
+        direct = (flags & IoFlag.DIRECT) != 0
+        recorded = read & (missed != NOT_MEASURED_U32) & self._measured
+        sized = write & (appended != UNKNOWN)
+        of = {name: size[chosen] for name, chosen in (("missed", recorded), ("cached_missed", recorded & ~direct))}
+        missed = missed.astype(np.int64)
+        for name, count in (
+            ("requests", len(read)),
+            ("direct", direct.sum()),
+            ("writes", write.sum()),
+            ("stable_writes", (write & ((flags & (IoFlag.SYNC | IoFlag.DSYNC)) != 0)).sum()),
+            ("written", size[write].sum()),
+            ("sized", size[sized].sum()),
+            ("appended", appended[sized].sum()),
+            ("read", size[read].sum()),
+            ("syncs", syncs),
+            ("missed", missed[recorded].sum()),
+            ("missed_of", of["missed"].sum()),
+            ("cached_missed", missed[recorded & ~direct].sum()),
+            ("cached_missed_of", of["cached_missed"].sum()),
+            ("cold", np.minimum(missed, fresh)[recorded].sum()),
+        ):
+            self._sums[name] += int(count)
+        rest = read & ~recorded
+        if rest.any():
+            self._unrecorded.add(requests["file"][rest], fresh[rest], size[rest])
+
+    def merge(self, other: ExtendedSummary) -> None:
+        """Count what `other` counted, too."""
+        for name, count in other._sums.items():
+            self._sums[name] += count
+        self._unrecorded.merge(other._unrecorded)
+
+    def result(self) -> dict[str, float]:
+        """The parameters, as in `characterize.definitions`; NaN where one has no meaning or was not measured."""
+        sums = self._sums
+        append = _ratio(sums["appended"], sums["sized"])
+        cold, measured_share = self._cold()
+        return {
+            "coldFrac": cold,
+            "coldFracMeasuredShare": measured_share,
+            "missFrac": _ratio(sums["missed"], sums["missed_of"]),
+            "cacheHitFrac": 1 - _ratio(sums["cached_missed"], sums["cached_missed_of"]),
+            "appendFrac": append,
+            "overwriteFrac": 1 - append,
+            "syncFrac": _ratio(sums["syncs"], sums["writes"]),
+            "bytesPerSync": _ratio(sums["written"], sums["syncs"]),
+            "syncWriteFrac": _ratio(sums["stable_writes"], sums["writes"]),
+            "directFrac": _ratio(sums["direct"], sums["requests"]),
+        }
+
+    def _cold(self) -> tuple[float, float]:
+        """coldFrac and coldFracMeasuredShare."""
+        file, (fresh, size) = self._unrecorded.result()
+        missing = self._missing.reindex(file).to_numpy()
+        known = ~np.isnan(missing)
+        cold = self._sums["cold"] + float(fresh[known] @ missing[known])
+        of = self._sums["missed_of"] + int(size[known].sum())
+        return _ratio(cold, of), _ratio(of, self._sums["read"])
+
+
+class BlockFlagsSummary:
+    """What the block layer says of its requests; mergeable in any order."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+        self._counts = dict.fromkeys(_BLOCK_FLAGS, 0)
+
+    def add(self, requests: Columns) -> None:
+        """Count a chunk."""
+        self._requests += len(requests["flags"])
+        for name, flag in _BLOCK_FLAGS.items():
+            self._counts[name] += int(((requests["flags"] & flag) != 0).sum())
+
+    def merge(self, other: BlockFlagsSummary) -> None:
+        """Count what `other` counted, too."""
+        self._requests += other._requests
+        for name, count in other._counts.items():
+            self._counts[name] += count
+
+    def result(self, linked: float) -> dict[str, float]:
+        """The shares, and attributedFrac, which is known from the links; `characterize.definitions` explains them."""
+        shares = {name: _ratio(count, self._requests) for name, count in self._counts.items()}
+        return {"attributedFrac": linked, **shares}
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan
+
+
+def missing_shares(files: np.ndarray) -> pd.Series:
+    """Of every file the share that was not in the page cache at first sight (1 if its size is 0), where measured."""
+    files = files[files["resident_bytes"] != NOT_MEASURED_U64]
+    size, resident = files["size_bytes"].astype(np.float64), files["resident_bytes"].astype(np.float64)
+    missing = np.ones(len(files))
+    np.divide(resident, size, out=missing, where=size > 0)
+    missing = np.where(size > 0, np.clip(1 - missing, 0, 1), 1.0)
+    missing_of = pd.Series(missing, index=files["file"].astype(np.int64))
+    return missing_of[~missing_of.index.duplicated()]
 
 
 def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, float]:
-    """The extended parameters of the application's layer; NaN where one has no meaning or was not measured.
+    """The extended parameters of the application's layer, as from `ExtendedSummary.result`.
 
     Parameters
     ----------
@@ -41,32 +164,16 @@ def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> di
         `characterize.requests.requests_of` this trace, layer vfs.
     syncs : DataFrame
         `characterize.response_time.syncs_of` this trace.
-
-    Returns
-    -------
-    dict
-        coldFrac, coldFracMeasuredShare, missFrac, cacheHitFrac, appendFrac, overwriteFrac, syncFrac, bytesPerSync,
-        syncWriteFrac, directFrac; `characterize.definitions` says what each one is.
     """
-    write = ~requests["read"].to_numpy()
-    flags = requests["flags"].to_numpy()
-    writes = int(write.sum())
-    written = int(requests["bytes"].to_numpy()[write].sum())
-    append = append_frac(trace, requests)
-    cold, measured_share = cold_frac(trace, requests)
-    stable = (flags[write] & (IoFlag.SYNC | IoFlag.DSYNC)) != 0
-    return {
-        "coldFrac": cold,
-        "coldFracMeasuredShare": measured_share,
-        "missFrac": miss_frac(trace, requests),
-        "cacheHitFrac": 1 - miss_frac(trace, requests[(flags & IoFlag.DIRECT) == 0]),
-        "appendFrac": append,
-        "overwriteFrac": 1 - append,
-        "syncFrac": len(syncs) / writes if writes else math.nan,
-        "bytesPerSync": written / len(syncs) if len(syncs) else math.nan,
-        "syncWriteFrac": float(stable.mean()) if writes else math.nan,
-        "directFrac": float(((flags & IoFlag.DIRECT) != 0).mean()) if len(requests) else math.nan,
-    }
+    files, fileops = trace.arrays[RecordKind.FILE], trace.arrays[RecordKind.FILEOP]
+    columns, numbers, touched = columns_of(requests), BlockNumbers(), FreshBytes()
+    fresh = [np.zeros(0, np.int64), *(touched.add(columns, batch) for batch in numbers.references(columns))]
+    columns["fresh"] = np.concatenate(fresh)
+    ordered = fileops[np.argsort(fileops["start_ns"], kind="stable")]
+    columns["appended"] = FileSizes(files).appended(columns, ordered)
+    summary = ExtendedSummary(files, trace.measured)
+    summary.add(columns, len(syncs))
+    return summary.result()
 
 
 def extended_of_block(trace: Trace, requests: pd.DataFrame) -> dict[str, float]:
@@ -77,33 +184,15 @@ def extended_of_block(trace: Trace, requests: pd.DataFrame) -> dict[str, float]:
     dict
         attributedFrac, readaheadFrac, metadataFrac, fuaFrac; `characterize.definitions` says what each one is.
     """
-    names = ("attributedFrac", "readaheadFrac", "metadataFrac", "fuaFrac")
+    summary = BlockFlagsSummary()
     if not len(requests) or "imported" in trace.header.metadata:
-        return dict.fromkeys(names, math.nan)
-    flags = requests["flags"].to_numpy()
-    return {
-        "attributedFrac": linked_bytes(trace) / int(requests["bytes"].sum()),
-        "readaheadFrac": float(((flags & BlockFlag.READAHEAD) != 0).mean()),
-        "metadataFrac": float(((flags & BlockFlag.META) != 0).mean()),
-        "fuaFrac": float(((flags & BlockFlag.FUA) != 0).mean()),
-    }
-
-
-def _misses_measured(trace: Trace, requests: pd.DataFrame) -> np.ndarray:
-    """Of which requests the missed bytes were recorded; a trace that has not run yet may hold its parent's."""
-    read, missed = requests["read"].to_numpy(), requests["missed_bytes"].to_numpy()
-    return read & (missed != NOT_MEASURED_U32) & trace.measured
-
-
-def miss_frac(trace: Trace, requests: pd.DataFrame) -> float:
-    """Share of the read bytes that came from the device instead of the page cache, of the reads that were measured."""
-    measured = requests[_misses_measured(trace, requests)]
-    total = int(measured["bytes"].sum())
-    return float(measured["missed_bytes"].sum() / total) if total else math.nan
+        return summary.result(math.nan)
+    summary.add(columns_of(requests))
+    return summary.result(linked_bytes(trace) / int(requests["bytes"].sum()))
 
 
 def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
-    """Share of the read bytes that were not in the page cache when they were first touched.
+    """coldFrac and coldFracMeasuredShare: what was not in the page cache when it was first touched.
 
     Of a read whose missed bytes were recorded, those of them that nothing touched before in the trace: what a cache
     that is too small misses again is in missFrac. Of any other read it is estimated: the bytes that nothing touched
@@ -116,147 +205,15 @@ def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
         The share, over the reads that were recorded or can be estimated, and the part that these are of all read bytes.
         Both NaN without reads, `cold` also where nothing was measured.
     """
-    reads = pd.DataFrame({"file": requests["file"], "bytes": requests["bytes"], "fresh": fresh_bytes(requests)})
-    misses = requests["missed_bytes"].to_numpy().astype(np.float64)
-    recorded = _misses_measured(trace, requests)
-    cold = np.where(recorded, np.minimum(misses, reads["fresh"]), reads["fresh"] * _missing_share(trace, reads["file"]))
-    known = requests["read"].to_numpy() & ~np.isnan(cold)
-    size = requests["bytes"].to_numpy()
-    total = int(size[requests["read"].to_numpy()].sum())
-    if not known.any():
-        return math.nan, 0.0 if total else math.nan
-    return float(cold[known].sum() / size[known].sum()), float(size[known].sum() / total)
+    extended = extended_of(trace, requests, pd.DataFrame())
+    return extended["coldFrac"], extended["coldFracMeasuredShare"]
 
 
-def _missing_share(trace: Trace, file: pd.Series) -> np.ndarray:
-    """Of the file of each request the share that was not in the page cache at first sight; NaN where not measured."""
-    files = trace.arrays[RecordKind.FILE]
-    files = files[files["resident_bytes"] != NOT_MEASURED_U64]
-    size, resident = files["size_bytes"].astype(np.float64), files["resident_bytes"].astype(np.float64)
-    missing = np.ones(len(files))
-    np.divide(resident, size, out=missing, where=size > 0)
-    missing = np.where(size > 0, np.clip(1 - missing, 0, 1), 1.0)
-    missing_of = pd.Series(missing, index=files["file"].astype(np.int64))
-    missing_of = missing_of[~missing_of.index.duplicated()]
-    return missing_of.reindex(file).to_numpy()
-
-
-def fresh_bytes(requests: pd.DataFrame) -> np.ndarray:
-    """Bytes of every request that no earlier one touched, so that one pass in any steps touches everything once.
-
-    A write touches the whole 4 KiB blocks that it writes to, since it leaves them in the page cache. Of a block that is
-    read in several parts everything between the parts counts as touched.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-    """
-    first, blocks, distinct = dense_blocks(requests)
-    offset, size, read = (requests[name].to_numpy() for name in ("offset", "bytes", "read"))
-    touched = np.zeros((distinct, 2), np.int16)
-    touched[:, 0] = BLOCK_BYTES
-    return _fresh_bytes(first, np.column_stack([blocks, offset, size]), read, touched)
-
-
-@numba.njit(cache=True)
-def _fresh_bytes(first: np.ndarray, extent: np.ndarray, read: np.ndarray, touched: np.ndarray) -> np.ndarray:
-    """As `fresh_bytes`; `extent`: blocks, offset, bytes by request; `touched`: begin and end of what is, by block."""
-    fresh = np.zeros(len(first), np.int64)
-    for request in range(len(first)):
-        blocks, low, size = extent[request]
-        block_low = low - low % BLOCK_BYTES
-        for block in range(first[request], first[request] + blocks):
-            start = max(low - block_low, 0)
-            end = min(low + size - block_low, BLOCK_BYTES)
-            again = min(end, touched[block, 1]) - max(start, touched[block, 0])
-            fresh[request] += end - start - max(again, 0)
-            if not read[request]:
-                start = 0
-                end = BLOCK_BYTES
-            touched[block, 0] = min(start, touched[block, 0])
-            touched[block, 1] = max(end, touched[block, 1])
-            block_low += BLOCK_BYTES
-    return fresh
+def miss_frac(trace: Trace, requests: pd.DataFrame) -> float:
+    """Share of the read bytes that came from the device instead of the page cache, of the reads that were measured."""
+    return extended_of(trace, requests, pd.DataFrame())["missFrac"]
 
 
 def append_frac(trace: Trace, requests: pd.DataFrame) -> float:
-    """Share of the written bytes that lie behind the end of their file; NaN without writes to a file of known size.
-
-    Every file's size is followed from its FILE record through writes, truncations, O_TRUNC and fallocate, in the order
-    of the starts. Block devices never grow.
-    """
-    files = trace.arrays[RecordKind.FILE]
-    files = files[np.unique(files["file"], return_index=True)[1]]
-    size = files["size_bytes"].astype(np.int64)
-    size[files["type"] == FileType.BLOCK_DEVICE] = np.iinfo(np.int64).max
-    writes = requests[~requests["read"]]
-    events = pd.concat(
-        [
-            _size_changes(trace),
-            pd.DataFrame(
-                {
-                    "start_ns": writes["start_ns"],
-                    "file": writes["file"],
-                    "what": _WRITE,
-                    "offset": writes["offset"],
-                    "length": writes["bytes"],
-                }
-            ),
-        ],
-        ignore_index=True,
-    )
-    events = events[np.isin(events["file"], files["file"])].sort_values("start_ns", kind="stable")
-    written = int(events.loc[events["what"] == _WRITE, "length"].sum())
-    if not written:
-        return math.nan
-    place = np.searchsorted(files["file"], events["file"].to_numpy())
-    what, offset, length = (events[name].to_numpy(np.int64) for name in ("what", "offset", "length"))
-    return _count_appended(place, what, offset, length, size) / written
-
-
-def _size_changes(trace: Trace) -> pd.DataFrame:
-    """File operations that set, raise or shift a file's size, as rows for `_count_appended`."""
-    array = trace.arrays[RecordKind.FILEOP]
-    array = array[array["result"] >= 0]
-    mode = array["flags"] >> 16
-    fallocate = array["op"] == Fileop.FALLOCATE
-    what = np.full(len(array), -1, np.int64)
-    opened = (array["op"] == Fileop.OPEN) & ((array["flags"] & IoFlag.TRUNCATED) != 0)
-    what[opened | (array["op"] == Fileop.TRUNCATE)] = _SET_SIZE
-    what[fallocate & ((mode & (_KEEP_SIZE | _COLLAPSE_RANGE | _INSERT_RANGE)) == 0)] = _GROW_TO
-    shifts = fallocate & ((mode & (_COLLAPSE_RANGE | _INSERT_RANGE)) != 0)
-    what[shifts] = _SHIFT
-    argument, length = array["argument"].astype(np.int64), array["length"].astype(np.int64)
-    argument[opened] = 0
-    length[shifts & ((mode & _COLLAPSE_RANGE) != 0)] *= -1
-    changes = pd.DataFrame(
-        {
-            "start_ns": array["start_ns"].astype(np.int64),
-            "file": array["file"].astype(np.int64),
-            "what": what,
-            "offset": argument,
-            "length": length,
-        }
-    )
-    return changes[what >= 0]
-
-
-@numba.njit(cache=True)
-def _count_appended(
-    file: np.ndarray, what: np.ndarray, offset: np.ndarray, length: np.ndarray, size: np.ndarray
-) -> int:
-    """Bytes written behind the end of their file; `size` by file is updated."""
-    appended = 0
-    for event in range(len(file)):
-        end = offset[event] + length[event]
-        now = size[file[event]]
-        if what[event] == _WRITE:
-            appended += max(0, end - max(now, offset[event]))
-            size[file[event]] = max(now, end)
-        elif what[event] == _SET_SIZE:
-            size[file[event]] = offset[event]
-        elif what[event] == _GROW_TO:
-            size[file[event]] = max(now, end)
-        else:
-            size[file[event]] = now + length[event]
-    return appended
+    """Share of the written bytes that lie behind the end of their file; NaN without writes to a file of known size."""
+    return extended_of(trace, requests, pd.DataFrame())["appendFrac"]

@@ -51,3 +51,23 @@ def overlap_at_starts(start: Ints, end: Ints) -> Ints:
     """
     starts = np.sort(start)
     return np.arange(1, len(starts) + 1) - np.searchsorted(np.sort(end), starts, side="right")
+
+
+class BusyTime:
+    """Length of the union of intervals that come in chunks, in the order of their starts.
+
+    Attributes
+    ----------
+    length : int
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._reached = 0
+
+    def add(self, start: Ints, end: Ints) -> None:
+        """Add half-open intervals, none of which starts before any that was added."""
+        if len(start):
+            reached = np.maximum.accumulate(np.concatenate([[self._reached], end]))
+            self.length += int(np.maximum(end - np.maximum(start, reached[:-1]), 0).sum())
+            self._reached = int(reached[-1])

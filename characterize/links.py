@@ -9,6 +9,7 @@ of stacked devices only the lowest ones (`requests.stacked`), so that no byte is
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from characterize.document import plain
-from characterize.layout import BlockDataClass, BlockOp, IoOp, RecordKind
-from characterize.requests import block_records, data_moved, stacked
+from characterize.grouped_sums import GroupedSums
+from characterize.layout import BlockDataClass, BlockFlag, BlockOp, IoOp, RecordKind
+from characterize.requests import data_moved, stacked
 from characterize.trace import PATH_DTYPE, Trace
 
 FILES_LISTED = 20
@@ -129,107 +131,167 @@ def pieces_of(trace: Trace) -> pd.DataFrame:
         ``block`` (row of the request), ``class, file, process, cause, bytes`` int64, ``read`` bool; a rest is of class
         UNKNOWN, file 0, and has the cause of its BLOCK record.
     """
-    blocks, data = trace.arrays[RecordKind.BLOCK], trace.arrays[RecordKind.BLOCK_DATA]
-    counted = data_moved(blocks) & ~stacked(blocks)
-    owner = trace.block_of_data
+    blocks = trace.arrays[RecordKind.BLOCK]
+    columns = _pieces(blocks, trace.arrays[RecordKind.BLOCK_DATA], trace.block_of_data, ~stacked(blocks))
+    return pd.DataFrame(columns)
+
+
+def _pieces(blocks: np.ndarray, data: np.ndarray, owner: np.ndarray, counted: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns of `pieces_of`; `counted`: which BLOCK records are not of a stacked device."""
+    counted = data_moved(blocks) & counted
     kept = (owner >= 0) & counted[owner] if len(blocks) else np.zeros(len(data), bool)
     data, owner = data[kept], owner[kept]
     rest = blocks["bytes"].astype(np.int64)
     np.subtract.at(rest, owner, data["bytes"].astype(np.int64))
     left = counted & (rest > 0)
-    return pd.DataFrame(
-        {
-            "block": np.concatenate([owner, np.flatnonzero(left)]),
-            "class": np.concatenate([data["class"], np.zeros(left.sum(), np.uint8)]).astype(np.int64),
-            "file": np.concatenate([data["file"], np.zeros(left.sum(), np.uint32)]).astype(np.int64),
-            "process": np.concatenate([data["process"], np.zeros(left.sum(), np.uint32)]).astype(np.int64),
-            "cause": np.concatenate([data["cause"], blocks["cause"][left]]).astype(np.uint64),
-            "bytes": np.concatenate([data["bytes"].astype(np.int64), rest[left]]),
-            "read": np.concatenate([blocks["op"][owner], blocks["op"][left]]) == BlockOp.READ,
+    return {
+        "block": np.concatenate([owner, np.flatnonzero(left)]),
+        "class": np.concatenate([data["class"], np.zeros(left.sum(), np.uint8)]).astype(np.int64),
+        "file": np.concatenate([data["file"], np.zeros(left.sum(), np.uint32)]).astype(np.int64),
+        "process": np.concatenate([data["process"], np.zeros(left.sum(), np.uint32)]).astype(np.int64),
+        "cause": np.concatenate([data["cause"], blocks["cause"][left]]).astype(np.uint64),
+        "bytes": np.concatenate([data["bytes"].astype(np.int64), rest[left]]),
+        "read": np.concatenate([blocks["op"][owner], blocks["op"][left]]) == BlockOp.READ,
+    }
+
+
+class LinksSummary:
+    """Why block bytes moved, of block requests that come with their pieces; mergeable in any order.
+
+    Parameters
+    ----------
+    all_stacked : bool
+        Whether every request of the trace is of a stacked device: then they count.
+    """
+
+    def __init__(self, all_stacked: bool) -> None:
+        self._all_stacked = all_stacked
+        self._classes = GroupedSums("read", "written")
+        self._files = GroupedSums("read", "written")
+        self._others = GroupedSums("requests", "bytes")
+        self._shares = np.zeros((3, 2), np.int64)
+        self._counts = dict.fromkeys(("stacked", "stacked_bytes", "orphans", "blocks", "data", "linked"), 0)
+
+    @property
+    def orphans(self) -> int:
+        """BLOCK_DATA records without their BLOCK record."""
+        return self._counts["orphans"]
+
+    @property
+    def linked_bytes(self) -> int:
+        """Block bytes that are assigned to the operation that caused them: by their piece, or else by their request."""
+        return self._counts["linked"]
+
+    def add(self, blocks: np.ndarray, data: np.ndarray, owner: np.ndarray) -> None:
+        """Count BLOCK records and all BLOCK_DATA records of them, with the row of its request for each."""
+        apart = ((blocks["flags"] & BlockFlag.STACKED) != 0) & (not self._all_stacked)
+        pieces = _pieces(blocks, data, owner, ~apart)
+        size, kind, read = pieces["bytes"], pieces["class"], pieces["read"]
+        for sums, key in ((self._classes, kind), (self._files, pieces["file"])):
+            sums.add(key, size * read, size * ~read)
+        back, cause = kind == BlockDataClass.WRITEBACK, pieces["cause"] != 0
+        of = ((np.isin(kind, _ISSUED), cause), (back, pieces["process"] != 0), (back, cause))
+        for place, (chosen, linked) in enumerate(of):
+            self._shares[place] += size[chosen].sum(), size[chosen & linked].sum()
+        rest = blocks[~apart & ~np.isin(blocks["op"], _APART) & (blocks["status"] == 0)]
+        self._others.add(rest["op"].astype(np.int64), np.ones(len(rest), np.int64), rest["bytes"].astype(np.int64))
+        for name, count in (
+            ("stacked", apart.sum()),
+            ("stacked_bytes", blocks["bytes"][apart & data_moved(blocks)].astype(np.int64).sum()),
+            ("orphans", (owner < 0).sum()),
+            ("blocks", len(blocks)),
+            ("data", len(data)),
+            ("linked", size[cause].sum()),
+        ):
+            self._counts[name] += int(count)
+
+    def merge(self, other: LinksSummary) -> None:
+        """Count what `other` counted, too."""
+        for mine, its in (
+            (self._classes, other._classes),
+            (self._files, other._files),
+            (self._others, other._others),
+        ):
+            mine.merge(its)
+        self._shares += other._shares
+        for name, count in other._counts.items():
+            self._counts[name] += count
+
+    def result(self, paths: Mapping[int, str], moved: Mapping[IoOp, int]) -> Links:
+        """What was counted so far.
+
+        Parameters
+        ----------
+        paths : dict of int to str
+            Path of every file.
+        moved : dict of IoOp to int
+            Bytes that programs read and wrote (`moved_by_programs`).
+        """
+        kind, (read, written) = self._classes.result()
+        ours = kind != BlockDataClass.UNTRACED
+        frame = _by_class(kind, read, written) if self._counts["data"] else _by_class(*np.zeros((3, 0), np.int64))
+        issued, back, back_to_operation = (LinkedShare(*map(int, row)) for row in self._shares)
+        amplification = {
+            op: int(size[ours].sum()) / moved[op] if moved[op] and self._counts["blocks"] else math.nan
+            for op, size in ((IoOp.READ, read), (IoOp.WRITE, written))
         }
-    )
+        return Links(
+            read_bytes=int(read.sum()),
+            written_bytes=int(written.sum()),
+            by_class=frame,
+            issued=issued,
+            written_back=back,
+            written_back_to_operation=back_to_operation,
+            by_file=self._by_file(paths),
+            others=self._by_operation(),
+            stacked_requests=self._counts["stacked"],
+            stacked_bytes=self._counts["stacked_bytes"],
+            orphans=self._counts["orphans"],
+            read_amplification=amplification[IoOp.READ],
+            write_amplification=amplification[IoOp.WRITE],
+        )
+
+    def _by_file(self, paths: Mapping[int, str]) -> pd.DataFrame:
+        file, (read, written) = self._files.result()
+        order = np.argsort(-(read + written), kind="stable")
+        frame = pd.DataFrame({"file": file[order], "read_bytes": read[order], "written_bytes": written[order]})
+        frame.insert(1, "path", pd.Series([paths.get(int(it), "") for it in frame["file"]], dtype=PATH_DTYPE))
+        return frame
+
+    def _by_operation(self) -> pd.DataFrame:
+        """Requests that are neither read nor write, by their operation."""
+        op, (requests, size) = self._others.result()
+        names = {int(member): member.name for member in BlockOp}
+        labels = pd.Series([names.get(int(it), f"OP {it}") for it in op], dtype="str")
+        return pd.DataFrame({"op": labels, "requests": requests, "bytes": size})
+
+
+def _by_class(kind: np.ndarray, read: np.ndarray, written: np.ndarray) -> pd.DataFrame:
+    names = {int(member): member.name for member in BlockDataClass}
+    labels = pd.Series([names.get(int(value), f"CLASS {value}") for value in kind], dtype="str")
+    frame = pd.DataFrame({"class": labels, "read_bytes": read, "written_bytes": written})
+    frame["share"] = (read + written) / max(int(read.sum() + written.sum()), 1)
+    return frame
+
+
+def moved_by_programs(io: np.ndarray) -> dict[IoOp, int]:
+    """Bytes of IO records by direction, whatever interface they came through."""
+    done = np.maximum(io["result"], 0).astype(np.int64)
+    return {op: int(done[io["op"] == op].sum()) for op in IoOp}
+
+
+def _summary_of(trace: Trace) -> LinksSummary:
+    blocks = trace.arrays[RecordKind.BLOCK]
+    summary = LinksSummary(bool(((blocks["flags"] & BlockFlag.STACKED) != 0).all()))
+    summary.add(blocks, trace.arrays[RecordKind.BLOCK_DATA], trace.block_of_data)
+    return summary
 
 
 def linked_bytes(trace: Trace) -> int:
     """Block bytes that are assigned to the operation that caused them: by their piece, or else by their request."""
-    pieces = pieces_of(trace)
-    return int(pieces.loc[pieces["cause"] != 0, "bytes"].sum())
+    return _summary_of(trace).linked_bytes
 
 
 def links_of(trace: Trace) -> Links:
     """Everything about why block bytes moved."""
-    pieces = pieces_of(trace)
-    size, kind, read = pieces["bytes"], pieces["class"], pieces["read"]
-    issued, back = np.isin(kind, _ISSUED), (kind == BlockDataClass.WRITEBACK).to_numpy()
-    cause, process = pieces["cause"] != 0, pieces["process"] != 0
-    blocks = trace.arrays[RecordKind.BLOCK]
-    apart = stacked(blocks)
-    ours = kind != BlockDataClass.UNTRACED
-    return Links(
-        read_bytes=int(size[read].sum()),
-        written_bytes=int(size[~read].sum()),
-        by_class=_by_class(pieces) if len(trace.arrays[RecordKind.BLOCK_DATA]) else _by_class(pieces.iloc[:0]),
-        issued=_linked(size[issued], cause[issued]),
-        written_back=_linked(size[back], process[back]),
-        written_back_to_operation=_linked(size[back], cause[back]),
-        by_file=_by_file(trace, pieces),
-        others=_others(trace),
-        stacked_requests=int(apart.sum()),
-        stacked_bytes=int(blocks["bytes"][apart & data_moved(blocks)].astype(np.int64).sum()),
-        orphans=int((trace.block_of_data < 0).sum()),
-        read_amplification=_amplification(trace, IoOp.READ, int(size[read & ours].sum())),
-        write_amplification=_amplification(trace, IoOp.WRITE, int(size[~read & ours].sum())),
-    )
-
-
-def _linked(size: pd.Series, linked: pd.Series) -> LinkedShare:
-    return LinkedShare(int(size.sum()), int(size[linked].sum()))
-
-
-def _sums(pieces: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Bytes read and written by the values of a column: ``key, read_bytes, written_bytes``."""
-    moved = pd.DataFrame(
-        {
-            key: pieces[key],
-            "read_bytes": pieces["bytes"].where(pieces["read"], 0),
-            "written_bytes": pieces["bytes"].where(~pieces["read"], 0),
-        }
-    )
-    return moved.groupby(key, sort=True).sum().reset_index()
-
-
-def _by_class(pieces: pd.DataFrame) -> pd.DataFrame:
-    frame = _sums(pieces, "class")
-    total = int(pieces["bytes"].sum())
-    names = {int(member): member.name for member in BlockDataClass}
-    labels = [names.get(int(value), f"CLASS {value}") for value in frame["class"]]
-    frame["class"] = pd.Series(labels, dtype="str")
-    frame["share"] = (frame["read_bytes"] + frame["written_bytes"]) / max(total, 1)
-    return frame
-
-
-def _by_file(trace: Trace, pieces: pd.DataFrame) -> pd.DataFrame:
-    frame = _sums(pieces, "file")
-    frame.insert(1, "path", pd.Series([trace.paths.get(int(file), "") for file in frame["file"]], dtype=PATH_DTYPE))
-    order = np.argsort(-(frame["read_bytes"] + frame["written_bytes"]).to_numpy(), kind="stable")
-    return frame.iloc[order].reset_index(drop=True)
-
-
-def _others(trace: Trace) -> pd.DataFrame:
-    """Requests that are neither read nor write, by their operation."""
-    blocks = block_records(trace)
-    blocks = blocks[~np.isin(blocks["op"], _APART) & (blocks["status"] == 0)]
-    names = {int(member): member.name for member in BlockOp}
-    frame = pd.DataFrame({"op": blocks["op"], "bytes": blocks["bytes"].astype(np.int64)})
-    frame = frame.groupby("op", sort=True)["bytes"].agg(requests="size", bytes="sum").reset_index()
-    frame["op"] = pd.Series([names.get(int(op), f"OP {op}") for op in frame["op"]], dtype="str")
-    return frame
-
-
-def _amplification(trace: Trace, direction: IoOp, block_bytes: int) -> float:
-    """Block bytes / bytes of the IO records of one direction, whatever interface they came through."""
-    io = trace.arrays[RecordKind.IO]
-    moved = int(io["result"][(io["op"] == direction) & (io["result"] > 0)].astype(np.int64).sum())
-    if not moved or not len(trace.arrays[RecordKind.BLOCK]):
-        return math.nan
-    return block_bytes / moved
+    return _summary_of(trace).result(trace.paths, moved_by_programs(trace.arrays[RecordKind.IO]))

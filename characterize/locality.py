@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns requests into LRU stack depths: mean, quantiles, miss-ratio curve, equivalent uniqueBytes (thesis 3.4.1.1).
+"""Turns requests into LRU stack depths: mean, quantiles, miss-ratio curves, equivalent uniqueBytes (thesis 3.4.1.1).
 
 The *depth* of a reference is the number of distinct other blocks touched since the last reference to the same block:
 0 is the same block again, and an LRU cache of C blocks holds the block exactly if the depth is below C. The first
 reference to a block is *cold* and has no depth. A request that touches k blocks makes k references in ascending order.
 
-Speed and memory: O(log M) steps a reference for M distinct blocks, and about 21 bytes a distinct block (histogram 8,
-slots 4, owners 8), whatever the number of references; 1 TiB of distinct data costs about 5.3 GiB.
+Speed and memory: O(log M) steps a reference for M distinct blocks, and 35 to 45 bytes a distinct block (number 15 to
+21, stack 12 to 16, histogram 8), whatever the number of references. `characterize.shards` estimates them from a sample.
 """
 
 from __future__ import annotations
@@ -20,38 +20,61 @@ import numba
 import numpy as np
 import pandas as pd
 
-BLOCK_BYTES = 4096
-_SLOTS_PER_WORD = 64
+from characterize.dense_blocks import dense_blocks
+from characterize.lru_stack import LruStack
+from characterize.numbering import room_for
+from characterize.references import BLOCK_BYTES, BlockNumbers, Columns, References
+from characterize.requests import columns_of
+
+__all__ = ["BLOCK_BYTES", "Locality", "LocalitySummary", "dense_blocks", "locality_of"]
+
+_POINTS_PER_OCTAVE = 4
+_POINTS = 32 * _POINTS_PER_OCTAVE
+_UNITS = ("references", "requests", "bytes")
+_DIRECTIONS = ("read", "written")
 
 
 @dataclass(frozen=True)
 class Locality:
-    """LRU stack depths of a trace, exact.
+    """LRU stack depths of a trace, exact or estimated from a sample of its blocks.
 
     Attributes
     ----------
-    counts : ndarray of int64, shape (largest depth + 1,)
-        References at each depth.
-    cold : int
+    counts : ndarray, shape (n,)
+        References at each depth; estimates need not be whole.
+    cold : float
         First references, one per distinct block.
     block_bytes : int
+    depths : ndarray or None
+        Ascending depths that `counts` are of, in blocks; None: 0, 1, 2 ...
+    curves : DataFrame or None
+        As from `LocalitySummary.curves`; None of a sample.
+    sampled : dict or None
+        How it was sampled (`characterize.shards`); None: exact.
     """
 
     counts: np.ndarray
-    cold: int
+    cold: float
     block_bytes: int = BLOCK_BYTES
+    depths: np.ndarray | None = None
+    curves: pd.DataFrame | None = None
+    sampled: dict[str, Any] | None = None
 
     @cached_property
     def _cumulative(self) -> np.ndarray:
         return np.cumsum(self.counts)
 
-    @property
-    def reuses(self) -> int:
-        """References that are not cold."""
-        return int(self.counts.sum())
+    @cached_property
+    def _depths(self) -> np.ndarray:
+        return np.arange(len(self.counts)) if self.depths is None else self.depths
 
     @property
-    def references(self) -> int:
+    def reuses(self) -> float:
+        """References that are not cold."""
+        return self.counts.sum().item()
+
+    @property
+    def references(self) -> float:
         """Blocks touched, summed over the requests."""
         return self.reuses + self.cold
 
@@ -65,7 +88,7 @@ class Locality:
         """Mean depth of the references that have one (cold ones are excluded), in bytes; NaN if there are none."""
         if not self.reuses:
             return math.nan
-        return float(self.counts @ np.arange(len(self.counts), dtype=np.float64)) / self.reuses * self.block_bytes
+        return float(self.counts @ self._depths.astype(np.float64)) / self.reuses * self.block_bytes
 
     @property
     def equivalent_unique_bytes(self) -> float:
@@ -77,7 +100,8 @@ class Locality:
         if not self.reuses:
             return math.nan
         rank = max(1, math.ceil(share * self.reuses - 1e-9))
-        return float(np.searchsorted(self._cumulative, rank) * self.block_bytes)
+        place = min(int(np.searchsorted(self._cumulative, rank)), len(self._depths) - 1)
+        return float(self._depths[place] * self.block_bytes)
 
     def miss_ratio(self, cache_bytes: float | np.ndarray) -> Any:
         """Share of the references that miss in an LRU cache of `cache_bytes` (whole blocks), cold ones included."""
@@ -85,7 +109,7 @@ class Locality:
         held = np.concatenate([[0], self._cumulative])
         if not self.references:
             return np.full(blocks.shape, math.nan)[()]
-        return (1 - held[np.clip(blocks, 0, len(self.counts))] / self.references)[()]
+        return np.clip(1 - held[np.searchsorted(self._depths, blocks)] / self.references, 0, 1)[()]
 
     def miss_ratio_curve(self, points_per_octave: int = 4) -> pd.DataFrame:
         """Miss ratios at logarithmically spaced cache sizes, from one block to the first size that holds every reuse.
@@ -97,11 +121,65 @@ class Locality:
         """
         if not self.references:
             return pd.DataFrame({"cache_bytes": np.zeros(0, np.int64), "miss_ratio": np.zeros(0)})
-        largest = max(1, len(self.counts))
+        largest = int(self._depths[-1]) + 1 if len(self.counts) else 1
         steps = math.ceil(math.log2(largest) * points_per_octave) + 1
         blocks = np.minimum(np.rint(2.0 ** (np.arange(steps) / points_per_octave)), largest).astype(np.int64)
         cache_bytes = np.unique(np.append(blocks, largest)) * self.block_bytes
         return pd.DataFrame({"cache_bytes": cache_bytes, "miss_ratio": self.miss_ratio(cache_bytes)})
+
+
+class LocalitySummary:
+    """Stack depths of requests that come in batches, in the order of their starts.
+
+    One stack holds what is read and what is written, as a page cache does. Which share of the reads it misses, of the
+    writes, of the requests (that miss unless all of their blocks are held) and of the bytes is counted beside it, at a
+    few sizes. Not mergeable: a depth depends on all that came before.
+    """
+
+    def __init__(self) -> None:
+        self._stack = LruStack()
+        self._counts = np.zeros(0, np.int64)
+        self._cold = 0
+        # By direction, unit and cache size; behind the last size: cold.
+        self._held = np.zeros((len(_DIRECTIONS), len(_UNITS), _POINTS + 1), np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that is in use, in bytes."""
+        return self._stack.nbytes + 8 * self._stack.living
+
+    def add(self, requests: Columns, references: References) -> None:
+        """Count the references of a batch of requests (`characterize.references`)."""
+        self._counts = room_for(self._counts, references.distinct)
+        depths = self._stack.depths(references.numbers, references.distinct)
+        part = references.requests
+        offset, size, read = (requests[name][part] for name in ("offset", "bytes", "read"))
+        _tally(depths, references.blocks, offset, size, read, self._counts, self._held)
+        self._cold = references.distinct
+
+    def result(self) -> Locality:
+        """What was counted so far; a view, valid until more is added."""
+        return Locality(np.trim_zeros(self._counts, "b"), self._cold, curves=self.curves())
+
+    def curves(self) -> pd.DataFrame:
+        """Miss ratios by unit and direction, cold references included.
+
+        Returns
+        -------
+        DataFrame
+            ``cache_bytes`` ascending, four sizes an octave up to the one that holds every reuse; ``references``,
+            ``requests``, ``bytes``: share of each that misses, and the same ending in ``_read`` and ``_written`` for
+            the directions alone, NaN where there are none.
+        """
+        used = np.flatnonzero(self._held.sum(axis=(0, 1))[:_POINTS])
+        points = int(used[-1]) + 1 if len(used) else 1
+        columns = {"cache_bytes": _point_blocks(np.arange(points)) * BLOCK_BYTES}
+        for unit, name in enumerate(_UNITS):
+            columns[name] = _missed(self._held[:, unit].sum(axis=0), points)
+            for direction, suffix in enumerate(_DIRECTIONS):
+                columns[f"{name}_{suffix}"] = _missed(self._held[direction, unit], points)
+        frame = pd.DataFrame(columns)
+        return frame if self._held.any() else frame.iloc[:0]
 
 
 def locality_of(requests: pd.DataFrame) -> Locality:
@@ -110,131 +188,61 @@ def locality_of(requests: pd.DataFrame) -> Locality:
     Parameters
     ----------
     requests : DataFrame
-        As from `characterize.requests.requests_of`.
+        As from `characterize.requests.requests_of`; without ``read``, all count as reads.
     """
-    first, blocks, distinct = dense_blocks(requests)
-    # Twice as many slots as live blocks: a compaction costs O(M) and happens at most once in M references.
-    words = max(1, math.ceil(2 * distinct / _SLOTS_PER_WORD))
-    slot_type = np.int32 if words * _SLOTS_PER_WORD < 2**31 else np.int64
-    slot_of = np.full(distinct, -1, slot_type)
-    owner_of = np.empty(words * _SLOTS_PER_WORD, slot_type)
-    counts = _count_depths(first, blocks, slot_of, owner_of, np.zeros(distinct, np.int64))
-    return Locality(np.trim_zeros(counts, "b"), distinct)
+    columns, blocks, summary = columns_of(requests), BlockNumbers(), LocalitySummary()
+    columns.setdefault("read", np.ones(len(requests), bool))
+    for references in blocks.references(columns):
+        summary.add(columns, references)
+    return summary.result()
 
 
-def dense_blocks(requests: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, int]:
-    """Number the 4 KiB blocks that requests touch 0, 1, 2 ... without holes, without listing them.
+def _point_blocks(point: np.ndarray) -> np.ndarray:
+    """Cache size of a point of the curves, in blocks: 1, 2, 3 ... 8, 10, 12, 14, 16, 20 ..."""
+    octave = np.maximum(point // _POINTS_PER_OCTAVE - 1, 0)
+    return (point - _POINTS_PER_OCTAVE * octave + 1) << octave
 
-    Overlapping and adjacent requests of a file form runs; the blocks of a run are numbered through, so that the blocks
-    of one request are ``first, first + 1, ...``.
 
-    Returns
-    -------
-    first, blocks : ndarray of int64, shape (n,)
-        First block and number of blocks of every request, in the order of `requests`.
-    distinct : int
-        Number of distinct blocks.
-    """
-    offset, file = requests["offset"].to_numpy(), requests["file"].to_numpy()
-    low = offset // BLOCK_BYTES
-    high = (offset + requests["bytes"].to_numpy() - 1) // BLOCK_BYTES + 1
-    if not len(low):
-        return low, high, 0
-    order = np.lexsort((low, file))
-    low, high, file = low[order], high[order], file[order]
-    reached = pd.Series(high).groupby(file).cummax().to_numpy()
-    new_run = np.ones(len(low), bool)
-    new_run[1:] = (file[1:] != file[:-1]) | (low[1:] > reached[:-1])
-    heads = np.flatnonzero(new_run)
-    tails = np.append(heads[1:], len(low)) - 1
-    base = np.concatenate([[0], np.cumsum(reached[tails] - low[heads])])
-    run = np.cumsum(new_run) - 1
-    first = np.empty_like(low)
-    blocks = np.empty_like(low)
-    first[order] = base[run] + (low - low[heads][run])
-    blocks[order] = high - low
-    return first, blocks, int(base[-1])
+def _missed(held: np.ndarray, points: int) -> np.ndarray:
+    total = held.sum()
+    return 1 - np.cumsum(held[:points]) / total if total else np.full(points, math.nan)
 
 
 @numba.njit(cache=True, inline="always")
-def _ones(word: np.uint64) -> np.int64:
-    """Number of set bits."""
-    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+def _point_of(depth: np.int64) -> np.int64:
+    """The smallest cache of `_point_blocks` that holds a reference of this depth."""
+    # The exponent of a double is the place of the highest bit.
+    octave = (np.float64(depth | _POINTS_PER_OCTAVE).view(np.int64) >> 52) - 1025
+    return _POINTS_PER_OCTAVE * octave + (depth >> octave)
 
 
-@numba.njit(cache=True)
-def _rebuild(live: np.ndarray, tree: np.ndarray) -> None:
-    """Fill a Fenwick tree over the set bits of every word, in O(words)."""
-    tree[:] = 0
-    for word in range(len(live)):
-        node = word + 1
-        tree[node] += _ones(live[word])
-        parent = node + (node & -node)
-        if parent < len(tree):
-            tree[parent] += tree[node]
-
-
-@numba.njit(cache=True)
-def _compact(slot_of: np.ndarray, owner_of: np.ndarray, live: np.ndarray, slots: int) -> int:
-    """Move the live slots to the front in their order; returns how many there are."""
-    used = 0
-    for slot in range(slots):
-        if (live[slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1):
-            owner = owner_of[slot]
-            owner_of[used] = owner
-            slot_of[owner] = used
-            used += 1
-    live[:] = 0
-    for slot in range(used):
-        live[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
-    return used
-
-
-@numba.njit(cache=True)
-def _count_depths(
-    first: np.ndarray, blocks: np.ndarray, slot_of: np.ndarray, owner_of: np.ndarray, counts: np.ndarray
-) -> np.ndarray:
-    """Histogram of the depths.
-
-    Every reference takes the next *slot* (a compacted time) and frees its block's old one; the depth is the number of
-    live slots behind the old one. Slots are bits of 64-bit words with a Fenwick tree over the words, which keeps the
-    tree within the processor's cache.
-    """
-    live = np.zeros(len(owner_of) >> 6, np.uint64)
-    tree = np.zeros(len(live) + 1, np.int64)
-    next_slot = 0
-    living = 0
-    for request in range(len(first)):
-        for block in range(first[request], first[request] + blocks[request]):
-            if next_slot == len(owner_of):
-                next_slot = _compact(slot_of, owner_of, live, next_slot)
-                _rebuild(live, tree)
-            old = int(slot_of[block])
-            if old < 0:
-                living += 1
-            else:
-                word = old >> 6
-                # Bits 0 ... old of the word: those not newer than the old reference.
-                upto = _ones(live[word] & (~np.uint64(0) >> np.uint64(63 - (old & 63))))
-                node = word
-                while node > 0:
-                    upto += tree[node]
-                    node &= node - 1
-                counts[living - upto] += 1
-                live[word] &= ~(np.uint64(1) << np.uint64(old & 63))
-                node = word + 1
-                while node < len(tree):
-                    tree[node] -= 1
-                    node += node & -node
-            slot_of[block] = next_slot
-            owner_of[next_slot] = block
-            live[next_slot >> 6] |= np.uint64(1) << np.uint64(next_slot & 63)
-            node = (next_slot >> 6) + 1
-            while node < len(tree):
-                tree[node] += 1
-                node += node & -node
-            next_slot += 1
-    return counts
+@numba.njit(cache=True, nogil=True)
+def _tally(  # noqa: PLR0917 (a kernel has its state in arguments)
+    depths: np.ndarray,
+    blocks: np.ndarray,
+    offset: np.ndarray,
+    size: np.ndarray,
+    read: np.ndarray,
+    counts: np.ndarray,
+    held: np.ndarray,
+) -> None:
+    """Count depths; a request needs a cache for its deepest block, and each block has the bytes that it asks of it."""
+    at = 0
+    for request in range(len(blocks)):
+        direction = 0 if read[request] else 1
+        low = offset[request]
+        end = low + size[request]
+        deepest = np.int64(0)
+        for _ in range(blocks[request]):
+            above = min(end, (low | (BLOCK_BYTES - 1)) + 1)
+            depth = depths[at]
+            point = np.int64(_POINTS)
+            if depth >= 0:
+                counts[depth] += 1
+                point = _point_of(depth)
+            held[direction, 0, point] += 1
+            held[direction, 2, point] += above - low
+            deepest = max(deepest, point)
+            low = above
+            at += 1
+        held[direction, 1, deepest] += 1

@@ -63,15 +63,24 @@ def is_lossy(trace: Trace, layer: Layer = "vfs") -> bool:
     return bool(trace.header.flags & HeaderFlag.LOST)
 
 
-def totals_of(trace: Trace, mmap: Mmap = "data") -> Totals | None:
+def totals_of(trace: Trace, mmap: Mmap = "data", kept: Mapping[IoOp, float] | None = None) -> Totals | None:
     """The recorder's own totals of what counts as a request; None where the trace has none, or did not run as it is.
 
     The recorder counts accesses to mapped files as one source, programs or not. Under the rule ``data`` they are taken
     in the proportion that their records have.
+
+    Parameters
+    ----------
+    trace : Trace
+        With its IO records, or `kept`.
+    mmap : {"data", "all", "none"}
+    kept : dict of IoOp to float, or None
+        That proportion, as from `kept_shares`; None: from the records.
     """
     recorded = trace.header.metadata.get("totals")
     if not trace.measured or not isinstance(recorded, Mapping):
         return None
+    kept = kept_shares(trace.arrays[RecordKind.IO], left_out(trace, mmap), mmap) if kept is None else kept
     sums = {}
     for name, direction in (("read", IoOp.READ), ("write", IoOp.WRITE)):
         sources = recorded.get(name)
@@ -79,7 +88,7 @@ def totals_of(trace: Trace, mmap: Mmap = "data") -> Totals | None:
             return None
         for key in ("count", "bytes"):
             sums[name, key] = sum(
-                _number(total, key) * (_kept_share(trace, direction, mmap) if source == MMAP_TOTAL else 1.0)
+                _number(total, key) * (kept[direction] if source == MMAP_TOTAL else 1.0)
                 for source, total in sources.items()
             )
     in_flight = trace.header.metadata.get("in_flight_max")
@@ -96,16 +105,19 @@ def totals_of(trace: Trace, mmap: Mmap = "data") -> Totals | None:
 
 def known_from_totals(trace: Trace, mmap: Mmap = "data") -> tuple[str, ...]:
     """Which of the five parameters the totals of a trace with losses give exactly."""
-    totals = totals_of(trace, mmap)
+    return exact_of(totals_of(trace, mmap))
+
+
+def exact_of(totals: Totals | None) -> tuple[str, ...]:
+    """Which of the five parameters totals give exactly."""
     if totals is None or not totals.requests:
         return ()
     means = () if totals.apportioned else MEANS
     return means + (() if math.isnan(totals.in_flight_max) else ("processNum",))
 
 
-def estimated_from_totals(trace: Trace, mmap: Mmap = "data") -> tuple[str, ...]:
+def estimates_of(totals: Totals | None) -> tuple[str, ...]:
     """Which of them they give but for the share of accesses to mapped files that count as requests."""
-    totals = totals_of(trace, mmap)
     return MEANS if totals and totals.requests and totals.apportioned else ()
 
 
@@ -114,10 +126,24 @@ def _number(total: Any, key: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _kept_share(trace: Trace, direction: IoOp, mmap: Mmap) -> float:
-    """Share of the recorded accesses to mapped files that count as requests."""
-    io = trace.arrays[RecordKind.IO]
-    mapped = (io["source"] == Source.MMAP) & (io["op"] == direction) & (io["result"] > 0)
-    if not mapped.any():
+def kept_shares(io: np.ndarray, out: np.ndarray, mmap: Mmap) -> dict[IoOp, float]:
+    """Share of the recorded accesses to mapped files that count as requests, by direction.
+
+    Parameters
+    ----------
+    io : ndarray
+        IO records.
+    out : ndarray of bool
+        Which of them are left out (`characterize.requests.left_out`).
+    mmap : {"data", "all", "none"}
+    """
+    mapped = (io["source"] == Source.MMAP) & (io["result"] > 0)
+    counts = {op: (int((mapped & (io["op"] == op)).sum()), int((mapped & out & (io["op"] == op)).sum())) for op in IoOp}
+    return {op: kept_share(*counts[op], mmap) for op in IoOp}
+
+
+def kept_share(mapped: int, out: int, mmap: Mmap) -> float:
+    """Share of `mapped` accesses to mapped files that count as requests where `out` of them are left out."""
+    if not mapped:
         return 0.0 if mmap == "none" else 1.0
-    return float(np.mean(~left_out(trace, mmap)[mapped]))
+    return (mapped - out) / mapped

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.errors import FlextraceError
-from characterize.layout import BlockFlag, BlockOp, IoFlag, IoOp, RecordKind, Source
+from characterize.layout import TRACE_RECORD_BYTES, BlockFlag, BlockOp, IoFlag, IoOp, RecordKind, Source
 from characterize.trace import Trace
 
 Layer = Literal["vfs", "block"]
@@ -54,13 +54,22 @@ def left_out(trace: Trace, mmap: Mmap = "data") -> np.ndarray:
     FlextraceError
         Unknown rule.
     """
+    return left_out_of(trace.arrays[RecordKind.IO], mmap, system_files(trace))
+
+
+def system_files(trace: Trace) -> np.ndarray:
+    """Files of a trace that are the operating system's own."""
+    return np.array([file for file, path in trace.paths.items() if is_system_path(path)], np.int64)
+
+
+def left_out_of(io: np.ndarray, mmap: Mmap, system: np.ndarray) -> np.ndarray:
+    """Which of some IO records do not count (`left_out`), where it is known which files are the operating system's."""
     if mmap not in MMAP_RULES:
         raise FlextraceError(f"rule {mmap!r} for mapped files is unknown: choose of {', '.join(MMAP_RULES)}", 2)
-    io = trace.arrays[RecordKind.IO]
     mapped = io["source"] == Source.MMAP
     if mmap == "data":
-        system = [file for file, path in trace.paths.items() if is_system_path(path)]
-        return mapped & (io["op"] == IoOp.READ) & (((io["flags"] & IoFlag.PROGRAM) != 0) | np.isin(io["file"], system))
+        program = (io["flags"] & IoFlag.PROGRAM) != 0
+        return mapped & (io["op"] == IoOp.READ) & (program | np.isin(io["file"], system))
     return mapped & (mmap == "none")
 
 
@@ -112,20 +121,28 @@ def requests_of(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> pd.D
     """
     if layer == "vfs":
         array = trace.arrays[RecordKind.IO]
-        array = array[(array["result"] > 0) & ~left_out(trace, mmap)]
+        columns = request_columns(rows_at(array, np.flatnonzero((array["result"] > 0) & ~left_out(trace, mmap))), layer)
+    elif layer == "block":
+        array = block_records(trace)
+        columns = request_columns(array[data_moved(array)], layer)
+    else:
+        raise FlextraceError(f"layer {layer!r} is unknown: choose vfs or block", 2)
+    order = np.argsort(columns["start_ns"], kind="stable")
+    return pd.DataFrame({name: column[order] for name, column in columns.items()})
+
+
+def request_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
+    """The columns of `requests_of`, of IO records (layer vfs) or BLOCK records that all are requests, in order."""
+    if layer == "vfs":
         size, file, offset = array["result"], array["file"], array["offset"]
         read = array["op"] == IoOp.READ
         extra: tuple[str, ...] = ("asked_bytes", "missed_bytes", "source")
-    elif layer == "block":
-        array = block_records(trace)
-        array = array[data_moved(array)]
+    else:
         size, file, offset = array["bytes"], array["device"], array["sector"] * np.uint64(SECTOR_BYTES)
         read = array["op"] == BlockOp.READ
         extra = ("queued_ns",)
-    else:
-        raise FlextraceError(f"layer {layer!r} is unknown: choose vfs or block", 2)
     start = array["start_ns"].astype(np.int64)
-    columns = {
+    return {
         "start_ns": start,
         "end_ns": start + np.maximum(array["duration_ns"].astype(np.int64), 1),
         "thread": array["thread"].astype(np.int64),
@@ -137,8 +154,17 @@ def requests_of(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> pd.D
         "flags": np.ascontiguousarray(array["flags"]),
         **{name: np.ascontiguousarray(array[name]) for name in extra},
     }
-    order = np.argsort(start, kind="stable")
-    return pd.DataFrame({name: column[order] for name, column in columns.items()})
+
+
+def columns_of(requests: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The columns of a table of requests, as summaries take them."""
+    return {str(name): np.array(requests[name]) for name in requests}
+
+
+def rows_at(records: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Rows of an array of trace records; ten times as fast as numpy's own indexing, which copies field by field."""
+    words = np.ascontiguousarray(records).view(np.uint64).reshape(-1, TRACE_RECORD_BYTES // 8)
+    return words.take(places, axis=0).view(records.dtype).reshape(-1)
 
 
 def times_measured(trace: Trace) -> bool:

@@ -6,16 +6,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from characterize.intervals import union_length
-from characterize.layout import BlockOp, Fileop, RecordKind
+from characterize.intervals import BusyTime, union_length
+from characterize.layout import NOT_MEASURED_U64, BlockOp, Fileop, RecordKind
+from characterize.log_histogram import QUANTILES, LogHistogram
+from characterize.references import Columns
 from characterize.requests import Layer, block_records
 from characterize.trace import Trace
 
 SYNC_OPS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.SYNCFS)
 # sys/mman.h; fileop_record.flags carries it in its high half. Without it msync does nothing.
 MS_SYNC = 4
-
-_QUANTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 
 
 def distribution(values_ns: np.ndarray) -> dict[str, float | None]:
@@ -27,12 +27,12 @@ def distribution(values_ns: np.ndarray) -> dict[str, float | None]:
         ``count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns``; all but ``count`` None without values.
     """
     if not len(values_ns):
-        return {"count": 0, "mean_ns": None, **dict.fromkeys(_QUANTILES), "max_ns": None}
-    quantiles = np.quantile(values_ns, list(_QUANTILES.values()), method="inverted_cdf")
+        return {"count": 0, "mean_ns": None, **dict.fromkeys(QUANTILES), "max_ns": None}
+    quantiles = np.quantile(values_ns, list(QUANTILES.values()), method="inverted_cdf")
     return {
         "count": len(values_ns),
         "mean_ns": float(values_ns.mean()),
-        **{name: int(value) for name, value in zip(_QUANTILES, quantiles, strict=True)},
+        **{name: int(value) for name, value in zip(QUANTILES, quantiles, strict=True)},
         "max_ns": int(values_ns.max()),
     }
 
@@ -43,19 +43,28 @@ def syncs_of(trace: Trace, layer: Layer = "vfs") -> pd.DataFrame:
     Layer vfs: fsync, fdatasync, sync_file_range, syncfs, sync, msync with MS_SYNC that succeeded. Layer block: flush
     requests of devices that are not stacked, that succeeded.
     """
+    array = trace.arrays[RecordKind.FILEOP] if layer == "vfs" else block_records(trace)
+    frame = pd.DataFrame(sync_columns(array, layer)).drop(columns="process")
+    return frame.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def sync_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
+    """The syncs among FILEOP records (layer vfs) or BLOCK records, in their order: as `syncs_of`, and ``process``."""
     if layer == "vfs":
-        array = trace.arrays[RecordKind.FILEOP]
         msync = (array["op"] == Fileop.MSYNC) & ((array["flags"] >> 16 & MS_SYNC) != 0)
         array = array[(np.isin(array["op"], SYNC_OPS) | msync) & (array["result"] >= 0)]
         file = array["file"]
     else:
-        array = block_records(trace)
         array = array[(array["op"] == BlockOp.FLUSH) & (array["status"] == 0)]
         file = array["device"]
     start = array["start_ns"].astype(np.int64)
-    end = start + np.maximum(array["duration_ns"].astype(np.int64), 1)
-    frame = pd.DataFrame({"start_ns": start, "end_ns": end, "thread": array["thread"], "file": file})
-    return frame.sort_values("start_ns", kind="stable", ignore_index=True)
+    return {
+        "start_ns": start,
+        "end_ns": start + np.maximum(array["duration_ns"].astype(np.int64), 1),
+        "thread": array["thread"].astype(np.int64),
+        "process": array["process"].astype(np.int64),
+        "file": file.astype(np.int64),
+    }
 
 
 def time_in_sync_s(syncs: pd.DataFrame) -> float:
@@ -98,3 +107,65 @@ def think_times(requests: pd.DataFrame) -> pd.DataFrame:
     same = thread[1:] == thread[:-1]
     think = np.maximum(start[1:] - reached[:-1], 0)
     return pd.DataFrame({"thread": thread[1:][same], "think_ns": think[same]})
+
+
+class ResponseSummary:
+    """Distributions of times of requests and syncs that come in chunks, in the order of their starts.
+
+    Parameters
+    ----------
+    measured : bool
+        Whether starts and durations are measurements.
+    arrivals : bool
+        Whether starts are (`characterize.requests.arrivals_measured`).
+    """
+
+    def __init__(self, measured: bool, arrivals: bool) -> None:
+        self._measured, self._arrivals = measured, arrivals
+        self._times = {name: LogHistogram() for name in ("read", "write", "sync")}
+        self._queued: LogHistogram | None = None
+        self._between = LogHistogram()
+        self._last: int | None = None
+        self._sync_busy = BusyTime()
+
+    def add(self, requests: Columns, syncs: Columns) -> None:
+        """Follow a chunk."""
+        start, read = requests["start_ns"], requests["read"]
+        if self._arrivals and len(start):
+            self._between.add(
+                np.diff(start, prepend=start[0] if self._last is None else self._last)[self._last is None :]
+            )
+            self._last = int(start[-1])
+        if "queued_ns" in requests:
+            queued = requests["queued_ns"]
+            queued = queued[queued != NOT_MEASURED_U64].astype(np.int64)
+            if len(queued):
+                self._queued = self._queued or LogHistogram()
+                self._queued.add(queued)
+        if self._measured:
+            duration = requests["end_ns"] - start
+            self._times["read"].add(duration[read])
+            self._times["write"].add(duration[~read])
+            self._times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+            self._sync_busy.add(syncs["start_ns"], syncs["end_ns"])
+
+    def response_time(self) -> dict[str, dict[str, float | None] | None]:
+        """Of reads, writes and syncs; None where times are not measurements."""
+        return {name: it.distribution() if self._measured else None for name, it in self._times.items()}
+
+    def mean_s(self) -> float:
+        """Mean response time of the requests; NaN without one."""
+        read, write = self._times["read"], self._times["write"]
+        return (read.total + write.total) / (read.count + write.count) / 1e9 if read.count + write.count else np.nan
+
+    def queue_time(self) -> dict[str, float | None] | None:
+        """From being queued to being issued; None where it was not measured."""
+        return self._queued.distribution() if self._queued else None
+
+    def inter_arrival(self) -> dict[str, float | None] | None:
+        """From one start to the next, whatever the thread; None where starts are not measurements."""
+        return self._between.distribution() if self._arrivals else None
+
+    def time_in_sync_s(self) -> float:
+        """Seconds with at least one sync in flight; NaN where times are not measurements."""
+        return self._sync_busy.length / 1e9 if self._measured else np.nan

@@ -8,8 +8,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from characterize.characterization import Characterization, LayerCharacterization
+from characterize.characterization import Characterization
 from characterize.definitions import DEFINITIONS
+from characterize.layer_characterization import LayerCharacterization
 from characterize.links import Links
 from characterize.requests import LAYERS
 from characterize.units import format_bytes, format_duration
@@ -160,8 +161,12 @@ def _layer(name: str, layer: LayerCharacterization) -> list[str]:
         lines.append(_row(parameter, (">= " if mean[parameter].startswith("LOWER") else "") + text, mean[parameter]))
     lines.append("")
     lines += [*_locality(layer), "", *_load(layer), "", *_response(layer), ""]
+    lines += [*_reuse(layer), ""]
     lines.append("  sequential by other definitions")
     lines += [_row(key, _share(layer.sequentiality[key]), text, 4) for key, text in _SEQUENTIAL_MEAN.items()]
+    runs = layer.sequential_runs
+    length = f"p50 {runs['requests']['p50']}, p90 {runs['requests']['p90']}, max {runs['requests']['max']} requests"
+    lines.append(_row("runs", str(runs["count"]), f"{_size(runs['bytes']['mean'])} on average; {length}", 4))
     lines += ["", "  extended parameters"]
     for key, text in _EXTENDED_MEAN.items():
         if key in layer.extended:
@@ -173,11 +178,13 @@ def _layer(name: str, layer: LayerCharacterization) -> list[str]:
 def _locality(layer: LayerCharacterization) -> list[str]:
     locality = layer.locality
     quantiles = [f"p{100 * q:g} {_size(locality.quantile_bytes(q))}" for q in (0.5, 0.9, 0.99)]
+    sampled = locality.sampled
+    how = "" if sampled is None else f"; estimated from {sampled['blocks']} of them, {sampled['rate']:.2%}"
     lines = [
-        "  locality (LRU stack of 4 KiB blocks)",
+        f"  locality (LRU stack of 4 KiB blocks{how})",
         _row("mean depth", _size(locality.mean_depth_bytes), ", ".join(quantiles), 4),
         _row("equivalent", _size(locality.equivalent_unique_bytes), "uniqueBytes for this depth: 2 x mean depth", 4),
-        _row("first touches", _share(locality.cold_share), f"of {locality.references} block references", 4),
+        _row("first touches", _share(locality.cold_share), f"of {locality.references:.0f} block references", 4),
         "    cache size     miss ratio",
     ]
     curve = locality.miss_ratio_curve(1)
@@ -186,6 +193,22 @@ def _locality(layer: LayerCharacterization) -> list[str]:
     for size, ratio in curve.iloc[::-step].iloc[::-1].itertuples(index=False):
         lines.append(f"    {format_bytes(size):>10}     {ratio:7.4f}  {'#' * round(40 * ratio)}")
     return lines
+
+
+def _reuse(layer: LayerCharacterization) -> list[str]:
+    """What was done to a block before, and how uneven files are used."""
+    reuse, skew = layer.reuse, layer.file_skew
+    lines = ["  what was done to a block before, of all block references"]
+    for name, text in (("readAfterWrite", "read, after a write"), ("writeAfterWrite", "written, after a write")):
+        times = reuse["time"][name]
+        after = f" {_ns(times['p50_ns'])} before (median)" if times and times["count"] else ""
+        lines.append(_row(name, _share(reuse[name]), text + after, 4))
+    between = layer.inter_arrival_time
+    if between and between["count"]:
+        spread = f"p50 {_ns(between['p50_ns'])}, p99 {_ns(between['p99_ns'])}, max {_ns(between['max_ns'])}"
+        lines.append(_row("inter-arrival", _ns(between["mean_ns"]), spread, 4))
+    uneven = f"share of the bytes of the busiest of {skew['files']}; Gini {_number(skew['gini'])}"
+    return [*lines, _row("file skew", _share(skew["topShare"]), uneven, 4)]
 
 
 def _load(layer: LayerCharacterization) -> list[str]:

@@ -247,10 +247,10 @@ def open(path: str | os.PathLike[str], foreign: ReadOptions | None = None) -> Tr
     path = Path(path)
     # pyarrow is slow to import, and most traces do not need it.
     if foreign is None and is_trace_archive(path):
-        return _trace_of(path, importlib.import_module("characterize.archive").read(path))
+        return trace_of(path, importlib.import_module("characterize.archive").read(path))
     if foreign is not None or is_foreign(path):
         return importlib.import_module("characterize.formats.foreign").read_foreign(path, foreign)
-    return _trace_of(path, _read(path))
+    return trace_of(path, _read(path))
 
 
 def _read(path: Path) -> Content:
@@ -280,7 +280,8 @@ def _read(path: Path) -> Content:
     )
 
 
-def _trace_of(path: Path, content: Content) -> Trace:
+def trace_of(path: Path, content: Content) -> Trace:
+    """The trace of a content that was read from a file."""
     raw = np.frombuffer(content.head, HEADER_DTYPE)[0]
     warnings: list[str] = []
     count_records(path, raw, content.file_bytes, warnings)
@@ -299,10 +300,15 @@ def _trace_of(path: Path, content: Content) -> Trace:
     if header.lost:
         lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
         warnings.append(f"{path}: records were lost while recording ({lost}); uniqueBytes is a lower bound")
-    owner = _block_of_data(content)
+    owner = owners_of(arrays[RecordKind.BLOCK], arrays[RecordKind.BLOCK_DATA], content.block_before)
     if (orphans := int((owner < 0).sum())) and not header.lost:
-        warnings.append(f"{path} is damaged: {orphans} BLOCK_DATA records do not follow the BLOCK record they are of")
+        warnings.append(damaged(path, orphans))
     return Trace(header, arrays, paths_of(arrays[RecordKind.TEXT]), path, warnings, block_of_data=owner)
+
+
+def damaged(path: Path | None, orphans: int) -> str:
+    """The warning of a trace with BLOCK_DATA records whose BLOCK record is not there."""
+    return f"{path} is damaged: {orphans} BLOCK_DATA records do not follow the BLOCK record they are of"
 
 
 def _metadata_of(path: Path, text: bytes | None, warnings: list[str]) -> dict[str, Any]:
@@ -319,15 +325,13 @@ def _metadata_of(path: Path, text: bytes | None, warnings: list[str]) -> dict[st
     return metadata
 
 
-def _block_of_data(content: Content) -> np.ndarray:
+def owners_of(blocks: np.ndarray, pieces: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Row of the BLOCK record before each BLOCK_DATA record; -1 where that is of another request (its own was lost)."""
-    blocks, pieces = content.arrays[RecordKind.BLOCK], content.arrays[RecordKind.BLOCK_DATA]
-    owner = content.block_before
     if not len(blocks):
         return np.full(len(pieces), -1, np.int64)
-    block = blocks[owner]
-    same = (owner >= 0) & (block["device"] == pieces["device"]) & (block["start_ns"] == pieces["start_ns"])
-    return np.where(same, owner, -1)
+    block = blocks[before]
+    same = (before >= 0) & (block["device"] == pieces["device"]) & (block["start_ns"] == pieces["start_ns"])
+    return np.where(same, before, -1)
 
 
 def paths_of(texts: np.ndarray) -> dict[int, str]:

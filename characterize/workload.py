@@ -14,7 +14,7 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.intervals import overlap_at_starts, union_length
-from characterize.loss import is_lossy, totals_of
+from characterize.loss import Totals, is_lossy, totals_of
 from characterize.requests import STREAM_OF, Layer, Mmap, requests_of, times_measured
 from characterize.trace import Trace
 
@@ -101,8 +101,12 @@ def workload_of(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> Work
         Of a trace without requests uniqueBytes is 0 and the shares and the mean are NaN. Where records were lost,
         readFrac, sizeMean and processNum are made from the recorder's totals (`characterize.loss`) if it has them.
     """
-    workload = workload_of_records(trace, layer, mmap)
     totals = totals_of(trace, mmap) if layer == "vfs" and is_lossy(trace) else None
+    return with_totals(workload_of_records(trace, layer, mmap), totals)
+
+
+def with_totals(workload: Workload, totals: Totals | None) -> Workload:
+    """The five parameters of records of which some were lost, with what totals say of all."""
     if totals is None or not totals.requests:
         return workload
     return workload.replace(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``flextrace characterize``: a trace becomes numbers, as text or as one JSON document."""
+"""``flextrace characterize``: traces become numbers, as text or as JSON, one alone or several side by side."""
 
 from __future__ import annotations
 
@@ -8,16 +8,31 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from characterize.errors import FlextraceError
+from characterize.units import parse_duration, parse_fraction, parse_size
 from flextrace.foreign_options import add_foreign_arguments, assumptions, foreign_options
 
-_LAYERS = {"vfs": ("vfs",), "block": ("block",), "both": ("vfs", "block")}
+if TYPE_CHECKING:
+    from characterize.characterization import Characterization
+    from characterize.layer_summary import Sample
+    from characterize.requests import Layer
+    from characterize.stream import Stream
+    from characterize.trace import Trace
+
+_LAYERS: dict[str, tuple[Layer, ...]] = {"vfs": ("vfs",), "block": ("block",), "both": ("vfs", "block")}
+SCHEMA_OF_SEVERAL = "flextrace.characterizations/1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="trace (.iotrace), an archive of one, or a trace of another tool"
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="trace (.iotrace), an archive of one, or a trace of another tool; several: side by side",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
     parser.add_argument(
@@ -26,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="both",
         help="the application's layer, the block layer, both (default: both)",
     )
-
     parser.add_argument(
         "--mmap",
         choices=("data", "all", "none"),
@@ -34,44 +48,122 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="accesses to mapped files that count as requests: of data (default: all but pages read of programs, "
         "libraries and other files of the operating system), all, none",
     )
+    parser.add_argument(
+        "--sample",
+        metavar="RATE|SIZE",
+        help="estimate LRU stack depths from a share of the blocks (1%%, 0.01), or from as many as fit in some memory "
+        "(2MiB); default: exact",
+    )
+    parser.add_argument(
+        "--by",
+        choices=("process", "file", "device"),
+        help="the same for each process, file or device, the 64 with most requests and all others",
+    )
+    parser.add_argument("--window", metavar="TIME", help="the same for each window of time, such as 1s")
     add_foreign_arguments(parser, "--from")
+
+
+def sample_of(text: str) -> Sample:
+    """What to sample: ``1%`` and ``0.01`` are a share of the blocks, ``2MiB`` is memory.
+
+    Raises
+    ------
+    FlextraceError
+        Neither.
+    """
+    from characterize.layer_summary import Sample  # noqa: PLC0415 (numba)
+
+    if text.endswith("%") or text.replace(".", "", 1).isdigit():
+        rate = parse_fraction(text)
+        if not rate:
+            raise FlextraceError("a sample of no blocks says nothing: give a share above 0, such as 1%", 2)
+        return Sample(rate=rate)
+    return Sample(size_bytes=parse_size(text))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the numbers; 3 if records were lost while recording."""
-    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.characterization import characterize  # noqa: PLC0415
-    from characterize.text import render  # noqa: PLC0415
-
-    trace = trace_file.open(arguments.file, foreign_options(arguments))
-    if assumed := assumptions(trace):
-        print(f"flextrace characterize: {arguments.file}: {assumed}", file=sys.stderr)
-    result = characterize(trace, arguments.mmap)
+    window_s = parse_duration(arguments.window) if arguments.window is not None else None
+    sample = sample_of(arguments.sample) if arguments.sample is not None else None
     layers = _LAYERS[arguments.layer]
+    if arguments.by == "file" and "vfs" not in layers:
+        raise FlextraceError("requests of the block layer have no file: give --by device, or --layer vfs", 2)
+    grouped: tuple[Layer, ...] = ("vfs",) if arguments.by == "file" else layers
+
+    from characterize.characterization import Grouping, characterize  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.stream import Stream  # noqa: PLC0415
+
+    grouping = Grouping(arguments.by, window_s, grouped) if arguments.by or window_s is not None else None
+    results, bad_lines = [], 0
+    for file in arguments.files:
+        trace = _open(file, arguments)
+        facts = trace.facts if isinstance(trace, Stream) else trace
+        if assumed := assumptions(facts):
+            print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)
+        bad_lines += facts.header.metadata.get("imported", {}).get("bad_lines") or 0
+        results.append(characterize(trace, arguments.mmap, sample=sample, grouping=grouping))
     if arguments.format == "json":
-        document = result.as_document()
-        document["command"] = shlex.join(["flextrace", "characterize", *sys.argv[2:]])
-        document["layers"] = {name: document["layers"][name] for name in layers}
-        print(json.dumps(document, indent=1, allow_nan=False))
-        for warning in result.warnings:
-            print(f"flextrace characterize: warning: {warning}", file=sys.stderr)
+        _print_documents(results, layers)
     else:
-        print(render(result, layers))
-    if bad_lines := trace.header.metadata.get("imported", {}).get("bad_lines"):
+        _print_text(results, layers)
+    if bad_lines:
         print(
-            f"flextrace characterize: {arguments.file}: {bad_lines} malformed lines were left out; these numbers are "
-            "not trustworthy",
+            f"flextrace characterize: {bad_lines} malformed lines were left out; these numbers are not trustworthy",
             file=sys.stderr,
         )
-        return 3
-    if not result.trustworthy:
+    lossy = [result for result in results if not result.trustworthy]
+    for result in lossy:
         lost = sum(result.lost.values()) or "some"
         exact = ", ".join(result.layers["vfs"].from_totals)
         print(
-            f"flextrace characterize: {arguments.file}: {lost} records were LOST while recording; these numbers are "
-            f"not trustworthy{f' (but {exact} of the application, which are exact)' if exact else ''}: "
-            "record again with a larger --ring-bytes",
+            f"flextrace characterize: {result.provenance['input']['path']}: {lost} records were LOST while recording; "
+            f"these numbers are not trustworthy{f' (but {exact} of the application, which are exact)' if exact else ''}"
+            ": record again with a larger --ring-bytes",
             file=sys.stderr,
         )
-        return 3
-    return 0
+    return 3 if lossy or bad_lines else 0
+
+
+def _open(file: Path, arguments: argparse.Namespace) -> Trace | Stream:
+    """A trace of this program as a stream, one of another tool in memory."""
+    from characterize import trace as trace_file  # noqa: PLC0415
+    from characterize.stream import open_stream  # noqa: PLC0415
+
+    options = foreign_options(arguments)
+    if options is None and not trace_file.is_foreign(file):
+        return open_stream(file)
+    return trace_file.open(file, options)
+
+
+def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -> None:
+    command = shlex.join(["flextrace", "characterize", *sys.argv[2:]])
+    documents = []
+    for result in results:
+        document = result.as_document()
+        document["command"] = command
+        document["layers"] = {name: document["layers"][name] for name in layers}
+        documents.append(document)
+        for warning in result.warnings:
+            print(f"flextrace characterize: warning: {warning}", file=sys.stderr)
+    several = {"schema": SCHEMA_OF_SEVERAL, "command": command, "traces": documents}
+    print(json.dumps(documents[0] if len(documents) == 1 else several, indent=1, allow_nan=False))
+
+
+def _print_text(results: list[Characterization], layers: tuple[str, ...]) -> None:
+    from characterize.side_by_side import render_compared, render_groups  # noqa: PLC0415
+    from characterize.text import render  # noqa: PLC0415
+
+    if len(results) == 1:
+        print(render(results[0], layers))
+    else:
+        print(render_compared(results, layers))
+        for result in results:
+            for warning in result.warnings:
+                print(
+                    f"flextrace characterize: warning: {result.provenance['input']['path']}: {warning}", file=sys.stderr
+                )
+    for result in results:
+        if result.groups:
+            if len(results) > 1:
+                print(f"\n{result.provenance['input']['path']}")
+            print("\n".join(render_groups(result.groups)))

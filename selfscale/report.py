@@ -12,9 +12,10 @@ from typing import Any
 import jinja2
 from plotly.offline import get_plotlyjs
 
-from characterize.characterization import Characterization, LayerCharacterization, characterize
+from characterize.characterization import Characterization, characterize
 from characterize.definitions import DEFINITIONS
 from characterize.errors import FlextraceError
+from characterize.layer_characterization import LayerCharacterization
 from characterize.links import Links
 from characterize.provenance import tool_version
 from characterize.requests import requests_of, times_measured

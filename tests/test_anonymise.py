@@ -100,6 +100,9 @@ def test_everything_else_is_as_it_was(named, key, tmp_path, cli):
         assert before.arrays[RecordKind.FILE][name].tolist() == after.arrays[RecordKind.FILE][name].tolist()
     # The five know programs from data by the path.
     one, other = (characterization_of(it).as_document()["layers"] for it in (before, after))
+    for listed in (layer["files"]["listed"] for it in (one, other) for layer in it.values()):
+        for file in listed:
+            del file["path"]
     assert json.dumps(one) == json.dumps(other)
     metadata = after.header.metadata
     kept = ("made_by", "machine", "layers", "closure")

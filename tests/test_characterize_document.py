@@ -76,6 +76,7 @@ def test_every_number_has_its_definition():
         "estimated_from_totals",
     ]
     names += [*(name for name in vfs["concurrency"] if name not in ("in_flight_max", "per_thread"))]
+    names += ["reuse", "sequential_runs", "inter_arrival_time", "files", "over_time"]
     names += ["response_time", "think_time", "queue_time", "littles_law", "elapsed_s", "time_in_io_s"]
     names += ["time_in_io_share", "time_in_sync_s", "throughput_bytes_per_s", "throughput_in_io_bytes_per_s"]
     assert set(names) <= set(document["definitions"])

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns writes and file operations into the bytes of every write that lie behind the end of its file at that time.
+
+Every file's size is followed from its FILE record through writes, truncations, O_TRUNC and fallocate, in the order of
+the starts. Block devices never grow.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from characterize.layout import Fileop, FileType, IoFlag
+from characterize.references import Columns
+
+# linux/falloc.h; fileop_record.flags carries the mode in its high half.
+_KEEP_SIZE, _COLLAPSE_RANGE, _INSERT_RANGE = 0x01, 0x08, 0x20
+
+_SET_SIZE, _GROW_TO, _SHIFT = 1, 2, 3
+UNKNOWN = -1
+
+
+class FileSizes:
+    """The sizes of files now.
+
+    Parameters
+    ----------
+    files : ndarray
+        FILE records.
+    """
+
+    def __init__(self, files: np.ndarray) -> None:
+        files = files[np.unique(files["file"], return_index=True)[1]]
+        self._files = files["file"].astype(np.int64)
+        self._sizes = files["size_bytes"].astype(np.int64)
+        self._sizes[files["type"] == FileType.BLOCK_DEVICE] = np.iinfo(np.int64).max
+
+    def appended(self, requests: Columns, fileops: np.ndarray) -> np.ndarray:
+        """Follow a chunk of requests and of FILEOP records; of those that start together the file operation is first.
+
+        Returns
+        -------
+        ndarray of int64, shape (requests,)
+            Bytes behind the end of the file: 0 for a read, `UNKNOWN` where the size of the file is not known.
+        """
+        what, when, file, argument, length = _size_changes(fileops)
+        start, offset, size, read = (requests[name] for name in ("start_ns", "offset", "bytes", "read"))
+        place, changed = self._places(requests["file"]), self._places(file)
+        return _follow(start, offset, size, read, place, when, what, changed, argument, length, self._sizes)
+
+    def _places(self, file: np.ndarray) -> np.ndarray:
+        """Rows of files, `UNKNOWN` for one without a FILE record."""
+        if not len(self._files):
+            return np.full(len(file), UNKNOWN, np.int64)
+        places = np.minimum(np.searchsorted(self._files, file), len(self._files) - 1)
+        return np.where(self._files[places] == file, places, UNKNOWN)
+
+
+def _size_changes(array: np.ndarray) -> tuple[np.ndarray, ...]:
+    """File operations that set, raise or shift a file's size: what, start, file, offset, length."""
+    array = array[array["result"] >= 0]
+    mode = array["flags"] >> 16
+    fallocate = array["op"] == Fileop.FALLOCATE
+    what = np.zeros(len(array), np.int64)
+    opened = (array["op"] == Fileop.OPEN) & ((array["flags"] & IoFlag.TRUNCATED) != 0)
+    what[opened | (array["op"] == Fileop.TRUNCATE)] = _SET_SIZE
+    what[fallocate & ((mode & (_KEEP_SIZE | _COLLAPSE_RANGE | _INSERT_RANGE)) == 0)] = _GROW_TO
+    shifts = fallocate & ((mode & (_COLLAPSE_RANGE | _INSERT_RANGE)) != 0)
+    what[shifts] = _SHIFT
+    argument, length = array["argument"].astype(np.int64), array["length"].astype(np.int64)
+    argument[opened] = 0
+    length[shifts & ((mode & _COLLAPSE_RANGE) != 0)] *= -1
+    columns = (what, array["start_ns"].astype(np.int64), array["file"].astype(np.int64), argument, length)
+    return tuple(column[what > 0] for column in columns)
+
+
+@numba.njit(cache=True, nogil=True)
+def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
+    start: np.ndarray,
+    offset: np.ndarray,
+    size: np.ndarray,
+    read: np.ndarray,
+    place: np.ndarray,
+    change_start: np.ndarray,
+    change: np.ndarray,
+    change_place: np.ndarray,
+    change_offset: np.ndarray,
+    change_length: np.ndarray,
+    sizes: np.ndarray,
+) -> np.ndarray:
+    appended = np.empty(len(start), np.int64)
+    at = 0
+    for request in range(len(start) + 1):
+        while at < len(change) and (request == len(start) or change_start[at] <= start[request]):
+            file = change_place[at]
+            if file >= 0:
+                if change[at] == _SET_SIZE:
+                    sizes[file] = change_offset[at]
+                elif change[at] == _GROW_TO:
+                    sizes[file] = max(sizes[file], change_offset[at] + change_length[at])
+                else:
+                    sizes[file] += change_length[at]
+            at += 1
+        if request == len(start):
+            break
+        file = place[request]
+        appended[request] = 0
+        if file < 0:
+            appended[request] = UNKNOWN
+        elif not read[request]:
+            end = offset[request] + size[request]
+            appended[request] = max(0, end - max(sizes[file], offset[request]))
+            sizes[file] = max(sizes[file], end)
+    return appended

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns what was counted of one layer into everything that is said about it, and that into its part of the document."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from characterize.concurrency import Concurrency, littles_law
+from characterize.document import plain
+from characterize.extended import BlockFlagsSummary
+from characterize.layer_summary import LayerSummary
+from characterize.loss import LOWER_BOUNDS, Totals, estimates_of, exact_of, is_lossy
+from characterize.trace import Trace
+from characterize.workload import Workload, with_totals
+
+THREADS_LISTED = 64
+DEPTH_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class LayerCharacterization:
+    """Everything about one layer; NaN or None where a number has no meaning for this trace.
+
+    Attributes
+    ----------
+    parameters : Workload
+        The five.
+    declared : bool
+        Whether processNum is what the trace's maker declared instead of what was counted.
+    lower_bounds, from_totals, estimated_from_totals : tuple of str
+        Where records of this layer were lost: parameters that are too low, those that the recorder's own totals still
+        give exactly, and those that they give but for accesses to mapped files.
+    counts : dict
+        reads, writes, read_bytes, written_bytes, failed (operations with an error), empty (those of 0 bytes), syncs;
+        application's layer: mapped and mapped_bytes (those that are accesses to mapped files), left_out and
+        left_out_bytes (such accesses that do not count, see `characterize.requests.left_out`).
+    locality : `characterize.locality.Locality`
+    sequentiality : dict of str to float
+        All five definitions.
+    concurrency : Concurrency
+    time : dict of str to float
+        time_in_io_s, time_in_io_share, time_in_sync_s, throughput_bytes_per_s, throughput_in_io_bytes_per_s.
+    response_time : dict
+        ``read``, ``write``, ``sync``, each as from `characterize.response_time.distribution` or None.
+    think_time, queue_time : dict or None
+        As from `characterize.response_time.distribution`; think times at the application's layer only.
+    think_per_thread : DataFrame
+        ``thread, gaps, think_mean_s, think_p50_s``.
+    littles_law : dict of str to float
+        Application's layer only, as think times.
+    size_histogram, common_sizes : DataFrame
+    extended : dict of str to float
+    reuse : dict
+        As from `characterize.block_history`.
+    sequential_runs : dict
+        As `characterize.sequentiality.Sequentiality.runs`.
+    inter_arrival_time : dict or None
+    file_skew : dict
+        As from `characterize.file_skew.FileSkew.shares`.
+    files : DataFrame
+        Those with the most bytes.
+    over_time : DataFrame or None
+        As from `characterize.over_time`; None where times are not measurements.
+    """
+
+    parameters: Workload
+    declared: bool
+    counts: dict[str, int]
+    locality: Any
+    sequentiality: dict[str, float]
+    concurrency: Concurrency
+    time: dict[str, float]
+    response_time: dict[str, Any]
+    think_time: dict[str, Any] | None
+    queue_time: dict[str, Any] | None
+    think_per_thread: pd.DataFrame
+    littles_law: dict[str, float]
+    size_histogram: pd.DataFrame
+    common_sizes: pd.DataFrame
+    extended: dict[str, float]
+    reuse: dict[str, Any]
+    sequential_runs: dict[str, Any]
+    inter_arrival_time: dict[str, Any] | None
+    file_skew: dict[str, Any]
+    files: pd.DataFrame
+    over_time: pd.DataFrame | None
+    lower_bounds: tuple[str, ...] = ()
+    from_totals: tuple[str, ...] = ()
+    estimated_from_totals: tuple[str, ...] = ()
+
+    @property
+    def requests(self) -> int:
+        """Reads and writes."""
+        return self.counts["reads"] + self.counts["writes"]
+
+    def as_document(self) -> dict[str, Any]:
+        """This layer's part of the document."""
+        locality, load = self.locality, self.concurrency
+        threads = load.per_thread.merge(self.think_per_thread, on="thread", how="left")
+        document = {
+            "parameters": self.parameters.as_document(),
+            "declared": ["processNum"] if self.declared else [],
+            "lower_bounds": self.lower_bounds,
+            "from_totals": self.from_totals,
+            "estimated_from_totals": self.estimated_from_totals,
+            "counts": self.counts,
+            **self.time,
+            "locality": {
+                "block_bytes": locality.block_bytes,
+                "references": locality.references,
+                "cold_share": locality.cold_share,
+                "mean_depth_bytes": locality.mean_depth_bytes,
+                "depth_quantiles_bytes": {f"p{100 * q:g}": locality.quantile_bytes(q) for q in DEPTH_QUANTILES},
+                "equivalentUniqueBytes": locality.equivalent_unique_bytes,
+                "miss_ratio_curve": locality.miss_ratio_curve(),
+                "miss_ratio_curves": locality.curves,
+                "sampled": locality.sampled,
+            },
+            "reuse": self.reuse,
+            "sequentiality": self.sequentiality,
+            "sequential_runs": self.sequential_runs,
+            "concurrency": {
+                "in_flight_max": load.in_flight_max,
+                "in_flight_mean": load.in_flight_mean,
+                "queue_depth_per_thread": load.queue_depth_per_thread,
+                "threads": load.threads,
+                "per_thread": threads.sort_values("bytes", ascending=False, kind="stable").head(THREADS_LISTED),
+            },
+            "response_time": self.response_time,
+            "think_time": self.think_time,
+            "queue_time": self.queue_time,
+            "inter_arrival_time": self.inter_arrival_time,
+            "littles_law": self.littles_law,
+            "size": {"histogram": self.size_histogram, "common": self.common_sizes},
+            "files": {**self.file_skew, "listed": self.files},
+            "over_time": self.over_time,
+            "extended": self.extended,
+        }
+        return plain(document)
+
+
+def layer_of(
+    summary: LayerSummary,
+    facts: Trace,
+    elapsed_s: float,
+    totals: Totals | None = None,
+    linked_bytes: float = math.nan,
+) -> LayerCharacterization:
+    """Everything about one layer of a trace, or about what some part of it has there.
+
+    Parameters
+    ----------
+    summary : LayerSummary
+    facts : Trace
+        The trace without its requests (`characterize.stream.Stream.facts`).
+    elapsed_s : float
+    totals : Totals or None
+        What the recorder counted beside its records, where some of the whole layer's were lost.
+    linked_bytes : float
+        Block bytes whose operation is known; NaN where that was not counted.
+    """
+    conditions = summary.conditions
+    layer, measured = conditions.layer, conditions.measured
+    sequentiality, load = summary.sequentiality.result(), summary.concurrency.result()
+    count, total, thinking = summary.requests, summary.moved_bytes, measured and layer == "vfs"
+    process_num = load.in_flight_max
+    if not measured:
+        process_num = float(facts.declared.get("processNum", math.nan)) if layer == "vfs" else math.nan
+    workload = with_totals(
+        Workload(
+            unique_bytes=float(summary.unique_bytes()),
+            seq_frac=sequentiality.shares["seqFrac"],
+            read_frac=summary.counts["reads"] / count if count else math.nan,
+            size_mean=total / count if count else math.nan,
+            process_num=process_num,
+        ),
+        totals,
+    )
+    throughput = total / elapsed_s if elapsed_s > 0 else math.nan
+    thinks, sizes, files = summary.concurrency.thinks, summary.sizes.result(), summary.files.result()
+    in_cycle = load.threads * load.queue_depth_per_thread if thinking else math.nan
+    think_mean_s = thinks.mean / 1e9 if thinks.count else 0.0
+    lossy = is_lossy(facts, layer)
+    return LayerCharacterization(
+        parameters=workload,
+        declared=not measured and not math.isnan(workload.process_num),
+        lower_bounds=LOWER_BOUNDS if lossy else (),
+        from_totals=exact_of(totals),
+        estimated_from_totals=estimates_of(totals),
+        counts=summary.counts,
+        locality=summary.locality(),
+        reuse=summary.reuse(),
+        sequentiality={"seqFrac": workload.seq_frac, **sequentiality.shares},
+        sequential_runs=sequentiality.runs,
+        concurrency=load,
+        time={
+            "time_in_io_s": load.time_in_io_s,
+            "time_in_io_share": load.time_in_io_s / elapsed_s if elapsed_s > 0 else math.nan,
+            "time_in_sync_s": summary.responses.time_in_sync_s(),
+            "throughput_bytes_per_s": throughput,
+            "throughput_in_io_bytes_per_s": total / load.time_in_io_s if load.time_in_io_s > 0 else math.nan,
+        },
+        response_time=summary.responses.response_time(),
+        think_time=thinks.distribution() if thinking else None,
+        queue_time=summary.responses.queue_time(),
+        inter_arrival_time=summary.responses.inter_arrival(),
+        think_per_thread=summary.concurrency.think_per_thread(),
+        littles_law=littles_law(workload.size_mean, summary.responses.mean_s(), think_mean_s, in_cycle, throughput),
+        size_histogram=sizes.histogram(),
+        common_sizes=sizes.common(),
+        file_skew=files.shares(),
+        files=files.listed(facts.paths if layer == "vfs" else {}),
+        over_time=summary.over_time.result() if conditions.arrivals and summary.over_time and count else None,
+        extended=_extended(summary, facts, linked_bytes),
+    )
+
+
+def _extended(summary: LayerSummary, facts: Trace, linked_bytes: float) -> dict[str, float]:
+    if summary.conditions.layer == "vfs":
+        return summary.extended.result()
+    if "imported" in facts.header.metadata:
+        # A foreign trace does not say.
+        return BlockFlagsSummary().result(math.nan)
+    return summary.block_flags.result(linked_bytes / summary.moved_bytes if summary.requests else math.nan)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns chunks of records into what the summaries of each layer take: requests, syncs, and what is neither."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from characterize.file_sizes import FileSizes
+from characterize.layer_summary import EMPTY, FAILED, LEFT_OUT, LayerChunk
+from characterize.layout import BlockFlag, BlockOp, IoOp, RecordKind, Source
+from characterize.links import moved_by_programs
+from characterize.requests import Mmap, data_moved, left_out_of, request_columns, rows_at, system_files
+from characterize.response_time import sync_columns
+from characterize.stream import Chunk, Stream
+
+
+class ApplicationChunks:
+    """Makes chunks of the application's layer, each with what depends on all before: the appended bytes.
+
+    Attributes
+    ----------
+    moved : dict of IoOp to int
+        Bytes of all IO records so far, by direction.
+    mapped, mapped_out : dict of IoOp to int
+        Accesses to mapped files that moved data, and those that do not count as requests.
+    """
+
+    def __init__(self, stream: Stream, mmap: Mmap) -> None:
+        self._mmap = mmap
+        self._system = system_files(stream.facts)
+        self._sizes = FileSizes(stream.facts.arrays[RecordKind.FILE])
+        self.moved = dict.fromkeys(IoOp, 0)
+        self.mapped, self.mapped_out = dict.fromkeys(IoOp, 0), dict.fromkeys(IoOp, 0)
+
+    def chunk(self, records: Chunk) -> LayerChunk:
+        """The next chunk."""
+        io, fileops = records.arrays[RecordKind.IO], records.arrays[RecordKind.FILEOP]
+        out, done = left_out_of(io, self._mmap, self._system), io["result"] > 0
+        requests = request_columns(rows_at(io, np.flatnonzero(done & ~out)), "vfs")
+        requests["appended"] = self._sizes.appended(requests, fileops)
+        why = np.where(io["result"] < 0, FAILED, np.where(done, LEFT_OUT, EMPTY))
+        for op, moved in moved_by_programs(io).items():
+            self.moved[op] += moved
+            mapped = (io["source"] == Source.MMAP) & done & (io["op"] == op)
+            self.mapped[op] += int(mapped.sum())
+            self.mapped_out[op] += int((mapped & out).sum())
+        rest = ~done | out
+        return LayerChunk(requests, sync_columns(fileops, "vfs"), _rest(io[rest], why[rest], "file", "result"))
+
+
+class BlockChunks:
+    """Makes chunks of the block layer."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._all_stacked = stream.all_stacked
+
+    def chunk(self, records: Chunk) -> LayerChunk:
+        """The next chunk."""
+        blocks = records.arrays[RecordKind.BLOCK]
+        if not self._all_stacked:
+            blocks = blocks[(blocks["flags"] & BlockFlag.STACKED) == 0]
+        moved = data_moved(blocks)
+        data = (blocks["op"] == BlockOp.READ) | (blocks["op"] == BlockOp.WRITE)
+        why = np.where(blocks["status"] != 0, FAILED, EMPTY)
+        rest = data & ~moved
+        return LayerChunk(
+            request_columns(rows_at(blocks, np.flatnonzero(moved)), "block"),
+            sync_columns(blocks, "block"),
+            _rest(blocks[rest], why[rest], "device", "bytes"),
+        )
+
+
+def _rest(array: np.ndarray, why: np.ndarray, file: str, size: str) -> dict[str, np.ndarray]:
+    columns = {name: array[name].astype(np.int64) for name in ("start_ns", "thread", "process")}
+    return {**columns, "file": array[file].astype(np.int64), "why": why, "bytes": array[size].astype(np.int64)}

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns references to numbered blocks into their LRU stack depths, a batch at a time.
+
+The *depth* of a reference is the number of distinct other blocks touched since the last reference to the same block.
+Every reference takes the next *slot* (a compacted time) and frees its block's old one; the depth is the number of live
+slots behind the old one. Slots are bits of 64-bit words with a Fenwick tree over the words (Bennett and Kruskal 1975,
+with the times compacted), which keeps the tree within the processor's cache.
+
+O(log M) steps a reference for M distinct blocks, and about 13 bytes a block: its slot, and two slots with their owners.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from characterize.numbering import room_for, zeros
+
+_SLOTS_PER_WORD = 64
+_FIRST_WORDS = 4
+COLD = -1
+
+
+class LruStack:
+    """The blocks touched so far, the newest on top.
+
+    Attributes
+    ----------
+    living : int
+        Distinct blocks on the stack.
+    """
+
+    def __init__(self) -> None:
+        self.living = 0
+        self._next = 0
+        self._slot_of = np.zeros(0, np.int32)
+        self._set_slots(_FIRST_WORDS)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that is in use, in bytes."""
+        return 4 * self.living + self._owner_of.nbytes + self._live.nbytes + self._tree.nbytes
+
+    def depths(self, numbers: np.ndarray, distinct: int) -> np.ndarray:
+        """Reference blocks one after the other.
+
+        Parameters
+        ----------
+        numbers : ndarray of int32, shape (n,)
+            Numbers of blocks (`characterize.numbering`).
+        distinct : int
+            All numbers so far are smaller.
+
+        Returns
+        -------
+        ndarray of int32, shape (n,)
+            Depth of each reference in blocks; `COLD` where it is the first to its block.
+        """
+        self._slot_of = room_for(self._slot_of, distinct, COLD)
+        depths = np.empty(len(numbers), np.int32)
+        done = 0
+        while True:
+            done, self._next, self.living = _depths(
+                numbers, done, self._slot_of, self._owner_of, self._live, self._tree, self._next, self.living, depths
+            )
+            if done == len(numbers):
+                return depths
+            self._make_room()
+
+    def oldest_first(self) -> np.ndarray:
+        """The blocks on the stack, from its bottom to its top; int32, shape (living,)."""
+        self._next = _compact(self._slot_of, self._owner_of, self._live, self._next)
+        _rebuild(self._live, self._tree)
+        return self._owner_of[: self._next].copy()
+
+    def _make_room(self) -> None:
+        """Close the gaps. Twice as many slots as live blocks: O(M), and at most once in M references."""
+        self._next = _compact(self._slot_of, self._owner_of, self._live, self._next)
+        words = -(-2 * self.living // _SLOTS_PER_WORD)
+        if words > len(self._live):
+            owners = self._owner_of[: self._next].copy()
+            self._set_slots(words)
+            self._owner_of[: len(owners)] = owners
+            _set_first(self._live, self._next)
+        _rebuild(self._live, self._tree)
+
+    def _set_slots(self, words: int) -> None:
+        # The old ones are given back first.
+        self._owner_of = np.zeros(0, np.int32)
+        self._owner_of = zeros((words * _SLOTS_PER_WORD,), np.int32)
+        self._live = np.zeros(words, np.uint64)
+        self._tree = np.zeros(words + 1, np.int32)
+
+
+@numba.njit(cache=True, inline="always")
+def _ones(word: np.uint64) -> np.int64:
+    """Number of set bits."""
+    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@numba.njit(cache=True, nogil=True)
+def _rebuild(live: np.ndarray, tree: np.ndarray) -> None:
+    """Fill a Fenwick tree over the set bits of every word, in O(words)."""
+    tree[:] = 0
+    for word in range(len(live)):
+        node = word + 1
+        tree[node] += _ones(live[word])
+        parent = node + (node & -node)
+        if parent < len(tree):
+            tree[parent] += tree[node]
+
+
+@numba.njit(cache=True, nogil=True)
+def _set_first(live: np.ndarray, slots: int) -> None:
+    """Exactly the first slots live."""
+    live[:] = 0
+    for slot in range(slots):
+        live[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+
+
+@numba.njit(cache=True, nogil=True)
+def _compact(slot_of: np.ndarray, owner_of: np.ndarray, live: np.ndarray, slots: int) -> int:
+    """Move the live slots to the front in their order; returns how many there are."""
+    used = 0
+    for slot in range(slots):
+        if (live[slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1):
+            owner = owner_of[slot]
+            owner_of[used] = owner
+            slot_of[owner] = used
+            used += 1
+    _set_first(live, used)
+    return used
+
+
+@numba.njit(cache=True, nogil=True)
+def _depths(  # noqa: PLR0917 (a kernel has its state in arguments)
+    numbers: np.ndarray,
+    done: int,
+    slot_of: np.ndarray,
+    owner_of: np.ndarray,
+    live: np.ndarray,
+    tree: np.ndarray,
+    next_slot: int,
+    living: int,
+    depths: np.ndarray,
+) -> tuple[int, int, int]:
+    """Depths from `done` on; returns how many are done (fewer than all if the slots are used up), next slot, living."""
+    for place in range(done, len(numbers)):
+        if next_slot == len(owner_of):
+            return place, next_slot, living
+        number = numbers[place]
+        old = int(slot_of[number])
+        if old < 0:
+            living += 1
+            depths[place] = COLD
+        else:
+            word = old >> 6
+            # Bits 0 ... old of the word: those not newer than the old reference.
+            upto = _ones(live[word] & (~np.uint64(0) >> np.uint64(63 - (old & 63))))
+            node = word
+            while node > 0:
+                upto += tree[node]
+                node &= node - 1
+            depths[place] = living - upto
+            live[word] &= ~(np.uint64(1) << np.uint64(old & 63))
+            node = word + 1
+            while node < len(tree):
+                tree[node] -= 1
+                node += node & -node
+        slot_of[number] = next_slot
+        owner_of[next_slot] = number
+        live[next_slot >> 6] |= np.uint64(1) << np.uint64(next_slot & 63)
+        node = (next_slot >> 6) + 1
+        while node < len(tree):
+            tree[node] += 1
+            node += node & -node
+        next_slot += 1
+    return len(numbers), next_slot, living

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns requests into an estimate of their LRU stack depths from a sample of the blocks (SHARDS).
+
+Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015: a block is sampled if a
+hash of its place is below a threshold, so all of its references are or none. A depth among the sampled blocks, divided
+by the rate, estimates the depth among all. With a fixed size the rate falls whenever more blocks are sampled than have
+room.
+
+What the sample has too many or too few references, compared with all that were seen, is taken from the depths at which
+a reference tells most of it: the regression estimator of survey sampling (Cochran, *Sampling Techniques*, 7.4), with
+blocks as clusters and the number of references, which is known, as the auxiliary variable. Where few hot blocks make
+the difference it is their small depths, and the result that of the authors' SHARDS-adj, which puts all at depth 0;
+where all blocks are alike it is all depths. Blocks in a row are sampled evenly, not at random, for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.locality import Locality
+from characterize.log_histogram import BUCKETS, bucket_of
+from characterize.lru_stack import COLD, LruStack
+from characterize.numbering import Numbering, grown
+from characterize.references import BLOCK_BYTES, segment_keys
+
+_HASH_BITS = 40
+_HASH_END = 1 << _HASH_BITS
+_SEGMENT_BITS = 32
+# What a sample of a fixed size takes beside its blocks (histogram, a batch of references), and for each block: key 8,
+# table 14, slot 4, owners of two slots 8, hash 8, and the key and slot again while the sample shrinks.
+_FIXED_BYTES = 320 << 10
+_BYTES_PER_BLOCK = 54
+_BLOCKS_LEAST = 256
+# So much of a full sample stays when the rate falls: it then falls rarely.
+_KEPT_SHARE = 7 / 8
+_BATCH = 1 << 12
+# 2^64 / golden ratio: of its multiples, any number in a row is spread evenly over 2^64 (Weyl).
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_PIECE_BITS = 16
+
+
+class SampledLocality:
+    """Estimated stack depths of requests that come in batches, in the order of their starts.
+
+    Parameters
+    ----------
+    rate : float
+        Share of the blocks to sample, above 0 and at most 1; at first, if `size_bytes` is given.
+    size_bytes : int or None
+        Memory that the sample may take.
+
+    Raises
+    ------
+    FlextraceError
+        The rate is out of range, or the size too small.
+    """
+
+    def __init__(self, rate: float = 1.0, size_bytes: int | None = None) -> None:
+        if not 0 < rate <= 1:
+            raise FlextraceError(f"a sample of {rate:g} of all blocks is impossible: give a rate above 0, up to 1", 2)
+        self._blocks_max: int | None = None
+        if size_bytes is not None:
+            self._blocks_max = (size_bytes - _FIXED_BYTES) // _BYTES_PER_BLOCK
+            if self._blocks_max < _BLOCKS_LEAST:
+                least = _FIXED_BYTES + _BLOCKS_LEAST * _BYTES_PER_BLOCK
+                raise FlextraceError(f"a sample in {size_bytes} bytes is too small: give at least {least}", 2)
+        self._threshold = max(1, round(rate * _HASH_END))
+        self._references = 0
+        # By the rate that they were sampled with, so that the sum does not depend on the batches.
+        self._cold: dict[int, int] = {}
+        self._weights = np.zeros(BUCKETS)
+        self._segments = Numbering()
+        self._blocks = Numbering()
+        self._hashes = np.zeros(0, np.int64)
+        # References to each sampled block so far but the first, and their sum over the references of each bucket.
+        self._reuses = np.zeros(0, np.int32)
+        self._heat = np.zeros(BUCKETS)
+        self._stack = LruStack()
+
+    @property
+    def rate(self) -> float:
+        """Share of the blocks that are sampled now."""
+        return self._threshold / _HASH_END
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that is in use, in bytes."""
+        fixed = self._weights.nbytes + self._heat.nbytes + 24 * _BATCH
+        return fixed + self._blocks.nbytes + self._stack.nbytes + self._hashes.nbytes + self._reuses.nbytes
+
+    def add(self, requests: Mapping[str, np.ndarray]) -> None:
+        """Count the references of requests, ``file, offset, bytes``."""
+        file, offset, size = (requests[name] for name in ("file", "offset", "bytes"))
+        files, blocks, hashes = (np.empty(_BATCH, np.int64) for _ in range(3))
+        request, block = 0, 0
+        while request < len(file):
+            request, block, seen, found = _sample(
+                file, offset, size, request, block, self._threshold, files, blocks, hashes
+            )
+            self._references += seen
+            if found:
+                self._reference(files[:found], blocks[:found], hashes[:found])
+
+    def _reference(self, file: np.ndarray, block: np.ndarray, hashes: np.ndarray) -> None:
+        """Reference sampled blocks; make room where there is none, at the same reference whatever the batches are."""
+        segments = self._segments.number(segment_keys(file, block)).astype(np.int64)
+        keys = segments << _SEGMENT_BITS | (block & ((1 << _SEGMENT_BITS) - 1))
+        while len(keys):
+            numbers = self._blocks.number(keys)
+            end, known = len(keys), len(self._hashes)
+            if self._blocks_max is not None and len(self._blocks) > self._blocks_max:
+                end = int(np.argmax(numbers == self._blocks_max)) + 1
+            self._hashes = grown(self._hashes, max(known, int(numbers[:end].max()) + 1))
+            self._reuses = grown(self._reuses, len(self._hashes))
+            self._hashes[numbers[:end]] = hashes[:end]
+            depths = self._stack.depths(numbers[:end], len(self._hashes))
+            cold = _count(numbers[:end], depths, 1 / self.rate, self._weights, self._heat, self._reuses)
+            self._cold[self._threshold] = self._cold.get(self._threshold, 0) + cold
+            keys, hashes = keys[end:], hashes[end:]
+            if len(self._hashes) == (self._blocks_max or 0) + 1:
+                self._shrink(int(len(self._hashes) * _KEPT_SHARE))
+                keys, hashes = keys[hashes < self._threshold], hashes[hashes < self._threshold]
+
+    def _shrink(self, blocks: int) -> None:
+        """Lower the threshold so that `blocks` of the sampled ones stay, in the order that they have on the stack."""
+        self._threshold = int(np.partition(self._hashes, blocks)[blocks])
+        order = self._stack.oldest_first()
+        kept = order[self._hashes[order] < self._threshold]
+        keys, self._hashes, self._reuses = self._blocks.keys[kept], self._hashes[kept], self._reuses[kept]
+        self._blocks, self._stack = Numbering(), LruStack()
+        self._stack.depths(self._blocks.number(keys), len(keys))
+
+    def result(self) -> Locality:
+        """What was counted so far."""
+        cold = sum(count * _HASH_END / threshold for threshold, count in self._cold.items())
+        used = np.flatnonzero(self._weights)
+        last = int(used[-1]) + 1 if len(used) else 1
+        counts = self._weights[:last].copy()
+        counts += (self._references - counts.sum() - cold) * self._blame(counts)
+        return Locality(
+            counts=counts,
+            cold=cold,
+            depths=_least_of(np.arange(last)),
+            sampled={
+                "method": "SHARDS, " + ("fixed rate" if self._blocks_max is None else "fixed size"),
+                "rate": self.rate,
+                "blocks": len(self._blocks),
+            },
+        )
+
+    def _blame(self, counts: np.ndarray) -> np.ndarray:
+        """How much of a wrong number of references is due to each bucket; the sum is 1."""
+        # Of a reference to a block that has r of them in the end, r so far is half of it on average. What is left when
+        # the mean is taken off is each bucket's part of the covariance with the number of references of a block.
+        mean = float(self._reuses.mean()) if len(self._reuses) else 0.0
+        part = 2 * self._heat[: len(counts)] - (1 + mean) * counts
+        reached = np.maximum.accumulate(np.clip(np.cumsum(part) / (part.sum() or 1), 0, 1)) if part.sum() > 0 else None
+        if reached is None or reached[-1] <= 0:
+            return np.eye(1, len(counts))[0]
+        return np.diff(reached, prepend=0) / reached[-1]
+
+
+def _least_of(bucket: np.ndarray) -> np.ndarray:
+    """Smallest value of a bucket of `characterize.log_histogram`."""
+    octave = np.maximum((bucket >> 8) - 1, 0)
+    return (bucket - (octave << 8)) << octave
+
+
+@numba.njit(cache=True, inline="always")
+def _hash(file: np.int64, block: np.int64) -> np.int64:
+    """40 bits that consecutive blocks have spread evenly, and the pieces of files at random."""
+    piece = np.uint64(file) * _GOLDEN + np.uint64(block >> _PIECE_BITS)
+    piece = (piece ^ (piece >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    piece = (piece ^ (piece >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    piece ^= piece >> np.uint64(31)
+    return np.int64((np.uint64(block) * _GOLDEN + piece) >> np.uint64(64 - _HASH_BITS))
+
+
+@numba.njit(cache=True, nogil=True)
+def _sample(  # noqa: PLR0917 (a kernel has its state in arguments)
+    file: np.ndarray,
+    offset: np.ndarray,
+    size: np.ndarray,
+    request: int,
+    block: int,
+    threshold: int,
+    files: np.ndarray,
+    blocks: np.ndarray,
+    hashes: np.ndarray,
+) -> tuple[int, int, int, int]:
+    """Sampled blocks from the `block`-th of a request on, until there is no room for more.
+
+    Returns the request and the place in it to go on with, references seen, and blocks found.
+    """
+    seen = 0
+    found = 0
+    while request < len(file):
+        low = offset[request] // BLOCK_BYTES
+        high = (offset[request] + size[request] - 1) // BLOCK_BYTES
+        for number in range(low + block, high + 1):
+            value = _hash(file[request], np.int64(number))
+            seen += 1
+            if value < threshold:
+                files[found] = file[request]
+                blocks[found] = number
+                hashes[found] = value
+                found += 1
+                if found == len(files):
+                    if number == high:
+                        return request + 1, 0, seen, found
+                    return request, number + 1 - low, seen, found
+        request += 1
+        block = 0
+    return request, 0, seen, found
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(  # noqa: PLR0917 (a kernel has its state in arguments)
+    numbers: np.ndarray, depths: np.ndarray, weight: float, weights: np.ndarray, heat: np.ndarray, reuses: np.ndarray
+) -> int:
+    """Add what each depth stands for to its bucket; returns how many are cold."""
+    cold = 0
+    for place in range(len(depths)):
+        if depths[place] == COLD:
+            cold += 1
+        else:
+            reuses[numbers[place]] += 1
+            bucket = bucket_of(np.int64(depths[place] * weight))
+            weights[bucket] += weight
+            heat[bucket] += weight * reuses[numbers[place]]
+    return cold

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logarithmic histograms against the sorted values: how far quantiles may be off, what is exact, merging."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from characterize.log_histogram import BUCKETS, GroupedHistogram, LogHistogram, bucket_of, rank_of
+from characterize.response_time import distribution
+
+VALUES = st.lists(st.one_of(st.integers(0, 600), st.integers(0, 10**6), st.integers(0, 2**50)), min_size=1)
+SHARES = (0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0)
+
+
+def histogram(values):
+    result = LogHistogram()
+    result.add(np.array(values, np.int64))
+    return result
+
+
+def test_buckets_follow_each_other_up_to_the_largest_number():
+    edges = [bucket_of(np.int64(value)) for value in range(5000)]
+    assert set(np.diff(edges)) == {0, 1}
+    assert edges[:512] == list(range(512))
+    assert bucket_of(np.int64(2**63 - 1)) == BUCKETS - 1
+    for power in range(9, 63):
+        assert bucket_of(np.int64(2**power)) == bucket_of(np.int64(2**power - 1)) + 1
+
+
+@given(VALUES)
+def test_a_quantile_is_a_value_that_occurred_and_hardly_too_large(values):
+    found, ordered = histogram(values), sorted(values)
+    for share in SHARES:
+        exact = ordered[rank_of(share, len(values)) - 1]
+        quantile = found.quantile(share)
+        assert quantile in values
+        assert exact <= quantile <= exact * (1 + 1 / 256)
+    assert (found.count, found.total, found.largest) == (len(values), np.array(values).sum(), ordered[-1])
+
+
+@given(st.lists(st.integers(0, 511), min_size=1))
+def test_small_values_are_exact(values):
+    assert histogram(values).distribution() == distribution(np.array(values))
+
+
+@given(VALUES, VALUES, VALUES)
+def test_merging_is_adding_in_any_order(first, second, third):
+    left, right = histogram(first), histogram(second)
+    left.merge(right)
+    left.merge(histogram(third))
+    right.merge(histogram(third))
+    other = histogram(first)
+    other.merge(right)
+    assert left.distribution() == other.distribution() == histogram(first + second + third).distribution()
+
+
+def test_nothing():
+    assert LogHistogram().distribution() == distribution(np.zeros(0, np.int64))
+    assert math.isnan(LogHistogram().mean)
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "rank"), [(0.999, 1000, 999), (0.999, 10**8, 99_900_000), (0.5, 1, 1), (0, 9, 1)]
+)
+def test_ranks_are_whole_where_they_are(share, count, rank):
+    assert rank_of(share, count) == rank
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 511))), st.integers(1, 7))
+def test_medians_of_groups(pairs, step):
+    grouped = GroupedHistogram()
+    groups, values = np.array(pairs, np.int64).reshape(-1, 2).T
+    for at in range(0, len(pairs), step):
+        grouped.add(groups[at : at + step], values[at : at + step])
+    for group, median in enumerate(grouped.medians(6)):
+        mine = sorted(value for its, value in pairs if its == group)
+        assert (math.isnan(median) and not mine) or median == mine[rank_of(0.5, len(mine)) - 1]
