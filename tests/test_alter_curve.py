@@ -190,6 +190,6 @@ def test_a_foreign_trace_keeps_its_curve(change):
         pytest.skip(f"{FOREIGN} is not there")
     from tests.bench.bench_alter import foreign_trace  # noqa: PLC0415
 
-    _, manifest = alter(foreign_trace(FOREIGN, "mqsim"), change)
+    _, manifest = alter(foreign_trace(FOREIGN), change)
     assert manifest.curve.held
     assert not manifest.off

@@ -273,8 +273,8 @@ def _anywhere(requests: Requests, room: Room, streams: Streams, i: int) -> int:
 
 @njit(cache=True)
 def _fits(requests: Requests, room: Room, streams: Streams, i: int, place: int, file: int) -> bool:  # noqa: PLR0917
-    """Whether the file is there, has room, and the thread has no other run on it, nor one that ended right before."""
-    if file != requests.file[i] and not room.born[file] <= i < room.dies[file]:
+    """Whether the file stays for the run, has room, and the thread has no other run there, nor one that just ended."""
+    if file != requests.file[i] and not room.born[file] <= i <= requests.run[i] < room.dies[file]:
         return False
     if place < room.base[file] or place + requests.blocks[i] > room.base[file] + room.blocks[file]:
         return False
