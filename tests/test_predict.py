@@ -12,7 +12,7 @@ from flextrace.main import main
 from replayer.willy import make_trace
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
-from selfscale.predict import predict
+from selfscale.predict import predict, record_scores
 from tests.synthetic_machine import MIB, Machine
 
 OPTIONS = [
@@ -34,6 +34,7 @@ def profile(tmp_path_factory):
     exploration = Exploration(Settings(256 * MIB, 300.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
     exploration.run()
     profile = exploration.profile()
+    record_scores(profile)
     profile.save(tmp_path_factory.mktemp("profile") / "p.json")
     return profile
 
