@@ -16,7 +16,19 @@ from selfscale.explore import Exploration
 from selfscale.journal import Journal
 from selfscale.plan import Settings
 from selfscale.predict import errors_on_random, predict
+from selfscale.sampling import random_workload
 from tests.synthetic_machine import MIB, Machine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def any_workload_is_informative():
+    """There are hundreds of explorations: no fit chooses workloads here, as it does in tests/test_informative.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "selfscale.informative.most_informative",
+            lambda profile, generator, count: [random_workload(profile, generator) for _ in range(count)],
+        )
+        yield
 
 
 def explore(machine, **changes):
