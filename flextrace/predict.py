@@ -54,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="product, orthogonal, utilization, learned, or best: the one with the smallest cross-validated error",
     )
+    parser.add_argument(
+        "--against", type=Path, metavar="OTHER.json", help="also the ratio of this machine's throughput to another's"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
@@ -69,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         warnings.append(f"profile {arguments.profile} is not complete; continue it with 'flextrace scale --resume'")
     predictor = Predictor(profile, arguments.model)
     predictions = [(basis, workload, predictor.predict(workload)) for basis, workload in workloads]
+    ratios = _ratios(arguments, predictions)
     ignored = _ignored(extended)
     if arguments.format == "json":
         document = _document(
@@ -76,14 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
             profile,
             predictions=predictions,
             scores=predictor.scores,
+            ratios=ratios,
             extended=extended,
             ignored=ignored,
             warnings=warnings,
         )
         print(json.dumps(document, indent=1))
     else:
-        for basis, workload, prediction in predictions:
+        for number, (basis, workload, prediction) in enumerate(predictions):
             print(_text(profile, basis, workload, prediction))
+            if ratios:
+                print(_ratio_text(arguments.against, ratios[number]))
         print(_models_text(predictor.scores, predictor.score.model))
         for name, value, text in ignored:
             print(f"ignored: {name} {value:.3g} ({text})")
@@ -131,6 +138,25 @@ def _ignored(extended: dict[str, Any]) -> list[tuple[str, float, str]]:
     ]
 
 
+def _ratios(arguments: argparse.Namespace, predictions: list[tuple[str, Workload, Prediction]]) -> list[dict[str, Any]]:
+    """How many times as fast as the other machine this one is, for every prediction (thesis 5.5)."""
+    from selfscale.predict import Predictor, ratio_of  # noqa: PLC0415
+    from selfscale.profile import Profile  # noqa: PLC0415
+
+    if arguments.against is None:
+        return []
+    other = Predictor(Profile.load(arguments.against), arguments.model)
+    return [asdict(ratio_of(prediction, other.predict(workload))) for _, workload, prediction in predictions]
+
+
+def _ratio_text(other: Path, ratio: dict[str, Any]) -> str:
+    outside = f"; OUTSIDE the other's measured range in {', '.join(ratio['outside'])}" if ratio["outside"] else ""
+    return (
+        f"  {ratio['ratio']:.3g} times the throughput of {other.name}, 90 % interval {ratio['interval_low']:.3g} to "
+        f"{ratio['interval_high']:.3g}{outside}"
+    )
+
+
 def _text(profile: Profile, basis: str, workload: Workload, prediction: Prediction) -> str:
     region = profile.regions[prediction.region] if profile.regions else None
     where = (
@@ -174,6 +200,7 @@ def _document(
     *,
     predictions: list[tuple[str, Workload, Prediction]],
     scores: list[Score],
+    ratios: list[dict[str, Any]],
     extended: dict[str, Any],
     ignored: list[tuple[str, float, str]],
     warnings: list[str],
@@ -191,6 +218,8 @@ def _document(
             for basis, workload, prediction in predictions
         ],
         "models": [plain(asdict(score)) for score in scores],
+        "against": None if arguments.against is None else provenance_of(arguments.against)["input"],
+        "ratios": ratios,
         "extended": plain(extended),
         "ignored": [name for name, _, _ in ignored],
         "warnings": warnings,

@@ -156,6 +156,35 @@ def predict(profile: Profile, workload: Workload, model: str = BEST) -> Predicti
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """One machine's throughput over another's for the same workload (thesis 5.5).
+
+    Attributes
+    ----------
+    ratio, interval_low, interval_high : float
+        The 90 % interval takes both predictions' errors as independent: logarithmic half-widths add in squares.
+    other_bytes_per_s : float
+        What the other machine is predicted to have.
+    outside : list of str
+        Parameters beyond the other machine's measured values.
+    """
+
+    ratio: float
+    interval_low: float
+    interval_high: float
+    other_bytes_per_s: float
+    outside: list[str]
+
+
+def ratio_of(one: Prediction, other: Prediction) -> Ratio:
+    """How many times as fast as another machine's a prediction is."""
+    ratio = one.throughput_bytes_per_s / other.throughput_bytes_per_s
+    half_widths = (math.log(each.interval_high / each.throughput_bytes_per_s) for each in (one, other))
+    width = math.exp(math.hypot(*half_widths))
+    return Ratio(ratio, ratio / width, ratio * width, other.throughput_bytes_per_s, other.outside)
+
+
+@dataclass(frozen=True)
 class Errors:
     """Errors over random workloads (thesis 5.3, table 5.1), as shares.
 

@@ -117,7 +117,10 @@ def test_image_is_kept_on_demand(place, formula):
 
 def test_random_workloads_end_with_both_errors(place, formula, capsys):
     assert main(command(place, "--random", "5")) == 0
-    assert "On 5 random workloads the product model's error was" in capsys.readouterr().err
+    used = load(place / "p.json").models["best"]
+    told = capsys.readouterr().err
+    assert f"On 5 random workloads the {used} model's error was" in told
+    assert f"Predictions use the {used} model" in told
 
 
 def test_refused_before_anything_is_measured(place, formula, capsys, monkeypatch):
