@@ -63,9 +63,9 @@ class Prediction:
 
 def scores_of(profile: Profile, names: Sequence[str] = tuple(MODELS)) -> list[Score]:
     """Cross-validated errors of models: those that the profile carries, if they are of its points, else computed."""
-    recorded = profile.models
-    if recorded.get("points") == len(profile.measured):
-        return [Score(**score) for score in recorded["scores"] if score["model"] in names]
+    recorded = {score["model"]: score for score in profile.models.get("scores", [])}
+    if profile.models.get("points") == len(profile.measured) and set(names) <= set(recorded):
+        return [Score(**recorded[name]) for name in names]
     return cross_validate(profile.measured, profile.regions, names, profile.seed)
 
 
