@@ -115,6 +115,10 @@ bench-predict: build ## repeatability and prediction error on 30 random workload
 	$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-predict -o build/bench-predict.json --force \
 		--memory 128M --budget 10m --random 30 $(BENCH_ARGS)
 
+.PHONY: bench-models
+bench-models: build ## every model's error on machines that are formulas, with equal points
+	$(PYTHON) -m tests.bench.bench_models $(BENCH_ARGS)
+
 .PHONY: bench-cache
 bench-cache: build ## the cache size that scale finds under three known memory limits
 	@for limit in 128M 256M 512M; do \

@@ -28,6 +28,7 @@ VERBS = {
     "replay": "run a trace in a directory",
     "scale": "measure this machine once: the self-scaling benchmark",
     "predict": "estimate a workload's throughput on a measured machine",
+    "validate": "measure how good predictions from a profile are: random workloads on its machine",
     "compare": "one table: application, its replay, Willy, prediction",
     "report": "draw a profile, a trace and a comparison as one HTML file",
     "export": "make of a trace an archive (Parquet), a table (CSV), jobs of fio or a timeline, also without its names",

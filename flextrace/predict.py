@@ -7,7 +7,9 @@ import argparse
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +18,12 @@ from characterize.units import format_bytes, parse_fraction, parse_size
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
-    from selfscale.models import Prediction
+    from selfscale.cross_validation import Score
+    from selfscale.predict import Prediction
     from selfscale.profile import Profile
 
 SCHEMA = "flextrace.prediction/1"
+WIDTH = 98
 OPTIONS: dict[str, tuple[Callable[[str], float], str, str]] = {
     "unique_bytes": (parse_size, "SIZE", "bytes of different data that are touched"),
     "seq_frac": (parse_fraction, "FRACTION", "share of requests that follow the one before"),
@@ -44,13 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     workload = parser.add_argument_group("workload (all five, or those in which it differs from --trace)")
     for field, (kind, metavar, text) in OPTIONS.items():
         workload.add_argument(f"--{field.replace('_', '-')}", type=kind, metavar=metavar, help=text)
-    parser.add_argument("--model", default="product", metavar="NAME", help="prediction model (default product)")
+    parser.add_argument(
+        "--model",
+        default="best",
+        metavar="NAME",
+        help="product, orthogonal, utilization, learned, or best: the one with the smallest cross-validated error",
+    )
+    parser.add_argument(
+        "--against", type=Path, metavar="OTHER.json", help="also the ratio of this machine's throughput to another's"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one prediction, or two for a trace: with its footprint and with its equivalent uniqueBytes."""
-    from selfscale.models import make_model  # noqa: PLC0415
+    from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
 
     profile = Profile.load(arguments.profile)
@@ -58,17 +70,28 @@ def run(arguments: argparse.Namespace) -> int:
     workloads, extended, warnings = _workloads(arguments, changes)
     if not profile.complete:
         warnings.append(f"profile {arguments.profile} is not complete; continue it with 'flextrace scale --resume'")
-    fitted = make_model(arguments.model).fit(profile)
-    predictions = [(basis, workload, fitted.predict(workload)) for basis, workload in workloads]
+    predictor = Predictor(profile, arguments.model)
+    predictions = [(basis, workload, predictor.predict(workload)) for basis, workload in workloads]
+    ratios = _ratios(arguments, predictions)
     ignored = _ignored(extended)
     if arguments.format == "json":
         document = _document(
-            arguments, profile, predictions=predictions, extended=extended, ignored=ignored, warnings=warnings
+            arguments,
+            profile,
+            predictions=predictions,
+            scores=predictor.scores,
+            ratios=ratios,
+            extended=extended,
+            ignored=ignored,
+            warnings=warnings,
         )
         print(json.dumps(document, indent=1))
     else:
-        for basis, workload, prediction in predictions:
+        for number, (basis, workload, prediction) in enumerate(predictions):
             print(_text(profile, basis, workload, prediction))
+            if ratios:
+                print(_ratio_text(arguments.against, ratios[number]))
+        print(_models_text(predictor.scores, predictor.score.model))
         for name, value, text in ignored:
             print(f"ignored: {name} {value:.3g} ({text})")
     for warning in warnings:
@@ -115,8 +138,33 @@ def _ignored(extended: dict[str, Any]) -> list[tuple[str, float, str]]:
     ]
 
 
+def _ratios(arguments: argparse.Namespace, predictions: list[tuple[str, Workload, Prediction]]) -> list[dict[str, Any]]:
+    """How many times as fast as the other machine this one is, for every prediction (thesis 5.5)."""
+    from selfscale.predict import Predictor, ratio_of  # noqa: PLC0415
+    from selfscale.profile import Profile  # noqa: PLC0415
+
+    if arguments.against is None:
+        return []
+    other = Predictor(Profile.load(arguments.against), arguments.model)
+    return [asdict(ratio_of(prediction, other.predict(workload))) for _, workload, prediction in predictions]
+
+
+def _ratio_text(other: Path, ratio: dict[str, Any]) -> str:
+    outside = f"; OUTSIDE the other's measured range in {', '.join(ratio['outside'])}" if ratio["outside"] else ""
+    return (
+        f"  {ratio['ratio']:.3g} times the throughput of {other.name}, 90 % interval {ratio['interval_low']:.3g} to "
+        f"{ratio['interval_high']:.3g}{outside}"
+    )
+
+
 def _text(profile: Profile, basis: str, workload: Workload, prediction: Prediction) -> str:
-    region = profile.regions[prediction.region]
+    region = profile.regions[prediction.region] if profile.regions else None
+    where = (
+        f"region {prediction.region + 1} of {len(profile.regions)} "
+        f"({format_bytes(region.low_bytes)} to {format_bytes(region.high_bytes)})"
+        if region
+        else "no regions"
+    )
     lines = [
         f"{basis}:",
         f"  uniqueBytes {format_bytes(workload.unique_bytes)}, seqFrac {workload.seq_frac:.3g}, "
@@ -124,16 +172,26 @@ def _text(profile: Profile, basis: str, workload: Workload, prediction: Predicti
         f"processNum {workload.process_num:g}",
         f"  throughput {prediction.throughput_bytes_per_s / 1e6:.4g} MB/s, 90 % interval "
         f"{prediction.interval_low / 1e6:.4g} to {prediction.interval_high / 1e6:.4g} MB/s",
-        f"  model {prediction.model}, region {prediction.region + 1} of {len(profile.regions)} "
-        f"({format_bytes(region.low_bytes)} to {format_bytes(region.high_bytes)}), "
-        f"{len(prediction.points_used)} points",
-        *(f"  {part.strip()}" for part in prediction.extended_note.split(";")),
+        f"  model {prediction.model}, {where}, {len(prediction.points_used)} points",
     ]
+    for part in prediction.extended_note.split(";"):
+        lines += textwrap.wrap(part.strip(), WIDTH, initial_indent="  ", subsequent_indent="    ")
     if not prediction.inside_range:
-        lines.append(
-            f"  OUTSIDE the measured range in {', '.join(prediction.outside)}: the nearest measured value was taken"
-        )
+        lines.append(f"  OUTSIDE the measured range in {', '.join(prediction.outside)}")
+    lines += [f"  {note}" for note in prediction.notes]
     return "\n".join(lines)
+
+
+def _models_text(scores: list[Score], used: str) -> str:
+    """One line of all models' errors."""
+    parts = []
+    for score in scores:
+        if score.usable:
+            mark = " (used)" if score.model == used else ""
+            parts.append(f"{score.model}{mark} {score.errors['median']:.0%} / {score.errors['p90']:.0%}")
+    left_out = [f"{score.model} (not fitted)" for score in scores if not score.usable]
+    text = "cross-validated error, median / 90th percentile: " + ", ".join(parts + left_out)
+    return "\n".join(textwrap.wrap(text, WIDTH, subsequent_indent="  "))
 
 
 def _document(
@@ -141,6 +199,8 @@ def _document(
     profile: Profile,
     *,
     predictions: list[tuple[str, Workload, Prediction]],
+    scores: list[Score],
+    ratios: list[dict[str, Any]],
     extended: dict[str, Any],
     ignored: list[tuple[str, float, str]],
     warnings: list[str],
@@ -157,6 +217,9 @@ def _document(
             {"basis": basis, "workload": workload.as_document(), **plain(prediction.as_document())}
             for basis, workload, prediction in predictions
         ],
+        "models": [plain(asdict(score)) for score in scores],
+        "against": None if arguments.against is None else provenance_of(arguments.against)["input"],
+        "ratios": ratios,
         "extended": plain(extended),
         "ignored": [name for name, _, _ in ignored],
         "warnings": warnings,

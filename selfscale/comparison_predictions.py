@@ -32,11 +32,20 @@ def _prediction(setting: Setting, workload: Workload, name: str, label: str, mad
             "model": prediction.model,
             "region": prediction.region,
             "inside_range": prediction.inside_range,
+            "cross_validated_median_errors": {
+                score["model"]: score["errors"]["median"]
+                for score in setting.profile.models.get("scores", [])
+                if score["errors"]
+            },
         },
     )
     if not prediction.inside_range:
         outside = ", ".join(prediction.outside) or "a parameter"
         row.reasons.append(f"{outside} outside the range that the profile was measured in")
+    errors = row.details["cross_validated_median_errors"]
+    if errors:
+        each = ", ".join(f"{model} {error:.0%}" for model, error in errors.items())
+        row.notes.append(f"median errors of the profile's models on workloads left out: {each}")
     if prediction.extended_note:
         row.notes.append(prediction.extended_note)
     if setting.sync_frac:

@@ -5,7 +5,8 @@
    halfway between minimum and maximum. They come first: the uniqueBytes curve is measured at the focal vector.
 2. Measure the uniqueBytes curve, find its falls, and refine each by bisection: that is the effective size of the cache.
 3. Per region, with uniqueBytes in its middle: one curve per parameter, reference points in between.
-4. On demand, random workloads, each twice in different order (5.3).
+4. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
+5. On demand, random workloads, each twice in different order (5.3).
 
 The order of points is random within each step. Decisions rest on measured points and on their cost only, never on the
 clock, so that an exploration can be repeated from a journal (`selfscale.journal`).
@@ -26,6 +27,7 @@ from selfscale.measure import Point
 from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.regions import Border, find_borders, halfway
+from selfscale.sampling import random_workload
 
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
@@ -40,6 +42,10 @@ CERTAIN_FALL = 4.0
 FILL_GAP, FILL_FALL = 1.08, 1.3
 """A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it."""
 CURVE_PARAMETERS = ("sizeMean", "processNum", "readFrac", "seqFrac")
+CURVES_SHARE = 0.7
+"""Of the time for everything but random workloads: until then the curves must be done."""
+INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
+"""Workloads that are chosen with one fit of the learned model, and how often."""
 GAIN = 1.1
 """A probe that brings less than this factor over the one before it ends the range of its parameter."""
 
@@ -87,7 +93,8 @@ class Exploration:
             if self.settings.points_affordable >= 45:
                 self._probe(until_s=0.22 * rest)
             self._unique_bytes_curve(until_s=0.5 * rest)
-            self._curves(until_s=rest)
+            self._curves(until_s=CURVES_SHARE * rest)
+            self._informative_workloads(until_s=rest)
             self._random_workloads()
             self.complete = True
         except BudgetSpentError:
@@ -333,33 +340,29 @@ class Exploration:
 
     # ---- step 4 ----
 
+    def _informative_workloads(self, until_s: float) -> None:
+        """Measure what tells most about the workloads off the curves, a few at a time, while time is left."""
+        from selfscale.informative import most_informative  # noqa: PLC0415 (seconds to import)
+
+        for _ in range(INFORMATIVE_ROUNDS_MAX):
+            affordable = self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s
+            for workload in most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE) if affordable else []:
+                if self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s:
+                    left = max(1, int((until_s - self.spent_s) / NOMINAL_POINT_S))
+                    self._take(workload, "inform", until_s, left)
+
+    # ---- step 5 ----
+
     def _random_workloads(self) -> None:
         """Random workloads within the measured ranges, each twice, in different order (thesis 5.3, table 5.1)."""
         count = self.settings.random_points
         if not count:
             return
         profile = self.profile()
-        workloads = [self._random_workload(profile) for _ in range(count)]
+        workloads = [random_workload(profile, self._random) for _ in range(count)]
         passes = [(repeat, workload) for repeat in (0, 1) for workload in self._shuffled(workloads)]
         for done, (repeat, workload) in enumerate(passes):
             self._take(workload, "random", self.settings.budget_s, len(passes) - done, repeat=repeat)
-
-    def _random_workload(self, profile: Profile) -> Workload:
-        def logarithmic(parameter: str) -> float:
-            low, high = profile.range_of(parameter)
-            return math.exp(self._random.uniform(math.log(low), math.log(high)))
-
-        unique_bytes = align(logarithmic("uniqueBytes"))
-        process_num = float(self._random.randint(1, int(profile.range_of("processNum")[1])))
-        # Aligned to pages, as the thesis's are to blocks (3.4.2).
-        size = min(logarithmic("sizeMean"), unique_bytes / process_num / 8)
-        return Workload(
-            unique_bytes=unique_bytes,
-            seq_frac=self._random.uniform(*profile.range_of("seqFrac")),
-            read_frac=self._random.uniform(*profile.range_of("readFrac")),
-            size_mean=align(size),
-            process_num=process_num,
-        )
 
     def _drift(self) -> dict[str, Any]:
         """Per region: throughputs of its repeated reference point, their spread, and last against first."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from characterize.units import format_bytes
+from selfscale.cross_validation import Score, best_of
 from selfscale.predict import errors_on_random
 from selfscale.profile import Curve, Profile
 
@@ -125,12 +126,26 @@ def _quality(profile: Profile) -> list[str]:
                 f"{len(entry['throughput_bytes_per_s'])} times and differed by {entry['spread']:.0%}: "
                 "the machine was not quiet, or its device changes with use."
             )
+    sentences += _models(profile)
     if profile.complete and (errors := errors_on_random(profile)):
         sentences.append(
-            f"On {errors.count} random workloads the product model's error was "
+            f"On {errors.count} random workloads the {errors.model} model's error was "
             f"{errors.prediction_median:.0%} (median), "
             f"{errors.prediction_mean:.0%} (mean), {errors.prediction_p90:.0%} (90th percentile), "
             f"{errors.prediction_max:.0%} (largest); measuring them twice differed by "
             f"{errors.repeatability_median:.0%} (median)."
         )
     return sentences
+
+
+def _models(profile: Profile) -> list[str]:
+    """The cross-validated errors that the profile carries."""
+    scores = [Score(**score) for score in profile.models.get("scores", [])]
+    usable = [score for score in scores if score.usable]
+    if not usable:
+        return []
+    errors = ", ".join(f"{score.model} {score.errors['median']:.0%}" for score in usable)
+    return [
+        f"Predictions use the {best_of(scores).model} model; median errors on {usable[0].count} workloads that were "
+        f"left out of the fit: {errors}."
+    ]

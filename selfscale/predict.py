@@ -1,34 +1,187 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a profile and a workload into an estimated throughput, by a model's name."""
+"""Turns a profile and a workload into an estimated throughput: by the model with the smallest cross-validated error."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.models import Prediction, make_model
+from selfscale.cross_validation import Score, best_of, cross_validate, learnable, widened
+from selfscale.models import MODELS, make_model
 from selfscale.profile import Profile
 
-__all__ = ["Errors", "Prediction", "errors_on_random", "predict"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+BEST = "best"
+CLASSIC = "classic behaviour: warm cache, overwrites, buffered, no sync, no think time"
 
 
-def predict(profile: Profile, workload: Workload, model: str = "product") -> Prediction:
-    """Estimate a workload's throughput on a measured machine.
+@dataclass(frozen=True)
+class Prediction:
+    """An estimated throughput.
+
+    Attributes
+    ----------
+    throughput_bytes_per_s : float
+    interval_low, interval_high : float
+        90 % interval, bytes per s; what it rests on stands in `extended_note`.
+    model : str
+    region : int
+        Index of the profile's region.
+    inside_range : bool
+        Whether every parameter lies within the measured values; `outside` names those that do not.
+    points_used : list of int
+        Indices into the profile's points.
+    extended_note : str
+        What the interval covers, and what the prediction takes for granted.
+    notes : list of str
+        How far the workload lies outside, and what else the model says of it (such as its bottleneck).
+    """
+
+    throughput_bytes_per_s: float
+    interval_low: float
+    interval_high: float
+    model: str
+    region: int
+    inside_range: bool
+    points_used: list[int] = field(default_factory=list)
+    extended_note: str = ""
+    outside: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_document(self) -> dict[str, Any]:
+        """The prediction as it stands in JSON."""
+        return asdict(self)
+
+
+def scores_of(profile: Profile, names: Sequence[str] = tuple(MODELS)) -> list[Score]:
+    """Cross-validated errors of models: those that the profile carries, if they are of its points, else computed."""
+    recorded = {score["model"]: score for score in profile.models.get("scores", [])}
+    if profile.models.get("points") == len(profile.measured) and set(names) <= set(recorded):
+        return [Score(**recorded[name]) for name in names]
+    return cross_validate(profile.measured, profile.regions, names, profile.seed)
+
+
+def record_scores(profile: Profile) -> None:
+    """Let a profile carry the errors of its models, so that predictions from it need not compute them."""
+    scores = scores_of(profile)
+    profile.models = {
+        "points": len(profile.measured),
+        "best": best_of(scores).model if any(score.usable for score in scores) else None,
+        "scores": [asdict(score) for score in scores],
+    }
+
+
+class Predictor:
+    """A profile with one model fitted to it.
 
     Parameters
     ----------
     profile : Profile
-    workload : Workload
     model : str
-        One of `selfscale.models.MODELS`.
+        One of `selfscale.models.MODELS`, or ``best`` for the one with the smallest cross-validated error.
+
+    Attributes
+    ----------
+    scores : list of Score
+        Of all models for ``best``, else of the one.
+    score : Score
+        Of the one that is used.
+
+    Raises
+    ------
+    FlextraceError
+        No such model, or the profile holds too little for it.
+    """
+
+    def __init__(self, profile: Profile, model: str = BEST):
+        if model not in (BEST, *MODELS):
+            raise FlextraceError(f"there is no model {model!r}: choose one of {', '.join((BEST, *MODELS))}", 2)
+        self.scores = scores_of(profile) if model == BEST else scores_of(profile, [model])
+        self.score = best_of(self.scores) if model == BEST else self.scores[0]
+        indices = [index for index, point in enumerate(profile.measured) if point.role != "random"]
+        self._index_of = dict(enumerate(indices))
+        self._model = make_model(self.score.model).fit(learnable(profile.measured), profile.regions)
+
+    def table(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Predictions of many workloads, a row each, with the columns of `Prediction`'s numbers."""
+        table = self._model.predict(workloads)
+        throughput = table["throughput_bytes_per_s"].to_numpy()
+        own = np.log(table["interval_high"].to_numpy() / throughput)
+        width = np.exp([widened(self.score, region, each) for region, each in zip(table["region"], own, strict=True)])
+        table["interval_low"], table["interval_high"] = throughput / width, throughput * width
+        return table
+
+    def predict(self, workload: Workload) -> Prediction:
+        """Estimate one workload."""
+        row = self.table([workload]).iloc[0]
+        return Prediction(
+            throughput_bytes_per_s=float(row["throughput_bytes_per_s"]),
+            interval_low=float(row["interval_low"]),
+            interval_high=float(row["interval_high"]),
+            model=self.score.model,
+            region=int(row["region"]),
+            inside_range=not row["outside"],
+            points_used=[self._index_of[index] for index in row["points_used"]],
+            extended_note=self._note(),
+            outside=row["outside"],
+            notes=row["notes"],
+        )
+
+    def _note(self) -> str:
+        if not self.score.usable:
+            return f"interval covers what the model itself knows only; {CLASSIC}"
+        return (
+            f"interval covers 90 % of {self.score.count} measured workloads that the model had not learned from "
+            f"(median error {self.score.errors['median']:.0%}); {CLASSIC}"
+        )
+
+
+def predict(profile: Profile, workload: Workload, model: str = BEST) -> Prediction:
+    """Estimate one workload's throughput on a measured machine, see `Predictor`.
 
     Raises
     ------
     FlextraceError
         No such model, the profile holds too little, or the workload lacks a parameter.
     """
-    return make_model(model).fit(profile).predict(workload)
+    return Predictor(profile, model).predict(workload)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One machine's throughput over another's for the same workload (thesis 5.5).
+
+    Attributes
+    ----------
+    ratio, interval_low, interval_high : float
+        The 90 % interval takes both predictions' errors as independent: logarithmic half-widths add in squares.
+    other_bytes_per_s : float
+        What the other machine is predicted to have.
+    outside : list of str
+        Parameters beyond the other machine's measured values.
+    """
+
+    ratio: float
+    interval_low: float
+    interval_high: float
+    other_bytes_per_s: float
+    outside: list[str]
+
+
+def ratio_of(one: Prediction, other: Prediction) -> Ratio:
+    """How many times as fast as another machine's a prediction is."""
+    ratio = one.throughput_bytes_per_s / other.throughput_bytes_per_s
+    half_widths = (math.log(each.interval_high / each.throughput_bytes_per_s) for each in (one, other))
+    width = math.exp(math.hypot(*half_widths))
+    return Ratio(ratio, ratio / width, ratio * width, other.throughput_bytes_per_s, other.outside)
 
 
 @dataclass(frozen=True)
@@ -37,6 +190,7 @@ class Errors:
 
     Attributes
     ----------
+    model : str
     count : int
         Random workloads measured.
     prediction_median, prediction_mean, prediction_p90, prediction_max : float
@@ -45,6 +199,7 @@ class Errors:
         The same with the second measurement in the place of the prediction; NaN if nothing was measured twice.
     """
 
+    model: str
     count: int
     prediction_median: float
     prediction_mean: float
@@ -53,18 +208,16 @@ class Errors:
     repeatability_median: float
 
 
-def errors_on_random(profile: Profile, model: str = "product") -> Errors | None:
+def errors_on_random(profile: Profile, model: str = BEST) -> Errors | None:
     """Prediction and repeatability error over the random points of a profile; None if it has none."""
-    import numpy as np  # noqa: PLC0415
-
-    fitted = make_model(model).fit(profile)
     random = [point for point in profile.measured if point.role == "random" and point.throughput_bytes_per_s > 0]
     first = [point for point in random if point.repeat == 0]
     second = {point.workload: point.throughput_bytes_per_s for point in random if point.repeat == 1}
     if not first:
         return None
+    predictor = Predictor(profile, model)
     measured = np.array([point.throughput_bytes_per_s for point in first])
-    predicted = np.array([fitted.predict(point.workload).throughput_bytes_per_s for point in first])
+    predicted = predictor.table([point.workload for point in first])["throughput_bytes_per_s"].to_numpy()
     error = np.abs(predicted - measured) / measured
     again = [
         abs(second[point.workload] - point.throughput_bytes_per_s) / point.throughput_bytes_per_s
@@ -72,6 +225,7 @@ def errors_on_random(profile: Profile, model: str = "product") -> Errors | None:
         if point.workload in second
     ]
     return Errors(
+        model=predictor.score.model,
         count=len(first),
         prediction_median=float(np.median(error)),
         prediction_mean=float(error.mean()),

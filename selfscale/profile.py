@@ -79,6 +79,8 @@ class Profile:
         Of the reference points: how far their repeated measurements lie apart.
     complete : bool
         False if measuring was interrupted or the budget ended too early.
+    models : dict
+        Cross-validated errors of every model (`selfscale.predict.record_scores`), and of how many points.
     """
 
     measured: list[Point] = field(default_factory=list)
@@ -92,6 +94,7 @@ class Profile:
     created: str = ""
     tool_version: str = ""
     complete: bool = False
+    models: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
 
     @cached_property
@@ -167,6 +170,7 @@ class Profile:
             ],
             "drift": self.drift,
             "complete": self.complete,
+            "models": self.models,
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -232,6 +236,7 @@ class Profile:
                 created=document.get("created", ""),
                 tool_version=document.get("tool_version", ""),
                 complete=bool(document["complete"]),
+                models=document.get("models", {}),
                 path=path,
             )
         except (KeyError, TypeError, ValueError) as error:

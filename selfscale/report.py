@@ -202,10 +202,24 @@ def profile_section(profile: Profile) -> Section:
         if accuracy is not None:
             section.figures.append(accuracy)
     section.tables = [
+        *_model_table(profile),
         Table("Environment", ["what", "value"], flat_rows(profile.environment)),
         Table("Drift of the reference point", ["what", "value"], flat_rows(profile.drift), collapsed=True),
     ]
     return section
+
+
+def _model_table(profile: Profile) -> list[Table]:
+    """Errors of every model on workloads that it had not learned from (as thesis table 5.1)."""
+    scores = profile.models.get("scores", [])
+    rows = []
+    for score in scores:
+        used = " (used for predictions)" if score["model"] == profile.models.get("best") else ""
+        errors = [f"{score['errors'][name]:.1%}" if score["errors"] else "-" for name in ("median", "p75", "p90")]
+        regions = ", ".join(f"{part['median']:.1%}" for part in score["by_region"]) or score["reason"]
+        rows.append([Cell(text) for text in (score["model"] + used, str(score["count"]), *errors, regions)])
+    titles = ["model", "workloads left out", "median error", "75th percentile", "90th percentile", "median by region"]
+    return [Table("Cross-validated errors of the models", titles, rows)] if rows else []
 
 
 # ---- traces ----

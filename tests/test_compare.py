@@ -240,7 +240,16 @@ class FakeGroup:
 
 def profile(limit: int | None = 128 * MIB) -> Any:
     return SimpleNamespace(
-        environment={"memory_limit_bytes": limit}, path=None, range_of=lambda parameter: (1 * MIB, 512 * MIB)
+        environment={"memory_limit_bytes": limit},
+        path=None,
+        range_of=lambda parameter: (1 * MIB, 512 * MIB),
+        models={
+            "scores": [
+                {"model": "product", "errors": {"median": 0.12}},
+                {"model": "orthogonal", "errors": {}},
+                {"model": "learned", "errors": {"median": 0.05}},
+            ]
+        },
     )
 
 
@@ -273,6 +282,10 @@ def test_compare_runs_every_row_under_the_applications_conditions(runs: Runs, tm
     share = 128 / 200 / 2
     expected = 1 / ((1 - share) / 400e6 + share / 50e6)
     assert table.loc["prediction_extended", "throughput_in_io_bytes_per_s"] == pytest.approx(expected)
+
+    rows = {row["row"]: row for row in comparison.document["rows"]}
+    assert rows["prediction"]["cross_validated_median_errors"] == {"product": 0.12, "learned": 0.05}
+    assert any("product 12%, learned 5%" in note for note in rows["prediction"]["notes"])
 
     ran = [one for one in runs.replays if one["phase"] == "run"]
     prepared = [one for one in runs.replays if one["phase"] == "prepare"]

@@ -2,6 +2,7 @@
 """The verb predict: a workload from options, from a trace, and what it says of both."""
 
 import json
+import math
 
 import pytest
 
@@ -11,8 +12,9 @@ from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
 from selfscale.explore import Exploration
+from selfscale.models import MODELS
 from selfscale.plan import Settings
-from selfscale.predict import predict
+from selfscale.predict import predict, record_scores
 from tests.synthetic_machine import MIB, Machine
 
 OPTIONS = [
@@ -34,6 +36,7 @@ def profile(tmp_path_factory):
     exploration = Exploration(Settings(256 * MIB, 300.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
     exploration.run()
     profile = exploration.profile()
+    record_scores(profile)
     profile.save(tmp_path_factory.mktemp("profile") / "p.json")
     return profile
 
@@ -55,6 +58,8 @@ def test_options_as_json(profile, capsys):
     assert only["throughput_bytes_per_s"] == expected.throughput_bytes_per_s
     assert only["workload"]["uniqueBytes"] == 64 * MIB
     assert document["profile"]["sha256"]
+    assert {score["model"] for score in document["models"]} == set(MODELS)
+    assert only["model"] == profile.models["best"]
     assert document["ignored"] == []
 
 
@@ -64,6 +69,8 @@ def test_options_as_text(profile, capsys):
     expected = predict(profile, Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)).throughput_bytes_per_s
     assert f"throughput {expected / 1e6:.4g} MB/s" in captured.out
     assert "warm cache" in captured.out
+    assert f"{profile.models['best']} (used)" in captured.out
+    assert "orthogonal (not fitted)" in captured.out
     assert "OUTSIDE" not in captured.out
     assert all(len(line) <= 100 for line in captured.out.splitlines())
     assert captured.err == ""
@@ -71,7 +78,18 @@ def test_options_as_text(profile, capsys):
 
 def test_outside_is_said(profile, capsys):
     assert main(["predict", str(profile.path), *OPTIONS, "--unique-bytes", "1T"]) == 0
-    assert "OUTSIDE the measured range in uniqueBytes" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "OUTSIDE the measured range in uniqueBytes" in out
+    assert "uniqueBytes is 1.02e+03 times the largest measured" in out
+
+
+def test_a_model_by_name(profile, capsys):
+    for model in ("product", "utilization", "learned"):
+        assert main(["predict", str(profile.path), *OPTIONS, "--model", model, "--format", "json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["predictions"][0]["model"] == model
+    assert main(["predict", str(profile.path), *OPTIONS, "--model", "orthogonal"]) == 1
+    assert "no orthogonal sample" in capsys.readouterr().err
 
 
 def test_a_trace_is_predicted_by_its_footprint_and_by_its_depth(profile, trace, capsys):
@@ -100,6 +118,25 @@ def test_text_of_a_trace_names_what_is_ignored(profile, trace, capsys):
     assert "footprint" in out
     assert "mean LRU depth" in out
     assert "ignored: syncFrac 0.1" in out
+
+
+def test_ratio_to_a_machine_that_is_twice_as_fast(profile, tmp_path, capsys):
+    document = profile.as_document()
+    for point in document["points"]:
+        point["throughput_bytes_per_s"] *= 2
+        point["ci95_half_width_bytes_per_s"] *= 2
+    (tmp_path / "fast.json").write_text(json.dumps(document))
+    # The product form scales exactly.
+    arguments = ["predict", str(profile.path), *OPTIONS, "--model", "product", "--against", str(tmp_path / "fast.json")]
+    assert main([*arguments, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (ratio,), (only,) = document["ratios"], document["predictions"]
+    assert ratio["ratio"] == pytest.approx(0.5)
+    assert ratio["other_bytes_per_s"] == pytest.approx(2 * only["throughput_bytes_per_s"])
+    width = math.log(only["interval_high"] / only["throughput_bytes_per_s"])
+    assert math.log(ratio["interval_high"] / ratio["ratio"]) == pytest.approx(width * math.sqrt(2))
+    assert main(arguments) == 0
+    assert "0.5 times the throughput of fast.json" in capsys.readouterr().out
 
 
 def test_missing_parameters_are_named(profile, capsys):

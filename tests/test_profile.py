@@ -42,7 +42,7 @@ def test_document_has_what_the_contract_names(profile):
     assert {"regions", "drift", "complete"} <= set(document)
     for point in document["points"]:
         assert set(point["workload"]) == set(PARAMETERS)
-        assert point["role"] in {"explore", "curve", "reference", "random"}
+        assert point["role"] in {"explore", "curve", "reference", "inform", "random"}
         assert {"region", "parameter", "throughput_bytes_per_s", "ci95_half_width_bytes_per_s"} <= set(point)
         assert {"response_time", "steady", "seconds", "passes"} <= set(point)
     for region in document["regions"]:

@@ -12,7 +12,7 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from flextrace import scale
+from flextrace import measuring
 from flextrace.main import main
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
@@ -42,8 +42,8 @@ def formula(monkeypatch):
         return machine.measure(request)
 
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
-    monkeypatch.setattr(scale, "_lay_out", lambda settings, image: (image / "f1").write_text("") or 1.5)
-    monkeypatch.setattr(scale, "_measure", lambda image, group: step)
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: (image / "f1").write_text("") or 1.5)
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group: step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     machine.interrupt_at = interrupt_at
     return machine
@@ -112,12 +112,15 @@ def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
 
 def test_image_is_kept_on_demand(place, formula):
     assert main(command(place, "--keep-image")) == 0
-    assert [path.name for path in (place / "d").iterdir()] == [scale.IMAGE]
+    assert [path.name for path in (place / "d").iterdir()] == [measuring.IMAGE]
 
 
 def test_random_workloads_end_with_both_errors(place, formula, capsys):
     assert main(command(place, "--random", "5")) == 0
-    assert "On 5 random workloads the product model's error was" in capsys.readouterr().err
+    used = load(place / "p.json").models["best"]
+    told = capsys.readouterr().err
+    assert f"On 5 random workloads the {used} model's error was" in told
+    assert f"Predictions use the {used} model" in told
 
 
 def test_refused_before_anything_is_measured(place, formula, capsys, monkeypatch):
@@ -175,10 +178,10 @@ def test_small_real_profile(tmp_path):
     image = tmp_path / "image"
     image.mkdir()
     settings = Settings(cache_bytes=8 * MIB, budget_s=12.0, cpus=1)
-    scale._lay_out(settings, image)
+    measuring.lay_out(settings, image, print)
     used = {path.name: path.stat().st_size for path in image.glob("f*")}
     assert sum(used.values()) == pytest.approx(settings.image_bytes, rel=0.01)
-    exploration = Exploration(settings, scale._measure(image, None))
+    exploration = Exploration(settings, measuring.measure_in(image, None))
     exploration.run()
     profile = exploration.profile()
     assert len(profile.measured) >= 7

@@ -14,9 +14,22 @@ from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS, Workload
 from selfscale.explore import Exploration
 from selfscale.journal import Journal
+from selfscale.models.product import ProductModel
 from selfscale.plan import Settings
-from selfscale.predict import errors_on_random, predict
+from selfscale.predict import errors_on_random
+from selfscale.sampling import random_workload
 from tests.synthetic_machine import MIB, Machine
+
+
+@pytest.fixture(scope="module", autouse=True)
+def any_workload_is_informative():
+    """There are hundreds of explorations: no fit chooses workloads here, as it does in tests/test_informative.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "selfscale.informative.most_informative",
+            lambda profile, generator, count: [random_workload(profile, generator) for _ in range(count)],
+        )
+        yield
 
 
 def explore(machine, **changes):
@@ -119,9 +132,11 @@ def test_unique_bytes_curve_is_dense_where_it_falls():
     machine = Machine([(256 * MIB, 500e-6)])
     profile = explore(machine).profile()
     focal = profile.regions[1].focal
-    for size in np.geomspace(1.1 * 256 * MIB, 3.9 * 256 * MIB, 40):
-        target = focal.replace(unique_bytes=size)
-        assert predict(profile, target).throughput_bytes_per_s == pytest.approx(machine.throughput(target), rel=0.25)
+    targets = [focal.replace(unique_bytes=size) for size in np.geomspace(1.1 * 256 * MIB, 3.9 * 256 * MIB, 40)]
+    # The product form takes these from the curve alone.
+    table = ProductModel().fit(profile.measured, profile.regions).predict(targets)
+    true = [machine.throughput(target) for target in targets]
+    assert table["throughput_bytes_per_s"].to_numpy() == pytest.approx(np.array(true), rel=0.25)
 
 
 def test_order_of_points_depends_on_the_seed_only():

@@ -1,53 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file per way of turning a profile into the throughput of a workload that was not measured.
+"""One file per way of turning measured points into the throughput of a workload that was not measured.
 
-A model is fitted to a profile and then asked for workloads; `MODELS` says which file holds which.
+A model is fitted to points and regions and then asked for workloads; `MODELS` says which file holds which. Which of
+them a profile is predicted with is not decided here but by their errors, in `selfscale.cross_validation`.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, Self
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.profile import Profile
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@dataclass(frozen=True)
-class Prediction:
-    """An estimated throughput.
-
-    Attributes
-    ----------
-    throughput_bytes_per_s : float
-    interval_low, interval_high : float
-        Nominal 90 % interval, bytes per s; what it covers stands in `extended_note`.
-    model : str
-    region : int
-        Index of the profile's region whose curves were used.
-    inside_range : bool
-        Whether every parameter lies within the values measured on the curves used; `outside` names those that do not.
-    points_used : list of int
-        Indices into the profile's points.
-    extended_note : str
-        What the interval covers, and what the prediction takes for granted.
-    """
-
-    throughput_bytes_per_s: float
-    interval_low: float
-    interval_high: float
-    model: str
-    region: int
-    inside_range: bool
-    points_used: list[int] = field(default_factory=list)
-    extended_note: str = ""
-    outside: list[str] = field(default_factory=list)
-
-    def as_document(self) -> dict[str, Any]:
-        """The prediction as it stands in JSON."""
-        return asdict(self)
+    from selfscale.measure import Point
+    from selfscale.profile import Region
 
 
 class Model(Protocol):
@@ -55,20 +26,36 @@ class Model(Protocol):
 
     name: str
 
-    def fit(self, profile: Profile) -> Self:
-        """Take what is needed from a profile; returns the model itself.
+    def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
+        """Take what is needed from the points that may be learned from; returns the model itself.
 
         Raises
         ------
         FlextraceError
-            The profile holds too little.
+            The points are too few, or not the ones that the model needs.
         """
 
-    def predict(self, workload: Workload) -> Prediction:
-        """Estimate one workload."""
+    def again(self) -> Model:
+        """A model of the same kind, not fitted, that may start from what this one took long to find."""
+
+    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Estimate workloads.
+
+        Returns
+        -------
+        DataFrame
+            One row per workload: ``throughput_bytes_per_s``; ``interval_low`` and ``interval_high``, nominal 90 %,
+            bytes per s, of what the model itself knows to be uncertain; ``region`` (index); ``points_used`` (indices
+            into the points); ``outside`` (names of parameters beyond the measured values); ``notes`` (list of str).
+        """
 
 
-MODELS = {"product": "selfscale.models.product:ProductModel"}
+MODELS = {
+    "product": "selfscale.models.product:ProductModel",
+    "orthogonal": "selfscale.models.orthogonal:OrthogonalModel",
+    "utilization": "selfscale.models.utilization:UtilizationModel",
+    "learned": "selfscale.models.learned:LearnedModel",
+}
 """Where each model is; imported only when it is asked for."""
 
 

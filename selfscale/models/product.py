@@ -9,18 +9,20 @@ measured range takes the value of the nearest end, and the prediction says so.
 from __future__ import annotations
 
 import math
-from typing import Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
-from selfscale.models import Prediction
-from selfscale.profile import Curve, Profile
+from selfscale.measure import Point
+from selfscale.models.measured import Z90, Z95, beyond, columns
+from selfscale.profile import Curve, Profile, Region
+from selfscale.sampling import LOGARITHMIC
 
-LOGARITHMIC = frozenset({"uniqueBytes", "sizeMean", "processNum"})
-LEVEL = 0.90
-_Z95, _Z90 = 1.959964, 1.644854
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class ProductModel:
@@ -28,7 +30,7 @@ class ProductModel:
 
     name = "product"
 
-    def fit(self, profile: Profile) -> Self:
+    def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
         """Find the curves of every region.
 
         Raises
@@ -36,65 +38,67 @@ class ProductModel:
         FlextraceError
             No region's focal vector was measured.
         """
-        self._unique = profile.curve("uniqueBytes", None) if profile.regions else None
+        profile = Profile(measured=list(points), regions=list(regions))
+        self._unique = profile.curve("uniqueBytes", None) if regions else None
         self._regions: list[int] = []
         self._focal: dict[int, Workload] = {}
         self._curves: dict[int, dict[str, Curve]] = {}
-        for index, region in enumerate(profile.regions):
+        for index, region in enumerate(regions):
             curves = {name: profile.curve(name, index) for name in PARAMETERS if name != "uniqueBytes"}
-            if self._unique is not None and any(len(curve.x) for curve in curves.values()):
+            if self._unique is not None and len(self._unique.x) and any(len(curve.x) for curve in curves.values()):
                 self._regions.append(index)
                 self._focal[index] = region.focal
                 self._curves[index] = {"uniqueBytes": self._unique, **curves}
         if not self._regions:
             raise FlextraceError(
-                f"profile {profile.path or ''} cannot predict: no region's focal vector was measured; "
-                "finish it with 'flextrace scale --resume', or with a larger --budget"
+                "the product model cannot predict: no region's focal vector was measured; "
+                "finish the profile with 'flextrace scale --resume', or with a larger --budget"
             )
-        self._random_error = self._error_on_random(profile)
         return self
 
-    def predict(self, workload: Workload) -> Prediction:
-        """Appendix B, steps (1) and (2), with an interval and a flag for targets outside the measured range.
+    def again(self) -> ProductModel:
+        """The same model, not fitted."""
+        return ProductModel()
 
-        Raises
-        ------
-        FlextraceError
-            A parameter of the workload is not a number.
-        """
-        for name in PARAMETERS:
-            if not math.isfinite(getattr(workload, FIELD_OF[name])):
-                raise FlextraceError(f"cannot predict a workload without {name}: give it, or a trace with requests")
+    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Appendix B, steps (1) and (2); the interval covers the noise of the curves, not the error of the form."""
+        import pandas as pd  # noqa: PLC0415
+
+        columns(workloads)
+        return pd.DataFrame([self._row(workload) for workload in workloads])
+
+    def _row(self, workload: Workload) -> dict[str, Any]:
         region = self.choose_region(workload.unique_bytes)
         focal, curves = self._focal[region], self._curves[region]
         performance, variance = self._focal_performance(region)
         used: set[int] = set()
-        outside = []
+        ranges = {}
+        notes = []
         for name in PARAMETERS:
             curve, target = curves[name], getattr(workload, FIELD_OF[name])
             if not len(curve.x):
-                outside.append(name)
+                ranges[name] = (math.inf, math.inf)
+                notes.append(f"{name} was not varied in region {region + 1}: it is taken as without influence")
                 continue
+            ranges[name] = (float(curve.x[0]), float(curve.x[-1]))
             at_focal, _, indices_focal = _at(curve, getattr(focal, FIELD_OF[name]))
             at_target, relative_error, indices = _at(curve, target)
             performance *= at_target / at_focal
             used.update(indices_focal, indices)
             if target != getattr(focal, FIELD_OF[name]):
                 variance += relative_error**2
-            if not curve.x[0] * (1 - 1e-9) <= target <= curve.x[-1] * (1 + 1e-9):
-                outside.append(name)
-        spread = math.exp(max(math.sqrt(variance) * _Z90 / _Z95, self._random_error or 0.0))
-        return Prediction(
-            throughput_bytes_per_s=performance,
-            interval_low=performance / spread,
-            interval_high=performance * spread,
-            model=self.name,
-            region=region,
-            inside_range=not outside,
-            points_used=sorted(used),
-            extended_note=self._note(),
-            outside=outside,
-        )
+        outside = beyond(ranges, workload)
+        notes += [f"{outside[name]}: that end was taken" for name in outside if math.isfinite(ranges[name][0])]
+        spread = math.exp(math.sqrt(variance) * Z90 / Z95)
+        return {
+            "throughput_bytes_per_s": performance,
+            "interval_low": performance / spread,
+            "interval_high": performance * spread,
+            "region": region,
+            "points_used": sorted(used),
+            "outside": list(outside),
+            "notes": notes,
+        }
 
     def choose_region(self, unique_bytes: float) -> int:
         """Step (1): of the focal points on both sides of uniqueBytes, the one whose performance is closer."""
@@ -115,27 +119,6 @@ class ProductModel:
         assert self._unique is not None
         value, relative_error, _ = _at(self._unique, self._focal[region].unique_bytes)
         return value, relative_error**2
-
-    def _note(self) -> str:
-        covers = "interval covers the noise of the measured curves"
-        if self._random_error is not None:
-            covers += f" and the error on random workloads ({math.expm1(self._random_error):.0%})"
-        else:
-            covers += ", not the error of the model; 'flextrace scale --random 20' measures that"
-        return f"{covers}; classic behaviour: warm cache, overwrites, buffered, no sync, no think time"
-
-    def _error_on_random(self, profile: Profile) -> float | None:
-        """90 % quantile of |ln(measured / predicted)| over the random points, rank by n + 1 as conformal prediction."""
-        self._random_error = None
-        errors = []
-        for point in profile.measured:
-            if point.role == "random" and point.throughput_bytes_per_s > 0:
-                predicted = self.predict(point.workload).throughput_bytes_per_s
-                errors.append(abs(math.log(point.throughput_bytes_per_s / predicted)))
-        if not errors:
-            return None
-        rank = min(len(errors), math.ceil((len(errors) + 1) * LEVEL))
-        return sorted(errors)[rank - 1]
 
 
 def _at(curve: Curve, value: float) -> tuple[float, float, tuple[int, ...]]:

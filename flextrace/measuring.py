@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a directory into measured points, with progress: what ``scale`` and ``validate`` have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from characterize.errors import FlextraceError
+from characterize.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from replayer.confine import MemoryGroup
+    from selfscale.measure import Point
+    from selfscale.plan import Settings, Step
+
+IMAGE = "flextrace-scale-image"
+DISK_MARGIN = 1.05
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """A service manager's SIGTERM saves the partial profile as Ctrl-C does."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def image_directory(directory: Path, *, keep: bool) -> Iterator[Path]:
+    """The directory of the files that are measured; removed afterwards unless it shall be kept."""
+    image = directory / IMAGE
+    image.mkdir(exist_ok=True)
+    try:
+        yield image
+    finally:
+        if not keep:
+            shutil.rmtree(image, ignore_errors=True)
+
+
+def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -> None:
+    """Refuse a directory that has no room for the files.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    needed = settings.image_bytes * DISK_MARGIN
+    present = sum(file.stat().st_blocks * 512 for file in (directory / IMAGE).glob("f*"))
+    free = shutil.disk_usage(directory).free + present
+    if needed > free:
+        remedy = "give a smaller --memory" if memory_bytes else "as root, give --memory SIZE"
+        raise FlextraceError(
+            f"cannot measure in {directory}: files of {format_bytes(needed)} are needed to exceed a cache of "
+            f"{format_bytes(settings.cache_bytes)}, {format_bytes(free)} are free; {remedy}, or take another directory"
+        )
+
+
+def lay_out(settings: Settings, image: Path, say: Callable[[str], None]) -> float:
+    """Write the files of every workload that can come; seconds that it took."""
+    import time  # noqa: PLC0415
+
+    import characterize  # noqa: PLC0415
+    from characterize.workload import Workload  # noqa: PLC0415
+    from replayer.run import prepare  # noqa: PLC0415
+    from replayer.willy import make_trace  # noqa: PLC0415
+    from selfscale.measure import trace_directory  # noqa: PLC0415
+
+    say(f"laying out {format_bytes(settings.image_bytes)} in {image}")
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
+        for count, unique_bytes in settings.layout:
+            trace = Path(scratch) / f"layout-{count}.iotrace"
+            workload = Workload(unique_bytes, 0.0, 1.0, 4096.0, float(count))
+            characterize.write(make_trace(workload, requests=1000 * count, allow_partial=True), trace)
+            prepare(trace, image)
+    return time.monotonic() - begin
+
+
+def measure_in(image: Path, group: MemoryGroup | None) -> Callable[[Step], Point]:
+    """What measures a step of an exploration in an image directory."""
+    from selfscale.measure import measure  # noqa: PLC0415
+
+    def step(request: Step) -> Point:
+        return measure(
+            request.workload,
+            image,
+            memory_group=group,
+            seed=request.seed,
+            max_seconds=request.max_seconds,
+            min_seconds=min(1.0, request.max_seconds / 2),
+        )
+
+    return step
+
+
+class Progress:
+    """A bar with ETA on a terminal, one line a point otherwise."""
+
+    def __init__(self, budget_s: float, known: int, say: Callable[[str], None]):
+        self._say = say
+        self._budget_s = budget_s
+        self._known = known
+        self._spent_s = 0.0
+        self._bar: Any = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty():
+            from rich.console import Console  # noqa: PLC0415
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[eta]}"),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("starting", total=None, eta="")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the bar, so that what is said next stands below it."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def wrap(self, step: Any) -> Any:
+        """The same function, telling of every point."""
+        from selfscale.measure import describe  # noqa: PLC0415
+
+        def told(request: Step) -> Point:
+            if self._bar is not None:
+                self._bar.update(self._task, description=describe(request.workload), total=request.planned)
+            point: Point = step(request)
+            self._spent_s += point.cost_s
+            left = (request.planned - request.number) * self._spent_s / request.number
+            left = min(left, self._budget_s - self._spent_s)
+            eta = f"ETA {format_duration(left)}" if left > 0.5 else "done"
+            if self._bar is not None:
+                self._bar.update(self._task, completed=request.number, eta=eta)
+            elif request.number > self._known:
+                self._say(f"{request.number}/{request.planned} {describe(request.workload)}: {_outcome(point)}; {eta}")
+            return point
+
+        return told
+
+
+def _outcome(point: Point) -> str:
+    text = f"{point.throughput_bytes_per_s / 1e6:.4g} MB/s"
+    if point.throughput_bytes_per_s > 0 and point.ci95_half_width_bytes_per_s < float("inf"):
+        text += f" +- {point.ci95_half_width_bytes_per_s / point.throughput_bytes_per_s:.1%}"
+    return text if point.steady else f"{text} (not steady: {point.reason})"

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a profile into the errors of predictions from it, measured on the same machine: ``flextrace validate``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from characterize.errors import FlextraceError
+from characterize.units import parse_duration, parse_size
+from flextrace import measuring
+from replayer.run import make_directory
+
+if TYPE_CHECKING:
+    from selfscale.profile import Profile
+    from selfscale.validate import Row
+
+SCHEMA = "flextrace.validation/1"
+MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "memory_bytes", "memory_limit_bytes")
+"""What of a profile's environment must be as it was."""
+LABEL_WIDTH = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``flextrace validate``."""
+    parser.add_argument("profile", type=Path, metavar="PROFILE.json", help="of this machine, by 'flextrace scale'")
+    parser.add_argument(
+        "--workloads", type=int, default=100, metavar="N", help="random workloads, each measured twice (default 100)"
+    )
+    parser.add_argument(
+        "--no-orthogonal", action="store_true", help="leave out the orthogonal samples, which need most of the time"
+    )
+    parser.add_argument(
+        "--max-seconds", type=parse_duration, default=4.0, metavar="TIME", help="longest run of a workload (default 4s)"
+    )
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
+    parser.add_argument("--memory", type=parse_size, metavar="SIZE", help="memory group (default: the profile's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the workloads and their order (default 0)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.json", help="document (default: PROFILE-validation.json)"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
+    parser.add_argument("--force", action="store_true", help="overwrite the document, and forget an interrupted run")
+    parser.add_argument(
+        "--keep-image", action="store_true", help=f"leave the files of DIR/{measuring.IMAGE}, for another run"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure in two passes, print the table; an interrupted run can be resumed."""
+    from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
+    from selfscale.profile import Profile  # noqa: PLC0415
+    from selfscale.validate import plan, validate  # noqa: PLC0415
+
+    profile = Profile.load(arguments.profile)
+    output = arguments.output or arguments.profile.with_name(arguments.profile.stem + "-validation.json")
+    journal_path = output.with_name(output.name + ".points.ndjson")
+    _check(arguments, profile, output, journal_path)
+    directory = arguments.directory or Path(profile.environment["directory"])
+    memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
+    make_directory(directory)
+    validation = plan(
+        profile,
+        arguments.workloads,
+        seconds=arguments.max_seconds,
+        seed=arguments.seed,
+        orthogonal=not arguments.no_orthogonal,
+    )
+    chosen = {
+        "profile": str(arguments.profile.resolve()),
+        "created": profile.created,
+        "directory": str(directory.resolve()),
+        "memory_bytes": memory_bytes,
+        "workloads": arguments.workloads,
+        "orthogonal": not arguments.no_orthogonal,
+        "max_seconds": arguments.max_seconds,
+        "seed": arguments.seed,
+    }
+    warnings = _differences(profile, directory, memory_bytes)
+    for warning in warnings:
+        _say(warning)
+    settings = _settings(profile, validation.workloads)
+    measuring.check_space(directory, memory_bytes, settings)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(measuring.terminated_as_interrupted())
+        group = None
+        if memory_bytes:
+            from replayer.confine import MemoryGroup  # noqa: PLC0415
+
+            group = stack.enter_context(MemoryGroup(memory_bytes))
+        image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
+        measuring.lay_out(settings, image, _say)
+        journal = Journal(journal_path, chosen, {}, resume=arguments.resume)
+        progress = stack.enter_context(measuring.Progress(math.inf, len(journal.points), _say))
+        try:
+            result = validate(profile, validation, progress.wrap(journal.wrap(measuring.measure_in(image, group))))
+        except KeyboardInterrupt:
+            progress.close()
+            _say(f"interrupted; continue with: flextrace validate --resume {_same_options(arguments)}")
+            return 130
+    document = _document(arguments, profile, result, chosen, warnings)
+    text = json.dumps(document, indent=1, allow_nan=False)
+    try:
+        output.write_text(text + "\n")
+    except OSError as error:
+        raise FlextraceError(f"cannot write {output}: {error.strerror}") from error
+    journal.remove()
+    print(text if arguments.format == "json" else format_rows(result["rows"], len(validation.workloads)))
+    _say(f"every measured point is in {output}")
+    return 3 if warnings else 0
+
+
+def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journal_path: Path) -> None:
+    """Refuse before the work starts what would fail after it."""
+    if arguments.workloads < 1:
+        raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
+    if not profile.regions:
+        raise FlextraceError(
+            f"profile {arguments.profile} has no region to predict from: finish it with 'flextrace scale --resume'"
+        )
+    if arguments.directory is None and not profile.environment.get("directory"):
+        raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
+    if arguments.resume or arguments.force:
+        return
+    if output.exists():
+        raise FlextraceError(f"{output} exists already: choose another name, or give --force or --resume", 2)
+    if journal_path.exists():
+        raise FlextraceError(
+            f"{journal_path} holds an interrupted run: continue it with --resume, forget it with --force", 2
+        )
+
+
+def _settings(profile: Profile, workloads: list[Any]) -> Any:
+    """Settings whose layout has the files of every workload."""
+    from selfscale.plan import Settings  # noqa: PLC0415
+
+    processes = max(profile.range_of("processNum")[1], *(workload.process_num for workload in workloads))
+    return Settings(profile.range_of("uniqueBytes")[1] / 4, budget_s=0.0, cpus=math.ceil(processes / 2))
+
+
+def _differences(profile: Profile, directory: Path, memory_bytes: int | None) -> list[str]:
+    """What is not as it was when the profile was made, so that its errors would be another machine's."""
+    from selfscale.environment import environment  # noqa: PLC0415
+
+    now = environment(directory, memory_bytes)
+    return [
+        f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
+        for name in MACHINE
+        if name in profile.environment and profile.environment[name] != now[name]
+    ]
+
+
+def format_rows(rows: list[Row], count: int) -> str:
+    """The table of errors as text of at most 100 columns."""
+    titles = ("points", "median", "75th", "90th", "largest", "in 90 %")
+    lines = [
+        f"error on {count} random workloads, |predicted - measured| / measured (thesis 5.3, table 5.1)",
+        f"{'':{LABEL_WIDTH}}" + "".join(f"{title:>9}" for title in titles),
+    ]
+    for row in rows:
+        label = row.name + (" (used)" if row.used else "")
+        if row.reason:
+            lines.append(f"{label:{LABEL_WIDTH}}   {row.reason.split(':')[0]}")
+            continue
+        cells = [str(row.points) if row.points else "-"]
+        cells += [f"{row.errors[name]:.1%}" if row.errors[name] < 10 else "> 10x" for name in ("median", "p75", "p90")]
+        cells += [f"{row.errors['max']:.0%}" if row.errors["max"] < 100 else "> 100x"]
+        cells += ["-" if row.coverage is None else f"{row.coverage:.0%}"]
+        lines.append(f"{label:{LABEL_WIDTH}}" + "".join(f"{cell:>9}" for cell in cells))
+    regions = sorted({region for row in rows for region in row.by_region}, key=int)
+    if len(regions) > 1:
+        lines += ["", "median by region", f"{'':{LABEL_WIDTH}}" + "".join(f"{int(r) + 1:>9}" for r in regions)]
+        for row in rows:
+            cells = [f"{row.by_region[region]:.1%}" if region in row.by_region else "-" for region in regions]
+            lines.append(f"{row.name:{LABEL_WIDTH}}" + "".join(f"{cell:>9}" for cell in cells))
+    return "\n".join(lines)
+
+
+def _document(
+    arguments: argparse.Namespace, profile: Profile, result: dict[str, Any], chosen: dict[str, Any], warnings: list[str]
+) -> dict[str, Any]:
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from characterize.document import plain  # noqa: PLC0415
+    from characterize.provenance import provenance_of  # noqa: PLC0415
+
+    return {
+        "schema": SCHEMA,
+        **provenance_of(arguments.profile),
+        "command": ["flextrace", *sys.argv[1:]],
+        "settings": chosen,
+        "environment": profile.environment,
+        "rows": [plain(asdict(row)) for row in result["rows"]],
+        "dropped": result["dropped"],
+        "points": [point.as_document() for point in result["points"]],
+        "warnings": warnings,
+    }
+
+
+def _same_options(arguments: argparse.Namespace) -> str:
+    words = [str(arguments.profile), "--workloads", str(arguments.workloads)]
+    words += ["--max-seconds", f"{arguments.max_seconds:g}"]
+    words += ["--no-orthogonal"] if arguments.no_orthogonal else []
+    words += ["--directory", str(arguments.directory)] if arguments.directory else []
+    words += ["--memory", str(arguments.memory)] if arguments.memory else []
+    words += ["--seed", str(arguments.seed)] if arguments.seed else []
+    words += ["-o", str(arguments.output)] if arguments.output else []
+    return shlex.join(words)
+
+
+def _say(text: str) -> None:
+    print(f"flextrace validate: {text}", file=sys.stderr)

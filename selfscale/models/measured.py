@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns points into the arrays that a regression needs, and says how far a workload lies from what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.workload import FIELD_OF, PARAMETERS, Workload
+from selfscale.measure import Point
+from selfscale.profile import Region
+from selfscale.sampling import LOGARITHMIC
+
+NOISE_MIN, NOISE_UNSTEADY = 0.02, 0.08
+"""Standard deviation of ln(throughput) of a point: at least, and at least where it was not steady."""
+Z90, Z95 = 1.644854, 1.959964
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The five parameters of n workloads, shape (n,) each."""
+
+    unique_bytes: np.ndarray
+    seq_frac: np.ndarray
+    read_frac: np.ndarray
+    size_mean: np.ndarray
+    process_num: np.ndarray
+
+
+def columns(workloads: Sequence[Workload]) -> Columns:
+    """Workloads as columns.
+
+    Raises
+    ------
+    FlextraceError
+        A parameter is not a number.
+    """
+    for workload in workloads:
+        for name in PARAMETERS:
+            if not math.isfinite(getattr(workload, FIELD_OF[name])):
+                raise FlextraceError(f"cannot predict a workload without {name}: give it, or a trace with requests")
+    return Columns(*(np.array([getattr(workload, field) for workload in workloads]) for field in FIELD_OF.values()))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Points to learn from.
+
+    Attributes
+    ----------
+    indices : ndarray of int, shape (n,)
+        Into the points that were given; those without throughput are left out.
+    columns : Columns
+    log_throughput : ndarray, shape (n,)
+        ln(bytes per s).
+    noise : ndarray, shape (n,)
+        Standard deviation of it that the measurement itself had.
+    """
+
+    indices: np.ndarray
+    columns: Columns
+    log_throughput: np.ndarray
+    noise: np.ndarray
+
+
+def measured(points: Sequence[Point]) -> Measured:
+    """The points that moved something, as arrays."""
+    indices = [index for index, point in enumerate(points) if point.throughput_bytes_per_s > 0]
+    used = [points[index] for index in indices]
+    throughput = np.array([point.throughput_bytes_per_s for point in used])
+    half_width = np.array([point.ci95_half_width_bytes_per_s for point in used])
+    noise = np.where(np.isfinite(half_width), half_width, 0.0) / Z95 / throughput
+    steady = np.array([point.steady for point in used], bool)
+    return Measured(
+        np.array(indices, int),
+        columns([point.workload for point in used]),
+        np.log(throughput),
+        np.maximum(noise, np.where(steady, NOISE_MIN, NOISE_UNSTEADY)),
+    )
+
+
+def miss_frac(unique_bytes: np.ndarray, cache_bytes: float, width: float = 0.02) -> np.ndarray:
+    """Share of uniformly drawn requests beyond a cache: max(0, 1 - cache / uniqueBytes), rounded off over `width`."""
+    beyond = 1 - cache_bytes / unique_bytes
+    return (beyond + np.sqrt(beyond**2 + width**2)) / 2
+
+
+def region_of(regions: Sequence[Region], unique_bytes: float) -> int:
+    """Index of the region that a working set lies in; beyond the last it is the last."""
+    last = max(0, len(regions) - 1)
+    return next((index for index, region in enumerate(regions) if unique_bytes <= region.high_bytes), last)
+
+
+def ranges_of(workloads: Sequence[Workload]) -> dict[str, tuple[float, float]]:
+    """Least and largest value of every parameter."""
+    table = {name: [getattr(workload, field) for workload in workloads] for name, field in FIELD_OF.items()}
+    return {name: (min(values), max(values)) for name, values in table.items()}
+
+
+def beyond(ranges: dict[str, tuple[float, float]], workload: Workload) -> dict[str, str]:
+    """Parameters of a workload that lie beyond the measured values, each with its distance in words."""
+    distances = {}
+    for name, (low, high) in ranges.items():
+        value = getattr(workload, FIELD_OF[name])
+        if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
+            continue
+        side, edge = ("largest", high) if value > high else ("least", low)
+        distance = (
+            f"{value / edge:.3g} times" if name in LOGARITHMIC and edge > 0 else f"{abs(value - edge):.3g} away from"
+        )
+        distances[name] = f"{name} is {distance} the {side} measured"
+    return distances

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns an orthogonal sample into any workload's throughput by interpolation between its neighbours (thesis 5.4).
+
+As published: evenly spaced values of every parameter, all combinations, multi-linear interpolation of the throughput.
+The axes are those of every other model, logarithmic for uniqueBytes, sizeMean and processNum. A workload beyond the
+sample takes the value of its nearest face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.workload import FIELD_OF, Workload
+from selfscale.measure import Point
+from selfscale.models.measured import beyond, columns, region_of
+from selfscale.profile import Region
+from selfscale.sampling import LOGARITHMIC
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROLE = "orthogonal"
+
+
+class OrthogonalModel:
+    """Multi-linear interpolation on a grid of measured workloads."""
+
+    name = "orthogonal"
+
+    def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
+        """Put the points of role ``orthogonal`` on a grid.
+
+        A node whose sizeMean does not fit into a file was measured with the largest that does
+        (`selfscale.sampling.orthogonal_sample`), and has that throughput.
+
+        Raises
+        ------
+        FlextraceError
+            There is no orthogonal sample, or a part of it is missing.
+        """
+        from scipy.interpolate import RegularGridInterpolator  # noqa: PLC0415 (seconds, and only this model needs it)
+
+        self._regions = list(regions)
+        chosen = {
+            point.workload: index
+            for index, point in enumerate(points)
+            if point.role == ROLE and point.throughput_bytes_per_s > 0
+        }
+        self._points_used = sorted(chosen.values())
+        if not chosen:
+            raise FlextraceError("there is no orthogonal sample: measure one with 'flextrace validate'")
+        roomy = Workload(
+            unique_bytes=max(workload.unique_bytes for workload in chosen),
+            process_num=min(workload.process_num for workload in chosen),
+            **dict.fromkeys(("seq_frac", "read_frac", "size_mean"), 0.0),
+        )
+        largest = [w for w in chosen if (w.unique_bytes, w.process_num) == (roomy.unique_bytes, roomy.process_num)]
+        self._levels = {
+            name: sorted({getattr(w, field) for w in (largest if name == "sizeMean" else chosen)})
+            for name, field in FIELD_OF.items()
+        }
+        shape = [len(levels) for levels in self._levels.values()]
+        values = np.empty(shape)
+        sizes: dict[tuple[float, ...], list[float]] = {}
+        for workload in chosen:
+            sizes.setdefault(_without_size(workload), []).append(workload.size_mean)
+        for place in np.ndindex(*shape):
+            coordinates = [levels[i] for levels, i in zip(self._levels.values(), place, strict=True)]
+            node = Workload(**dict(zip(FIELD_OF.values(), coordinates, strict=True)))
+            fitting = [size for size in sizes.get(_without_size(node), []) if size <= node.size_mean * (1 + 1e-9)]
+            if not fitting:
+                raise FlextraceError(
+                    f"{np.prod(shape) - len(chosen)} points of the orthogonal sample are missing: finish it with "
+                    "'flextrace validate --resume'"
+                )
+            values[place] = points[chosen[node.replace(size_mean=max(fitting))]].throughput_bytes_per_s
+        axes = [_axis(name, np.array(levels)) for name, levels in self._levels.items()]
+        # A parameter with one level has no axis to interpolate on.
+        self._varied = [name for name, levels in self._levels.items() if len(levels) > 1]
+        self._interpolate = RegularGridInterpolator(
+            [axis for axis in axes if len(axis) > 1], values.reshape([n for n in shape if n > 1]), method="linear"
+        )
+        return self
+
+    def again(self) -> OrthogonalModel:
+        """The same model, not fitted."""
+        return OrthogonalModel()
+
+    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Interpolate; an interpolation knows nothing of its own error, so its interval has no width."""
+        import pandas as pd  # noqa: PLC0415
+
+        table = columns(workloads)
+        places = []
+        for name in self._varied:
+            levels = self._levels[name]
+            places.append(_axis(name, np.clip(getattr(table, FIELD_OF[name]), levels[0], levels[-1])))
+        throughput = self._interpolate(np.column_stack(places))
+        outside = [
+            beyond({name: (levels[0], levels[-1]) for name, levels in self._levels.items()}, workload)
+            for workload in workloads
+        ]
+        return pd.DataFrame(
+            {
+                "throughput_bytes_per_s": throughput,
+                "interval_low": throughput,
+                "interval_high": throughput,
+                "region": [region_of(self._regions, workload.unique_bytes) for workload in workloads],
+                "points_used": [self._points_used] * len(workloads),
+                "outside": [list(names) for names in outside],
+                "notes": [[f"{text}: that end was taken" for text in names.values()] for names in outside],
+            }
+        )
+
+
+def _without_size(workload: Workload) -> tuple[float, ...]:
+    return (workload.unique_bytes, workload.seq_frac, workload.read_frac, workload.process_num)
+
+
+def _axis(parameter: str, values: np.ndarray) -> np.ndarray:
+    return np.log(values) if parameter in LOGARITHMIC else values

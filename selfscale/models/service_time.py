@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns points into the seconds that a request takes at processors, lock, cache and device: the physics of `learned`.
+
+Lee's sum of overheads (5.1) with what a regression cannot have: the sizes of the cache for reads and for writes, how
+much of the device's latency sequential access saves, how many requests processors and device serve at once, and how
+sharply the bottleneck takes over. All are positive and found by least squares on ln(throughput), each held near a wide
+guess, so that what the points do not tell stays plausible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from selfscale.models.measured import Columns, Measured, miss_frac
+
+WINDOW_BYTES = 128 * 1024.0
+"""Linux's default window: sequential misses share one access of the device per window."""
+PAGE_BYTES = 4096.0
+PHYSICS_ERROR = 0.08
+"""Standard deviation of ln(throughput) that the formula is trusted with beside the noise of a point."""
+HUBER = 4.0
+"""Square of the number of standard deviations from which on an error counts linearly."""
+STEP = 1e-4
+EVALUATIONS_MAX = 60
+
+
+class Guess(NamedTuple):
+    """What a constant is thought to be before anything was measured: its logarithm is normal around it."""
+
+    value: float
+    sigma: float
+
+
+CONSTANTS = {
+    "read_call_s": Guess(1.5e-6, 1.5),
+    "write_call_s": Guess(2.5e-6, 1.5),
+    "read_byte_s": Guess(1.2e-10, 1.5),
+    "write_byte_s": Guess(1.6e-10, 1.5),
+    "far_byte_s": Guess(5e-11, 1.5),
+    "miss_page_s": Guess(5e-7, 1.5),
+    "lock_s": Guess(3e-7, 1.5),
+    "lock_byte_s": Guess(2e-11, 1.5),
+    "access_read_s": Guess(1e-4, 3.0),
+    "access_write_s": Guess(3e-5, 3.0),
+    "device_read_byte_s": Guess(1e-9, 2.0),
+    "device_write_byte_s": Guess(1.5e-9, 2.0),
+    "overlap_frac": Guess(0.5, 0.7),
+    "random_frac": Guess(0.3, 1.0),
+    "write_wait_frac": Guess(0.3, 1.0),
+    "spill_frac": Guess(0.02, 1.5),
+    "read_cache": Guess(1.0, 0.25),
+    "write_cache": Guess(0.8, 0.8),
+    "near_cache": Guess(0.2, 0.8),
+    "cpu_servers": Guess(2.0, 0.7),
+    "device_servers": Guess(3.0, 0.8),
+    "sharpness": Guess(4.0, 0.6),
+}
+"""The caches as shares of the border of the profile. Shares, 1 at most: overlap_frac of the time of a byte beyond the
+first window is left of it, since a long request becomes commands that overlap; random_frac of the access of a request
+that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
+what fits the write cache is written back all the same."""
+
+
+def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> dict[str, np.ndarray]:
+    """Seconds of a mean request at every resource, shape (n,) each.
+
+    Parameters
+    ----------
+    constants : ndarray, shape (22,)
+        Natural logarithms of `CONSTANTS`.
+    border_bytes : float
+        Where the throughput falls, as the profile has it.
+    """
+    k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
+    read, size = table.read_frac, table.size_mean
+    write = 1 - read
+    miss = miss_frac(table.unique_bytes, border_bytes * k["read_cache"])
+    spill = miss_frac(table.unique_bytes, border_bytes * k["write_cache"])
+    spill = spill + np.minimum(k["spill_frac"], 1.0) * (1 - spill)
+    far = miss_frac(table.unique_bytes, border_bytes * k["near_cache"], 0.1)
+    pages = np.maximum(size, PAGE_BYTES) / PAGE_BYTES
+    random = 1 - table.seq_frac
+    # Whole pages move; sequential requests of less than a page share one. What is written in part is read before.
+    moved = random * np.maximum(size, PAGE_BYTES) + table.seq_frac * size
+    partial = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
+    seeks = random + table.seq_frac * np.minimum(1.0, size / WINDOW_BYTES)
+    extents = random + table.seq_frac * np.minimum(k["random_frac"], 1.0)
+    longer = np.maximum(0.0, moved - WINDOW_BYTES)
+    waited = moved - longer + longer * np.minimum(k["overlap_frac"], 1.0)
+    processor = (
+        read * (k["read_call_s"] + size * k["read_byte_s"])
+        + write * (k["write_call_s"] + size * k["write_byte_s"])
+        + far * size * k["far_byte_s"]
+        + pages * miss * k["miss_page_s"]
+    )
+    reading = read * miss * (seeks * k["access_read_s"] + waited * k["device_read_byte_s"])
+    reading = reading + partial * (k["access_read_s"] + PAGE_BYTES * k["device_read_byte_s"])
+    writing = write * spill * (extents * k["access_write_s"] + waited * k["device_write_byte_s"])
+    return {
+        "process": (processor + reading + np.minimum(k["write_wait_frac"], 1.0) * writing) / table.process_num,
+        "processors": processor / k["cpu_servers"],
+        "device": (reading + writing) / k["device_servers"],
+        "lock": k["lock_s"] + size * k["lock_byte_s"],
+    }
+
+
+def log_throughput(constants: np.ndarray, table: Columns, border_bytes: float) -> np.ndarray:
+    """ln(bytes per s): the longest resource, rounded off where two are equally long."""
+    times = np.array(list(seconds_at(constants, table, border_bytes).values()))
+    sharpness = 1 + np.exp(constants[list(CONSTANTS).index("sharpness")])
+    longest = times.max(axis=0)
+    return np.log(table.size_mean / longest) - np.log(((times / longest) ** sharpness).sum(axis=0)) / sharpness
+
+
+@dataclass(frozen=True)
+class ServiceTimes:
+    """The formula with its constants found.
+
+    Attributes
+    ----------
+    constants : ndarray, shape (22,)
+        Natural logarithms of `CONSTANTS`.
+    covariance : ndarray, shape (22, 22)
+        What points and guesses leave open of them (Laplace's approximation).
+    border_bytes : float
+        The border that the sizes of the caches are relative to.
+    """
+
+    constants: np.ndarray
+    covariance: np.ndarray
+    border_bytes: float
+
+    def log_throughput(self, table: Columns) -> np.ndarray:
+        """ln(bytes per s), shape (n,)."""
+        return log_throughput(self.constants, table, self.border_bytes)
+
+    def sensitivity(self, table: Columns) -> np.ndarray:
+        """Derivative of `log_throughput` by the constants, shape (n, 22)."""
+        steps = STEP * np.eye(len(self.constants))
+        return np.column_stack(
+            [
+                (
+                    log_throughput(self.constants + step, table, self.border_bytes)
+                    - log_throughput(self.constants - step, table, self.border_bytes)
+                )
+                / (2 * STEP)
+                for step in steps
+            ]
+        )
+
+
+def fit_service_times(
+    data: Measured, borders_bytes: Sequence[float], start: ServiceTimes | None = None
+) -> ServiceTimes:
+    """Find the constants that explain the points, held near their guesses.
+
+    Parameters
+    ----------
+    data : Measured
+    borders_bytes : sequence of float
+        Candidates for the border where reads begin to miss; the one that explains the points best is taken.
+    start : ServiceTimes, optional
+        Of nearly the same points: the search begins, and the border stays, there.
+    """
+    from scipy.optimize import least_squares  # noqa: PLC0415
+
+    guess = np.log([constant.value for constant in CONSTANTS.values()])
+    sigma = np.array([constant.sigma for constant in CONSTANTS.values()])
+    weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
+
+    def misfit(constants: np.ndarray, border_bytes: float) -> np.ndarray:
+        error = (log_throughput(constants, data.columns, border_bytes) - data.log_throughput) * weight
+        # Pseudo-Huber: a disturbed point pulls with a bounded force.
+        robust = np.sign(error) * np.sqrt(2 * HUBER * (np.sqrt(1 + error**2 / HUBER) - 1))
+        return np.concatenate([robust, (constants - guess) / sigma])
+
+    servers = np.array([name == "device_servers" for name in CONSTANTS])
+    # Few or many requests at the device at once are two basins.
+    starts = (
+        [(start.border_bytes, start.constants)]
+        if start
+        else [(border, np.where(servers, np.log(count), guess)) for border in borders_bytes for count in (1.0, 8.0)]
+    )
+    results = []
+    for border_bytes, constants in starts:
+        result = least_squares(misfit, constants, x_scale=sigma, max_nfev=EVALUATIONS_MAX, args=(border_bytes,))
+        results.append((float(result.cost), float(border_bytes), result))
+    _, border_bytes, best = min(results, key=lambda entry: entry[:2])
+    # The rows of the guesses make it regular.
+    return ServiceTimes(best.x, np.linalg.inv(best.jac.T @ best.jac), border_bytes)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns points into utilization profiles: seconds per overhead at every resource (Lee 1993, 5.1 to 5.4).
+
+The service time of a mean request at a resource is k . f (equation 5.2): f counts the overheads of the request (one per
+request, one per byte, by direction; those of the device only for the share that misses the cache), k are the resource's
+seconds per overhead. The machine is a black box (5.3): the resource that takes longest is the bottleneck, and the
+throughput is N / T_max = k . f (5.24) with N equal resources. The processes themselves are one of the resources, with
+N = processNum: a process waits for everything, so it is the bottleneck as long as nothing else is saturated.
+
+Which point belongs to which resource is found as Lee does by hand: assign, regress, assign again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from selfscale.measure import Point
+from selfscale.models.measured import Z90, Columns, beyond, columns, measured, miss_frac, ranges_of, region_of
+from selfscale.profile import Region
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESOURCES = ("process", "shared", "device")
+"""What may be the bottleneck: each process alone; what all share, such as processors and locks; the device."""
+POINTS_MIN = 16
+ROUNDS_MAX = 40
+CACHE_FACTORS = np.geomspace(0.85, 1.18, 9)
+"""The cache that explains the points best is looked for around the border of the profile."""
+KIB = 1024.0
+
+
+class UtilizationModel:
+    """Requests per second = 1 / largest of (k . f / N) over the resources.
+
+    Attributes
+    ----------
+    profiles : ndarray, shape (3, 8)
+        Seconds per overhead, a row per resource of `RESOURCES`, a column per overhead of `overheads`.
+    cache_bytes : float
+    """
+
+    name = "utilization"
+
+    def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
+        """Find the utilization profiles, for several sizes of the cache around the measured border.
+
+        Raises
+        ------
+        FlextraceError
+            There are fewer points than the overheads of two resources.
+        """
+        data = measured(points)
+        if len(data.indices) < POINTS_MIN:
+            raise FlextraceError(
+                f"{len(data.indices)} points are too few for utilization profiles: {POINTS_MIN} are needed"
+            )
+        self._regions = list(regions)
+        self._points_used = data.indices.tolist()
+        self._ranges = ranges_of([points[index].workload for index in data.indices])
+        border = regions[0].high_bytes if len(regions) > 1 else self._ranges["uniqueBytes"][1]
+        service_s = np.log(data.columns.size_mean) - data.log_throughput
+        best = np.inf
+        for cache_bytes in border * CACHE_FACTORS if len(regions) > 1 else [border]:
+            profiles = _regress(overheads(data.columns, cache_bytes), data.columns.process_num, np.exp(service_s))
+            error = _log_service(profiles, overheads(data.columns, cache_bytes), data.columns.process_num) - service_s
+            score = float(np.mean(np.abs(error)))
+            if score < best:
+                best, self.profiles, self.cache_bytes = score, profiles, float(cache_bytes)
+                self._sigma = float(np.sqrt(np.mean(error**2)))
+        return self
+
+    def again(self) -> UtilizationModel:
+        """The same model, not fitted."""
+        return UtilizationModel()
+
+    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Throughput with the bottleneck named; the interval is the scatter of the measured points around the model."""
+        import pandas as pd  # noqa: PLC0415
+
+        table = columns(workloads)
+        seconds = _seconds(self.profiles, overheads(table, self.cache_bytes), table.process_num)
+        throughput = table.size_mean / seconds.max(axis=1)
+        bottleneck = [RESOURCES[index] for index in seconds.argmax(axis=1)]
+        outside = [beyond(self._ranges, workload) for workload in workloads]
+        return pd.DataFrame(
+            {
+                "throughput_bytes_per_s": throughput,
+                "interval_low": throughput * np.exp(-Z90 * self._sigma),
+                "interval_high": throughput * np.exp(Z90 * self._sigma),
+                "region": [region_of(self._regions, workload.unique_bytes) for workload in workloads],
+                "points_used": [self._points_used] * len(workloads),
+                "outside": [list(names) for names in outside],
+                "notes": [
+                    [f"bottleneck: {resource}", *(f"{text}: extrapolated" for text in names.values())]
+                    for resource, names in zip(bottleneck, outside, strict=True)
+                ],
+            }
+        )
+
+
+def overheads(table: Columns, cache_bytes: float) -> np.ndarray:
+    """The throughput transform f: how many of each overhead a mean request has, shape (n, 8).
+
+    Per request and per KiB, of reads and of writes; then per missing request that is not sequential and per missing
+    KiB, of reads and of writes.
+    """
+    read, size = table.read_frac, table.size_mean / KIB
+    write = 1 - read
+    miss = miss_frac(table.unique_bytes, cache_bytes)
+    random = 1 - table.seq_frac
+    parts = [read, read * size, write, write * size]
+    parts += [miss * read * random, miss * read * size, miss * write * random, miss * write * size]
+    return np.column_stack(parts)
+
+
+def _seconds(profiles: np.ndarray, transform: np.ndarray, process_num: np.ndarray) -> np.ndarray:
+    """Seconds per request that every resource allows, shape (n, 3): k . f / N."""
+    service = transform @ profiles.T
+    service[:, 0] /= process_num
+    return np.maximum(service, 1e-12)
+
+
+def _log_service(profiles: np.ndarray, transform: np.ndarray, process_num: np.ndarray) -> np.ndarray:
+    return np.log(_seconds(profiles, transform, process_num).max(axis=1))
+
+
+def _regress(transform: np.ndarray, process_num: np.ndarray, service_s: np.ndarray) -> np.ndarray:
+    """Assign every point to its bottleneck and regress every resource on its points, until nothing changes.
+
+    Each point weighs as its relative error: the squares of (k . f / N) / service - 1 are summed.
+    """
+    from scipy.optimize import nnls  # noqa: PLC0415
+
+    # A resource regresses on what it can see: the device sees misses only.
+    visible = {0: np.arange(8), 1: np.arange(4), 2: np.arange(4, 8)}
+    servers = np.column_stack([process_num, np.ones_like(process_num), np.ones_like(process_num)])
+    # At first everything with one process waits for itself; with several, misses wait for the device.
+    misses = transform[:, 4:].sum(axis=1) > 0.1 * transform[:, :4].sum(axis=1)
+    owner = np.where(process_num == 1, 0, np.where(misses, 2, 1))
+    best, best_error = np.zeros((3, 8)), np.inf
+    profiles = np.zeros((3, 8))
+    for _ in range(ROUNDS_MAX):
+        for resource, seen in visible.items():
+            mine = owner == resource
+            if not mine.any():
+                continue
+            weight = 1 / (servers[mine, resource] * service_s[mine])
+            profiles[resource] = 0
+            profiles[resource, seen] = nnls(transform[np.ix_(mine, seen)] * weight[:, None], np.ones(mine.sum()))[0]
+        seconds = _seconds(profiles, transform, process_num)
+        error = float(np.mean(np.abs(np.log(seconds.max(axis=1) / service_s))))
+        if error < best_error:
+            best, best_error = profiles.copy(), error
+        before, owner = owner, seconds.argmax(axis=1)
+        if (owner == before).all():
+            break
+    return best

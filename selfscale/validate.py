@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a profile and a machine into the errors of its models on random workloads (thesis 5.3, 5.4, table 5.1).
+
+The random workloads are measured in two passes of different order, so that the two measurements of a workload lie
+minutes apart: measured back to back they agree better than any prediction has to. Between the passes the orthogonal
+samples are measured, with at most as many points as the profile was fitted to, and with twice as many.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from selfscale.cross_validation import learnable, quantiles_of
+from selfscale.measure import Point
+from selfscale.models import MODELS
+from selfscale.models.measured import region_of
+from selfscale.models.orthogonal import OrthogonalModel
+from selfscale.plan import Step
+from selfscale.predict import BEST, Predictor
+from selfscale.profile import Profile
+from selfscale.sampling import orthogonal_sample, random_workload
+
+MULTIPLES = {1: "equal points", 2: "double points"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of errors.
+
+    Attributes
+    ----------
+    name : str
+    points : int
+        That it was fitted to; 0 for the repeatability.
+    errors : dict
+        ``median``, ``p75``, ``p90``, ``max`` of |predicted - measured| / measured over the random workloads.
+    by_region : dict
+        Median by region index (as text).
+    coverage : float or None
+        Share of the workloads inside the 90 % interval; None for what has none.
+    used : bool
+        Whether ``predict`` uses this model.
+    reason : str
+        Why there are no errors.
+    """
+
+    name: str
+    points: int
+    errors: dict[str, float]
+    by_region: dict[str, float]
+    coverage: float | None = None
+    used: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What is measured for a validation, in its order.
+
+    Attributes
+    ----------
+    workloads : list of Workload
+        The random ones.
+    samples : dict
+        Multiple of the profile's points to the orthogonal sample's workloads; empty without baselines.
+    steps : list of Step
+    """
+
+    workloads: list[Workload]
+    samples: dict[int, list[Workload]]
+    steps: list[Step]
+
+
+def plan(profile: Profile, count: int, *, seconds: float, seed: int = 0, orthogonal: bool = True) -> Validation:
+    """Draw the workloads and put them in order.
+
+    Parameters
+    ----------
+    profile : Profile
+    count : int
+        Random workloads.
+    seconds : float
+        Longest run of one measurement.
+    orthogonal : bool
+        Measure the orthogonal samples too.
+
+    Raises
+    ------
+    FlextraceError
+        The profile is empty.
+    """
+    generator = random.Random(f"validate {seed}")
+    workloads = [random_workload(profile, generator) for _ in range(count)]
+    points = len(learnable(profile.measured))
+    samples = {
+        multiple: [workload for _, workload in orthogonal_sample(profile, multiple * points)]
+        for multiple in (MULTIPLES if orthogonal else ())
+    }
+
+    def shuffled(values: Sequence[Workload]) -> list[Workload]:
+        values = list(values)
+        generator.shuffle(values)
+        return values
+
+    grid = shuffled(sorted({w for sample in samples.values() for w in sample}, key=repr))
+    order = [("random", 0, workload) for workload in shuffled(workloads)]
+    order += [("orthogonal", 0, workload) for workload in grid]
+    order += [("random", 1, workload) for workload in shuffled(workloads)]
+    steps = [
+        Step(workload, role, seconds, repeat=repeat, number=number, planned=len(order), seed=seed + number)
+        for number, (role, repeat, workload) in enumerate(order, 1)
+    ]
+    return Validation(workloads, samples, steps)
+
+
+def validate(profile: Profile, validation: Validation, measure: Callable[[Step], Point]) -> dict[str, Any]:
+    """Measure, and compare every model with what was measured first.
+
+    Returns
+    -------
+    dict
+        ``rows`` (list of `Row`), ``points`` (list of Point), ``dropped`` (random workloads that moved nothing).
+    """
+    points = [step.label(measure(step)) for step in validation.steps]
+    return {"points": points, **compare_models(profile, validation, points)}
+
+
+def compare_models(profile: Profile, validation: Validation, points: Sequence[Point]) -> dict[str, Any]:
+    """The table of errors from the points of a finished validation."""
+    passes: tuple[dict[Workload, float], dict[Workload, float]] = ({}, {})
+    grid = {}
+    for point in points:
+        if point.role == "random":
+            passes[point.repeat][point.workload] = point.throughput_bytes_per_s
+        else:
+            grid[point.workload] = point
+    tested = [w for w in validation.workloads if min(one.get(w, 0.0) for one in passes) > 0]
+    if not tested:
+        raise FlextraceError("no random workload moved a byte in both passes: is the directory still there?")
+    measured = np.array([passes[0][workload] for workload in tested])
+    regions = np.array([region_of(profile.regions, workload.unique_bytes) for workload in tested])
+
+    def row(name: str, count: int, predicted: np.ndarray, **more: Any) -> Row:
+        relative = np.abs(predicted - measured) / measured
+        by_region = {str(index): float(np.median(relative[regions == index])) for index in np.unique(regions)}
+        return Row(name, count, quantiles_of(relative), by_region, **more)
+
+    rows = [row("repeatability", 0, np.array([passes[1][workload] for workload in tested]))]
+    used = Predictor(profile, BEST).score.model
+    fitted_to = len(learnable(profile.measured))
+    for name in MODELS:
+        if name == OrthogonalModel.name:
+            continue
+        try:
+            table = Predictor(profile, name).table(tested)
+        except FlextraceError as error:
+            rows.append(Row(name, fitted_to, {}, {}, used=name == used, reason=str(error)))
+            continue
+        inside = (table["interval_low"] <= measured) & (measured <= table["interval_high"])
+        predicted = table["throughput_bytes_per_s"].to_numpy()
+        rows.append(row(name, fitted_to, predicted, coverage=float(inside.mean()), used=name == used))
+    for multiple, sample in validation.samples.items():
+        label = f"orthogonal, {MULTIPLES[multiple]}"
+        chosen = [grid[workload] for workload in dict.fromkeys(sample)]
+        try:
+            table = OrthogonalModel().fit(chosen, profile.regions).predict(tested)
+        except FlextraceError as error:
+            rows.append(Row(label, len(chosen), {}, {}, reason=str(error)))
+            continue
+        rows.append(row(label, len(chosen), table["throughput_bytes_per_s"].to_numpy()))
+    for index, region in enumerate(profile.regions):
+        values = [
+            point.throughput_bytes_per_s
+            for point in profile.measured
+            if point.workload == region.focal and point.role != "random" and point.throughput_bytes_per_s > 0
+        ]
+        if values:
+            guess = np.full(len(tested), float(np.mean(values)))
+            rows.append(row(f"single point, focal point of region {index + 1}", 1, guess))
+    return {"rows": rows, "dropped": len(validation.workloads) - len(tested)}

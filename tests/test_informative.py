@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which workloads are measured next, and that their points lower the error."""
+
+import contextlib
+import random
+
+import numpy as np
+import pytest
+
+from selfscale.cross_validation import learnable, on_a_curve
+from selfscale.explore import Exploration
+from selfscale.informative import most_informative
+from selfscale.journal import Journal
+from selfscale.measure import Point
+from selfscale.models.learned import LearnedModel
+from selfscale.plan import Settings, Step
+from tests.explored import explored, unseen
+from tests.synthetic_storage import SSD, StorageMachine
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return StorageMachine(**SSD, seed=2)
+
+
+@pytest.fixture(scope="module")
+def profile(machine):
+    return explored(machine, 150.0)
+
+
+def test_what_is_chosen_depends_on_the_seed_only_and_no_workload_comes_twice(profile):
+    first = most_informative(profile, random.Random(1), 8)
+    assert first == most_informative(profile, random.Random(1), 8)
+    assert len(set(first)) == 8
+
+
+def test_an_equally_telling_workload_that_costs_less_is_measured_first(profile):
+    """With a second region at a thousand times the price nothing is measured there."""
+
+    def priced(point: Point, beyond_s: float) -> Point:
+        inside = point.workload.unique_bytes <= profile.regions[0].high_bytes
+        return Point(**{**point.__dict__, "cost_s": 1.0 if inside else beyond_s})
+
+    def beyond(seconds: float) -> int:
+        measured = [priced(point, seconds) for point in profile.measured]
+        changed = type(profile)(measured=measured, regions=profile.regions)
+        chosen = most_informative(changed, random.Random(1), 8)
+        return sum(workload.unique_bytes > profile.regions[0].high_bytes for workload in chosen)
+
+    assert beyond(1000.0) == 0
+    assert beyond(0.001) == 8
+
+
+def test_measuring_what_was_chosen_tells_more_than_measuring_at_random(machine, profile):
+    curves = [point for point in learnable(profile.measured) if point.role != "inform"]
+    bare = type(profile)(measured=curves, regions=profile.regions)
+    targets = unseen(profile, 200, seed=5)
+
+    def left_open(workloads):
+        more = [machine.measure(Step(workload, "inform", 2.0)) for workload in workloads]
+        model = LearnedModel().fit([*curves, *more], profile.regions)
+        return float(np.mean(np.diag(model.covariance(targets))))
+
+    before = float(np.mean(np.diag(LearnedModel().fit(curves, profile.regions).covariance(targets))))
+    chosen = left_open(most_informative(bare, random.Random(3), 16))
+    by_chance = np.mean([left_open(unseen(profile, 16, seed=seed)) for seed in (6, 7, 8)])
+    assert chosen < before
+    assert chosen < by_chance
+
+
+def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_path, machine):
+    settings = Settings(machine.cache_bytes, 110.0, 2, seed=1)
+
+    def run(path, resume, stop_after=None):
+        journal = Journal(path, {}, {}, resume=resume)
+        count = len(journal.points)
+
+        def measure(step):
+            nonlocal count
+            if count == stop_after:
+                raise KilledError
+            count += 1
+            return machine.measure(step)
+
+        exploration = Exploration(settings, journal.wrap(measure))
+        with contextlib.suppress(KilledError):
+            exploration.run()
+        return exploration
+
+    whole = run(tmp_path / "whole", resume=False)
+    chosen = [point for point in whole.points if point.role == "inform"]
+    assert len(chosen) >= 10
+    assert sum(on_a_curve(point.workload, whole.regions) for point in chosen) <= 1
+    run(tmp_path / "part", resume=False, stop_after=len(whole.points) - 5)
+    assert run(tmp_path / "part", resume=True).profile().as_document() == whole.profile().as_document()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verb validate: its order, its table against a computation by hand, resuming, refusals."""
+
+import json
+import os
+import shutil
+import signal
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from flextrace import measuring
+from flextrace.main import main
+from selfscale.environment import environment
+from selfscale.measure import Point
+from selfscale.predict import Predictor, record_scores
+from selfscale.profile import Profile
+from selfscale.validate import compare_models, plan
+from tests.explored import explored
+from tests.synthetic_storage import SSD, StorageMachine
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    profile = explored(StorageMachine(**SSD, seed=1), 120.0)
+    place = tmp_path_factory.mktemp("validate")
+    profile.environment = environment(place, None)
+    record_scores(profile)
+    profile.save(place / "p.json")
+    return profile
+
+
+@pytest.fixture
+def place(made, tmp_path):
+    shutil.copy(made.path, tmp_path / "p.json")
+    (tmp_path / "d").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    machine = StorageMachine(**SSD, seed=5, noise=0.05)
+    machine.interrupt_at = None
+
+    def step(request):
+        if len(machine.measured) == machine.interrupt_at:
+            machine.interrupt_at = None
+            os.kill(os.getpid(), signal.SIGTERM)
+        return machine.measure(request)
+
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group: step)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
+    return machine
+
+
+def command(place, *more):
+    return ["validate", str(place / "p.json"), "--workloads", "12", "--directory", str(place / "d"), *more]
+
+
+def test_two_passes_of_the_same_workloads_in_different_order_with_the_samples_between(made):
+    validation = plan(made, 30, seconds=2.0)
+    roles = [(step.role, step.repeat) for step in validation.steps]
+    assert roles == sorted(roles, key=[("random", 0), ("orthogonal", 0), ("random", 1)].index)
+    first = [step.workload for step in validation.steps if (step.role, step.repeat) == ("random", 0)]
+    second = [step.workload for step in validation.steps if (step.role, step.repeat) == ("random", 1)]
+    assert first != second
+    assert sorted(first, key=repr) == sorted(second, key=repr) == sorted(validation.workloads, key=repr)
+    points = len(made.measured)
+    assert points / 2 < len(validation.samples[1]) <= points < len(validation.samples[2]) <= 2 * points
+    assert len({step.workload for step in validation.steps if step.role == "orthogonal"}) == roles.count(
+        ("orthogonal", 0)
+    )
+
+
+def test_rows_by_hand(made):
+    validation = plan(made, 5, seconds=2.0, orthogonal=False)
+    predictor = Predictor(made, "product")
+    predicted = predictor.table(validation.workloads)["throughput_bytes_per_s"].to_numpy()
+    factors = np.array([1.0, 0.5, 2.0, 0.8, 1.25])
+    points = [
+        Point(workload, value / factor * again, 0.0, role="random", repeat=repeat)
+        for workload, value, factor in zip(validation.workloads, predicted, factors, strict=True)
+        for repeat, again in ((0, 1.0), (1, 1.1))
+    ]
+    rows = {row.name: row for row in compare_models(made, validation, points)["rows"]}
+    # Predicted / measured - 1 = factor - 1: 0, 0.5, 1, 0.2, 0.25.
+    product = rows["product"].errors
+    assert (product["median"], product["p75"], product["max"]) == pytest.approx((0.25, 0.5, 1.0))
+    assert rows["product"].points == len(made.measured)
+    assert list(rows["repeatability"].errors.values()) == pytest.approx([0.1] * 4)
+    focal = made.regions[0].focal
+    at_focal = np.mean([p.throughput_bytes_per_s for p in made.measured if p.workload == focal])
+    single = np.abs(at_focal - predicted / factors) / (predicted / factors)
+    assert rows["single point, focal point of region 1"].errors["median"] == pytest.approx(np.median(single))
+    assert [row.name for row in rows.values() if row.used] == [made.models["best"]]
+
+
+def test_a_workload_that_moved_nothing_is_dropped_and_all_of_them_refused(made):
+    validation = plan(made, 3, seconds=2.0, orthogonal=False)
+    points = [
+        Point(workload, 0.0 if index == 0 else 1e8, 0.0, role="random", repeat=repeat)
+        for index, workload in enumerate(validation.workloads)
+        for repeat in (0, 1)
+    ]
+    assert compare_models(made, validation, points)["dropped"] == 1
+    with pytest.raises(FlextraceError, match="no random workload"):
+        compare_models(made, validation, points[:2])
+
+
+def test_document_and_table(place, machine, capsys):
+    assert main(command(place, "--format", "json")) == 0
+    document = json.loads((place / "p-validation.json").read_text())
+    assert document["schema"] == "flextrace.validation/1"
+    assert json.loads(capsys.readouterr().out) == document
+    names = [row["name"] for row in document["rows"]]
+    assert names[0] == "repeatability"
+    assert {"product", "utilization", "learned", "orthogonal, equal points", "orthogonal, double points"} <= set(names)
+    assert sum(row["used"] for row in document["rows"]) == 1
+    assert len(document["points"]) == len(machine.measured)
+    assert document["rows"][0]["errors"]["median"] < 0.2
+    assert sorted(path.name for path in place.iterdir()) == ["d", "p-validation.json", "p.json"]
+
+
+def test_text_is_at_most_100_columns(place, machine, capsys):
+    assert main(command(place, "--no-orthogonal")) == 0
+    captured = capsys.readouterr()
+    assert all(len(line) <= 100 for line in captured.out.splitlines())
+    assert "repeatability" in captured.out
+    assert "(used)" in captured.out
+    assert all(step.role == "random" for step in machine.measured)
+
+
+def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsys):
+    machine.interrupt_at = 9
+    assert main(command(place, "--no-orthogonal")) == 130
+    assert "flextrace validate --resume" in capsys.readouterr().err
+    assert main(command(place, "--no-orthogonal", "--resume")) == 0
+    assert len(machine.measured) == 24
+    assert len(json.loads((place / "p-validation.json").read_text())["points"]) == 24
+    assert not list(place.glob("*.ndjson"))
+
+
+def test_refusals(place, machine, capsys):
+    assert main(command(place, "--workloads", "0")) == 2
+    (place / "p-validation.json").write_text("")
+    assert main(command(place)) == 2
+    assert "--force" in capsys.readouterr().err
+    Profile(measured=[Point(Workload(1e6, 0.5, 0.5, 4096.0, 1.0), 1e8, 0.0)]).save(place / "p.json")
+    assert main(command(place, "--force")) == 1
+    assert "no region" in capsys.readouterr().err
+    assert machine.measured == []
+
+
+def test_another_machine_is_said_and_is_not_trustworthy(place, machine, capsys):
+    document = json.loads((place / "p.json").read_text())
+    document["environment"]["kernel"] = "5.0"
+    (place / "p.json").write_text(json.dumps(document))
+    assert main(command(place, "--no-orthogonal")) == 3
+    assert "kernel is" in capsys.readouterr().err
