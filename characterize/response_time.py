@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.intervals import BusyTime, union_length
-from characterize.layout import NOT_MEASURED_U64, BlockOp, Fileop, RecordKind
+from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockOp, Fileop, RecordKind
 from characterize.log_histogram import QUANTILES, LogHistogram
 from characterize.references import Columns
 from characterize.requests import Layer, block_records
@@ -81,12 +81,20 @@ def response_times(requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, dic
         As from `characterize.requests.requests_of` and `syncs_of`; their times must be measurements.
     """
     duration = (requests["end_ns"] - requests["start_ns"]).to_numpy()
-    read = requests["read"].to_numpy()
+    read, seen = requests["read"].to_numpy(), end_seen(requests)
     return {
-        "read": distribution(duration[read]),
-        "write": distribution(duration[~read]),
+        "read": distribution(duration[read & seen]),
+        "write": distribution(duration[~read & seen]),
         "sync": distribution((syncs["end_ns"] - syncs["start_ns"]).to_numpy()),
     }
+
+
+def end_seen(requests: pd.DataFrame | Columns) -> np.ndarray:
+    """Which requests have a response time: of the block layer not those whose end was missed; bool, shape (n,)."""
+    flags = np.asarray(requests["flags"])
+    if "queued_ns" not in requests:
+        return np.ones(len(flags), bool)
+    return (flags & BlockFlag.END_UNSEEN) == 0
 
 
 def think_times(requests: pd.DataFrame) -> pd.DataFrame:
@@ -143,9 +151,9 @@ class ResponseSummary:
                 self._queued = self._queued or LogHistogram()
                 self._queued.add(queued)
         if self._measured:
-            duration = requests["end_ns"] - start
-            self._times["read"].add(duration[read])
-            self._times["write"].add(duration[~read])
+            duration, seen = requests["end_ns"] - start, end_seen(requests)
+            self._times["read"].add(duration[read & seen])
+            self._times["write"].add(duration[~read & seen])
             self._times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
             self._sync_busy.add(syncs["start_ns"], syncs["end_ns"])
 

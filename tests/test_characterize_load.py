@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 
+import characterize
 from characterize.concurrency import concurrency_of, littles_law
 from characterize.intervals import union_length
+from characterize.layout import BlockFlag, BlockOp
 from characterize.requests import requests_of
 from characterize.response_time import distribution, response_times, syncs_of, think_times, time_in_sync_s
 from characterize.sizes import common_sizes, size_histogram
@@ -83,6 +85,19 @@ def test_response_times():
     assert (times["write"]["p50_ns"], times["write"]["p90_ns"], times["write"]["max_ns"]) == (10, 20, 20)
     assert times["sync"]["count"] == 3
     assert times["sync"]["mean_ns"] == 5
+
+
+def test_a_block_request_whose_end_was_missed_has_no_response_time():
+    blocks = [
+        {"op": BlockOp.READ, "start_ns": 1000, "duration_ns": 500, "bytes": 4096},
+        {"op": BlockOp.READ, "start_ns": 2000, "duration_ns": 0, "bytes": 4096, "flags": BlockFlag.END_UNSEEN},
+    ]
+    trace = made_trace(blocks=blocks)
+    layer = characterize.characterize(trace).layers["block"]
+    assert layer.counts["reads"] == 2
+    assert layer.response_time["read"]["count"] == 1
+    assert layer.response_time["read"]["mean_ns"] == 500
+    assert response_times(requests_of(trace, "block"), syncs_of(trace, "block"))["read"]["count"] == 1
 
 
 def test_quantiles_are_values_that_occurred():
