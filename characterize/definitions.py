@@ -57,8 +57,8 @@ DEFINITIONS: dict[str, str] = {
     "throughput_bytes_per_s": "bytes / elapsed time",
     "throughput_in_io_bytes_per_s": "bytes / time in I/O",
     "response_time": "from start to end of a request; a quantile is a value that occurred, with at least that share at "
-    "or below it, and at most 0.4 % above the smallest such value; exact below 512 ns; count, mean and max are exact; requests of the block "
-    "layer whose end was missed (END_UNSEEN) have none",
+    "or below it, and at most 0.4 % above the smallest such value; exact below 512 ns; count, mean and max are exact; "
+    "requests of the block layer whose end was missed (END_UNSEEN) have none",
     "inter_arrival_time": "from the start of a request to that of the next one, whatever its thread",
     "over_time": "windows of equal width over the trace: requests and bytes that start in each, mean number in flight, "
     "working set (distinct 4 KiB blocks)",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 
-import characterize
+from characterize.characterization import characterize
 from characterize.concurrency import concurrency_of, littles_law
 from characterize.intervals import union_length
 from characterize.layout import BlockFlag, BlockOp
@@ -93,7 +93,7 @@ def test_a_block_request_whose_end_was_missed_has_no_response_time():
         {"op": BlockOp.READ, "start_ns": 2000, "duration_ns": 0, "bytes": 4096, "flags": BlockFlag.END_UNSEEN},
     ]
     trace = made_trace(blocks=blocks)
-    layer = characterize.characterize(trace).layers["block"]
+    layer = characterize(trace).layers["block"]
     assert layer.counts["reads"] == 2
     assert layer.response_time["read"]["count"] == 1
     assert layer.response_time["read"]["mean_ns"] == 500
