@@ -93,12 +93,22 @@ static struct pending *add_pending(struct drain *drain)
 	return pending;
 }
 
-/* When a record's turn is. All timed records have start and duration in the same place. */
-static uint64_t timed_record_end_ns(const struct io_record *record, const struct block_record *block)
+/* When a record's turn is. */
+static uint64_t end_ns_of(const struct pending *pending)
 {
-	if (block->kind == RECORD_BLOCK && block->flags & BLOCK_END_UNSEEN)
-		return monotonic_ns(); /* found out later */
-	return record->start_ns + record->duration_ns;
+	const struct block_record *block = &pending->record.block;
+	switch (pending->record.kind) {
+	case RECORD_FILE:
+		return pending->record.file.time_ns;
+	case RECORD_TASK:
+		return pending->record.task.time_ns;
+	case RECORD_BLOCK:
+		if (block->flags & BLOCK_END_UNSEEN)
+			return monotonic_ns(); /* found out later */
+		return block->start_ns + block->duration_ns;
+	default: /* all others have start and duration where an IO record has them */
+		return pending->record.io.start_ns + pending->record.io.duration_ns;
+	}
 }
 
 /* A call on names takes the names that were announced at its very end; those of a call whose record was lost stay behind. */
@@ -132,12 +142,8 @@ static int take_event(void *context, void *data, size_t bytes)
 			continue;
 		}
 		memcpy(&pending->record, (const uint8_t *)data + at, TRACE_RECORD_BYTES);
-		if (at == 0 && *kind == RECORD_FILE)
-			end_ns = pending->record.file.time_ns;
-		else if (at == 0 && *kind == RECORD_TASK)
-			end_ns = pending->record.task.time_ns;
-		else if (at == 0)
-			end_ns = timed_record_end_ns(&pending->record.io, &pending->record.block);
+		if (at == 0)
+			end_ns = end_ns_of(pending);
 		pending->end_ns = end_ns;
 		if (pending->record.kind == RECORD_FILEOP)
 			take_announced(drain, pending);
@@ -240,6 +246,8 @@ static int write_pending(struct drain *drain, struct pending *pending)
 		drain->written_until_ns = pending->end_ns;
 	if (drain->observe)
 		drain->observe(drain->observer, pending);
+	if (pending->record.kind == RECORD_BLOCK && pending->record.block.flags & BLOCK_END_UNSEEN)
+		drain->ends_unseen++;
 	if (pending->record.kind == RECORD_FILE) {
 		const char *path = pending->path ? pending->path : "";
 		writer_append_file(drain->writer, &pending->record.file, path, strlen(path));

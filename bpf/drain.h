@@ -48,6 +48,7 @@ struct drain {
 	uint64_t sequence;
 	uint64_t written_until_ns; /* records up to this end are in the file */
 	uint64_t late_count; /* records that arrived after their turn; the file is not in order there */
+	uint64_t ends_unseen; /* block requests of which only a later use of their memory told that they had ended */
 	uint32_t name_ids; /* file ids given out here, for paths that the kernel side never saw */
 	uint64_t round_began_ns; /* of the round before */
 	uint64_t

@@ -144,9 +144,11 @@ static void put_result(FILE *json, const struct metadata *metadata)
 	else
 		fputs("null", json);
 	fprintf(json,
-		",\"records_out_of_order\":%llu,\"ring\":{\"bytes_per_cpu\":%llu,\"events\":%llu,\"event_bytes\":%llu}",
-		(unsigned long long)drain->late_count, (unsigned long long)metadata->options->ring_bytes,
-		(unsigned long long)drain->event_count, (unsigned long long)drain->event_bytes);
+		",\"records_out_of_order\":%llu,\"ends_unseen\":%llu,\"ring\":{\"bytes_per_cpu\":%llu,\"events\":%llu,"
+		"\"event_bytes\":%llu}",
+		(unsigned long long)drain->late_count, (unsigned long long)drain->ends_unseen,
+		(unsigned long long)metadata->options->ring_bytes, (unsigned long long)drain->event_count,
+		(unsigned long long)drain->event_bytes);
 	put_counters(json, metadata->tracer);
 	put_lost(json, metadata->header);
 	fputs(",\"closure\":", json);

@@ -99,7 +99,7 @@ static const struct rule {
 	 .required = true,
 	 .feature = "CONFIG_BLOCK"},
 	{.program = "block_rq_complete_nested",
-	 .loss = "requests that end while the end of another is being recorded may be lost, and are counted then",
+	 .loss = "requests that end while the end of another is being recorded are recorded without a response time",
 	 .layer = LAYER_BLOCK},
 	{.program = "block_bio_complete", .loss = LOSS_BIO, .layer = LAYER_BLOCK},
 	{.program = "block_rq_requeue",

@@ -45,9 +45,8 @@ static void say_missed_runs(const struct tracer *tracer)
 	int programs = counters_missed_runs(tracer, missed);
 	for (int i = 0; i < programs; i++)
 		fprintf(stderr,
-			"flextrace record: warning: the kernel left out %llu runs of %s, because it was running on "
-			"that "
-			"CPU: as many events are missing\n",
+			"flextrace record: warning: the kernel left out %llu runs of %s, "
+			"because it was running on that CPU: as many events are missing\n",
 			(unsigned long long)missed[i].count, missed[i].program);
 }
 
@@ -61,11 +60,15 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 	uint64_t compat = counters_skip(metadata->tracer, SKIP_COMPAT);
 	if (compat)
 		fprintf(stderr,
-			"flextrace record: warning: %llu calls of 32-bit programs were not recorded: numbers made from "
-			"this "
-			"trace are lower bounds\n",
+			"flextrace record: warning: %llu calls of 32-bit programs were not recorded: "
+			"numbers made from this trace are lower bounds\n",
 			(unsigned long long)compat);
 	say_missed_runs(metadata->tracer);
+	if (metadata->drain->ends_unseen)
+		fprintf(stderr,
+			"flextrace record: warning: the end of %llu block requests was not seen: "
+			"they are recorded without a response time\n",
+			(unsigned long long)metadata->drain->ends_unseen);
 	closure_say(metadata->closure, stderr);
 	if (!metadata->options->quiet)
 		fprintf(stderr,

@@ -154,3 +154,4 @@ def test_requests_whose_end_is_not_seen_are_recorded(tmp_path):
     assert not Counter(pieces["offset"]) - asked
     unseen = trace.blocks[(trace.blocks["flags"].to_numpy() & BlockFlag.END_UNSEEN) != 0]
     assert (unseen["duration_ns"] == 0).all()
+    assert trace.header.metadata["ends_unseen"] == len(unseen)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the recorder's tests on this kernel and in one VM after another: python -m tests.vm.run_tests KERNEL....
+"""Runs what depends on the kernel, on this one and in one VM after another: python -m tests.vm.run_tests KERNEL....
 
 What they found makes docs/support_matrix.md, unless only some of them were asked for.
 """
@@ -20,7 +20,7 @@ from tests.vm import machine
 from tests.vm.support_matrix import Kernel, read_results, support_matrix
 
 # What the tests make use of, and which Debian's kernels have as modules.
-MODULES = "null_blk nvme scsi_debug sd_mod dm_mod dm_delay raid0 raid1 loop zram xfs btrfs"
+MODULES = "null_blk nvme scsi_debug sd_mod dm_mod dm_delay dm_flakey raid0 raid1 loop zram xfs btrfs"
 TIMEOUT_S = 4 * 3600
 HOST = "host"
 RESULTS = machine.BUILD / "results"
@@ -29,9 +29,10 @@ PYTEST = ".venv/bin/python -m pytest -p no:cacheprovider"
 
 
 def test_files() -> list[str]:
-    """The oracles first: they say the most."""
+    """The oracles first: they say the most. The recorder's tests, and those of the engine that need devices."""
     directory = machine.ROOT / "tests"
-    files = [*sorted(directory.glob("vm/test_*.py")), *sorted(directory.glob("test_record*.py"))]
+    engine = [directory / "test_replay_faults.py", directory / "test_target_guard.py"]
+    files = [*sorted(directory.glob("vm/test_*.py")), *sorted(directory.glob("test_record*.py")), *engine]
     return [str(path.relative_to(machine.ROOT)) for path in files]
 
 
@@ -73,7 +74,7 @@ def write_matrix(versions: list[str]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.vm.run_tests", description="the recorder's tests on other kernels")
+    parser = argparse.ArgumentParser(prog="tests.vm.run_tests", description="tests on other kernels")
     parser.add_argument("versions", nargs="+", metavar="KERNEL", help="a series that make has put into build/vm: 6.1")
     parser.add_argument("--pytest-args", default="", metavar="ARGUMENTS", help="for pytest, instead of all its tests")
     options = parser.parse_args()

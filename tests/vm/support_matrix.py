@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 OTHER = "everything else that is tested"
 LINKED = r"test_record_(block|links)::.*[\[-]"
 ROWS = {
+    "replay: errors of disks are told": "test_replay_faults::",
+    "replay: disks in use, and tricks with them, are refused": "test_target_guard::",
     "each read and write call exact: file, thread, offset, size, result": (
         r"test_record::.*(data_operation|inherited|open_before|was_open)"
     ),
@@ -126,7 +128,7 @@ def support_matrix(kernels: list[Kernel], date: str, command: str) -> str:
     """The whole document."""
     notes = Notes()
     lines = [
-        "# What the recorder can do on which kernel",
+        "# What works on which kernel",
         "",
         f"Made by `{command}` on {date}, from what its tests found; not edited by hand. The number of tests is in",
         "brackets. *Limited*: works but for what the note says. *Not tested here*: the note says what is missing.",
