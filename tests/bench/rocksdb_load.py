@@ -29,7 +29,7 @@ def rocksdb_load(directory: Path, seconds: float) -> Iterator[Load]:
     """A database filled at random and compacted, the same one before every run.
 
     A run leaves its writes as one more file of level 0, in which every read of the next has to look: left alone, the
-    rate falls by almost three within four runs, until a fifth compacts. So each run gets a copy of the first state.
+    rate falls from run to run, until one compacts. So each run gets a copy of the first state.
     """
     if not shutil.which("db_bench"):
         raise UnavailableError("db_bench is not installed (Debian package rocksdb-tools)")
