@@ -185,6 +185,11 @@ static int begin(struct session *session)
 	if (error)
 		return error;
 	error = target_release(&session->target);
+	if (error == -EPIPE) {
+		fprintf(stderr, "flextrace record: %s was ended by a signal before it began: nothing was recorded\n",
+			options->command[0]);
+		return error;
+	}
 	if (error) {
 		fail("start", options->command[0], error, options->cgroup ? ", or its control group" : "");
 		return error;
@@ -227,11 +232,12 @@ static int record(struct session *session)
 		.header = &session->writer.header,
 		.exit_status = -1,
 	};
-	if (begin(session)) {
+	int error = begin(session);
+	if (error) {
 		unlink(session->path); /* nothing was recorded */
-		return EXIT_FAILED;
+		return error == -EPIPE ? target_exit_status(&session->target) : EXIT_FAILED;
 	}
-	int error = record_until_end(session);
+	error = record_until_end(session);
 	int end_error = end(session);
 	error = error ? error : end_error;
 	status_clear(&session->status);
@@ -385,6 +391,8 @@ int main(int argc, char **argv)
 	session.signals = signals;
 	if (init_target(&session))
 		return EXIT_FAILED;
+	/* After the fork. Neither a command that was killed before it began nor a closed stderr ends a recording unwritten. */
+	signal(SIGPIPE, SIG_IGN);
 	int exit_code = record_to_file(&session);
 	target_deinit(&session.target);
 	return exit_code;

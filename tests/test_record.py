@@ -272,6 +272,30 @@ def test_ctrl_c_ends_a_recording_cleanly(tmp_path):
     assert len(trace.io) > 0
 
 
+def test_a_command_that_is_killed_before_it_begins_leaves_no_trace(tmp_path):
+    recorder = subprocess.Popen([RECORDER, "-o", tmp_path / "t", "--", "true"], stderr=subprocess.PIPE, text=True)
+    children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
+    while not (command := children.read_text().split()):
+        time.sleep(0.001)
+    # It waits until the programs are loaded and attached, which takes some hundred times as long.
+    os.kill(int(command[0]), signal.SIGINT)
+    assert "before it began" in recorder.communicate(timeout=120)[1]
+    assert recorder.returncode == 128 + signal.SIGINT
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_recording_outlives_the_reader_of_its_messages(tmp_path):
+    recorder = subprocess.Popen(
+        [RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", f"sleep 0.3; echo x > {tmp_path}/file"],
+        stderr=subprocess.PIPE,
+    )
+    recorder.stderr.close()
+    assert recorder.wait(timeout=120) == 0
+    trace = characterize.open(tmp_path / "t")
+    assert not trace.warnings
+    assert (trace.io["op"] == IoOp.WRITE).sum() == 1
+
+
 def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
     recorder = subprocess.Popen(
         [
