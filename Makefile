@@ -51,7 +51,7 @@ VM_KERNELS := 6.1 6.12
 
 .PHONY: test-vm
 test-vm: build build/.apt-test build/.apt-vm build/test-programs build/vm/virtme/.installed $(VM_KERNELS:%=build/vm/%/release) ## what depends on the kernel, here and on Debian's kernels in QEMU: docs/support_matrix.md
-	$(SUDO) $(PYTHON) -m tests.vm.run_tests $(VM_KERNELS) --pytest-args '$(PYTEST_ARGS)'
+	$(SUDO) $(PYTHON) -m tests.vm.run_tests $(VM_KERNELS) --pytest-args '$(PYTEST_ARGS)' $(VM_ARGS)
 
 # One boot is part of make test. Where QEMU or the kernel cannot be had, that part is skipped and says why.
 test: vm
