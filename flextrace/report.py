@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``flextrace report``: a profile, traces, comparisons and recorded replays as one offline HTML file."""
+"""``flextrace report``: profiles, validations, traces, comparisons and recorded replays as one offline HTML file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,32 @@ from characterize.errors import FlextraceError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the verb."""
+    parser.add_argument(
+        "profiles",
+        type=Path,
+        nargs="*",
+        metavar="PROFILE.json",
+        help="what 'flextrace scale' wrote; several: side by side",
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="REPORT.html", help="file to write")
-    parser.add_argument("--profile", type=Path, metavar="P.json", help="what 'flextrace scale' wrote")
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="P.json",
+        help="the same as PROFILE.json",
+    )
+    parser.add_argument(
+        "--validation",
+        type=Path,
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="V.json",
+        help="what 'flextrace validate' wrote of a profile: errors of predictions are those on its random workloads",
+    )
     parser.add_argument(
         "--trace", type=Path, nargs="+", default=[], action="extend", metavar="T.iotrace", help="traces"
     )
@@ -35,17 +59,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the inputs, write the page, print its path."""
     if arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
-    if not (arguments.profile or arguments.trace or arguments.comparison or arguments.replay):
-        raise FlextraceError("a report of nothing: give --profile, --trace, --comparison or --replay", 2)
+    profiles = [*arguments.profiles, *arguments.profile]
+    if not (profiles or arguments.trace or arguments.comparison or arguments.replay):
+        raise FlextraceError("a report of nothing: give a profile, --trace, --comparison or --replay", 2)
 
     import characterize  # noqa: PLC0415 (pandas and Plotly only after the cheap refusals)
-    from selfscale import comparison, fidelity  # noqa: PLC0415
+    from selfscale import comparison, fidelity, prediction_errors  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.report import write_report  # noqa: PLC0415
 
     path = write_report(
         arguments.output,
-        profile=Profile.load(arguments.profile) if arguments.profile else None,
+        profiles=[Profile.load(profile) for profile in profiles],
+        validations=[prediction_errors.load(document) for document in arguments.validation],
         traces=[characterize.open(trace) for trace in arguments.trace],
         comparisons=[comparison.load(document).document for document in arguments.comparison],
         replays=[fidelity.load(document) for document in arguments.replay],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a machine's profile into the thesis's single parameter graphs (figure 4.7) and accuracy plots (figure 5.3)."""
+"""Turns a machine's profile into the thesis's single parameter graphs (figure 4.7)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from plotly.subplots import make_subplots
 from characterize.units import format_bytes
 from characterize.workload import FIELD_OF, Workload
 from selfscale.figures import LINE, REGION, Figure, byte_ticks, mark_size
-from selfscale.predict import BEST, Predictor
 from selfscale.profile import Curve, Profile
 
 CURVES = ("sizeMean", "readFrac", "processNum", "seqFrac")
@@ -155,44 +154,3 @@ def _shade(figure: go.Figure, profile: Profile) -> None:
     limit = profile.environment.get("memory_limit_bytes")
     if limit:
         mark_size(figure, limit, f"memory limit {format_bytes(limit)}", level=0.98)
-
-
-def accuracy(profile: Profile, model: str = BEST) -> Figure | None:
-    """Figure 5.3a: predicted against measured throughput of the profile's random workloads; None if it has none."""
-    points = [
-        point
-        for point in profile.measured
-        if point.role == "random" and not point.repeat and point.throughput_bytes_per_s > 0
-    ]
-    if not points:
-        return None
-    predictor = Predictor(profile, model)
-    predicted = predictor.table([point.workload for point in points])["throughput_bytes_per_s"]
-    records = [
-        {
-            **point.workload.as_document(),
-            "measured_MB_per_s": point.throughput_bytes_per_s / 1e6,
-            "predicted_MB_per_s": guess / 1e6,
-            "error": guess / point.throughput_bytes_per_s - 1,
-        }
-        for point, guess in zip(points, predicted, strict=True)
-    ]
-    data = pd.DataFrame(records)
-    measured, guessed = data["measured_MB_per_s"], data["predicted_MB_per_s"]
-    low, high = 0.8 * min(measured.min(), guessed.min()), 1.25 * max(measured.max(), guessed.max())
-    figure = go.Figure()
-    figure.add_trace(
-        go.Scatter(x=[low, high], y=[low, high], mode="lines", line={"color": REGION, "dash": "dot"}, name="equal")
-    )
-    marker = {"color": LINE, "size": 8}
-    figure.add_trace(
-        go.Scatter(x=measured.tolist(), y=guessed.tolist(), mode="markers", marker=marker, name="random workload")
-    )
-    figure.update_xaxes(type="log", title_text="measured, MB/s")
-    figure.update_yaxes(type="log", title_text="predicted, MB/s")
-    figure.update_layout(height=440)
-    sentence = (
-        f"Predicted against measured throughput of {len(data)} random workloads (thesis, figure 5.3); on the line both "
-        f"are equal. Median error of the {predictor.score.model} model {data['error'].abs().median():.1%}."
-    )
-    return Figure("Accuracy of prediction", sentence, figure, data)

@@ -23,11 +23,13 @@ from characterize.response_time import syncs_of
 from characterize.trace import Trace
 from characterize.units import format_bytes, format_duration
 from characterize.workload import PARAMETERS
-from selfscale import profile_figures, trace_figures
+from selfscale import trace_figures
 from selfscale.comparison import remarks_of
 from selfscale.comparison_figures import comparison_bars
 from selfscale.fidelity_report import fidelity_section
 from selfscale.figures import SHOWN_ROWS, format_cell
+from selfscale.machine_report import machine_sections
+from selfscale.prediction_errors import MeasuredAgain
 from selfscale.profile import Profile
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
 
@@ -37,7 +39,8 @@ LAYER_TITLES = {"vfs": "application's layer (VFS)", "block": "block layer"}
 def write_report(
     path: str | os.PathLike[str],
     *,
-    profile: Profile | None = None,
+    profiles: Sequence[Profile] = (),
+    validations: Sequence[MeasuredAgain] = (),
     traces: Sequence[Trace] = (),
     comparisons: Sequence[Mapping[str, Any]] = (),
     replays: Sequence[Mapping[str, Any]] = (),
@@ -48,8 +51,10 @@ def write_report(
     Parameters
     ----------
     path : path-like
-    profile : Profile, optional
-        Adds the single parameter graphs of the machine.
+    profiles : sequence of Profile
+        Adds the single parameter graphs of each machine, the errors of predictions, and several machines side by side.
+    validations : sequence of MeasuredAgain
+        What ``flextrace validate`` measured for the profiles; else the errors are those on a profile's random points.
     traces : sequence of Trace
         Adds the characterization and figures of each; traces made by ``alter`` also stand in the table of alterations.
     comparisons : sequence of mapping
@@ -67,21 +72,20 @@ def write_report(
     Raises
     ------
     FlextraceError
-        There is nothing to report, or the file exists or cannot be written.
+        There is nothing to report, a validation is of another profile, or the file exists or cannot be written.
     """
-    if profile is None and not (traces or comparisons or replays):
+    if not (profiles or traces or comparisons or replays):
         raise FlextraceError("a report of nothing: give a profile, a trace, a comparison or a replay", 2)
     path = Path(path)
     characterized = [(trace, characterize(trace)) for trace in traces]
     sections = [comparison_section(number, document) for number, document in enumerate(comparisons, start=1)]
     sections += [fidelity_section(number, document) for number, document in enumerate(replays, start=1)]
-    if profile is not None:
-        sections.append(profile_section(profile))
+    sections += machine_sections(profiles, validations)
     sections += [trace_section(number, *pair) for number, pair in enumerate(characterized, start=1)]
     altered = alterations_section(traces)
     if altered.tables:
         sections.append(altered)
-    sections.append(provenance_section(profile, characterized, comparisons, replays))
+    sections.append(provenance_section(profiles, validations, characterized, comparisons, replays))
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("selfscale"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -89,7 +93,7 @@ def write_report(
         created=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         tool_version=tool_version(),
         sections=sections,
-        warnings=_warnings(profile, characterized, comparisons, replays),
+        warnings=_warnings(profiles, validations, characterized, comparisons, replays),
         plotly=get_plotlyjs(),
         shown_rows=SHOWN_ROWS,
     )
@@ -104,7 +108,8 @@ def write_report(
 
 
 def _warnings(
-    profile: Profile | None,
+    profiles: Sequence[Profile],
+    validations: Sequence[MeasuredAgain],
     characterized: Sequence[tuple[Trace, Characterization]],
     comparisons: Sequence[Mapping[str, Any]],
     replays: Sequence[Mapping[str, Any]],
@@ -114,12 +119,15 @@ def _warnings(
         warnings += [f"comparison of {document.get('trace')}: {reason}" for reason in document["reasons"]]
     for document in replays:
         warnings += [f"replay of {document['trace']}: {reason}" for reason in document["reasons"]]
-    if profile is not None:
+    for profile in profiles:
+        name = f"profile {name_of_file(profile.path)}"
         if not profile.complete:
-            warnings.append("the profile is not complete: finish it with 'flextrace scale --resume'")
+            warnings.append(f"{name} is not complete: finish it with 'flextrace scale --resume'")
         unsteady = sum(not point.steady for point in profile.measured)
         if unsteady:
-            warnings.append(f"{unsteady} of {len(profile.measured)} points of the profile were not steady when stopped")
+            warnings.append(f"{unsteady} of {len(profile.measured)} points of {name} were not steady when stopped")
+    for validation in validations:
+        warnings += [f"validation {name_of_file(validation.path)}: {reason}" for reason in validation.warnings]
     return list(dict.fromkeys(warnings))
 
 
@@ -183,43 +191,6 @@ def _comparison_cell(row: Mapping[str, Any], name: str, scale: float, marked: bo
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-# ---- machine ----
-
-
-def profile_section(profile: Profile) -> Section:
-    """The single parameter graphs of a machine, how good predictions from it are, and where it was measured."""
-    section = Section("machine", "This machine")
-    borders = ", ".join(format_bytes(border) for border in profile.boundaries_bytes) or "none found"
-    section.sentences = [
-        f"{len(profile.measured)} workloads measured by the self-scaling benchmark (thesis, chapter 4); "
-        f"borders between performance regions: {borders}."
-    ]
-    if profile.regions:
-        section.figures.append(profile_figures.single_parameter_graphs(profile))
-        accuracy = profile_figures.accuracy(profile)
-        if accuracy is not None:
-            section.figures.append(accuracy)
-    section.tables = [
-        *_model_table(profile),
-        Table("Environment", ["what", "value"], flat_rows(profile.environment)),
-        Table("Drift of the reference point", ["what", "value"], flat_rows(profile.drift), collapsed=True),
-    ]
-    return section
-
-
-def _model_table(profile: Profile) -> list[Table]:
-    """Errors of every model on workloads that it had not learned from (as thesis table 5.1)."""
-    scores = profile.models.get("scores", [])
-    rows = []
-    for score in scores:
-        used = " (used for predictions)" if score["model"] == profile.models.get("best") else ""
-        errors = [f"{score['errors'][name]:.1%}" if score["errors"] else "-" for name in ("median", "p75", "p90")]
-        regions = ", ".join(f"{part['median']:.1%}" for part in score["by_region"]) or score["reason"]
-        rows.append([Cell(text) for text in (score["model"] + used, str(score["count"]), *errors, regions)])
-    titles = ["model", "workloads left out", "median error", "75th percentile", "90th percentile", "median by region"]
-    return [Table("Cross-validated errors of the models", titles, rows)] if rows else []
 
 
 # ---- traces ----
@@ -332,7 +303,8 @@ def alterations_section(traces: Sequence[Trace]) -> Section:
 
 
 def provenance_section(
-    profile: Profile | None,
+    profiles: Sequence[Profile],
+    validations: Sequence[MeasuredAgain],
     characterized: Sequence[tuple[Trace, Characterization]],
     comparisons: Sequence[Mapping[str, Any]],
     replays: Sequence[Mapping[str, Any]],
@@ -344,7 +316,7 @@ def provenance_section(
             kept = {name: value for name, value in document.items() if name not in ("rows", "columns", "fidelity")}
             title = f"{kind} of {name_of_file(document.get('trace'))}"
             section.tables.append(Table(title, ["what", "value"], flat_rows(kept), collapsed=True))
-    if profile is not None:
+    for profile in profiles:
         kept = {
             "path": profile.path,
             "tool_version": profile.tool_version,
@@ -353,7 +325,12 @@ def provenance_section(
             "created": profile.created,
             "settings": profile.settings,
         }
-        section.tables.append(Table("Profile", ["what", "value"], flat_rows(kept), collapsed=True))
+        title = f"Profile {name_of_file(profile.path)}"
+        section.tables.append(Table(title, ["what", "value"], flat_rows(kept), collapsed=True))
+    for validation in validations:
+        kept = {"path": validation.path, "profile created": validation.created, "points": len(validation.points)}
+        title = f"Validation {name_of_file(validation.path)}"
+        section.tables.append(Table(title, ["what", "value"], flat_rows(kept), collapsed=True))
     for trace, one in characterized:
         kept = {**one.provenance, "trace": one.trace, "metadata": trace.header.metadata, "lost": one.lost}
         section.tables.append(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -30,8 +31,10 @@ from characterize.trace import Header, Trace
 from characterize.workload import FIELD_OF, Workload
 from selfscale.comparison import Row, comparison_document, sample_of
 from selfscale.measure import Point
+from selfscale.prediction_errors import errors_of
+from selfscale.prediction_figures import prediction_figures
 from selfscale.profile import Profile, Region
-from selfscale.profile_figures import accuracy, single_parameter_graphs
+from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report import write_report
 from selfscale.trace_figures import POINTS_MAX, places
 
@@ -194,7 +197,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
         make_trace(directory / "one.iotrace"),
         make_trace(directory / "altered.iotrace", name="/data/plain", lineage=lineage),
     ]
-    path = write_report(directory / "r.html", profile=make_profile(), traces=traces, comparisons=[make_comparison()])
+    path = write_report(directory / "r.html", profiles=[make_profile()], traces=traces, comparisons=[make_comparison()])
     return Page(path.read_text())
 
 
@@ -204,7 +207,11 @@ def test_every_section_and_figure_is_there(page: Page) -> None:
     assert {"comparison-1", "machine", "trace-1", "trace-2", "alterations", "provenance"} <= sections
     for words in (
         "Single parameter graphs",
-        "Accuracy of prediction",
+        "Predicted against measured",
+        "Cumulative error",
+        "Certainty of the median error",
+        "Error against each parameter",
+        "profile's own random workloads",
         "Miss-ratio curve",
         "Offsets over time",
         "Response times",
@@ -223,8 +230,8 @@ def test_the_page_is_well_formed_and_plots_have_sentence_and_data(page: Page) ->
     assert page.wrong == []
     assert page.open == []
     plots = [json.loads(text) for attributes, text in page.scripts if attributes.get("class") == "plot-data"]
-    # Comparison, two of the machine, five per trace at the application's layer and four at the block layer.
-    assert len(plots) == 1 + 2 + 2 * (5 + 4)
+    # Comparison, five of the machine, five per trace at the application's layer and four at the block layer.
+    assert len(plots) == 1 + 5 + 2 * (5 + 4)
     assert page.tags.count("figure") == page.tags.count("figcaption") == len(plots)
     assert " ".join(page.text).count("Show data") == len(plots)
     assert all(plot["data"] for plot in plots)
@@ -287,13 +294,79 @@ def test_figure_4_7_has_a_column_per_region_and_a_row_per_parameter() -> None:
     assert [(band.x0, band.x1) for band in bands] == [(5 * MIB, 100 * MIB), (100 * MIB, 400 * MIB)]
 
 
-def test_accuracy_is_of_the_random_points_only() -> None:
+def test_figures_5_3_and_5_4_have_every_model_beside_the_repeatability() -> None:
     profile = make_profile()
-    figure = accuracy(profile)
-    assert figure is not None
-    assert len(figure.data) == 12
+    random = [point for point in profile.measured if point.role == "random"]
+    factors = np.linspace(0.9, 1.2, len(random))
+    profile.measured += [
+        dataclasses.replace(point, throughput_bytes_per_s=point.throughput_bytes_per_s * factor, repeat=1)
+        for point, factor in zip(random, factors, strict=True)
+    ]
+    errors = errors_of(profile)
+    scatter, cumulative, certainty, parameters = prediction_figures(errors, profile.boundaries_bytes)
+    names = {trace.name.removesuffix(" (used)") for trace in cumulative.plot.data}
+    assert names == set(errors.models) >= {"product", "repeatability"}
+    assert [title.text.split(",")[0].removesuffix(" (used)") for title in scatter.plot.layout.annotations] == [
+        *errors.models
+    ]
+    drawn = {trace.name: trace for trace in scatter.plot.data if trace.name}
+    measured = [point.throughput_bytes_per_s / 1e6 for point in random]
+    for model in errors.models:
+        assert drawn[model].x == pytest.approx(measured)
+    again = [value * factor for value, factor in zip(measured, factors, strict=True)]
+    assert drawn["repeatability"].y == pytest.approx(again)
+    off = sorted(100 * abs(factors - 1))
+    repeated = next(trace for trace in cumulative.plot.data if trace.name == "repeatability")
+    assert repeated.x == pytest.approx(off)
+    assert repeated.y == pytest.approx([100 * rank / 12 for rank in range(1, 13)])
+    assert certainty.plot.layout.yaxis.title.text == "median error, percent"
+    shaded = [trace for trace in parameters.plot.data if trace.fill == "tozeroy"]
+    assert [trace.name for trace in shaded] == ["repeatability"] * 5
+    assert [line.x0 for line in parameters.plot.layout.shapes] == [100 * MIB]
+
+
+def test_without_random_workloads_the_report_says_how_to_get_them(tmp_path: Path) -> None:
+    profile = make_profile()
     profile.measured = [point for point in profile.measured if point.role != "random"]
-    assert accuracy(profile) is None
+    page = Page(write_report(tmp_path / "r.html", profiles=[profile]).read_text())
+    text = " ".join(page.text)
+    assert "5.3 to 5.6" in text
+    assert "flextrace validate" in text
+    assert "Single parameter graphs" in text
+    assert "Cumulative error" not in text
+
+
+def test_several_profiles_stand_side_by_side_and_validations_find_theirs(tmp_path: Path, capsys: Any) -> None:
+    from flextrace.main import main  # noqa: PLC0415
+
+    profiles = [make_profile(), make_profile()]
+    random = [point for point in profiles[0].measured if point.role == "random"]
+    for name, profile in zip(("one", "two"), profiles, strict=True):
+        profile.created = name
+        profile.measured = [point for point in profile.measured if point.role != "random"]
+        profile.save(tmp_path / f"{name}.json")
+    document = {"schema": "flextrace.validation/1", "settings": {"created": "two"}, "warnings": ["another kernel"]}
+    document["points"] = [point.as_document() for point in random]
+    (tmp_path / "v.json").write_text(json.dumps(document))
+    paths = [str(tmp_path / name) for name in ("one.json", "two.json")]
+    target, validation = tmp_path / "r.html", ["--validation", str(tmp_path / "v.json")]
+    assert main(["report", *paths, "-o", str(target), *validation]) == 0
+    page = Page(target.read_text())
+    assert page.wrong == []
+    text = " ".join(page.text)
+    sections = [value for tag, name, value in page.attributes if tag == "section" and name == "id"]
+    assert [name for name in sections if name.startswith("machine")] == ["machines", "machine-1", "machine-2"]
+    for words in ("Size of the file cache", "Throughput at the focal points", "Reads of 32 KiB", "share of reads"):
+        assert words in text, words
+    assert text.count("Cumulative error") == 1
+    assert text.count("are not drawn") == 1
+    assert "another kernel" in text
+    capsys.readouterr()
+    assert main(["report", "--profile", paths[0], "-o", str(target), *validation, "--force"]) == 2
+    assert "none of those given" in capsys.readouterr().err
+    (tmp_path / "v.json").write_text("{}")
+    assert main(["report", paths[1], "-o", str(target), *validation, "--force"]) == 1
+    assert "flextrace validate" in capsys.readouterr().err
 
 
 def test_many_requests_are_sampled_and_the_note_says_so(tmp_path: Path) -> None:
@@ -330,5 +403,5 @@ def test_nothing_is_overwritten_and_nothing_is_nothing(tmp_path: Path, capsys: p
     assert main([*command, "--force"]) == 0
     assert main(["report", "-o", str(tmp_path / "x.html")]) == 2
     with pytest.raises(FlextraceError, match="already"):
-        write_report(target, profile=make_profile())
+        write_report(target, profiles=[make_profile()])
     assert re.search(r"flextrace report</title>", target.read_text())

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns profiles into the sections of a report: one per machine, and one that puts several side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from characterize.errors import FlextraceError
+from characterize.units import format_bytes
+from characterize.workload import PARAMETERS
+from selfscale import machines
+from selfscale.figures import format_cell
+from selfscale.machines_figures import machines_figures
+from selfscale.prediction_errors import MeasuredAgain, PredictionErrors, errors_of
+from selfscale.prediction_figures import prediction_figures, title_of
+from selfscale.profile import Profile
+from selfscale.profile_figures import single_parameter_graphs
+from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
+
+
+def machine_sections(profiles: Sequence[Profile], validations: Sequence[MeasuredAgain] = ()) -> list[Section]:
+    """All sections about machines.
+
+    Raises
+    ------
+    FlextraceError
+        A validation is of none of the profiles.
+    """
+    for validation in validations:
+        if not any(validation.is_of(profile) for profile in profiles):
+            raise FlextraceError(
+                f"validation {validation.path} was measured for a profile that was made {validation.created}, and "
+                "none of those given was: give that profile",
+                2,
+            )
+    sections = [] if len(profiles) < 2 else [side_by_side_section(profiles)]
+    for number, (name, profile) in enumerate(zip(machines.names_of(profiles), profiles, strict=True), 1):
+        own = next((validation for validation in validations if validation.is_of(profile)), None)
+        section = machine_section(profile, own)
+        if len(profiles) > 1:
+            section.anchor, section.title = f"machine-{number}", f"Machine: {name}"
+        sections.append(section)
+    return sections
+
+
+def machine_section(profile: Profile, validation: MeasuredAgain | None = None) -> Section:
+    """The single parameter graphs of a machine, how good predictions from it are, and where it was measured."""
+    section = Section("machine", "This machine")
+    borders = ", ".join(format_bytes(border) for border in profile.boundaries_bytes) or "none found"
+    section.sentences = [
+        f"{len(profile.measured)} workloads measured by the self-scaling benchmark (thesis, chapter 4); "
+        f"borders between performance regions: {borders}."
+    ]
+    section.tables = [*_model_table(profile)]
+    if profile.regions:
+        section.figures.append(single_parameter_graphs(profile))
+    try:
+        errors = errors_of(profile, validation.points if validation else None)
+    except FlextraceError as error:
+        section.sentences.append(f"Figures 5.3 to 5.6 of the thesis (errors of predictions) are not drawn: {error}.")
+    else:
+        where = f"validation {name_of_file(validation.path)}" if validation else "profile's own random workloads"
+        section.tables.append(_error_table(errors, where))
+        section.figures += prediction_figures(errors, profile.boundaries_bytes)
+    section.tables += [
+        Table("Environment", ["what", "value"], flat_rows(profile.environment)),
+        Table("Drift of the reference point", ["what", "value"], flat_rows(profile.drift), collapsed=True),
+    ]
+    return section
+
+
+def _error_table(errors: PredictionErrors, where: str) -> Table:
+    """Table 5.1: errors of every model beside the repeatability."""
+    rows = []
+    for model in errors.models:
+        error = errors.of(model)["error"]
+        quantiles = [f"{error.quantile(share):.1%}" for share in (0.5, 0.75, 0.9, 1.0)]
+        rows.append([Cell(text) for text in (title_of(errors, model), str(len(error)), *quantiles)])
+    rows += [[Cell(model, reason), *[Cell("-")] * 5] for model, reason in errors.unusable.items()]
+    headings = ["model", "random workloads", "median error", "75th percentile", "90th percentile", "largest"]
+    return Table(f"Errors on random workloads ({where})", headings, rows)
+
+
+def _model_table(profile: Profile) -> list[Table]:
+    """Errors of every model on workloads that it had not learned from (as thesis table 5.1)."""
+    scores = profile.models.get("scores", [])
+    rows = []
+    for score in scores:
+        used = " (used for predictions)" if score["model"] == profile.models.get("best") else ""
+        errors = [f"{score['errors'][name]:.1%}" if score["errors"] else "-" for name in ("median", "p75", "p90")]
+        regions = ", ".join(f"{part['median']:.1%}" for part in score["by_region"]) or score["reason"]
+        rows.append([Cell(text) for text in (score["model"] + used, str(score["count"]), *errors, regions)])
+    titles = ["model", "workloads left out", "median error", "75th percentile", "90th percentile", "median by region"]
+    return [Table("Cross-validated errors of the models", titles, rows)] if rows else []
+
+
+def side_by_side_section(profiles: Sequence[Profile]) -> Section:
+    """Several machines as Chen & Patterson 1994 compare theirs."""
+    section = Section("machines", "Machines side by side")
+    section.sentences = [
+        "Cache sizes and throughput of several machines, as Chen & Patterson compare theirs (UNIX I/O Performance in "
+        "Workstations and Mainframes, 1994)."
+    ]
+    rows = []
+    for focal in machines.at_focal_points(profiles).to_dict("records"):
+        values = [
+            format_bytes(focal[name]) if name in ("uniqueBytes", "sizeMean") else format_cell(focal[name])
+            for name in PARAMETERS
+        ]
+        rate = "not measured" if math.isnan(focal["bytes_per_s"]) else f"{focal['bytes_per_s'] / 1e6:.4g} MB/s"
+        rows.append([Cell(text) for text in (focal["machine"], focal["level"], *values, rate)])
+    headings = ["machine", "region", *PARAMETERS, "throughput"]
+    section.tables = [Table("Focal vectors", headings, rows)] if rows else []
+    section.figures = machines_figures(profiles)
+    return section
