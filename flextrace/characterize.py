@@ -60,6 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same for each process, file or device, the 64 with most requests and all others",
     )
     parser.add_argument("--window", metavar="TIME", help="the same for each window of time, such as 1s")
+    parser.add_argument(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="draw sizes, locality, rate and depth, offsets, files and response times of each FILE into this directory",
+    )
+    parser.add_argument(
+        "--figure-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)"
+    )
     add_foreign_arguments(parser, "--from")
 
 
@@ -93,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.characterization import Grouping, characterize  # noqa: PLC0415 (pandas is slow to import)
     from characterize.stream import Stream  # noqa: PLC0415
 
+    figures = _figure_paths(arguments, layers) if arguments.figures else {}
     grouping = Grouping(arguments.by, window_s, grouped) if arguments.by or window_s is not None else None
     results, bad_lines = [], 0
     for file in arguments.files:
@@ -102,6 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)
         bad_lines += facts.header.metadata.get("imported", {}).get("bad_lines") or 0
         results.append(characterize(trace, arguments.mmap, sample=sample, grouping=grouping))
+        if file in figures:
+            _write_figures(trace, results[-1], figures[file])
     if arguments.format == "json":
         _print_documents(results, layers)
     else:
@@ -122,6 +134,34 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 3 if lossy or bad_lines else 0
+
+
+def _figure_paths(
+    arguments: argparse.Namespace, layers: tuple[Layer, ...]
+) -> dict[Path, dict[tuple[Layer, str], Path]]:
+    """Where the figures of every file go; refuses before the work what would fail after it."""
+    from characterize.plots import check_matplotlib, figure_paths  # noqa: PLC0415 (only where figures are drawn)
+
+    check_matplotlib()
+    paths = [figure_paths(arguments.figures, file, layers, arguments.figure_format) for file in arguments.files]
+    every = [path for one in paths for path in one.values()]
+    if len(set(every)) < len(every):
+        raise FlextraceError("files of equal names would share their figures: give one --figures DIR to each", 2)
+    if there := next((path for path in every if path.exists()), None):
+        raise FlextraceError(f"{there} exists already: choose another directory", 2)
+    try:
+        arguments.figures.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FlextraceError(f"cannot make directory {arguments.figures}: {error.strerror}") from error
+    return dict(zip(arguments.files, paths, strict=True))
+
+
+def _write_figures(trace: Trace | Stream, numbers: Characterization, paths: dict[tuple[Layer, str], Path]) -> None:
+    from characterize.figure_data import figure_data_of  # noqa: PLC0415
+    from characterize.plots import write_figures  # noqa: PLC0415
+
+    for path in write_figures(figure_data_of(trace, numbers), paths):
+        print(f"flextrace characterize: figure {path}", file=sys.stderr)
 
 
 def _open(file: Path, arguments: argparse.Namespace) -> Trace | Stream:

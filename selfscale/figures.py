@@ -16,9 +16,10 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from characterize.colours import LINE, READ, REGION, SYNC, WRITE
 from characterize.units import format_bytes
 
-READ, WRITE, SYNC, LINE, REGION = "#3a8fd9", "#e07b28", "#9a6fd0", "#2f9e7c", "#8a8f98"
+__all__ = ["LINE", "READ", "REGION", "SYNC", "WRITE", "Figure", "byte_ticks", "format_cell", "log_axis", "mark_size"]
 
 SHOWN_ROWS = 200
 """Longest "show data" table; the documents that the report is made from have all of it."""

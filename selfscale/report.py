@@ -15,15 +15,15 @@ from plotly.offline import get_plotlyjs
 from characterize.characterization import Characterization, characterize
 from characterize.definitions import DEFINITIONS
 from characterize.errors import FlextraceError
+from characterize.figure_data import TITLES, figure_data_of
 from characterize.layer_characterization import LayerCharacterization
 from characterize.links import Links
 from characterize.provenance import tool_version
-from characterize.requests import requests_of, times_measured
-from characterize.response_time import syncs_of
+from characterize.requests import LAYERS, Layer
+from characterize.stream import Stream, stream_of
 from characterize.trace import Trace
 from characterize.units import format_bytes, format_duration
 from characterize.workload import PARAMETERS
-from selfscale import trace_figures
 from selfscale.comparison import remarks_of
 from selfscale.comparison_figures import comparison_bars
 from selfscale.fidelity_report import fidelity_section
@@ -32,8 +32,7 @@ from selfscale.machine_report import machine_sections
 from selfscale.prediction_errors import MeasuredAgain
 from selfscale.profile import Profile
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
-
-LAYER_TITLES = {"vfs": "application's layer (VFS)", "block": "block layer"}
+from selfscale.trace_figures import trace_figures
 
 
 def write_report(
@@ -41,7 +40,7 @@ def write_report(
     *,
     profiles: Sequence[Profile] = (),
     validations: Sequence[MeasuredAgain] = (),
-    traces: Sequence[Trace] = (),
+    traces: Sequence[Trace | Stream] = (),
     comparisons: Sequence[Mapping[str, Any]] = (),
     replays: Sequence[Mapping[str, Any]] = (),
     force: bool = False,
@@ -55,7 +54,7 @@ def write_report(
         Adds the single parameter graphs of each machine, the errors of predictions, and several machines side by side.
     validations : sequence of MeasuredAgain
         What ``flextrace validate`` measured for the profiles; else the errors are those on a profile's random points.
-    traces : sequence of Trace
+    traces : sequence of Trace or Stream
         Adds the characterization and figures of each; traces made by ``alter`` also stand in the table of alterations.
     comparisons : sequence of mapping
         Documents ``flextrace.comparison/1``.
@@ -77,12 +76,16 @@ def write_report(
     if not (profiles or traces or comparisons or replays):
         raise FlextraceError("a report of nothing: give a profile, a trace, a comparison or a replay", 2)
     path = Path(path)
-    characterized = [(trace, characterize(trace)) for trace in traces]
+    streams = [trace if isinstance(trace, Stream) else stream_of(trace) for trace in traces]
+    results = [characterize(stream) for stream in streams]
+    characterized = [(stream.facts, one) for stream, one in zip(streams, results, strict=True)]
     sections = [comparison_section(number, document) for number, document in enumerate(comparisons, start=1)]
     sections += [fidelity_section(number, document) for number, document in enumerate(replays, start=1)]
     sections += machine_sections(profiles, validations)
-    sections += [trace_section(number, *pair) for number, pair in enumerate(characterized, start=1)]
-    altered = alterations_section(traces)
+    sections += [
+        trace_section(number, *pair) for number, pair in enumerate(zip(streams, results, strict=True), start=1)
+    ]
+    altered = alterations_section([facts for facts, _ in characterized])
     if altered.tables:
         sections.append(altered)
     sections.append(provenance_section(profiles, validations, characterized, comparisons, replays))
@@ -196,11 +199,12 @@ def _short(value: float) -> str:
 # ---- traces ----
 
 
-def trace_section(number: int, trace: Trace, characterization: Characterization) -> Section:
+def trace_section(number: int, stream: Stream, characterization: Characterization) -> Section:
     """A trace's parameters and figures, layer by layer."""
-    section = Section(f"trace-{number}", f"Trace: {name_of_file(trace.path)}")
-    layers = {name: layer for name, layer in characterization.layers.items() if layer.requests}
-    command = trace.header.metadata.get("command")
+    facts = stream.facts
+    section = Section(f"trace-{number}", f"Trace: {name_of_file(facts.path)}")
+    layers = {name: characterization.layers[name] for name in LAYERS if characterization.layers[name].requests}
+    command = facts.header.metadata.get("command")
     if command:
         section.sentences.append(f"Command: {' '.join(map(str, command)) if isinstance(command, list) else command}")
     if not layers:
@@ -209,25 +213,12 @@ def trace_section(number: int, trace: Trace, characterization: Characterization)
     if characterization.elapsed_s > 0:
         section.sentences.append(f"Elapsed time {format_duration(characterization.elapsed_s)}.")
     section.tables = [_parameter_table(layers), *_links_table(characterization.links), _more_table(layers)]
-    limit = trace.header.metadata.get("memory_limit_bytes")
-    for name, layer in layers.items():
-        requests, title = requests_of(trace, name), LAYER_TITLES[name]  # type: ignore[arg-type]
-        figures = [trace_figures.sizes(requests, title)]
-        if name == "vfs":
-            figures.append(trace_figures.miss_ratios(layer.locality, layer.parameters.unique_bytes, limit))
-        if times_measured(trace):
-            figures.append(trace_figures.over_time(requests, title))
-            paths = trace.paths if name == "vfs" else {}
-            figures.append(trace_figures.places(requests, paths))
-            syncs = syncs_of(trace, name)  # type: ignore[arg-type]
-            figures.append(trace_figures.response_times(requests, syncs, title))
-        for figure in figures:
-            figure.title = f"{figure.title}, {title}"
-        section.figures += figures
+    for data in figure_data_of(stream, characterization).values():
+        section.figures += trace_figures(data)
     return section
 
 
-def _parameter_table(layers: Mapping[str, LayerCharacterization]) -> Table:
+def _parameter_table(layers: Mapping[Layer, LayerCharacterization]) -> Table:
     """The five parameters, one column per layer."""
     rows = []
     for parameter in PARAMETERS:
@@ -240,7 +231,7 @@ def _parameter_table(layers: Mapping[str, LayerCharacterization]) -> Table:
             low = parameter in layer.lower_bounds
             cells.append(Cell(format_cell(value), below + " (too low: records were lost)" * low, marked=low))
         rows.append(cells)
-    return Table("The five parameters", ["parameter", *(LAYER_TITLES[name] for name in layers)], rows)
+    return Table("The five parameters", ["parameter", *(TITLES[name] for name in layers)], rows)
 
 
 def _links_table(links: Links) -> list[Table]:
@@ -255,15 +246,15 @@ def _links_table(links: Links) -> list[Table]:
     return [Table("Why block bytes moved", ["class", "read", "written"], rows)] if len(links.by_class) else []
 
 
-def _more_table(layers: Mapping[str, LayerCharacterization]) -> Table:
+def _more_table(layers: Mapping[Layer, LayerCharacterization]) -> Table:
     """Everything else that is one number, collapsed."""
     rows = []
     for name, layer in layers.items():
         document = layer.as_document()
         for part in ("counts", "extended", "sequentiality", "locality", "concurrency", "littles_law"):
-            rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in flat_rows(document[part], f"{part} ")]
+            rows += [[Cell(TITLES[name]), *cells] for cells in flat_rows(document[part], f"{part} ")]
         single = {key: value for key, value in document.items() if not isinstance(value, dict | list)}
-        rows += [[Cell(LAYER_TITLES[name]), *cells] for cells in flat_rows(single)]
+        rows += [[Cell(TITLES[name]), *cells] for cells in flat_rows(single)]
     return Table("Everything beside them", ["layer", "what", "value"], rows, collapsed=True)
 
 

@@ -1,31 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace into figures: sizes, locality, time, place, response times."""
+"""Turns the data behind a trace's figures into Plotly figures: sizes, locality, time, place, response times.
+
+`characterize.plots` draws the same data with matplotlib.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
-from characterize.locality import Locality
-from characterize.response_time import distribution
-from characterize.sizes import size_histogram
+from characterize.figure_data import PERCENTILES, TITLES, FigureData
+from characterize.places import FILES_SHOWN, OTHERS, Places
 from characterize.units import format_bytes
-from selfscale.figures import LINE, READ, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
+from selfscale.figures import LINE, READ, REGION, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
 
-POINTS_MAX = 8_000
-"""Most points of a scatter plot: more cannot be told apart, and a page has few WebGL contexts, so they are SVG."""
-
-TIME_BINS = 200
-QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99, 99.9, 99.99, 100)
+_DIRECTIONS = (("reads", READ), ("writes", WRITE))
+_SINCE = "time since the trace's first operation, s"
+_LABEL_LENGTH = 40
 
 
-def sizes(requests: pd.DataFrame, layer: str) -> Figure:
+def trace_figures(data: FigureData) -> list[Figure]:
+    """All figures of one layer that its data allows."""
+    title = TITLES[data.layer]
+    figures = [sizes(data.sizes, title)]
+    if data.layer == "vfs":
+        figures.append(miss_ratios(data.miss_ratios, data.marks))
+    if data.rate_and_depth is not None:
+        figures.append(rate_and_depth(data.rate_and_depth, title))
+    if data.places is not None:
+        figures += [places(data.places), by_file(data.places)]
+    if data.response_times is not None:
+        figures.append(response_times(data.response_times, title))
+    for figure in figures:
+        figure.title = f"{figure.title}, {title}"
+    return figures
+
+
+def sizes(data: pd.DataFrame, layer: str) -> Figure:
     """Requests by power of two of their size."""
-    data = size_histogram(requests)
     labels = [format_bytes(low) for low in data["low_bytes"]]
     figure = go.Figure()
-    for name, colour in (("reads", READ), ("writes", WRITE)):
+    for name, colour in _DIRECTIONS:
         figure.add_trace(go.Bar(x=labels, y=data[name].tolist(), name=name, marker_color=colour))
     figure.update_layout(barmode="group")
     figure.update_xaxes(title_text="size from (to twice as much)", type="category")
@@ -36,22 +55,16 @@ def sizes(requests: pd.DataFrame, layer: str) -> Figure:
     return Figure("Sizes", sentence, figure, data)
 
 
-def miss_ratios(locality: Locality, unique_bytes: float, memory_limit_bytes: int | None) -> Figure:
-    """Miss ratio of an LRU cache against its size."""
-    data = locality.miss_ratio_curve()
+def miss_ratios(data: pd.DataFrame, marks: dict[str, float]) -> Figure:
+    """Miss ratio of an LRU cache against its size, some sizes marked."""
     figure = go.Figure()
     x = data["cache_bytes"].tolist()
     line = {"color": LINE, "width": 2}
     figure.add_trace(go.Scatter(x=x, y=data["miss_ratio"].tolist(), mode="lines", line=line, name="miss ratio"))
-    marks = [(unique_bytes, "uniqueBytes", 0.05), (locality.equivalent_unique_bytes, "equivalent uniqueBytes", 0.15)]
-    if memory_limit_bytes:
-        marks.append((float(memory_limit_bytes), "memory limit", 0.25))
-    marks = [mark for mark in marks if np.isfinite(mark[0]) and mark[0] > 0]
-    for value, text, level in marks:
-        mark_size(figure, value, f"{text} {format_bytes(value)}", level=level)
+    for number, (text, value) in enumerate(marks.items()):
+        mark_size(figure, value, f"{text} {format_bytes(value)}", level=0.05 + 0.1 * number)
     if x:
-        values = [mark[0] for mark in marks]
-        figure.update_xaxes(byte_ticks(min(x), max([*x, *values])))
+        figure.update_xaxes(byte_ticks(min(x), max([*x, *marks.values()])))
     figure.update_xaxes(title_text="size of an LRU cache")
     figure.update_yaxes(title_text="share of blocks missed", range=[0, 1.02])
     sentence = (
@@ -61,106 +74,143 @@ def miss_ratios(locality: Locality, unique_bytes: float, memory_limit_bytes: int
     return Figure("Miss-ratio curve", sentence, figure, data)
 
 
-def over_time(requests: pd.DataFrame, layer: str) -> Figure:
-    """Bytes per second over the trace, reads and writes."""
-    start = requests["start_ns"].to_numpy()
-    origin, end = int(start.min()), int(requests["end_ns"].max())
-    edges = np.linspace(origin, max(end, origin + 1), TIME_BINS + 1)
-    width_s = (edges[1] - edges[0]) / 1e9
-    data = pd.DataFrame({"from_s": (edges[:-1] - origin) / 1e9})
-    figure = go.Figure()
-    for name, colour, read in (("reads", READ, True), ("writes", WRITE, False)):
-        chosen = requests["read"].to_numpy() == read
-        moved, _ = np.histogram(start[chosen], edges, weights=requests["bytes"].to_numpy()[chosen])
-        data[f"{name}_MB_per_s"] = moved / width_s / 1e6
+def rate_and_depth(data: pd.DataFrame, layer: str) -> Figure:
+    """Bytes per second, reads and writes, and the number of requests in flight, over time."""
+    deep = bool(data["in_flight_mean"].notna().any())
+    figure = make_subplots(rows=1 + deep, cols=1, shared_xaxes=True, vertical_spacing=0.08)
+    x = data["from_s"].tolist()
+    for name, colour in _DIRECTIONS:
         line = {"color": colour, "width": 1.5, "shape": "hv"}
         y = data[f"{name}_MB_per_s"].tolist()
-        figure.add_trace(go.Scatter(x=data["from_s"].tolist(), y=y, mode="lines", line=line, name=name))
-    figure.update_xaxes(title_text="time since the first request, s")
-    figure.update_yaxes(title_text="MB/s", rangemode="tozero")
-    sentence = f"Bytes that the {layer} moved per second, in {TIME_BINS} steps of {1e3 * width_s:.3g} ms."
-    return Figure("Throughput over time", sentence, figure, data)
-
-
-def places(requests: pd.DataFrame, paths: dict[int, str], seed: int = 0) -> Figure:
-    """Where in its files every request went, over time; files above each other in the order of their first use.
-
-    At most `POINTS_MAX` requests, drawn without replacement; the note says how many of how many.
-    """
-    shown = requests
-    if len(requests) > POINTS_MAX:
-        chosen = np.sort(np.random.default_rng(seed).choice(len(requests), POINTS_MAX, replace=False))
-        shown = requests.iloc[chosen]
-    spans = requests.assign(end=requests["offset"] + requests["bytes"]).groupby("file", sort=False)["end"].max()
-    base = spans.cumsum() - spans
-    origin = int(requests["start_ns"].min())
-    data = pd.DataFrame(
-        {
-            "time_s": (shown["start_ns"] - origin) / 1e9,
-            "place_bytes": shown["offset"] + shown["file"].map(base),
-            "file": [paths.get(int(file), f"file {file}") for file in shown["file"]],
-            "offset": shown["offset"],
-            "operation": np.where(shown["read"], "read", "write"),
-        }
-    )
-    figure = go.Figure()
-    for operation, colour in (("read", READ), ("write", WRITE)):
-        part = data[data["operation"] == operation]
-        figure.add_trace(
-            go.Scatter(
-                x=part["time_s"].round(7).tolist(),
-                y=part["place_bytes"].tolist(),
-                mode="markers",
-                marker={"size": 3, "color": colour},
-                name=operation,
-                hovertemplate="%{x} s<extra></extra>",
-            )
-        )
-    figure.update_xaxes(title_text="time since the first request, s")
-    figure.update_yaxes(title_text="place in the files, one above the other", tickformat=".3s", ticksuffix="B")
-    figure.update_layout(height=440)
+        figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, name=name), row=1, col=1)
+    figure.update_yaxes(title_text="MB/s", rangemode="tozero", row=1, col=1)
+    if deep:
+        line = {"color": LINE, "width": 1.5, "shape": "hv"}
+        y = data["in_flight_mean"].tolist()
+        figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, name="in flight"), row=2, col=1)
+        figure.update_yaxes(title_text="requests in flight", rangemode="tozero", row=2, col=1)
+    figure.update_xaxes(title_text=_SINCE, row=1 + deep, col=1)
+    figure.update_layout(height=480 if deep else 340)
+    width_s = x[1] - x[0] if len(x) > 1 else 0.0
+    depth = ", and how many were in flight, on average over each step" if deep else ""
     sentence = (
-        f"Where every request went: its offset, with the files ({len(spans)}) put above each other in the order "
-        "of their first use. Sequential access is a line, random access a cloud."
+        f"Bytes that the {layer} moved per second, by requests that start in a step{depth}; {len(x)} steps of "
+        f"{1e3 * width_s:.3g} ms."
     )
-    note = f"Shows {len(shown)} of {len(requests)} requests, drawn at random." if len(shown) < len(requests) else ""
-    return Figure("Offsets over time", sentence, figure, data, note=note)
+    return Figure("Rate and depth over time" if deep else "Rate over time", sentence, figure, data)
 
 
-def response_times(requests: pd.DataFrame, syncs: pd.DataFrame, layer: str) -> Figure:
-    """Quantiles of the response times of reads, writes and syncs."""
-    duration = (requests["end_ns"] - requests["start_ns"]).to_numpy()
-    read = requests["read"].to_numpy()
-    groups = {
-        "read": (duration[read], READ),
-        "write": (duration[~read], WRITE),
-        "sync": ((syncs["end_ns"] - syncs["start_ns"]).to_numpy(), SYNC),
+def places(data: Places) -> Figure:
+    """Where in its files every request went, over time: a mark each, or how many went where if they are too many."""
+    about = (
+        "Where every request went: its offset, with the files put above each other in the order of their first use. "
+        "Sequential access is a line, random access a cloud."
+    )
+    points = data.points()
+    if points is not None:
+        figure = go.Figure()
+        for (name, colour), read in zip(_DIRECTIONS, (True, False), strict=True):
+            part = points[points["read"] == read]
+            figure.add_trace(
+                go.Scatter(
+                    x=part["time_s"].round(7).tolist(),
+                    y=part["place_bytes"].tolist(),
+                    mode="markers",
+                    marker={"size": 3, "color": colour},
+                    name=name,
+                    hovertemplate="%{x} s<extra></extra>",
+                )
+            )
+        figure.update_xaxes(title_text=_SINCE)
+        _place_axis(figure, 1)
+        figure.update_layout(height=440)
+        return Figure("Offsets over time", about, figure, points)
+    shown = [index for index in range(2) if data.counts[index].any()]
+    figure = make_subplots(rows=len(shown), cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    x = (data.window_s * (np.arange(data.counts.shape[2]) + 0.5)).tolist()
+    y = (data.band_bytes * (np.arange(data.counts.shape[1]) + 0.5)).tolist()
+    scale = _logarithmic(data.counts[shown], lambda count: f"{count:,.0f}", "requests")
+    for row, index in enumerate(shown, 1):
+        figure.add_trace(_heat_map(x, y, data.counts[index], "%{x:.4g} s: %{customdata} requests", scale), row, 1)
+        _place_axis(figure, row, f"{_DIRECTIONS[index][0]}: ")
+    figure.update_xaxes(title_text=_SINCE, row=len(shown), col=1)
+    figure.update_layout(height=180 + 280 * len(shown), coloraxis=scale)
+    note = (
+        f"{data.requests:,} requests are too many to be drawn one by one: counted in {len(x)} steps of "
+        f"{1e3 * data.window_s:.3g} ms and {len(y)} bands of {format_bytes(data.band_bytes)}."
+    )
+    return Figure("Offsets over time", about, figure, data.bins(), note=note)
+
+
+def _place_axis(figure: go.Figure, row: int, what: str = "") -> None:
+    axis = {"title_text": f"{what}place in the files, bytes", "tickformat": ".3s", "ticksuffix": "B"}
+    figure.update_yaxes(**axis, **({"row": row, "col": 1} if what else {}))
+
+
+def by_file(data: Places) -> Figure:
+    """Bytes by file and time."""
+    moved = data.moved.sum(axis=0)
+    figure = go.Figure()
+    scale = _logarithmic(moved, format_bytes, "bytes")
+    x = (data.window_s * (np.arange(moved.shape[1]) + 0.5)).tolist()
+    # Files may end alike, and a category axis would put those into one row.
+    labels = [name if len(name) <= _LABEL_LENGTH else "…" + name[1 - _LABEL_LENGTH :] for name in data.names]
+    figure.add_trace(_heat_map(x, list(range(len(labels))), moved, "%{x:.4g} s: %{customdata:.3s}B", scale))
+    figure.update_layout(height=160 + 22 * max(len(labels), 6), coloraxis=scale)
+    figure.update_xaxes(title_text=_SINCE)
+    figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels, autorange="reversed")
+    sentence = (
+        f"Bytes that were read from and written to each file in steps of {1e3 * data.window_s:.3g} ms, the file with "
+        "most bytes at the top; the colour is on a logarithmic scale."
+    )
+    note = f"The {FILES_SHOWN} files with most bytes; the last row is all others." if OTHERS in data.names else ""
+    return Figure("Activity of each file", sentence, figure, data.by_file(), note=note)
+
+
+def _heat_map(x: list[float], y: list[float], values: np.ndarray, hover: str, scale: dict[str, Any]) -> go.Heatmap:
+    """A heat map whose colour is the logarithm of what it shows; nothing where that is 0."""
+    exponents = [[round(float(np.log10(value)), 2) if value else None for value in row] for row in values]
+    counts = [[int(value) or None for value in row] for row in values]
+    return go.Heatmap(
+        x=x, y=y, z=exponents, customdata=counts, hovertemplate=f"{hover}<extra></extra>", coloraxis="coloraxis"
+    )
+
+
+def _logarithmic(values: np.ndarray, text_of: Any, title: str) -> dict[str, Any]:
+    """A colour axis of the exponents of ten that `_heat_map` draws."""
+    top = int(np.ceil(np.log10(max(int(values.max()), 10))))
+    low = int(np.floor(np.log10(max(int(values[values > 0].min()), 1))))
+    ticks = list(range(min(low, top - 1), top + 1))
+    return {
+        "colorscale": [[0.0, REGION], [0.5, READ], [1.0, WRITE]],
+        "cmin": ticks[0],
+        "cmax": ticks[-1],
+        "colorbar": {
+            "tickvals": ticks,
+            "ticktext": [text_of(10**tick) for tick in ticks],
+            "title": {"text": title},
+        },
     }
-    figure, records = go.Figure(), []
-    for name, (values, colour) in groups.items():
-        if not len(values):
-            continue
-        microseconds = np.quantile(values, np.array(QUANTILES) / 100, method="inverted_cdf") / 1e3
+
+
+def response_times(data: pd.DataFrame, layer: str) -> Figure:
+    """Percentiles of the response times of reads, writes and syncs."""
+    figure = go.Figure()
+    colours = {"read": READ, "write": WRITE, "sync": SYNC}
+    shown: list[float] = []
+    for row in data.to_dict("records"):
+        y = [row[f"p{percent:g}_us"] for percent in PERCENTILES]
+        shown += y
         figure.add_trace(
             go.Scatter(
-                x=[f"{quantile:g}" for quantile in QUANTILES],
-                y=microseconds.tolist(),
+                x=[f"{percent:g}" for percent in PERCENTILES],
+                y=y,
                 mode="lines+markers",
-                line={"color": colour, "width": 2},
-                name=name,
+                line={"color": colours[row["operation"]], "width": 2},
+                name=row["operation"],
             )
-        )
-        summary = distribution(values)
-        records.append(
-            {
-                "operation": name,
-                "count": summary["count"],
-                "mean_us": (summary["mean_ns"] or 0) / 1e3,
-                **{f"p{quantile:g}_us": value for quantile, value in zip(QUANTILES, microseconds, strict=True)},
-            }
         )
     figure.update_xaxes(title_text="percent of the operations that took at most this long", type="category")
-    shown = [value for line in figure.data for value in line.y]
     figure.update_yaxes(title_text="response time, µs", **log_axis(shown))
     sentence = f"Response times at the {layer}: the time within which a share of the operations was over."
-    return Figure("Response times", sentence, figure, pd.DataFrame(records))
+    return Figure("Response times", sentence, figure, data)

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import characterize
+from characterize.characterization import characterize as numbers_of
 from characterize.errors import FlextraceError
+from characterize.figure_data import figure_data_of
 from characterize.layout import (
     BLOCK_DTYPE,
     FILE_DTYPE,
@@ -27,6 +29,7 @@ from characterize.layout import (
     IoOp,
     RecordKind,
 )
+from characterize.places import POINTS_MAX
 from characterize.trace import Header, Trace
 from characterize.workload import FIELD_OF, Workload
 from selfscale.comparison import Row, comparison_document, sample_of
@@ -36,7 +39,7 @@ from selfscale.prediction_figures import prediction_figures
 from selfscale.profile import Profile, Region
 from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report import write_report
-from selfscale.trace_figures import POINTS_MAX, places
+from selfscale.trace_figures import by_file, places
 
 MIB = 2**20
 EVIL = "/data/<script>alert('owned')</script>&\"quoted\".db"
@@ -213,7 +216,9 @@ def test_every_section_and_figure_is_there(page: Page) -> None:
         "Error against each parameter",
         "profile's own random workloads",
         "Miss-ratio curve",
+        "Rate and depth over time",
         "Offsets over time",
+        "Activity of each file",
         "Response times",
         "block layer",
         "memory_limit_bytes",
@@ -230,8 +235,8 @@ def test_the_page_is_well_formed_and_plots_have_sentence_and_data(page: Page) ->
     assert page.wrong == []
     assert page.open == []
     plots = [json.loads(text) for attributes, text in page.scripts if attributes.get("class") == "plot-data"]
-    # Comparison, five of the machine, five per trace at the application's layer and four at the block layer.
-    assert len(plots) == 1 + 5 + 2 * (5 + 4)
+    # Comparison, five of the machine, six per trace at the application's layer and five at the block layer.
+    assert len(plots) == 1 + 5 + 2 * (6 + 5)
     assert page.tags.count("figure") == page.tags.count("figcaption") == len(plots)
     assert " ".join(page.text).count("Show data") == len(plots)
     assert all(plot["data"] for plot in plots)
@@ -369,16 +374,27 @@ def test_several_profiles_stand_side_by_side_and_validations_find_theirs(tmp_pat
     assert "flextrace validate" in capsys.readouterr().err
 
 
-def test_many_requests_are_sampled_and_the_note_says_so(tmp_path: Path) -> None:
-    trace = make_trace(tmp_path / "big.iotrace", requests=POINTS_MAX + 1000)
-    from characterize.requests import requests_of  # noqa: PLC0415
-
-    figure = places(requests_of(trace), trace.paths)
-    assert sum(len(part.x) for part in figure.plot.data) == POINTS_MAX == len(figure.data)
-    assert f"Shows {POINTS_MAX} of {POINTS_MAX + 1000} requests" in figure.note
-    small = places(requests_of(make_trace(tmp_path / "small.iotrace", requests=100)), {})
+def test_many_requests_are_counted_in_bins_and_the_note_says_so(tmp_path: Path) -> None:
+    many = make_trace(tmp_path / "big.iotrace", requests=POINTS_MAX + 1000)
+    data = figure_data_of(many, numbers_of(many))["vfs"].places
+    assert data is not None
+    figure = places(data)
+    assert f"{POINTS_MAX + 1000:,} requests" in figure.note
+    reads, writes = figure.plot.data
+    for drawn, name in ((reads, "reads"), (writes, "writes")):
+        counts = [value for row in drawn.customdata for value in row if value]
+        assert sum(counts) == figure.data[name].sum()
+    assert figure.data[["reads", "writes"]].to_numpy().sum() == POINTS_MAX + 1000
+    files = by_file(data)
+    requests = many.requests
+    moved = sum(value for row in files.plot.data[0].customdata for value in row if value)
+    assert moved == requests["bytes"].sum()
+    few = make_trace(tmp_path / "small.iotrace", requests=100)
+    data = figure_data_of(few, numbers_of(few))["vfs"].places
+    assert data is not None
+    small = places(data)
     assert small.note == ""
-    assert len(small.data) == 100
+    assert len(small.data) == 100 == sum(len(part.x) for part in small.plot.data)
 
 
 def test_a_trace_without_requests_is_reported_as_such(tmp_path: Path) -> None:

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns requests into where they went over time: which files, and where in them, in bins that bound the memory.
+
+Files stand above each other in the order of their first use, each as high as the end of its last byte that was asked
+for; a *place* is a byte in this stack. How high it becomes is known only when all requests were seen, so that requests
+are looked at twice: by `Spans`, then by `Places`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from characterize.references import Columns
+
+POINTS_MAX = 8_000
+"""Most requests that are kept one by one: more cannot be told apart in a figure."""
+WINDOWS, BANDS = 150, 100
+FILES_SHOWN = 24
+OTHERS = "all other files"
+
+
+class Spans:
+    """First and only what has to be known of each file before: its height, and how much it is used."""
+
+    def __init__(self) -> None:
+        self._files = pd.DataFrame({name: np.zeros(0, np.int64) for name in ("span_bytes", "requests", "bytes")})
+        self._files.index.name = "file"
+
+    def add(self, requests: Columns) -> None:
+        """Count a chunk; chunks come in the order of the starts."""
+        size = requests["bytes"]
+        chunk = pd.DataFrame({"span_bytes": requests["offset"] + size, "requests": 1, "bytes": size})
+        chunk.index = pd.Index(requests["file"], name="file")
+        self._files = _summed(pd.concat([self._files, _summed(chunk)]))
+
+    def files(self) -> pd.DataFrame:
+        """By file, in the order of first use: ``base_bytes`` (place of its begin), ``span_bytes, requests, bytes``."""
+        files = self._files.copy()
+        files.insert(0, "base_bytes", files["span_bytes"].cumsum() - files["span_bytes"])
+        return files
+
+
+def _summed(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.groupby(level="file", sort=False).agg({"span_bytes": "max", "requests": "sum", "bytes": "sum"})
+
+
+class Places:
+    """Where and when requests went.
+
+    Parameters
+    ----------
+    files : DataFrame
+        As from `Spans.files`, of the same requests.
+    first_ns, last_ns : int
+        Begin of the first window of time, and a moment that the last one has to reach.
+    name_of : callable
+        Path of a file, name of a device.
+
+    Attributes
+    ----------
+    counts : ndarray of int64, shape (2, BANDS, WINDOWS)
+        Requests by direction (read, written), place and time of their start.
+    moved : ndarray of int64, shape (2, files, WINDOWS)
+        Bytes by direction, file (as `names`) and time.
+    names : list of str
+        Of the `FILES_SHOWN` files with most bytes, most first; the last one is `OTHERS` if there are more.
+    """
+
+    def __init__(self, files: pd.DataFrame, first_ns: int, last_ns: int, name_of: Callable[[int], str]) -> None:
+        self._files, self._first, self._name_of = files, first_ns, name_of
+        self._width_ns = max(1, -(-(last_ns - first_ns + 1) // WINDOWS))
+        self._band_bytes = max(1, -(-int(files["span_bytes"].sum()) // BANDS))
+        order = np.argsort(-files["bytes"].to_numpy(), kind="stable")
+        self._row_of = np.minimum(np.argsort(order), FILES_SHOWN)
+        self.names = [name_of(int(file)) for file in files.index[order[:FILES_SHOWN]]]
+        self.names += [OTHERS] * (len(files) > FILES_SHOWN)
+        self.counts = np.zeros((2, BANDS, WINDOWS), np.int64)
+        self.moved = np.zeros((2, len(self.names), WINDOWS), np.int64)
+        self._single = int(files["requests"].sum()) <= POINTS_MAX
+        self._points: list[pd.DataFrame] = []
+
+    def add(self, requests: Columns) -> None:
+        """Count a chunk."""
+        number = self._files.index.get_indexer(pd.Index(requests["file"]))
+        place = self._files["base_bytes"].to_numpy()[number] + requests["offset"]
+        since = requests["start_ns"] - self._first
+        window, written = since // self._width_ns, (~requests["read"]).astype(np.int64)
+        _count(self.counts, written, place // self._band_bytes, window, np.ones(len(window), np.int64))
+        _count(self.moved, written, self._row_of[number], window, requests["bytes"])
+        if self._single:
+            columns = {"time_s": since / 1e9, "place_bytes": place, "number": number, "read": requests["read"]}
+            self._points.append(pd.DataFrame(columns | {name: requests[name] for name in ("offset", "bytes")}))
+
+    @property
+    def requests(self) -> int:
+        """How many there are."""
+        return int(self.counts.sum())
+
+    @property
+    def window_s(self) -> float:
+        """Width of the windows."""
+        return self._width_ns / 1e9
+
+    @property
+    def band_bytes(self) -> int:
+        """Height of the bands."""
+        return self._band_bytes
+
+    def points(self) -> pd.DataFrame | None:
+        """Every request: ``time_s`` since the begin, ``place_bytes, file, offset, bytes, read``; None if too many."""
+        if not self._single:
+            return None
+        frame = pd.concat(self._points, ignore_index=True)
+        names = np.array([self._name_of(int(file)) for file in self._files.index], object)
+        frame.insert(2, "file", names[frame.pop("number").to_numpy()])
+        return frame
+
+    def bins(self) -> pd.DataFrame:
+        """Requests by place and time: ``from_s, place_bytes`` (where window and band begin), ``reads, writes``.
+
+        A row per window and band in which there are any.
+        """
+        band, window = np.nonzero(self.counts.sum(axis=0))
+        columns = {"from_s": window * self.window_s, "place_bytes": band * self._band_bytes}
+        return pd.DataFrame(
+            columns | {name: self.counts[i, band, window] for i, name in enumerate(("reads", "writes"))}
+        )
+
+    def by_file(self) -> pd.DataFrame:
+        """Bytes by file and time: ``file, from_s, read_bytes, written_bytes``; a row per window that has any."""
+        row, window = np.nonzero(self.moved.sum(axis=0))
+        columns = {"file": np.array(self.names, object)[row], "from_s": window * self.window_s}
+        sums = {name: self.moved[i, row, window] for i, name in enumerate(("read_bytes", "written_bytes"))}
+        return pd.DataFrame(columns | sums)
+
+
+def _count(sums: np.ndarray, written: np.ndarray, row: np.ndarray, window: np.ndarray, what: np.ndarray) -> None:
+    np.add.at(sums, (written, row, window), what)
