@@ -19,7 +19,7 @@ POINTS_MAX = 8_000
 """Most requests that are kept one by one: more cannot be told apart in a figure."""
 WINDOWS, BANDS = 150, 100
 FILES_SHOWN = 24
-OTHERS = "all other files"
+OTHERS = "all others"
 
 
 class Spans:

@@ -110,14 +110,14 @@ def offsets_over_time(data: FigureData) -> Figure:
             axes.plot(part["time_s"], part["place_bytes"], ".", markersize=2, color=colour, label=name)
         graphs: Sequence[Axes] = [axes]
         axes.legend(markerscale=4)
-        axes.set_ylabel("place in the files, bytes")
+        axes.set_ylabel(f"place in the {_thing(data)}s, bytes")
     else:
         shown = [index for index in range(2) if places.counts[index].any()]
         figure, graphs = _figure(title, len(shown))
         bands = places.band_bytes * np.arange(places.counts.shape[1] + 1)
         for axes, index in zip(graphs, shown, strict=True):
             _heat_map(axes, places, bands, places.counts[index], "requests")
-            axes.set_ylabel(f"{_DIRECTIONS[index][0]}: place in the files, bytes")
+            axes.set_ylabel(f"{_DIRECTIONS[index][0]}: place in the {_thing(data)}s, bytes")
     for axes in graphs:
         axes.yaxis.set_major_formatter(EngFormatter("B"))
     graphs[-1].set_xlabel(_SINCE)
@@ -133,13 +133,13 @@ def activity_of_files(data: FigureData) -> Figure:
         The trace's times are not measurements.
     """
     places: Places = _measured(data.places)
-    figure, (axes,) = _figure(f"Activity of each file, {TITLES[data.layer]}")
+    figure, (axes,) = _figure(f"Activity of each {_thing(data)}, {TITLES[data.layer]}")
     edges = np.arange(len(places.names) + 1) - 0.5
     _heat_map(axes, places, edges, places.moved.sum(axis=0), "bytes")
     labels = [name if len(name) <= _LABEL_LENGTH else "…" + name[1 - _LABEL_LENGTH :] for name in places.names]
     axes.set_yticks(np.arange(len(labels)), labels)
     axes.invert_yaxis()
-    axes.set(xlabel=_SINCE, ylabel="file")
+    axes.set(xlabel=_SINCE, ylabel=_thing(data))
     return figure
 
 
@@ -255,6 +255,11 @@ def _heat_map(axes: Axes, places: Places, edges: np.ndarray, values: np.ndarray,
     norm = LogNorm(shown.min(), max(shown.max(), shown.min() * 10))
     mesh = axes.pcolormesh(times, edges, shown, norm=norm, rasterized=True)
     axes.figure.colorbar(mesh, ax=axes, label=unit)
+
+
+def _thing(data: FigureData) -> str:
+    """What requests of a layer go to."""
+    return "file" if data.layer == "vfs" else "device"
 
 
 def _measured(table: Any) -> Any:

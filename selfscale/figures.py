@@ -54,7 +54,7 @@ class Figure:
             template="none",
             paper_bgcolor="rgba(0,0,0,0)",
             plot_bgcolor="rgba(0,0,0,0)",
-            margin={"l": 70, "r": 20, "t": 56, "b": 55},
+            margin={"l": 70, "r": 20, "t": self.plot.layout.margin.t or 56, "b": 55},
             legend={"orientation": "h", "yref": "container", "yanchor": "top", "y": 0.99, "xanchor": "left", "x": 0.0},
             modebar={"bgcolor": "rgba(0,0,0,0)", "color": REGION, "activecolor": LINE},
             autosize=True,

@@ -53,8 +53,9 @@ def cache_sizes(profiles: Sequence[Profile]) -> Figure | None:
         )
     )
     sizes = {**byte_ticks(min(size) / 2, max(size) * 2, 8), "overlaying": "y", "side": "right", "showgrid": False}
-    figure.update_layout(yaxis2={**sizes, "title": {"text": "size of the file cache"}}, height=420)
-    figure.update_yaxes(title_text="percent of the memory", rangemode="tozero", selector={"side": None})
+    share_axis = {"title": {"text": "percent of the memory"}, "rangemode": "tozero"}
+    size_axis = {**sizes, "title": {"text": "size of the file cache"}}
+    figure.update_layout(yaxis=share_axis, yaxis2=size_axis, height=420)
     missing = data.loc[data["cache_bytes"].isna(), "machine"].tolist()
     sentence = (
         "The effective size of the file cache, where throughput first falls with uniqueBytes, of each machine's memory "

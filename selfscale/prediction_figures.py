@@ -17,6 +17,8 @@ from selfscale.prediction_errors import REPEATABILITY, PredictionErrors, by_para
 
 _COLUMNS = 3
 _OTHERS = (READ, WRITE, SYNC, "#c9a227", "#b3546b", "#4f7cac")
+_LEGEND_HEIGHT = 90
+"""Pixels above a figure: the names of all models may need two lines, and titles stand below them."""
 _ERROR_SHOWN_MAX = 1.0
 """Error up to which axes go by themselves; tables have all."""
 
@@ -103,7 +105,7 @@ def cumulative_errors(errors: PredictionErrors) -> Figure:
         )
     figure.update_xaxes(title_text="error, percent", range=[0, 100 * min(data["error"].max(), _ERROR_SHOWN_MAX)])
     figure.update_yaxes(title_text="percent of the workloads with at most this error", range=[0, 101])
-    figure.update_layout(height=400)
+    figure.update_layout(height=430, margin={"t": _LEGEND_HEIGHT})
     beyond = data[data["error"] > _ERROR_SHOWN_MAX].groupby("model").size()
     note = f"Not shown: errors beyond 100 % ({', '.join(f'{name} {n}' for name, n in beyond.items())})."
     sentence = (
@@ -168,7 +170,7 @@ def errors_by_parameter(errors: PredictionErrors, boundaries_bytes: Sequence[flo
         figure.update_yaxes(rangemode="tozero", title_text=title, **place)
     for number, border in enumerate(boundaries_bytes):
         mark_size(figure, border, format_bytes(border), level=0.98 - 0.1 * number)
-    figure.update_layout(height=640)
+    figure.update_layout(height=660, margin={"t": _LEGEND_HEIGHT})
     sentence = (
         "How the median error goes with each parameter (thesis, figures 5.4 and 5.6): every point is the median of "
         "workloads that are neighbours in that parameter. The grey area is the repeatability; vertical lines are the "

@@ -21,6 +21,7 @@ from selfscale.figures import LINE, READ, REGION, SYNC, WRITE, Figure, byte_tick
 _DIRECTIONS = (("reads", READ), ("writes", WRITE))
 _SINCE = "time since the trace's first operation, s"
 _LABEL_LENGTH = 40
+_PLACE_TICKS = {"tickformat": ".3s", "ticksuffix": "B"}
 
 
 def trace_figures(data: FigureData) -> list[Figure]:
@@ -32,7 +33,8 @@ def trace_figures(data: FigureData) -> list[Figure]:
     if data.rate_and_depth is not None:
         figures.append(rate_and_depth(data.rate_and_depth, title))
     if data.places is not None:
-        figures += [places(data.places), by_file(data.places)]
+        thing = "file" if data.layer == "vfs" else "device"
+        figures += [places(data.places, thing), by_file(data.places, thing)]
     if data.response_times is not None:
         figures.append(response_times(data.response_times, title))
     for figure in figures:
@@ -100,10 +102,13 @@ def rate_and_depth(data: pd.DataFrame, layer: str) -> Figure:
     return Figure("Rate and depth over time" if deep else "Rate over time", sentence, figure, data)
 
 
-def places(data: Places) -> Figure:
-    """Where in its files every request went, over time: a mark each, or how many went where if they are too many."""
+def places(data: Places, thing: str) -> Figure:
+    """Where in its files (or devices, a `thing`) every request went, over time.
+
+    A mark for each, or how many went where if they are too many.
+    """
     about = (
-        "Where every request went: its offset, with the files put above each other in the order of their first use. "
+        f"Where every request went: its offset, the {thing}s put above each other in the order of their first use. "
         "Sequential access is a line, random access a cloud."
     )
     points = data.points()
@@ -122,7 +127,7 @@ def places(data: Places) -> Figure:
                 )
             )
         figure.update_xaxes(title_text=_SINCE)
-        _place_axis(figure, 1)
+        figure.update_yaxes(title_text=f"place in the {thing}s, bytes", **_PLACE_TICKS)
         figure.update_layout(height=440)
         return Figure("Offsets over time", about, figure, points)
     shown = [index for index in range(2) if data.counts[index].any()]
@@ -132,7 +137,8 @@ def places(data: Places) -> Figure:
     scale = _logarithmic(data.counts[shown], lambda count: f"{count:,.0f}", "requests")
     for row, index in enumerate(shown, 1):
         figure.add_trace(_heat_map(x, y, data.counts[index], "%{x:.4g} s: %{customdata} requests", scale), row, 1)
-        _place_axis(figure, row, f"{_DIRECTIONS[index][0]}: ")
+        title = f"{_DIRECTIONS[index][0]}: place in the {thing}s, bytes"
+        figure.update_yaxes(title_text=title, **_PLACE_TICKS, row=row, col=1)
     figure.update_xaxes(title_text=_SINCE, row=len(shown), col=1)
     figure.update_layout(height=180 + 280 * len(shown), coloraxis=scale)
     note = (
@@ -142,13 +148,8 @@ def places(data: Places) -> Figure:
     return Figure("Offsets over time", about, figure, data.bins(), note=note)
 
 
-def _place_axis(figure: go.Figure, row: int, what: str = "") -> None:
-    axis = {"title_text": f"{what}place in the files, bytes", "tickformat": ".3s", "ticksuffix": "B"}
-    figure.update_yaxes(**axis, **({"row": row, "col": 1} if what else {}))
-
-
-def by_file(data: Places) -> Figure:
-    """Bytes by file and time."""
+def by_file(data: Places, thing: str) -> Figure:
+    """Bytes by file (or device, a `thing`) and time."""
     moved = data.moved.sum(axis=0)
     figure = go.Figure()
     scale = _logarithmic(moved, format_bytes, "bytes")
@@ -160,11 +161,11 @@ def by_file(data: Places) -> Figure:
     figure.update_xaxes(title_text=_SINCE)
     figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels, autorange="reversed")
     sentence = (
-        f"Bytes that were read from and written to each file in steps of {1e3 * data.window_s:.3g} ms, the file with "
+        f"Bytes that were read from and written to each {thing} in steps of {1e3 * data.window_s:.3g} ms, the one with "
         "most bytes at the top; the colour is on a logarithmic scale."
     )
-    note = f"The {FILES_SHOWN} files with most bytes; the last row is all others." if OTHERS in data.names else ""
-    return Figure("Activity of each file", sentence, figure, data.by_file(), note=note)
+    note = f"The {FILES_SHOWN} {thing}s with most bytes; the last row is all others." if OTHERS in data.names else ""
+    return Figure(f"Activity of each {thing}", sentence, figure, data.by_file(), note=note)
 
 
 def _heat_map(x: list[float], y: list[float], values: np.ndarray, hover: str, scale: dict[str, Any]) -> go.Heatmap:

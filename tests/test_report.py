@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 from html.parser import HTMLParser
@@ -34,6 +35,7 @@ from characterize.trace import Header, Trace
 from characterize.workload import FIELD_OF, Workload
 from selfscale.comparison import Row, comparison_document, sample_of
 from selfscale.measure import Point
+from selfscale.predict import record_scores
 from selfscale.prediction_errors import errors_of
 from selfscale.prediction_figures import prediction_figures
 from selfscale.profile import Profile, Region
@@ -47,7 +49,20 @@ VOID = {"meta", "br", "hr", "img", "link", "input", "col", "wbr", "source", "bas
 
 
 def make_profile() -> Profile:
-    """Two regions around a cache of 100 MiB; throughput by a made-up formula."""
+    """Two regions around a cache of 100 MiB; throughput by a made-up formula; carries the errors of its models."""
+    profile = make_points()
+    profile.models = models_of_points()
+    return profile
+
+
+@functools.cache
+def models_of_points() -> dict[str, Any]:
+    profile = make_points()
+    record_scores(profile)
+    return profile.models
+
+
+def make_points() -> Profile:
 
     def point(workload: Workload, **more: Any) -> Point:
         cached = 1 / (1 + (workload.unique_bytes / (100 * MIB)) ** 6)
@@ -219,6 +234,7 @@ def test_every_section_and_figure_is_there(page: Page) -> None:
         "Rate and depth over time",
         "Offsets over time",
         "Activity of each file",
+        "Activity of each device",
         "Response times",
         "block layer",
         "memory_limit_bytes",
@@ -378,21 +394,21 @@ def test_many_requests_are_counted_in_bins_and_the_note_says_so(tmp_path: Path) 
     many = make_trace(tmp_path / "big.iotrace", requests=POINTS_MAX + 1000)
     data = figure_data_of(many, numbers_of(many))["vfs"].places
     assert data is not None
-    figure = places(data)
+    figure = places(data, "file")
     assert f"{POINTS_MAX + 1000:,} requests" in figure.note
     reads, writes = figure.plot.data
     for drawn, name in ((reads, "reads"), (writes, "writes")):
         counts = [value for row in drawn.customdata for value in row if value]
         assert sum(counts) == figure.data[name].sum()
     assert figure.data[["reads", "writes"]].to_numpy().sum() == POINTS_MAX + 1000
-    files = by_file(data)
+    files = by_file(data, "file")
     requests = many.requests
     moved = sum(value for row in files.plot.data[0].customdata for value in row if value)
     assert moved == requests["bytes"].sum()
     few = make_trace(tmp_path / "small.iotrace", requests=100)
     data = figure_data_of(few, numbers_of(few))["vfs"].places
     assert data is not None
-    small = places(data)
+    small = places(data, "file")
     assert small.note == ""
     assert len(small.data) == 100 == sum(len(part.x) for part in small.plot.data)
 
