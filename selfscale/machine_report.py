@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
@@ -12,15 +13,27 @@ from characterize.workload import PARAMETERS
 from selfscale import machines
 from selfscale.figures import format_cell
 from selfscale.machines_figures import machines_figures
-from selfscale.prediction_errors import MeasuredAgain, PredictionErrors, errors_of
+from selfscale.prediction_errors import MeasuredAgain, PredictionErrors, applications_of, errors_of
 from selfscale.prediction_figures import prediction_figures, title_of
 from selfscale.profile import Profile
 from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
 
 
-def machine_sections(profiles: Sequence[Profile], validations: Sequence[MeasuredAgain] = ()) -> list[Section]:
+def machine_sections(
+    profiles: Sequence[Profile],
+    validations: Sequence[MeasuredAgain] = (),
+    comparisons: Sequence[Mapping[str, Any]] = (),
+) -> list[Section]:
     """All sections about machines.
+
+    Parameters
+    ----------
+    profiles : sequence of Profile
+    validations : sequence of MeasuredAgain
+        Each of one of the profiles.
+    comparisons : sequence of mapping
+        Documents ``flextrace.comparison/1``: applications that predictions of a profile were compared with.
 
     Raises
     ------
@@ -37,14 +50,16 @@ def machine_sections(profiles: Sequence[Profile], validations: Sequence[Measured
     sections = [] if len(profiles) < 2 else [side_by_side_section(profiles)]
     for number, (name, profile) in enumerate(zip(machines.names_of(profiles), profiles, strict=True), 1):
         own = next((validation for validation in validations if validation.is_of(profile)), None)
-        section = machine_section(profile, own)
+        section = machine_section(profile, own, comparisons)
         if len(profiles) > 1:
             section.anchor, section.title = f"machine-{number}", f"Machine: {name}"
         sections.append(section)
     return sections
 
 
-def machine_section(profile: Profile, validation: MeasuredAgain | None = None) -> Section:
+def machine_section(
+    profile: Profile, validation: MeasuredAgain | None = None, comparisons: Sequence[Mapping[str, Any]] = ()
+) -> Section:
     """The single parameter graphs of a machine, how good predictions from it are, and where it was measured."""
     section = Section("machine", "This machine")
     borders = ", ".join(format_bytes(border) for border in profile.boundaries_bytes) or "none found"
@@ -62,7 +77,8 @@ def machine_section(profile: Profile, validation: MeasuredAgain | None = None) -
     else:
         where = f"validation {name_of_file(validation.path)}" if validation else "profile's own random workloads"
         section.tables.append(_error_table(errors, where))
-        section.figures += prediction_figures(errors, profile.boundaries_bytes)
+        applications = applications_of(profile, comparisons)
+        section.figures += prediction_figures(errors, profile.boundaries_bytes, applications)
     section.tables += [
         Table("Environment", ["what", "value"], flat_rows(profile.environment)),
         Table("Drift of the reference point", ["what", "value"], flat_rows(profile.drift), collapsed=True),

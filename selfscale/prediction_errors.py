@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from characterize.errors import FlextraceError
+from characterize.provenance import sha256_of
 from characterize.workload import PARAMETERS, Workload
 from selfscale.cross_validation import best_of, learnable
 from selfscale.measure import Point
@@ -30,6 +32,7 @@ from selfscale.validate import MULTIPLES
 
 SCHEMA = "flextrace.validation/1"
 REPEATABILITY = "repeatability"
+_IN_IO = "throughput_in_io_bytes_per_s"
 BINS_MAX, BIN_WORKLOADS_MIN = 8, 5
 LEVEL = 0.90
 """Of the confidence interval of the median error, as figure 5.3c has it."""
@@ -190,6 +193,35 @@ def _about(profile: Profile, measured: dict[Workload, float]) -> pd.DataFrame:
             for number, (workload, value) in enumerate(measured.items(), 1)
         ]
     )
+
+
+def applications_of(profile: Profile, comparisons: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Real applications beside the random workloads, as the letters of figure 5.3a are.
+
+    Parameters
+    ----------
+    profile : Profile
+    comparisons : sequence of mapping
+        Documents ``flextrace.comparison/1``; those made with other profiles are passed over.
+
+    Returns
+    -------
+    DataFrame
+        ``model, workload`` (name of the trace), ``measured_bytes_per_s`` (throughput in I/O of the application),
+        ``estimated_bytes_per_s, error``.
+    """
+    own = sha256_of(profile.path) if profile.path and profile.path.exists() else None
+    rows = []
+    for document in comparisons:
+        found = {row["row"]: row for row in document["rows"]}
+        if own is None or document.get("profile_sha256") != own or not {"application", "prediction"} <= set(found):
+            continue
+        measured, estimated = (found[name]["median"][_IN_IO] for name in ("application", "prediction"))
+        if measured and estimated:
+            rows.append((found["prediction"].get("model"), Path(str(document.get("trace"))).stem, measured, estimated))
+    table = pd.DataFrame(rows, columns=["model", "workload", "measured_bytes_per_s", "estimated_bytes_per_s"])
+    measured = table["measured_bytes_per_s"]
+    return table.assign(error=(table["estimated_bytes_per_s"] - measured).abs() / measured)
 
 
 def cumulative(errors: PredictionErrors) -> pd.DataFrame:

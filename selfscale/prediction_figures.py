@@ -35,29 +35,41 @@ def title_of(errors: PredictionErrors, model: str) -> str:
     return f"{model} (used)" if model == errors.used else model
 
 
-def prediction_figures(errors: PredictionErrors, boundaries_bytes: Sequence[float]) -> list[Figure]:
-    """Figures 5.3a, 5.3b, 5.3c and 5.4 of one machine."""
-    figures = [scatter(errors), cumulative_errors(errors)]
+def prediction_figures(
+    errors: PredictionErrors, boundaries_bytes: Sequence[float], applications: pd.DataFrame
+) -> list[Figure]:
+    """Figures 5.3a, 5.3b, 5.3c and 5.4 of one machine.
+
+    Parameters
+    ----------
+    errors : PredictionErrors
+    boundaries_bytes : sequence of float
+        Borders between its performance regions.
+    applications : DataFrame
+        As from `selfscale.prediction_errors.applications_of`.
+    """
+    figures = [scatter(errors, applications), cumulative_errors(errors)]
     if errors.used:
         figures.append(certainty(errors))
     return [*figures, errors_by_parameter(errors, boundaries_bytes)]
 
 
-def scatter(errors: PredictionErrors) -> Figure:
-    """Figure 5.3a, a graph for each model."""
+def scatter(errors: PredictionErrors, applications: pd.DataFrame) -> Figure:
+    """Figure 5.3a, a graph for each model, applications by their names."""
     models, colour = errors.models, colours(errors)
     rows = -(-len(models) // _COLUMNS)
     medians = errors.table.groupby("model")["error"].median()
     titles = [f"{title_of(errors, model)}, {medians[model]:.1%}" for model in models]
     figure = _grid(titles)
-    data = errors.table.assign(
-        measured_MB_per_s=errors.table["measured_bytes_per_s"] / 1e6,
-        estimated_MB_per_s=errors.table["estimated_bytes_per_s"] / 1e6,
+    every = pd.concat([errors.table, applications], ignore_index=True) if len(applications) else errors.table
+    data = every.assign(
+        measured_MB_per_s=every["measured_bytes_per_s"] / 1e6, estimated_MB_per_s=every["estimated_bytes_per_s"] / 1e6
     ).drop(columns=["measured_bytes_per_s", "estimated_bytes_per_s"])
     shown = data[["measured_MB_per_s", "estimated_MB_per_s"]]
     ends = [0.8 * shown.min().min(), 1.25 * shown.max().max()]
     for index, model in enumerate(models):
-        part = data[data["model"] == model]
+        own, named = data["model"] == model, data["uniqueBytes"].isna()
+        part, letters = data[own & ~named], data[own & named]
         place = {"row": index // _COLUMNS + 1, "col": index % _COLUMNS + 1}
         line = {"color": REGION, "dash": "dot"}
         figure.add_trace(go.Scatter(x=ends, y=ends, mode="lines", line=line, hoverinfo="skip"), **place)
@@ -76,14 +88,30 @@ def scatter(errors: PredictionErrors) -> Figure:
             ),
             **place,
         )
+        if len(letters):
+            figure.add_trace(
+                go.Scatter(
+                    x=letters["measured_MB_per_s"].tolist(),
+                    y=letters["estimated_MB_per_s"].tolist(),
+                    mode="markers+text",
+                    marker={"color": WRITE, "size": 10, "symbol": "diamond"},
+                    text=letters["workload"].tolist(),
+                    textposition="top center",
+                    name=f"applications, {model}",
+                ),
+                **place,
+            )
         figure.update_xaxes(title_text="measured, MB/s", **log_axis(ends), **place)
         figure.update_yaxes(title_text="predicted, MB/s" if place["col"] == 1 else "", **log_axis(ends), **place)
     figure.update_layout(height=110 + 310 * rows, showlegend=False)
+    count = errors.table["workload"].nunique()
     sentence = (
-        f"Predicted against measured throughput of {data['workload'].nunique()} random workloads (thesis, figures 5.3a "
-        "and 5.5a), with the median error of each model; on the line both are equal. Repeatability is the second "
+        f"Predicted against measured throughput of {count} random workloads (thesis, figures 5.3a and 5.5a), with the "
+        "median error of each model; on the line both are equal. Repeatability is the second "
         "measurement of each workload against its first one: how well the machine predicts itself."
     )
+    if len(applications):
+        sentence += " Diamonds are applications: throughput in I/O as recorded, and as predicted from their parameters."
     return Figure("Predicted against measured", sentence, figure, data)
 
 

@@ -81,7 +81,7 @@ def write_report(
     characterized = [(stream.facts, one) for stream, one in zip(streams, results, strict=True)]
     sections = [comparison_section(number, document) for number, document in enumerate(comparisons, start=1)]
     sections += [fidelity_section(number, document) for number, document in enumerate(replays, start=1)]
-    sections += machine_sections(profiles, validations)
+    sections += machine_sections(profiles, validations, comparisons)
     sections += [
         trace_section(number, *pair) for number, pair in enumerate(zip(streams, results, strict=True), start=1)
     ]
@@ -100,6 +100,11 @@ def write_report(
         plotly=get_plotlyjs(),
         shown_rows=SHOWN_ROWS,
     )
+    _write(path, page, force)
+    return path
+
+
+def _write(path: Path, page: str, force: bool) -> None:
     try:
         with path.open("w" if force else "x", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(page)
@@ -107,7 +112,6 @@ def write_report(
         raise FlextraceError(f"{path} exists already: choose another name or give --force", 2) from error
     except OSError as error:
         raise FlextraceError(f"cannot write report {path}: {error.strerror}") from error
-    return path
 
 
 def _warnings(

@@ -18,7 +18,7 @@ from selfscale.prediction_errors import (
     load,
     median_interval,
 )
-from selfscale.validate import plan
+from selfscale.validate import compare_models, plan
 from tests.test_report import make_profile
 
 
@@ -45,6 +45,13 @@ def test_errors_of_a_validation_by_hand():
     for label in ("orthogonal, equal points", "orthogonal, double points"):
         assert errors.of(label)["error"].tolist() == pytest.approx((np.abs(7e7 - measured) / measured).tolist())
     assert "orthogonal" in errors_of(profile, random).unusable
+    # The table that 'flextrace validate' prints is made by other code.
+    rows = {row.name: row for row in compare_models(profile, validation, random + grid)["rows"]}
+    assert set(errors.models) <= set(rows)
+    for model in errors.models:
+        quantiles = errors.of(model)["error"].quantile([0.5, 0.75, 0.9, 1.0]).tolist()
+        assert quantiles == pytest.approx(list(rows[model].errors.values()))
+    assert [row.name for row in rows.values() if row.used] == [errors.used]
 
 
 def test_without_random_workloads_they_are_asked_for():

@@ -31,12 +31,13 @@ from characterize.layout import (
     RecordKind,
 )
 from characterize.places import POINTS_MAX
+from characterize.provenance import sha256_of
 from characterize.trace import Header, Trace
 from characterize.workload import FIELD_OF, Workload
 from selfscale.comparison import Row, comparison_document, sample_of
 from selfscale.measure import Point
 from selfscale.predict import record_scores
-from selfscale.prediction_errors import errors_of
+from selfscale.prediction_errors import applications_of, errors_of
 from selfscale.prediction_figures import prediction_figures
 from selfscale.profile import Profile, Region
 from selfscale.profile_figures import single_parameter_graphs
@@ -324,7 +325,9 @@ def test_figures_5_3_and_5_4_have_every_model_beside_the_repeatability() -> None
         for point, factor in zip(random, factors, strict=True)
     ]
     errors = errors_of(profile)
-    scatter, cumulative, certainty, parameters = prediction_figures(errors, profile.boundaries_bytes)
+    scatter, cumulative, certainty, parameters = prediction_figures(
+        errors, profile.boundaries_bytes, applications_of(profile, [])
+    )
     names = {trace.name.removesuffix(" (used)") for trace in cumulative.plot.data}
     assert names == set(errors.models) >= {"product", "repeatability"}
     assert [title.text.split(",")[0].removesuffix(" (used)") for title in scatter.plot.layout.annotations] == [
@@ -344,6 +347,21 @@ def test_figures_5_3_and_5_4_have_every_model_beside_the_repeatability() -> None
     shaded = [trace for trace in parameters.plot.data if trace.fill == "tozeroy"]
     assert [trace.name for trace in shaded] == ["repeatability"] * 5
     assert [line.x0 for line in parameters.plot.layout.shapes] == [100 * MIB]
+
+
+def test_figure_5_3_has_the_applications_that_were_compared_with_this_profile(tmp_path: Path) -> None:
+    profile = make_profile()
+    profile.save(tmp_path / "p.json")
+    document = make_comparison("/traces/sort.iotrace") | {"profile_sha256": sha256_of(tmp_path / "p.json")}
+    next(row for row in document["rows"] if row["row"] == "prediction")["model"] = "product"
+    found = applications_of(profile, [document, document | {"profile_sha256": "another"}])
+    # make_comparison: 300 MB/s measured, 250 MB/s predicted.
+    assert found[["model", "workload"]].to_numpy().tolist() == [["product", "sort"]]
+    assert found["error"].tolist() == pytest.approx([50 / 300])
+    scatter = prediction_figures(errors_of(profile), profile.boundaries_bytes, found)[0]
+    (drawn,) = [trace for trace in scatter.plot.data if trace.mode == "markers+text"]
+    assert (list(drawn.x), list(drawn.y), list(drawn.text)) == ([300.0], [250.0], ["sort"])
+    assert len(next(trace for trace in scatter.plot.data if trace.name == "product").x) == 12
 
 
 def test_without_random_workloads_the_report_says_how_to_get_them(tmp_path: Path) -> None:
