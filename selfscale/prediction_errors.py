@@ -129,20 +129,23 @@ def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> Predic
     Parameters
     ----------
     profile : Profile
-        With at least one region.
     points : sequence of Point, optional
         What `load` read; the profile's own random points if None.
 
     Raises
     ------
     FlextraceError
-        No random workload was measured.
+        The profile has no region, or no random workload was measured.
     """
     points = profile.measured if points is None else points
     random = [point for point in points if point.role == "random" and point.throughput_bytes_per_s > 0]
     first = {point.workload: point.throughput_bytes_per_s for point in random if not point.repeat}
     again = {point.workload: point.throughput_bytes_per_s for point in random if point.repeat}
-    if not first or not profile.regions:
+    if not profile.regions:
+        raise FlextraceError(
+            f"profile {profile.path or ''} has no region to predict from: finish it with 'flextrace scale --resume'"
+        )
+    if not first:
         raise FlextraceError(
             f"profile {profile.path or ''} has no random workload to compare predictions with: measure some with "
             "'flextrace validate' and give its document"

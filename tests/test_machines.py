@@ -95,5 +95,12 @@ def test_figures_draw_what_the_tables_say():
     assert focal["disk"].error_y.array == pytest.approx([0.4, 1.2])
 
 
+def test_a_profile_that_has_no_region_yet_does_not_hinder_the_others():
+    unfinished = machine("unfinished")
+    unfinished.regions, unfinished.boundaries_bytes = [], []
+    assert len(machines_figures([unfinished, machine("a")])) == 5
+    assert machines_figures([unfinished, unfinished]) == []
+
+
 def test_names_are_all_different():
     assert machines.names_of([machine("a"), machine("b"), machine("a")]) == ["a (1)", "b", "a (2)"]

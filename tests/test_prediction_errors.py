@@ -59,6 +59,9 @@ def test_without_random_workloads_they_are_asked_for():
     profile.measured = learnable(profile.measured)
     with pytest.raises(FlextraceError, match="flextrace validate"):
         errors_of(profile)
+    profile.regions = []
+    with pytest.raises(FlextraceError, match="--resume"):
+        errors_of(profile)
 
 
 def table(**errors_by_model):

@@ -277,6 +277,8 @@ def test_nothing_is_loaded_from_anywhere(page: Page) -> None:
     ]
     assert loading
     assert all(tag == "a" and value.startswith("#") for tag, _, value in loading)
+    assert not re.search(r"https?:", " ".join(page.text))
+    assert not any("http" in text for attributes, text in page.scripts if attributes.get("class") == "plot-data")
     assert "link" not in page.tags
     assert "iframe" not in page.tags
 
