@@ -183,7 +183,7 @@ def _logarithmic(values: np.ndarray, text_of: Any, title: str) -> dict[str, Any]
     low = int(np.floor(np.log10(max(int(values[values > 0].min()), 1))))
     ticks = list(range(min(low, top - 1), top + 1))
     return {
-        "colorscale": [[0.0, REGION], [0.5, READ], [1.0, WRITE]],
+        "colorscale": "Viridis",  # as plots.py: its lightness grows with the value
         "cmin": ticks[0],
         "cmax": ticks[-1],
         "colorbar": {
