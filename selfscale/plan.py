@@ -118,6 +118,11 @@ def align_request(size: float) -> float:
     return align(size) if size >= ALIGN_BYTES else float(2 ** max(9, round(math.log2(size))))
 
 
+def align_down(size: float) -> float:
+    """The largest multiple of 4 KiB that is not above a size."""
+    return float(size // ALIGN_BYTES * ALIGN_BYTES)
+
+
 def align(size: float) -> float:
     """The multiple of 4 KiB next to a size, at least one."""
     return float(max(1, round(size / ALIGN_BYTES)) * ALIGN_BYTES)
