@@ -112,12 +112,15 @@ BUFFERED = Access()
 
 
 def direct_block_bytes(directory: Path) -> int:
-    """Smallest request that O_DIRECT takes in a directory, which is tried, as file systems have limits of their own.
+    """Smallest request that O_DIRECT takes in a directory without a page of the page cache.
+
+    It is tried, as file systems have limits of their own and serve by the page cache what they do not take: btrfs
+    smaller reads than its blocks, tmpfs everything.
 
     Raises
     ------
     FlextraceError
-        The file system takes no O_DIRECT, or serves it by the page cache all the same, as tmpfs does.
+        There is none.
     """
     buffer = mmap.mmap(-1, PROBE_BYTES)
     try:
@@ -128,8 +131,8 @@ def direct_block_bytes(directory: Path) -> int:
             descriptor = os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
             try:
                 os.pwritev(descriptor, [buffer], 0)
-                block_bytes = next((size for size in BLOCK_SIZES if _reads(descriptor, buffer, size)), None)
-                cached = _any_resident(descriptor)
+                os.fdatasync(descriptor)
+                block_bytes = next((size for size in BLOCK_SIZES if _reads_direct(descriptor, buffer, size)), None)
             finally:
                 os.close(descriptor)
         finally:
@@ -139,21 +142,21 @@ def direct_block_bytes(directory: Path) -> int:
             f"{directory} takes no O_DIRECT ({error.strerror}): leave --direct out, or give a directory on a disk", 2
         ) from error
     if block_bytes is None:
-        raise FlextraceError(f"{directory} takes O_DIRECT in blocks of more than 4 KiB only: leave --direct out", 2)
-    if cached:
         raise FlextraceError(
-            f"the file system of {directory} serves O_DIRECT by the page cache, so there is no device to be measured: "
-            "leave --direct out, or give a directory on a disk",
+            f"the file system of {directory} serves O_DIRECT by the page cache, or in blocks of more than 4 KiB: leave "
+            "--direct out, or give a directory on a disk",
             2,
         )
     return block_bytes
 
 
-def _reads(descriptor: int, buffer: mmap.mmap, size: int) -> bool:
+def _reads_direct(descriptor: int, buffer: mmap.mmap, size: int) -> bool:
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     try:
-        return os.preadv(descriptor, [memoryview(buffer)[:size]], size) == size
+        done = os.preadv(descriptor, [memoryview(buffer)[:size]], size)
     except OSError:
         return False
+    return done == size and not _any_resident(descriptor)
 
 
 def _any_resident(descriptor: int) -> bool:

@@ -44,14 +44,14 @@ def knee_sentences(profile: Profile) -> list[str]:
         return []
     focal = profile.regions[0].focal
     vector = ", ".join(f"{name} {_value(name, getattr(focal, FIELD_OF[name]))}" for name in PARAMETERS)
-    search = f"{profile.knee['rounds']} rounds"
+    search = f"{profile.knee['rounds']} round" + "s" * (profile.knee["rounds"] != 1)
     if profile.knee["converged"]:
         sentences = [f"The global knee, found in {search}: {vector}."]
     else:
         moving = ", ".join(profile.knee["moving"])
         sentences = [
-            f"The search for the global knee did NOT converge in {search} ({moving} not at its knee); it stands at: "
-            f"{vector}."
+            f"The search for the global knee did NOT converge in {search} ({moving} may not be at the knee); it "
+            f"stands at: {vector}."
         ]
     sentences.append(f"Around it these workloads reach {GOOD:.0%} of the largest throughput or more:")
     for name, (low, high) in profile.knee["ranges"].items():

@@ -70,11 +70,11 @@ def test_a_trace_that_goes_about_storage_otherwise_is_warned_of(access, direct_f
 def test_a_buffered_trace_on_a_direct_profile(profile, trace, tmp_path, capsys):
     document = profile.as_document() | {"settings": {"access": Access("direct").as_document()}}
     (tmp_path / "direct.json").write_text(json.dumps(document))
-    assert main(["predict", str(tmp_path / "direct.json"), "--trace", str(trace)]) == 0
+    assert main(["predict", str(tmp_path / "direct.json"), "--trace", str(trace), "--model", "product"]) == 0
     captured = capsys.readouterr()
     assert "100% of the trace's requests are buffered" in captured.err
     assert "O_DIRECT" in captured.out
-    assert main(["predict", str(profile.path), "--trace", str(trace)]) == 0
+    assert main(["predict", str(profile.path), "--trace", str(trace), "--model", "product"]) == 0
     assert "buffered" not in capsys.readouterr().err
 
 

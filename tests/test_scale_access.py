@@ -12,11 +12,13 @@ from straced import needs_engine
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace.main import main
+from replayer.device_trace import geometry_of
 from selfscale.access import Access, direct_block_bytes
 from selfscale.measure import measure
 from selfscale.profile import load
 from tests.block_device import loop_device, mounted
 from tests.page_cache import resident_pages
+from tests.small_file_system import small_file_system  # noqa: F401
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
 
@@ -160,16 +162,25 @@ def test_a_device_in_use_is_refused_and_nothing_is_left(files, tmp_path, capsys)
     assert not list(tmp_path.glob("p.json*"))
 
 
-def test_block_size_is_what_the_file_system_takes(tmp_path, files):
-    image, _ = files
-    assert direct_block_bytes(image.parent) == 512
-    assert not list(image.parent.glob(".flextrace*"))
-    with pytest.raises(FlextraceError, match=r"by the page cache|takes no O_DIRECT"):
-        direct_block_bytes(Path("/dev/shm"))
+@pytest.mark.parametrize(("kind", "block_bytes"), [("ext4", 512), ("xfs", 512), ("btrfs", 4096)])
+def test_block_size_is_what_the_file_system_takes(tmp_path, kind, block_bytes):
+    """Smaller reads from btrfs succeed as well, by the page cache."""
+    with loop_device(tmp_path / "disk", 400 * MIB) as device, mounted(kind, device, tmp_path / "mount") as place:
+        assert direct_block_bytes(place) == block_bytes
+        assert not list(place.glob(".flextrace*"))
 
 
-def test_larger_blocks_bound_the_sizes(tmp_path):
+def test_a_file_system_without_a_device_is_refused(small_file_system, tmp_path, capsys):  # noqa: F811
+    command = ["scale", "--directory", str(small_file_system), "--direct", "-o", str(tmp_path / "p.json")]
+    assert main(command) == 2
+    assert "O_DIRECT" in capsys.readouterr().err
+    assert not list(tmp_path.glob("p.json*"))
+
+
+def test_requests_are_whole_blocks_of_a_device_with_large_ones(tmp_path):
     with loop_device(tmp_path / "disk", SIZE, "--sector-size", "4096") as device:
-        path = tmp_path / "p.json"
-        assert main(["scale", "--device", device.path, "-o", str(path), "--budget", "8s"]) in {0, 3}
-        assert min(point.workload.size_mean for point in load(path).measured) == 4096
+        access = Access("device", device.path, writes=False)
+        assert geometry_of(Path(device.path)).block_bytes == 4096
+        point, read_bytes, _ = measured(Workload(16 * MIB, 0.3, 1.0, 4096.0, 3.0), None, device, access)
+        assert "failed" not in point.reason
+        assert read_bytes == pytest.approx(point.response_time["read"]["count"] * 4096, rel=0.1)
