@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a directory into measured points, with progress: what ``scale`` and ``validate`` have in common."""
+"""Turns a directory, or a block device, into measured points, with progress: what ``scale`` and ``validate`` share."""
 
 from __future__ import annotations
 

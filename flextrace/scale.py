@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a directory on a machine into that machine's profile: ``flextrace scale``."""
+"""Turns a directory on a machine, or a block device, into that machine's profile: ``flextrace scale``."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ def knee_sentences(profile: Profile) -> list[str]:
         sentences = [f"The global knee, found in {search}: {vector}."]
     else:
         moving = ", ".join(profile.knee["moving"])
+        search += ", when its share of the time was over (give a larger --budget)" * profile.knee["out_of_time"]
         sentences = [
             f"The search for the global knee did NOT converge in {search} ({moving} may not be at the knee); it "
             f"stands at: {vector}."

@@ -2,9 +2,9 @@
 """Turns a function that measures one workload into a profile: the global-knee self-scaling benchmark (thesis 4.4).
 
 The knee of a parameter is its least restrictive value with 75 % of the largest throughput over its range (4.3): the
-largest uniqueBytes, and the smallest sizeMean, processNum and seqFrac. Of readFrac it is the one closest to the slower
-direction, "whichever direction yields higher performance is also the direction of higher cost". One parameter after the
-other is put to its knee, the others being fixed, until all are there at once. What the thesis leaves open:
+largest uniqueBytes, and the smallest sizeMean, processNum and seqFrac. Of readFrac the slower direction counts as the
+cheap one. One parameter after the other is put to its knee, the others being fixed, until all are there at once.
+What the thesis leaves open:
 
 - A knee is searched for on a coarse grid, then between the last value that is too cheap and the first that is not.
 - A parameter stays where it is while the newly found knee is within the resolution of the search; else noise of the
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -57,11 +56,14 @@ class KneeExploration(SelfScaling):
         How often every parameter was put to its knee.
     moving : list of str
         Parameters that the last round moved, or did not come to; none after a search that converged.
+    out_of_time : bool
+        Whether its share of the budget ended the search.
     """
 
     def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
         super().__init__(settings, measure)
         self.rounds = 0
+        self.out_of_time = False
         self._order = [
             name for name in ("uniqueBytes", "sizeMean", "processNum", "readFrac", "seqFrac") if self._may_vary(name)
         ]
@@ -80,12 +82,16 @@ class KneeExploration(SelfScaling):
         return not self.moving
 
     def profile(self) -> Profile:
-        """What is known so far, with ``knee``: ``converged``, ``rounds``, ``moving`` and the ``ranges`` that perform
-        well by parameter."""
+        """What is known so far, with how the search went and the ranges that perform well."""
         profile = super().profile()
         ranges = good_ranges(profile) if profile.regions else {}
-        search: dict[str, Any] = {"converged": self.converged, "rounds": self.rounds, "moving": list(self.moving)}
-        profile.knee = {**search, "ranges": {name: list(ends) for name, ends in ranges.items()}}
+        profile.knee = {
+            "converged": self.converged,
+            "rounds": self.rounds,
+            "moving": list(self.moving),
+            "out_of_time": self.out_of_time,
+            "ranges": {name: list(ends) for name, ends in ranges.items()},
+        }
         return profile
 
     # ---- the search ----
@@ -106,7 +112,7 @@ class KneeExploration(SelfScaling):
                 if self.converged:
                     break
         except _TimeUpError:
-            pass
+            self.out_of_time = True
         finally:
             # Also of an interrupted search something can be told: the curves around where it stands.
             self._set_region()

@@ -82,7 +82,8 @@ class Profile:
     models : dict
         Cross-validated errors of every model (`selfscale.predict.record_scores`), and of how many points.
     knee : dict
-        Of the global-knee benchmark (`selfscale.knee`): ``converged``, ``rounds``, ``moving``, ``ranges``.
+        Of the global-knee benchmark (`selfscale.knee`): ``converged``, ``rounds``, ``moving``, ``out_of_time``,
+        ``ranges``.
     """
 
     measured: list[Point] = field(default_factory=list)

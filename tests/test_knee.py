@@ -121,6 +121,7 @@ def test_a_machine_without_a_global_knee_ends_and_says_so():
     assert exploration.rounds == ROUNDS_MAX
     assert not exploration.converged
     assert set(exploration.moving) == {"processNum", "seqFrac"}
+    assert not exploration.out_of_time
     assert exploration.complete  # the curves are there
     assert "did NOT converge in 8 rounds (processNum, seqFrac may not" in knee_sentences(exploration.profile())[0]
 
@@ -178,6 +179,8 @@ def test_a_budget_that_ends_the_search_leaves_a_profile_that_says_so(budget):
     if budget < 90:
         assert not exploration.converged
         assert profile.knee["moving"]
+        assert exploration.out_of_time
+        assert "give a larger --budget" in knee_sentences(profile)[0]
     ProductModel().fit(profile.measured, profile.regions)
 
 

@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from straced import needs_engine
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
+from flextrace import measuring
 from flextrace.main import main
 from replayer.device_trace import geometry_of
 from selfscale.access import Access, direct_block_bytes
@@ -19,6 +21,7 @@ from selfscale.profile import load
 from tests.block_device import loop_device, mounted
 from tests.page_cache import resident_pages
 from tests.small_file_system import small_file_system  # noqa: F401
+from tests.synthetic_machine import Machine
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
 
@@ -184,3 +187,26 @@ def test_requests_are_whole_blocks_of_a_device_with_large_ones(tmp_path):
         point, read_bytes, _ = measured(Workload(16 * MIB, 0.3, 1.0, 4096.0, 3.0), None, device, access)
         assert "failed" not in point.reason
         assert read_bytes == pytest.approx(point.response_time["read"]["count"] * 4096, rel=0.1)
+
+
+def test_a_device_interrupted_and_resumed(disk, tmp_path, monkeypatch, capsys):
+    """The device is real, what is measured of it a formula."""
+    machine = Machine([])
+
+    def step(request):
+        if len(machine.measured) == 5 and not (tmp_path / "p.json").exists():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return machine.measure(request)
+
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm: step)
+    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
+    command = ["scale", "--device", disk.path, "-o", str(tmp_path / "p.json"), "--budget", "100s"]
+    assert main(command) == 130
+    assert f"--resume --device {disk.path}" in capsys.readouterr().err
+    assert len(load(tmp_path / "p.json").measured) == 5
+    assert main([*command, "--span", "32M", "--resume"]) == 2
+    assert "span_bytes was None" in capsys.readouterr().err
+    assert main([*command, "--resume"]) == 0
+    assert len(load(tmp_path / "p.json").measured) == len(machine.measured)
+    assert {step.workload.read_frac for step in machine.measured} == {1.0}
