@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a directory into measured points, with progress: what ``scale`` and ``validate`` have in common."""
+"""Turns a directory, or a block device, into measured points, with progress: what ``scale`` and ``validate`` share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ from characterize.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
+    from selfscale.access import Access
     from selfscale.measure import Point
     from selfscale.plan import Settings, Step
 
 IMAGE = "flextrace-scale-image"
 DISK_MARGIN = 1.05
+SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S = 1 << 30, 2 << 20
+"""Largest uniqueBytes of direct I/O on files unless it is named: more only takes longer to lay out."""
+SPAN_BYTES_MIN = 16 << 20
+DEVICE_MARGIN_BYTES = 1 << 16
+"""Files that are laid end to end begin at multiples of 4 KiB: at most 16 of them."""
 
 
 @contextlib.contextmanager
@@ -38,9 +44,69 @@ def terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def check_device_options(device: str | None, write: bool, confirm: str | None) -> None:
+    """Refuse, as 'flextrace replay --device' does, to write a device that was not named twice.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if (write or confirm) and not device:
+        raise FlextraceError("--write and --confirm are for a block device: give --device as well", 2)
+    if write != bool(confirm):
+        raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
+
+
+def try_device(access: Access, confirm: str | None) -> None:
+    """Have the engine read the first page of a device: one that may not be used is refused before anything else.
+
+    Raises
+    ------
+    FlextraceError
+        What the guard of the replay engine says (docs/decisions/0011-block-replay.md).
+    """
+    from characterize.workload import Workload  # noqa: PLC0415
+    from selfscale.measure import measure  # noqa: PLC0415
+
+    first_page = Workload(4096.0, 0.0, 1.0, 4096.0, 1.0)
+    measure(first_page, None, access=access, confirm=confirm, min_seconds=0.05, max_seconds=0.1)
+
+
+def span_bytes(access: Access, directory: Path | None, settings: Settings, wanted_bytes: float | None) -> float:
+    """Largest uniqueBytes where the page cache takes no part.
+
+    Raises
+    ------
+    FlextraceError
+        There is too little of it, or less than is wanted.
+    """
+    from dataclasses import replace  # noqa: PLC0415
+
+    from replayer.device_trace import geometry_of  # noqa: PLC0415
+    from selfscale.plan import align_down  # noqa: PLC0415
+
+    if directory is None:
+        room = float(geometry_of(Path(str(access.device))).size_bytes - DEVICE_MARGIN_BYTES)
+        span, where = wanted_bytes or room, str(access.device)
+    else:
+        whole = replace(settings, span_bytes=float(SPAN_BYTES))
+        room = SPAN_BYTES * (free_bytes(directory) / DISK_MARGIN / whole.image_bytes)
+        usual = min(SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S * settings.budget_s, room)
+        span, where = wanted_bytes or max(SPAN_BYTES_MIN, usual), str(directory)
+    if span > room or span < SPAN_BYTES_MIN:
+        raise FlextraceError(
+            f"cannot touch {format_bytes(span)} of {where}: there is room for {format_bytes(max(0, room))}, and less "
+            f"than {format_bytes(SPAN_BYTES_MIN)} tells nothing; give another --span, or another place"
+        )
+    return align_down(span)
+
+
 @contextlib.contextmanager
-def image_directory(directory: Path, *, keep: bool) -> Iterator[Path]:
-    """The directory of the files that are measured; removed afterwards unless it shall be kept."""
+def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | None]:
+    """The directory of the files that are measured, removed afterwards unless it shall be kept; None of a device."""
+    if directory is None:
+        yield None
+        return
     image = directory / IMAGE
     image.mkdir(exist_ok=True)
     try:
@@ -58,8 +124,7 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
     FlextraceError
     """
     needed = settings.image_bytes * DISK_MARGIN
-    present = sum(file.stat().st_blocks * 512 for file in (directory / IMAGE).glob("f*"))
-    free = shutil.disk_usage(directory).free + present
+    free = free_bytes(directory)
     if needed > free:
         remedy = "give a smaller --memory" if memory_bytes else "as root, give --memory SIZE"
         raise FlextraceError(
@@ -68,8 +133,14 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
         )
 
 
-def lay_out(settings: Settings, image: Path, say: Callable[[str], None]) -> float:
-    """Write the files of every workload that can come; seconds that it took."""
+def free_bytes(directory: Path) -> float:
+    """Room in a directory, with what the files of an image that was kept have taken."""
+    present = sum(file.stat().st_blocks * 512 for file in (directory / IMAGE).glob("f*"))
+    return shutil.disk_usage(directory).free + present
+
+
+def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None]) -> float:
+    """Write the files of every workload that can come, unless it is a device; seconds that it took."""
     import time  # noqa: PLC0415
 
     import characterize  # noqa: PLC0415
@@ -78,6 +149,8 @@ def lay_out(settings: Settings, image: Path, say: Callable[[str], None]) -> floa
     from replayer.willy import make_trace  # noqa: PLC0415
     from selfscale.measure import trace_directory  # noqa: PLC0415
 
+    if image is None:
+        return 0.0
     say(f"laying out {format_bytes(settings.image_bytes)} in {image}")
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
@@ -89,14 +162,18 @@ def lay_out(settings: Settings, image: Path, say: Callable[[str], None]) -> floa
     return time.monotonic() - begin
 
 
-def measure_in(image: Path, group: MemoryGroup | None) -> Callable[[Step], Point]:
-    """What measures a step of an exploration in an image directory."""
+def measure_in(
+    image: Path | None, group: MemoryGroup | None, access: Access, confirm: str | None = None
+) -> Callable[[Step], Point]:
+    """What measures a step of an exploration in an image directory, or on a device."""
     from selfscale.measure import measure  # noqa: PLC0415
 
     def step(request: Step) -> Point:
         return measure(
             request.workload,
             image,
+            access=access,
+            confirm=confirm,
             memory_group=group,
             seed=request.seed,
             max_seconds=request.max_seconds,

@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one prediction, or two for a trace: with its footprint and with its equivalent uniqueBytes."""
+    from selfscale.access import Access  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
 
@@ -73,7 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
     predictor = Predictor(profile, arguments.model)
     predictions = [(basis, workload, predictor.predict(workload)) for basis, workload in workloads]
     ratios = _ratios(arguments, predictions)
-    ignored = _ignored(extended)
+    access = Access.of(profile.settings)
+    warnings += access.contradictions(extended)
+    ignored = [row for row in _ignored(extended) if access.cached or row[0] != "directFrac"]
     if arguments.format == "json":
         document = _document(
             arguments,

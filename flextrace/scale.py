@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a directory on a machine into that machine's profile: ``flextrace scale``."""
+"""Turns a directory on a machine, or a block device, into that machine's profile: ``flextrace scale``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,21 @@ from flextrace import measuring
 from replayer.run import make_directory
 
 if TYPE_CHECKING:
-    from selfscale.explore import Exploration
+    from selfscale.access import Access
+    from selfscale.plan import Settings
+    from selfscale.self_scaling import SelfScaling
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace scale``."""
-    parser.add_argument("--directory", type=Path, required=True, metavar="DIR", help="measure the file system of DIR")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--directory", type=Path, metavar="DIR", help="measure the file system of DIR")
+    place.add_argument(
+        "--device",
+        metavar="DEV",
+        help="measure a block device that nobody uses, without file system and page cache; only reads, unless --write "
+        "is given",
+    )
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="PROFILE.json", help="write the profile here"
     )
@@ -42,6 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="time for all points together (default 10m)",
     )
+    parser.add_argument(
+        "--focal",
+        choices=("middle", "knee"),
+        default="middle",
+        help="what curves are measured around: the middle of every performance region, which is best to predict from "
+        "(default); or the one point where every parameter has 75 %% of its largest throughput, to see which workloads "
+        "perform well",
+    )
+    _add_access_arguments(parser.add_argument_group("how requests reach storage"))
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of workloads and of their order (default 0)")
     parser.add_argument(
         "--random", type=int, default=0, metavar="N", help="also measure N random workloads twice and print the errors"
@@ -53,25 +71,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_access_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--direct", action="store_true", help="with O_DIRECT on the files of DIR: the device without the page cache"
+    )
+    group.add_argument("--write", action="store_true", help="write DEV as well, which destroys what is on it")
+    group.add_argument(
+        "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
+    )
+    group.add_argument(
+        "--span",
+        type=parse_size,
+        metavar="SIZE",
+        help="largest uniqueBytes with --direct (default: up to 1G, by the budget and the room) or --device (all)",
+    )
+    group.add_argument("--engine", choices=("auto", "sync", "io_uring"), default="auto", help="what issues requests")
+    group.add_argument(
+        "--depth", type=int, metavar="N", help="keep N requests in flight in each process, by io_uring (default 1)"
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Measure; an interrupted run leaves a usable profile with ``complete`` false and can be resumed."""
-    from selfscale.environment import cache_limit_bytes, environment  # noqa: PLC0415 (only when something is measured)
-    from selfscale.explore import Exploration  # noqa: PLC0415
-    from selfscale.journal import Journal  # noqa: PLC0415
-    from selfscale.plan import Settings  # noqa: PLC0415
+    from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
 
     _check(arguments)
+    access = _access(arguments)
     chosen = {
-        "directory": str(arguments.directory.resolve()),
+        "directory": str(arguments.directory.resolve()) if arguments.directory else None,
         "memory_bytes": arguments.memory,
         "budget_s": arguments.budget,
         "seed": arguments.seed,
         "random": arguments.random,
+        "focal": arguments.focal,
+        "span_bytes": arguments.span,
+        "access": access.as_document(),
     }
-    cache_bytes, cpus = cache_limit_bytes(arguments.memory), len(os.sched_getaffinity(0))
-    machine = {"cache_bytes": cache_bytes, "cpus": cpus, "spent_s": 0.0}
-    settings = Settings(cache_bytes, arguments.budget, cpus, arguments.seed, arguments.random)
-    measuring.check_space(arguments.directory, arguments.memory, settings)
+    if access.device:
+        measuring.try_device(access, arguments.confirm)
+    journal = Journal(_journal_path(arguments), chosen, {}, resume=True) if arguments.resume else None
+    machine = journal.machine if journal else _machine(arguments, access)
+    if arguments.directory:
+        measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
     code = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
@@ -81,23 +122,21 @@ def run(arguments: argparse.Namespace) -> int:
 
             group = stack.enter_context(MemoryGroup(arguments.memory))
         image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
-        if not arguments.resume:
-            machine["spent_s"] = measuring.lay_out(settings, image, _say)
-        journal = Journal(_journal_path(arguments), chosen, machine, resume=arguments.resume)
-        if arguments.resume:
+        spent_s = measuring.lay_out(_settings(arguments, machine), image, _say)
+        if journal is None:
+            machine["spent_s"] = spent_s
+            journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
+        else:
             _say(f"resuming behind {len(journal.points)} points")
-            measuring.lay_out(settings, image, _say)
-        settings = Settings(
-            seed=arguments.seed, random_points=arguments.random, budget_s=arguments.budget, **journal.machine
-        )
         progress = stack.enter_context(measuring.Progress(arguments.budget, len(journal.points), _say))
-        exploration = Exploration(settings, progress.wrap(journal.wrap(measuring.measure_in(image, group))))
+        measure = measuring.measure_in(image, group, access, arguments.confirm)
+        exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
         try:
             exploration.run()
         except KeyboardInterrupt:
             code = 130
         progress.close()
-        _finish(arguments, exploration, environment(arguments.directory, arguments.memory), chosen)
+        _finish(arguments, exploration, _environment(arguments), chosen)
     if code == 0:
         journal.remove()
     if code == 0 and exploration.complete:
@@ -109,6 +148,65 @@ def run(arguments: argparse.Namespace) -> int:
         "the budget ended before every curve had its ends: predictions will be poor; use a larger --budget and --force"
     )
     return 3
+
+
+def _access(arguments: argparse.Namespace) -> Access:
+    from selfscale.access import Access  # noqa: PLC0415
+
+    mode = "device" if arguments.device else "direct" if arguments.direct else "buffered"
+    writes = arguments.write or not arguments.device
+    # With --engine auto a kernel that refuses io_uring would make one request at a time of --depth.
+    engine = "io_uring" if arguments.depth is not None else arguments.engine
+    return Access(mode, arguments.device, writes, engine, arguments.depth)
+
+
+def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
+    """What the ranges of workloads follow from; a resumed run keeps it."""
+    from selfscale.access import direct_block_bytes  # noqa: PLC0415
+    from selfscale.environment import cache_limit_bytes  # noqa: PLC0415
+
+    machine: dict[str, Any] = {
+        "cache_bytes": cache_limit_bytes(arguments.memory),
+        "cpus": len(os.sched_getaffinity(0)),
+        "spent_s": 0.0,
+        "read_only": not access.writes,
+    }
+    if access.mode == "device":
+        from replayer.device_trace import geometry_of  # noqa: PLC0415
+        from selfscale.plan import ALIGN_BYTES  # noqa: PLC0415
+
+        machine["block_bytes"] = geometry_of(Path(arguments.device)).block_bytes
+        if machine["block_bytes"] > ALIGN_BYTES:
+            raise FlextraceError(
+                f"{arguments.device} has blocks of more than 4 KiB, of which workloads consist: it cannot be measured"
+            )
+    elif access.mode == "direct":
+        machine["block_bytes"] = direct_block_bytes(arguments.directory)
+    if not access.cached:
+        settings = _settings(arguments, machine)
+        machine["span_bytes"] = measuring.span_bytes(access, arguments.directory, settings, arguments.span)
+    return machine
+
+
+def _settings(arguments: argparse.Namespace, machine: dict[str, Any]) -> Settings:
+    from selfscale.plan import Settings  # noqa: PLC0415
+
+    return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=arguments.budget, **machine)
+
+
+def _benchmark(arguments: argparse.Namespace) -> type[SelfScaling]:
+    from selfscale.explore import Exploration  # noqa: PLC0415
+    from selfscale.knee import KneeExploration  # noqa: PLC0415
+
+    return KneeExploration if arguments.focal == "knee" else Exploration
+
+
+def _environment(arguments: argparse.Namespace) -> dict[str, Any]:
+    from selfscale.environment import device_environment, environment  # noqa: PLC0415
+
+    if arguments.device:
+        return device_environment(arguments.device)
+    return environment(arguments.directory, arguments.memory)
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -125,11 +223,13 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     if arguments.random < 0:
         raise FlextraceError(f"--random {arguments.random}: give a number of workloads, or leave it out", 2)
-    make_directory(arguments.directory)
-    if not os.access(arguments.directory, os.W_OK | os.X_OK):
-        raise FlextraceError(
-            f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2
-        )
+    _check_access(arguments)
+    if arguments.directory:
+        make_directory(arguments.directory)
+        if not os.access(arguments.directory, os.W_OK | os.X_OK):
+            raise FlextraceError(
+                f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2
+            )
     if not arguments.output.resolve().parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
     if arguments.resume or arguments.force:
@@ -143,12 +243,33 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
+def _check_access(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go together, see `_check`."""
+    measuring.check_device_options(arguments.device, arguments.write, arguments.confirm)
+    uncached = arguments.direct or arguments.device
+    if arguments.memory and uncached:
+        raise FlextraceError("--memory bounds the page cache, which direct I/O does not use: leave it out", 2)
+    if arguments.direct and arguments.device:
+        raise FlextraceError("--direct is for files; requests to a --device go by no page cache anyway", 2)
+    if arguments.span and not uncached:
+        raise FlextraceError("--span is for --direct and --device: else the page cache gives the range", 2)
+    if arguments.depth is not None and (arguments.depth < 1 or arguments.engine == "sync"):
+        raise FlextraceError("--depth needs a number from 1 on, and io_uring: leave --engine sync out", 2)
+
+
 def _journal_path(arguments: argparse.Namespace) -> Path:
     return arguments.output.with_name(arguments.output.name + ".points.ndjson")
 
 
 def _same_options(arguments: argparse.Namespace) -> str:
-    words = ["--directory", str(arguments.directory), "-o", str(arguments.output), "--budget", f"{arguments.budget:g}"]
+    place = ["--device", arguments.device] if arguments.device else ["--directory", str(arguments.directory)]
+    words = [*place, "-o", str(arguments.output), "--budget", f"{arguments.budget:g}"]
+    words += ["--focal", arguments.focal] if arguments.focal != "middle" else []
+    words += ["--direct"] if arguments.direct else []
+    words += ["--write", "--confirm", arguments.confirm] if arguments.write else []
+    words += ["--engine", arguments.engine] if arguments.engine != "auto" else []
+    for name in ("span", "depth"):
+        words += [f"--{name}", str(getattr(arguments, name))] if getattr(arguments, name) is not None else []
     words += ["--memory", str(arguments.memory)] if arguments.memory else []
     words += ["--random", str(arguments.random)] if arguments.random else []
     words += ["--seed", str(arguments.seed)] if arguments.seed else []
@@ -156,10 +277,11 @@ def _same_options(arguments: argparse.Namespace) -> str:
 
 
 def _finish(
-    arguments: argparse.Namespace, exploration: Exploration, environment: dict[str, Any], chosen: dict[str, Any]
+    arguments: argparse.Namespace, exploration: SelfScaling, environment: dict[str, Any], chosen: dict[str, Any]
 ) -> None:
     """Write the profile and say what it found."""
     from selfscale.findings import findings  # noqa: PLC0415
+    from selfscale.good_ranges import knee_sentences  # noqa: PLC0415
     from selfscale.predict import record_scores  # noqa: PLC0415
 
     profile = exploration.profile()
@@ -170,7 +292,7 @@ def _finish(
     profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     record_scores(profile)
     profile.save(arguments.output)
-    for line in findings(profile):
+    for line in findings(profile) + knee_sentences(profile):
         print(line, file=sys.stderr)
     _say(f"{len(profile.measured)} points in {format_duration(exploration.spent_s)} are in {arguments.output}")
     if exploration.complete:

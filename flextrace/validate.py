@@ -41,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
     parser.add_argument("--memory", type=parse_size, metavar="SIZE", help="memory group (default: the profile's)")
+    parser.add_argument("--write", action="store_true", help="write the profile's device again, if it has one")
+    parser.add_argument("--confirm", metavar="ID", help="its serial number, or its size in bytes if it has none")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the workloads and their order (default 0)")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE.json", help="document (default: PROFILE-validation.json)"
@@ -55,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure in two passes, print the table; an interrupted run can be resumed."""
-    from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
+    from selfscale.access import Access  # noqa: PLC0415 (only when something is measured)
+    from selfscale.journal import Journal  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.validate import plan, validate  # noqa: PLC0415
 
@@ -63,9 +66,13 @@ def run(arguments: argparse.Namespace) -> int:
     output = arguments.output or arguments.profile.with_name(arguments.profile.stem + "-validation.json")
     journal_path = output.with_name(output.name + ".points.ndjson")
     _check(arguments, profile, output, journal_path)
-    directory = arguments.directory or Path(profile.environment["directory"])
+    access = Access.of(profile.settings)
+    directory = None if access.device else arguments.directory or Path(profile.environment["directory"])
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
-    make_directory(directory)
+    if access.device:
+        measuring.try_device(access, arguments.confirm)
+    if directory:
+        make_directory(directory)
     validation = plan(
         profile,
         arguments.workloads,
@@ -76,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = {
         "profile": str(arguments.profile.resolve()),
         "created": profile.created,
-        "directory": str(directory.resolve()),
+        "directory": str(directory.resolve()) if directory else None,
+        "access": access.as_document(),
         "memory_bytes": memory_bytes,
         "workloads": arguments.workloads,
         "orthogonal": not arguments.no_orthogonal,
@@ -87,7 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in warnings:
         _say(warning)
     settings = _settings(profile, validation.workloads)
-    measuring.check_space(directory, memory_bytes, settings)
+    if directory:
+        measuring.check_space(directory, memory_bytes, settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
         group = None
@@ -99,8 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
         measuring.lay_out(settings, image, _say)
         journal = Journal(journal_path, chosen, {}, resume=arguments.resume)
         progress = stack.enter_context(measuring.Progress(math.inf, len(journal.points), _say))
+        measure = measuring.measure_in(image, group, access, arguments.confirm)
         try:
-            result = validate(profile, validation, progress.wrap(journal.wrap(measuring.measure_in(image, group))))
+            result = validate(profile, validation, progress.wrap(journal.wrap(measure)))
         except KeyboardInterrupt:
             progress.close()
             _say(f"interrupted; continue with: flextrace validate --resume {_same_options(arguments)}")
@@ -125,7 +135,13 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         raise FlextraceError(
             f"profile {arguments.profile} has no region to predict from: finish it with 'flextrace scale --resume'"
         )
-    if arguments.directory is None and not profile.environment.get("directory"):
+    device = profile.settings.get("access", {}).get("device")
+    measuring.check_device_options(device, arguments.write, arguments.confirm)
+    if device and profile.range_of("readFrac")[0] < 1 and not arguments.write:
+        raise FlextraceError(f"profile {arguments.profile} has writes to {device}: give --write and --confirm", 2)
+    if device and (arguments.directory or arguments.memory):
+        raise FlextraceError(f"profile {arguments.profile} is of {device}: leave --directory and --memory out", 2)
+    if arguments.directory is None and not device and not profile.environment.get("directory"):
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
     if arguments.resume or arguments.force:
         return
@@ -145,15 +161,15 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
     return Settings(profile.range_of("uniqueBytes")[1] / 4, budget_s=0.0, cpus=math.ceil(processes / 2))
 
 
-def _differences(profile: Profile, directory: Path, memory_bytes: int | None) -> list[str]:
+def _differences(profile: Profile, directory: Path | None, memory_bytes: int | None) -> list[str]:
     """What is not as it was when the profile was made, so that its errors would be another machine's."""
-    from selfscale.environment import environment  # noqa: PLC0415
+    from selfscale.environment import device_environment, environment  # noqa: PLC0415
 
-    now = environment(directory, memory_bytes)
+    now = environment(directory, memory_bytes) if directory else device_environment(profile.environment["device"])
     return [
         f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
         for name in MACHINE
-        if name in profile.environment and profile.environment[name] != now[name]
+        if name in profile.environment and name in now and profile.environment[name] != now[name]
     ]
 
 
@@ -210,6 +226,7 @@ def _same_options(arguments: argparse.Namespace) -> str:
     words += ["--no-orthogonal"] if arguments.no_orthogonal else []
     words += ["--directory", str(arguments.directory)] if arguments.directory else []
     words += ["--memory", str(arguments.memory)] if arguments.memory else []
+    words += ["--write", "--confirm", arguments.confirm] if arguments.write else []
     words += ["--seed", str(arguments.seed)] if arguments.seed else []
     words += ["-o", str(arguments.output)] if arguments.output else []
     return shlex.join(words)

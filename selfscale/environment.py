@@ -76,22 +76,36 @@ def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
     return best[1]
 
 
+def _machine() -> dict[str, Any]:
+    return {
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_bytes": memory_bytes()["MemTotal"],
+    }
+
+
+def device_environment(path: str) -> dict[str, Any]:
+    """What a profile of a raw device says of where it was measured; a page cache has no part in it."""
+    from replayer.device_trace import geometry_of  # noqa: PLC0415
+
+    geometry = geometry_of(Path(path))
+    device = {"device": path, "device_bytes": geometry.size_bytes, "logical_block_bytes": geometry.block_bytes}
+    return {**_machine(), **device, "memory_limit_bytes": None}
+
+
 def environment(directory: str | os.PathLike[str], memory_limit_bytes: int | None) -> dict[str, Any]:
     """What a profile says of where it was measured (contract: ``environment`` of flextrace.profile/1)."""
     filesystem, device, options = mount_of(directory)
-    memory = memory_bytes()
     return {
+        **_machine(),
         "memory_limit_bytes": memory_limit_bytes,
         "cache_limit_bytes": cache_limit_bytes(memory_limit_bytes),
-        "memory_bytes": memory["MemTotal"],
         "directory": str(Path(directory).resolve()),
         "filesystem": filesystem,
         "mount_options": options,
         "device": device,
         "free_bytes": shutil.disk_usage(directory).free,
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "cpus": len(os.sched_getaffinity(0)),
         "dirty_limit_bytes": dirty_limit_bytes(
             cache_limit_bytes(memory_limit_bytes), confined=memory_limit_bytes is not None
         ),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from characterize.units import format_bytes
+from selfscale.access import Access
 from selfscale.cross_validation import Score, best_of
 from selfscale.predict import errors_on_random
 from selfscale.profile import Curve, Profile
@@ -42,6 +43,10 @@ def _region_name(index: int, count: int) -> str:
 def _cache(profile: Profile) -> str:
     limit = profile.environment.get("memory_limit_bytes")
     inside = f" (memory limit {format_bytes(limit)})" if limit else ""
+    if not Access.of(profile.settings).cached:
+        sizes = ", ".join(format_bytes(size) for size in profile.boundaries_bytes)
+        falls = f"falls at uniqueBytes of {sizes}" if sizes else "does not fall with uniqueBytes"
+        return f"The page cache took no part; throughput {falls}."
     if not profile.boundaries_bytes:
         return (
             f"Throughput does not fall with uniqueBytes{inside}: either nothing is cached, or the device is as fast as "

@@ -17,6 +17,8 @@ Where the trace's own pages are charged
 What writes need
     Buffered writes cost memory speed until the page cache must write back. A run with writes is measured only after
     it has written `settle_bytes`, so that it cannot end while the cache still absorbs.
+
+With O_DIRECT, on files or on a device (`selfscale.access`), there is no cache to be warmed, settled or confined.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 from characterize.workload import Workload
+from selfscale.access import BUFFERED, Access
 from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
 from selfscale.stop_rule import RULES
 
@@ -161,6 +166,11 @@ def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> 
     return min(absorbed / write_share, 4 * absorbed)
 
 
+def _settle_bytes_here(workload: Workload, memory_group: MemoryGroup | None) -> float:
+    limit = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
+    return settle_bytes(workload, limit, dirty_limit_bytes(limit, confined=memory_group is not None))
+
+
 def trace_directory() -> Path:
     """Where traces of points go: memory, if it has the room, else the temporary directory."""
     shared = Path("/dev/shm")
@@ -171,8 +181,10 @@ def trace_directory() -> Path:
 
 def measure(
     workload: Workload,
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | None,
     *,
+    access: Access = BUFFERED,
+    confirm: str | None = None,
     memory_group: MemoryGroup | None = None,
     seed: int = 0,
     target: float = 0.05,
@@ -187,8 +199,12 @@ def measure(
     Parameters
     ----------
     workload : Workload
-    directory : path-like
-        The image lies here; files that are there from other points are used again.
+    directory : path-like, optional
+        The image lies here; files that are there from other points are used again. None for a device.
+    access : Access
+        How the requests reach storage.
+    confirm : str, optional
+        Serial number or size of the device that `access` has written.
     memory_group : MemoryGroup, optional
         An entered group to run in.
     seed : int
@@ -205,13 +221,14 @@ def measure(
     Raises
     ------
     FlextraceError
-        The trace cannot be made or the engine failed.
+        The trace cannot be made or the engine failed; the workload writes where `access` only reads.
     """
+    if workload.read_frac < 1 and not access.writes:
+        raise FlextraceError(f"readFrac {workload.read_frac:g} would write {access.device}: give --write and --confirm")
     run = replay or _engine()
     begin = time.monotonic()
     requests, loop = trace_length(workload, max_seconds)
-    limit = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
-    settle = settle_bytes(workload, limit, dirty_limit_bytes(limit, confined=memory_group is not None))
+    settle = _settle_bytes_here(workload, memory_group) if access.cached else 0.0
     stop_rule = RULES[rule](target, min_seconds, settle)
     intervals: list[dict[str, Any]] = []
 
@@ -222,23 +239,24 @@ def measure(
 
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
         trace = Path(scratch) / "point.iotrace"
-        (make_trace or _write_willy)(workload, trace, requests, seed)
-        # Outside the group: what is read in while confined would be charged to it, what was read before would not.
-        run(trace, directory, phase="prepare", keep_image=True)
-        evict(Path(directory))
+        (make_trace or partial(_write_willy, device=access.device))(workload, trace, requests, seed)
+        if directory is not None:
+            # Outside the group: what is read in while confined would be charged to it, what was read before would not.
+            run(trace, directory, phase="prepare", keep_image=True)
+            evict(Path(directory))
         result = run(
             trace,
             directory,
             timing="asap",
             order="thread",
-            cache="warm",
             phase="run",
-            keep_image=True,
+            keep_image=directory is not None,
             loop=loop,
             max_seconds=max_seconds,
             interval_ms=INTERVAL_MS,
             memory_group=memory_group,
             on_interval=on_interval,
+            **access.replay_options(confirm),
         )
     estimate = stop_rule.estimate()
     failed = result["operations"]["failed"] + result["operations"]["short"]
@@ -292,11 +310,16 @@ def _engine() -> Callable[..., dict[str, Any]]:
     return replay
 
 
-def _write_willy(workload: Workload, path: Path, requests: int, seed: int) -> None:
+def _write_willy(workload: Workload, path: Path, requests: int, seed: int, device: str | None = None) -> None:
+    """Willy's trace, on files or laid end to end on a device."""
     import characterize  # noqa: PLC0415 (pandas and Willy only when something is measured)
+    from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
-    characterize.write(make_trace(workload, requests=requests, seed=seed, allow_partial=True), path)
+    trace = make_trace(workload, requests=requests, seed=seed, allow_partial=True)
+    if device is not None:
+        trace, _ = make_device_trace(trace, geometry_of(Path(device)))
+    characterize.write(trace, path)
 
 
 def describe(workload: Workload) -> str:

@@ -26,6 +26,12 @@ class Settings:
         Seconds that all points may cost together.
     spent_s : float
         Seconds of the budget that are gone before the first point (laying out the image).
+    span_bytes : float, optional
+        Largest uniqueBytes where the page cache takes no part; None: it does, and gives the range of uniqueBytes.
+    block_bytes : int
+        Smallest request.
+    read_only : bool
+        readFrac is 1 throughout.
     """
 
     cache_bytes: float
@@ -34,6 +40,9 @@ class Settings:
     seed: int = 0
     random_points: int = 0
     spent_s: float = 0.0
+    span_bytes: float | None = None
+    block_bytes: int = 1
+    read_only: bool = False
 
     @property
     def points_affordable(self) -> int:
@@ -43,12 +52,19 @@ class Settings:
     @property
     def low_bytes(self) -> float:
         """Smallest uniqueBytes."""
-        return align(max(self.cache_bytes / 12, 256 * 1024))
+        return align(max(self.high_bytes / 48, 256 * 1024))
 
     @property
     def high_bytes(self) -> float:
         """Largest uniqueBytes: four times the cache, so that most requests of the last region miss."""
-        return align(4 * max(self.cache_bytes, 1 << 20))
+        return align(4 * max(self.cache_bytes, 1 << 20)) if self.span_bytes is None else align(self.span_bytes)
+
+    @property
+    def probe_bytes(self) -> list[float]:
+        """uniqueBytes at which sizeMean and processNum are tried: within and beyond the cache, if there is one."""
+        if self.span_bytes is None:
+            return [align(self.cache_bytes / 4), align(3 * self.cache_bytes)]
+        return [align(self.span_bytes / 2)]
 
     @property
     def process_num_max(self) -> int:
@@ -100,6 +116,11 @@ class Step:
 def align_request(size: float) -> float:
     """The request size next to `size` that Willy makes: a multiple of 4 KiB, or a power of two from 512 bytes on."""
     return align(size) if size >= ALIGN_BYTES else float(2 ** max(9, round(math.log2(size))))
+
+
+def align_down(size: float) -> float:
+    """The largest multiple of 4 KiB that is not above a size."""
+    return float(size // ALIGN_BYTES * ALIGN_BYTES)
 
 
 def align(size: float) -> float:

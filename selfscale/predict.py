@@ -12,6 +12,7 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
+from selfscale.access import Access
 from selfscale.cross_validation import Score, best_of, cross_validate, learnable, widened
 from selfscale.models import MODELS, make_model
 from selfscale.profile import Profile
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BEST = "best"
-CLASSIC = "classic behaviour: warm cache, overwrites, buffered, no sync, no think time"
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ class Predictor:
         self.score = best_of(self.scores) if model == BEST else self.scores[0]
         indices = [index for index, point in enumerate(profile.measured) if point.role != "random"]
         self._index_of = dict(enumerate(indices))
+        self._classic = Access.of(profile.settings).classic
         self._model = make_model(self.score.model).fit(learnable(profile.measured), profile.regions)
 
     def table(self, workloads: Sequence[Workload]) -> pd.DataFrame:
@@ -137,10 +138,10 @@ class Predictor:
 
     def _note(self) -> str:
         if not self.score.usable:
-            return f"interval covers what the model itself knows only; {CLASSIC}"
+            return f"interval covers what the model itself knows only; {self._classic}"
         return (
             f"interval covers 90 % of {self.score.count} measured workloads that the model had not learned from "
-            f"(median error {self.score.errors['median']:.0%}); {CLASSIC}"
+            f"(median error {self.score.errors['median']:.0%}); {self._classic}"
         )
 
 

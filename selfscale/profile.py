@@ -81,6 +81,9 @@ class Profile:
         False if measuring was interrupted or the budget ended too early.
     models : dict
         Cross-validated errors of every model (`selfscale.predict.record_scores`), and of how many points.
+    knee : dict
+        Of the global-knee benchmark (`selfscale.knee`): ``converged``, ``rounds``, ``moving``, ``out_of_time``,
+        ``ranges``.
     """
 
     measured: list[Point] = field(default_factory=list)
@@ -95,6 +98,7 @@ class Profile:
     tool_version: str = ""
     complete: bool = False
     models: dict[str, Any] = field(default_factory=dict)
+    knee: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
 
     @cached_property
@@ -171,6 +175,7 @@ class Profile:
             "drift": self.drift,
             "complete": self.complete,
             "models": self.models,
+            **({"knee": self.knee} if self.knee else {}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -237,6 +242,7 @@ class Profile:
                 tool_version=document.get("tool_version", ""),
                 complete=bool(document["complete"]),
                 models=document.get("models", {}),
+                knee=document.get("knee", {}),
                 path=path,
             )
         except (KeyError, TypeError, ValueError) as error:

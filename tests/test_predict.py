@@ -11,6 +11,7 @@ from characterize.characterization import characterize as characterization_of
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
+from selfscale.access import Access
 from selfscale.explore import Exploration
 from selfscale.models import MODELS
 from selfscale.plan import Settings
@@ -47,6 +48,34 @@ def trace(tmp_path_factory):
         make_trace(Workload(20 * MIB, 0.25, 0.75, 8192.0, 2.0), requests=12_000, sync_frac=0.1),
         tmp_path_factory.mktemp("trace") / "t.iotrace",
     )
+
+
+@pytest.mark.parametrize(
+    ("access", "direct_frac", "warned"),
+    [
+        (Access(), 0.9, "90% of the trace's requests are O_DIRECT, the profile was measured buffered"),
+        (Access("direct"), 0.1, "90% of the trace's requests are buffered, the profile was measured O_DIRECT"),
+        (Access(), 0.0, None),
+        (Access("device", "/dev/x"), 1.0, None),
+        (Access("direct", depth=8, engine="io_uring"), 1.0, "8 requests in flight in each process"),
+    ],
+)
+def test_a_trace_that_goes_about_storage_otherwise_is_warned_of(access, direct_frac, warned):
+    warnings = access.contradictions({"directFrac": direct_frac})
+    assert [warned in text for text in warnings] == ([True] if warned else [])
+    assert Access.of({"access": access.as_document()}) == access
+    assert Access.of({}).contradictions({}) == []
+
+
+def test_a_buffered_trace_on_a_direct_profile(profile, trace, tmp_path, capsys):
+    document = profile.as_document() | {"settings": {"access": Access("direct").as_document()}}
+    (tmp_path / "direct.json").write_text(json.dumps(document))
+    assert main(["predict", str(tmp_path / "direct.json"), "--trace", str(trace), "--model", "product"]) == 0
+    captured = capsys.readouterr()
+    assert "100% of the trace's requests are buffered" in captured.err
+    assert "O_DIRECT" in captured.out
+    assert main(["predict", str(profile.path), "--trace", str(trace), "--model", "product"]) == 0
+    assert "buffered" not in capsys.readouterr().err
 
 
 def test_options_as_json(profile, capsys):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb scale: refusals, progress, interruption and resuming, and real measurements of a small machine."""
 
+import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 from collections import namedtuple
@@ -16,6 +18,7 @@ from flextrace import measuring
 from flextrace.main import main
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
+from selfscale.access import BUFFERED
 from selfscale.explore import Exploration
 from selfscale.measure import measure
 from selfscale.plan import Settings
@@ -43,7 +46,7 @@ def formula(monkeypatch):
 
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: (image / "f1").write_text("") or 1.5)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group: step)
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     machine.interrupt_at = interrupt_at
     return machine
@@ -94,6 +97,76 @@ def test_terminated_and_resumed(place, formula, capsys, interrupt_at):
     assert not (place / "p.json.points.ndjson").exists()
     assert main(command(place, "--force")) == 0
     assert load(place / "p.json").measured == resumed.measured
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """No model is fitted: neither to choose workloads nor to be scored."""
+    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
+    monkeypatch.setattr("selfscale.access.direct_block_bytes", lambda directory: 4096)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("mode", [["--focal", "knee"], ["--direct"], ["--direct", "--span", "200M", "--depth", "4"]])
+def test_terminated_and_resumed_in_other_modes(place, formula, capsys, mode):
+    formula.interrupt_at.append(13)
+    assert main(command(place, *mode)) == 130
+    assert len(load(place / "p.json").measured) == 13
+    assert shlex.join(mode[-2:]) in capsys.readouterr().err
+    assert main(command(place, *mode, "--resume")) == 0
+    resumed = load(place / "p.json")
+    assert len(formula.measured) == len(resumed.measured)
+    assert main(command(place, *mode, "--force")) == 0
+    again = load(place / "p.json")
+    assert again.measured == resumed.measured
+    assert (again.knee, again.regions) == (resumed.knee, resumed.regions)
+    assert bool(resumed.knee) == ("knee" in mode)
+    assert resumed.settings["access"]["mode"] == ("direct" if "--direct" in mode else "buffered")
+    if "--span" in mode:
+        assert resumed.range_of("uniqueBytes")[1] == 200 * MIB
+        assert (resumed.settings["access"]["engine"], resumed.settings["access"]["depth"]) == ("io_uring", 4)
+    if "--direct" in mode:
+        assert resumed.range_of("sizeMean")[0] == 4096
+
+
+@pytest.mark.usefixtures("quick")
+def test_resuming_in_another_mode_is_refused(place, formula, capsys):
+    formula.interrupt_at.append(3)
+    assert main(command(place)) == 130
+    assert main(command(place, "--resume", "--focal", "knee")) == 2
+    assert "focal was middle, is knee" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--direct", "--memory", "64M"], "--memory bounds the page cache"),
+        (["--span", "64M"], "--span is for --direct and --device"),
+        (["--write", "--confirm", "1"], "give --device as well"),
+        (["--depth", "0"], "--depth needs a number"),
+        (["--depth", "4", "--engine", "sync"], "--depth needs a number"),
+        (["--device", "/dev/null"], "not allowed with"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(place, formula, capsys, options, complaint):
+    with contextlib.suppress(SystemExit):
+        assert main(command(place, *options)) == 2
+    assert complaint in capsys.readouterr().err
+    assert formula.measured == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_span_without_room_is_refused(place, formula, monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(100 << 20))
+    assert main(command(place, "--direct", "--span", "64M")) == 1
+    assert "give another --span" in capsys.readouterr().err
+    assert main(command(place, "--direct")) == 0
+    profile = load(place / "p.json")
+    # Of 1 to N processes the largest files are there: the k-th has a k-th of uniqueBytes.
+    processes = int(profile.range_of("processNum")[1])
+    needed = sum(profile.range_of("uniqueBytes")[1] / count for count in range(1, processes + 1))
+    assert 80 * MIB < needed < 100 * MIB
 
 
 def test_resuming_with_another_budget_is_refused(place, formula, capsys):
@@ -181,7 +254,7 @@ def test_small_real_profile(tmp_path):
     measuring.lay_out(settings, image, print)
     used = {path.name: path.stat().st_size for path in image.glob("f*")}
     assert sum(used.values()) == pytest.approx(settings.image_bytes, rel=0.01)
-    exploration = Exploration(settings, measuring.measure_in(image, None))
+    exploration = Exploration(settings, measuring.measure_in(image, None, BUFFERED))
     exploration.run()
     profile = exploration.profile()
     assert len(profile.measured) >= 7

@@ -52,7 +52,7 @@ def machine(monkeypatch):
         return machine.measure(request)
 
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group: step)
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     return machine
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-import selfscale.explore
+import selfscale.self_scaling
 from characterize.workload import Workload
 from selfscale.cross_validation import learnable
 from selfscale.measure import Point
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _curves_only(machine: StorageMachine, arguments: argparse.Namespace, points: int) -> Profile:
     """A profile with at least as many points, none of which was chosen off the curves."""
-    share, selfscale.explore.CURVES_SHARE = selfscale.explore.CURVES_SHARE, 1.0
+    share, selfscale.self_scaling.CURVES_SHARE = selfscale.self_scaling.CURVES_SHARE, 1.0
     try:
         profile = explored(machine, arguments.budget, arguments.seed)
         while len(learnable(profile.measured)) < points and arguments.budget < 3600:
@@ -69,7 +69,7 @@ def _curves_only(machine: StorageMachine, arguments: argparse.Namespace, points:
             profile = explored(machine, arguments.budget, arguments.seed)
         return profile
     finally:
-        selfscale.explore.CURVES_SHARE = share
+        selfscale.self_scaling.CURVES_SHARE = share
 
 
 def _measured(machine: StorageMachine, workload: Workload) -> Point:

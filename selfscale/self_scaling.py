@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a function that measures one workload into a machine's profile: what all self-scaling benchmarks share.
+
+A benchmark of its own (`selfscale.explore`, `selfscale.knee`) chooses the focal vectors. From there on all do the same:
+
+1. Per region: one curve per parameter around its focal vector (thesis 4.2), reference points in between.
+2. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
+3. On demand, random workloads, each twice in different order (5.3).
+
+The order of points is random within each step. Decisions rest on measured points and on their cost only, never on the
+clock, so that a benchmark can be repeated from a journal (`selfscale.journal`).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from characterize.workload import FIELD_OF, Workload
+from selfscale.measure import Point
+from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
+from selfscale.profile import Profile, Region
+from selfscale.sampling import random_workload
+
+START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
+RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
+POINT_SHARE_MAX = 0.04
+"""Of the budget: one point that will not become steady must not use up what others need."""
+CURVES_SHARE = 0.7
+"""Of the time for everything but random workloads: until then the curves must be done."""
+INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
+"""Workloads that are chosen with one fit of the learned model, and how often."""
+
+
+class BudgetSpentError(Exception):
+    """The budget does not pay for another point."""
+
+
+class SelfScaling:
+    """One run of a self-scaling benchmark; those that there are say how the focal vectors are found.
+
+    Parameters
+    ----------
+    settings : Settings
+    measure : callable
+        ``Step -> Point``; the point's ``cost_s`` is what is charged to the budget.
+
+    Attributes
+    ----------
+    points : list of Point
+    spent_s : float
+        Cost of the points so far, and of what was before them.
+    """
+
+    def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
+        self.settings = settings
+        self.points: list[Point] = []
+        self.spent_s = settings.spent_s
+        self.boundaries: list[float] = []
+        self.regions: list[Region] = []
+        self.complete = False
+        self._measure = measure
+        self._random = random.Random(settings.seed)
+        self._planned = 0
+        read_frac = 1.0 if settings.read_only else START["read_frac"]
+        self._focal = Workload(0.0, START["seq_frac"], read_frac, START["size_mean"], START["process_num"])
+        self._curve_parameters = [
+            name for name in ("sizeMean", "processNum", "readFrac", "seqFrac") if self._may_vary(name)
+        ]
+        # From below a page on: databases write journals and headers of a few hundred bytes.
+        self._sizes = [size for size in (1024.0, 4096.0, 16384.0, 65536.0, 262144.0) if size >= settings.block_bytes]
+        self._process_nums = [2.0**power for power in range(int(math.log2(settings.process_num_max)) + 1)]
+
+    def run(self) -> None:
+        """Measure until everything is known or the budget is spent; interrupted, what was measured stays."""
+        try:
+            share_random = 2 * self.settings.random_points / max(1, self.settings.budget_s / NOMINAL_POINT_S)
+            rest = self.settings.budget_s * (1 - min(0.6, share_random))
+            self._find_regions(rest)
+            self._curves(until_s=CURVES_SHARE * rest)
+            self._informative_workloads(until_s=rest)
+            self._random_workloads()
+            self.complete = True
+        except BudgetSpentError:
+            pass
+
+    def _find_regions(self, rest_s: float) -> None:
+        """Find `regions` with their focal vectors, and `boundaries`; `rest_s` of the budget is for all but random
+        workloads."""
+        raise NotImplementedError
+
+    def _may_vary(self, parameter: str) -> bool:
+        return parameter != "readFrac" or not self.settings.read_only
+
+    def profile(self) -> Profile:
+        """What is known so far as a profile without environment."""
+        return Profile(
+            measured=list(self.points),
+            boundaries_bytes=list(self.boundaries),
+            regions=list(self.regions),
+            drift=self._drift(),
+            seed=self.settings.seed,
+            complete=self.complete,
+        )
+
+    # ---- one point ----
+
+    def _overhead_s(self) -> float:
+        """What a point costs beside its run, from the points before."""
+        recent = [max(0.0, point.cost_s - point.elapsed_s) for point in self.points[-5:]]
+        return sum(recent) / len(recent) if recent else 0.5
+
+    def _take(self, workload: Workload, role: str, until_s: float, left: int, **labels: Any) -> Point:
+        """Measure one of `left` points that may be spent on until `until_s` of the budget is gone."""
+        slot = min((until_s - self.spent_s) / max(1, left), self.settings.budget_s * POINT_SHARE_MAX)
+        run_s = min(RUN_S_MAX, max(RUN_S_MIN, slot - self._overhead_s()))
+        if self.points and self.spent_s + self._overhead_s() + RUN_S_MIN > self.settings.budget_s:
+            raise BudgetSpentError
+        step = Step(
+            workload,
+            role,
+            run_s,
+            number=len(self.points) + 1,
+            planned=max(self._planned, len(self.points) + left),
+            seed=self.settings.seed + len(self.points),
+            **labels,
+        )
+        point = self._measure(step)
+        self.points.append(step.label(point))
+        self.spent_s += point.cost_s
+        return self.points[-1]
+
+    def _shuffled(self, values: list[Any]) -> list[Any]:
+        values = list(values)
+        self._random.shuffle(values)
+        return values
+
+    def _sizes_for(self, unique_bytes: float, process_num: float) -> list[float]:
+        """Request sizes that a file of the workload holds at least eight of."""
+        return [size for size in self._sizes if size <= unique_bytes / process_num / 8] or [self._sizes[0]]
+
+    def _unique_bytes_for(self, focal: Workload, count: int) -> list[float]:
+        """Evenly spaced working sets (on a logarithmic axis) from what holds eight requests per process on."""
+        low = max(self.settings.low_bytes, align(8 * focal.size_mean * focal.process_num))
+        return [align(size) for size in np.geomspace(low, self.settings.high_bytes, count)]
+
+    # ---- step 1 ----
+
+    def _curves(self, until_s: float) -> None:
+        """Measure the curves of every region: focal points and ends in any case, the rest while time is left."""
+        affordable = max(0.0, until_s - self.spent_s) / NOMINAL_POINT_S
+        per_curve = int((affordable - 3 * len(self.regions)) / (len(self._curve_parameters) * len(self.regions)))
+        per_curve = min(9, max(2, per_curve))
+        # Round r takes the r-th most telling value of every curve: a budget that ends early leaves whole curves.
+        rounds: list[list[tuple[int, str | None, Workload]]] = []
+        for index, region in enumerate(self.regions):
+            for parameter in self._curve_parameters:
+                values = self._curve_values(parameter, region.focal, per_curve)
+                for position, value in enumerate(values):
+                    while len(rounds) <= position:
+                        rounds.append([])
+                    workload = region.focal.replace(**{FIELD_OF[parameter]: value})
+                    rounds[position].append((index, parameter, workload))
+        references: list[tuple[int, str | None, Workload]] = [
+            (index, None, region.focal) for index, region in enumerate(self.regions)
+        ]
+        middle = max(1, len(rounds) // 2)
+        # The focal points and both ends of every curve are what a profile cannot do without.
+        order = [(True, references), *((number < 2, part) for number, part in enumerate(rounds))]
+        order.insert(1 + middle, (False, references))
+        order.append((False, references))
+        steps = [(essential, step) for essential, part in order for step in self._shuffled(part)]
+        self._planned = len(self.points) + len(steps) + 2 * self.settings.random_points
+        for done, (essential, (index, parameter, workload)) in enumerate(steps):
+            left = len(steps) - done
+            if not essential and self.spent_s + self._overhead_s() + RUN_S_MIN > until_s:
+                continue
+            role = "curve" if parameter else "reference"
+            self._take(workload, role, until_s, left, region=index, parameter=parameter)
+
+    def _curve_values(self, parameter: str, focal: Workload, count: int) -> list[float]:
+        """Values of a parameter for its curve, without the focal one; both ends first, then the widest gaps."""
+        if parameter == "sizeMean":
+            sizes = self._sizes_for(focal.unique_bytes, focal.process_num)
+            values = [align_request(size) for size in np.geomspace(min(sizes), max(sizes), max(count, 3))]
+        elif parameter == "uniqueBytes":
+            values = self._unique_bytes_for(focal, max(count, 3))
+        elif parameter == "processNum":
+            values = [value for value in self._process_nums if focal.size_mean <= focal.unique_bytes / value / 8]
+        else:
+            values = [float(value) for value in np.linspace(0, 1, count + 1 + count % 2)]
+        return _ends_first([value for value in sorted(set(values)) if value != getattr(focal, FIELD_OF[parameter])])[
+            :count
+        ]
+
+    # ---- step 2 ----
+
+    def _informative_workloads(self, until_s: float) -> None:
+        """Measure what tells most about the workloads off the curves, a few at a time, while time is left."""
+        from selfscale.informative import most_informative  # noqa: PLC0415 (seconds to import)
+
+        for _ in range(INFORMATIVE_ROUNDS_MAX):
+            affordable = self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s
+            for workload in most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE) if affordable else []:
+                if self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s:
+                    left = max(1, int((until_s - self.spent_s) / NOMINAL_POINT_S))
+                    self._take(workload, "inform", until_s, left)
+
+    # ---- step 3 ----
+
+    def _random_workloads(self) -> None:
+        """Random workloads within the measured ranges, each twice, in different order (thesis 5.3, table 5.1)."""
+        count = self.settings.random_points
+        if not count:
+            return
+        profile = self.profile()
+        workloads = [random_workload(profile, self._random) for _ in range(count)]
+        passes = [(repeat, workload) for repeat in (0, 1) for workload in self._shuffled(workloads)]
+        for done, (repeat, workload) in enumerate(passes):
+            self._take(workload, "random", self.settings.budget_s, len(passes) - done, repeat=repeat)
+
+    def _drift(self) -> dict[str, Any]:
+        """Per region: throughputs of its repeated reference point, their spread, and last against first."""
+        regions = []
+        for index in range(len(self.regions)):
+            values = [p.throughput_bytes_per_s for p in self.points if p.role == "reference" and p.region == index]
+            if len(values) < 2 or min(values) <= 0:
+                continue
+            mean = sum(values) / len(values)
+            regions.append(
+                {
+                    "region": index,
+                    "throughput_bytes_per_s": values,
+                    "spread": (max(values) - min(values)) / mean,
+                    "last_to_first": values[-1] / values[0] - 1,
+                }
+            )
+        return {"reference_points": regions}
+
+
+def _ends_first(values: list[float]) -> list[float]:
+    """Both ends, then always the value whose gap to its chosen neighbours is widest (by rank)."""
+    order = [0, len(values) - 1][: len(values)]
+    while len(order) < len(values):
+        rest = [index for index in range(len(values)) if index not in order]
+        order.append(max(rest, key=lambda index: min(abs(index - chosen) for chosen in order)))
+    return [values[index] for index in order]
