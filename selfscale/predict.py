@@ -15,6 +15,7 @@ from characterize.workload import Workload
 from selfscale.cross_validation import Score, best_of, cross_validate, learnable, widened
 from selfscale.models import MODELS, make_model
 from selfscale.profile import Profile
+from selfscale.relative import Estimated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,11 @@ class Prediction:
     outside: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def estimated(self) -> Estimated:
+        """Throughput with its interval."""
+        return Estimated(self.throughput_bytes_per_s, self.interval_low, self.interval_high)
+
     def as_document(self) -> dict[str, Any]:
         """The prediction as it stands in JSON."""
         return asdict(self)
@@ -90,6 +96,7 @@ class Predictor:
 
     Attributes
     ----------
+    profile : Profile
     scores : list of Score
         Of all models for ``best``, else of the one.
     score : Score
@@ -104,6 +111,7 @@ class Predictor:
     def __init__(self, profile: Profile, model: str = BEST):
         if model not in (BEST, *MODELS):
             raise FlextraceError(f"there is no model {model!r}: choose one of {', '.join((BEST, *MODELS))}", 2)
+        self.profile = profile
         self.scores = scores_of(profile) if model == BEST else scores_of(profile, [model])
         self.score = best_of(self.scores) if model == BEST else self.scores[0]
         indices = [index for index, point in enumerate(profile.measured) if point.role != "random"]
@@ -153,35 +161,6 @@ def predict(profile: Profile, workload: Workload, model: str = BEST) -> Predicti
         No such model, the profile holds too little, or the workload lacks a parameter.
     """
     return Predictor(profile, model).predict(workload)
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One machine's throughput over another's for the same workload (thesis 5.5).
-
-    Attributes
-    ----------
-    ratio, interval_low, interval_high : float
-        The 90 % interval takes both predictions' errors as independent: logarithmic half-widths add in squares.
-    other_bytes_per_s : float
-        What the other machine is predicted to have.
-    outside : list of str
-        Parameters beyond the other machine's measured values.
-    """
-
-    ratio: float
-    interval_low: float
-    interval_high: float
-    other_bytes_per_s: float
-    outside: list[str]
-
-
-def ratio_of(one: Prediction, other: Prediction) -> Ratio:
-    """How many times as fast as another machine's a prediction is."""
-    ratio = one.throughput_bytes_per_s / other.throughput_bytes_per_s
-    half_widths = (math.log(each.interval_high / each.throughput_bytes_per_s) for each in (one, other))
-    width = math.exp(math.hypot(*half_widths))
-    return Ratio(ratio, ratio / width, ratio * width, other.throughput_bytes_per_s, other.outside)
 
 
 @dataclass(frozen=True)
