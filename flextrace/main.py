@@ -27,6 +27,7 @@ VERBS = {
     "willy": "make a synthetic trace from the five parameters",
     "replay": "run a trace in a directory",
     "scale": "measure this machine once: the self-scaling benchmark",
+    "fit": "make a profile of anybody's table of measurements, to predict from",
     "predict": "estimate a workload's throughput on a measured machine",
     "validate": "measure how good predictions from a profile are: random workloads on its machine",
     "compare": "one table: application, its replay, Willy, prediction",

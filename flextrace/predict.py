@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -32,16 +33,30 @@ OPTIONS: dict[str, tuple[Callable[[str], float], str, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace predict``."""
-    parser.add_argument("profile", type=Path, metavar="PROFILE.json", help="a machine, measured by 'flextrace scale'")
+    parser.add_argument(
+        "profile",
+        type=Path,
+        metavar="PROFILE.json",
+        help="a machine, measured by 'flextrace scale', or a table, by 'flextrace fit'",
+    )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="predict this trace, by its five parameters")
     workload = parser.add_argument_group("workload (all five, or those in which it differs from --trace)")
     for name, (kind, metavar, text) in OPTIONS.items():
         workload.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
+    workload.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="settings",
+        help="another parameter of a table's profile (default: its median in the table)",
+    )
     parser.add_argument(
         "--model",
         default="best",
         metavar="NAME",
-        help="product, orthogonal, utilization, learned, or best: the one with the smallest cross-validated error",
+        help="product, orthogonal, utilization, learned (of tables additive, pairwise, smooth, too), or best: the one "
+        "with the smallest cross-validated error",
     )
     parser.add_argument(
         "--against", type=Path, metavar="OTHER.json", help="also the ratio of this machine's throughput to another's"
@@ -66,15 +81,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(
             "--measured-on takes an application as it was recorded: give --trace FILE, and no changed parameter", 2
         )
-    profile = Profile.load(arguments.profile)
-    application = _application(arguments, changes)
+    settings = _settings(arguments.settings)
+    profile = Profile.load(arguments.profile, tables=True)
+    application = _application(arguments, changes, profile)
     warnings = application.warnings
     if not profile.complete:
         warnings.append(f"profile {arguments.profile} is not complete; continue it with 'flextrace scale --resume'")
-    predictor = Predictor(profile, arguments.model)
+    predictor = Predictor(profile, arguments.model, settings)
     made = Made(application, estimates(predictor, application), *treatment(application, predictor))
     if arguments.against is not None:
-        other = Predictor(Profile.load(arguments.against), arguments.model)
+        other = Predictor(Profile.load(arguments.against, tables=True), arguments.model)
         made.ratios = [_ratio(each, other) for each in made.estimates]
     if arguments.measured_on is not None:
         made.relatives = _relatives(arguments, made, warnings)
@@ -99,16 +115,30 @@ class Made:
     relatives: list[Relative] = field(default_factory=list)
 
 
-def _application(arguments: argparse.Namespace, changes: dict[str, float]) -> Application:
-    from characterize.workload import Workload  # noqa: PLC0415
+def _settings(texts: list[str]) -> dict[str, float]:
+    """Values of --set."""
+    settings = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            settings[name.strip()] = float(value)
+        except ValueError:
+            raise FlextraceError(f"--set {text}: give NAME=VALUE with a number", 2) from None
+    return settings
+
+
+def _application(arguments: argparse.Namespace, changes: dict[str, float], profile: Profile) -> Application:
+    from characterize.workload import FIELD_OF, Workload  # noqa: PLC0415
     from selfscale.application import Application, application_of  # noqa: PLC0415
 
     if arguments.trace is not None:
         return application_of(arguments.trace, changes)
-    missing = [f"--{name.replace('_', '-')}" for name in OPTIONS if name not in changes]
+    needed = [FIELD_OF[name] for name in profile.table["parameters"]] if profile.table else list(OPTIONS)
+    missing = [f"--{name.replace('_', '-')}" for name in needed if name not in changes]
     if missing:
-        raise FlextraceError(f"a workload needs all five parameters: add {', '.join(missing)}, or give --trace FILE", 2)
-    return Application([("as given", Workload(**{name: float(value) for name, value in changes.items()}))])
+        which = "the parameters of the table" if profile.table else "all five parameters"
+        raise FlextraceError(f"a workload needs {which}: add {', '.join(missing)}, or give --trace FILE", 2)
+    return Application([("as given", Workload(**{name: float(changes.get(name, math.nan)) for name in OPTIONS}))])
 
 
 def _ratio(estimate: Estimate, other: Predictor) -> Ratio:
@@ -126,7 +156,7 @@ def _relatives(arguments: argparse.Namespace, made: Made, warnings: list[str]) -
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
 
-    profile = Profile.load(arguments.measured_on)
+    profile = Profile.load(arguments.measured_on, tables=True)
     limits = [made.application.memory_limit_bytes, profile.environment.get("memory_limit_bytes")]
     if not same_limit(*limits):
         texts = [format_bytes(limit) if limit else "no limit" for limit in limits]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +43,15 @@ def estimate_lines(profile: Profile, estimate: Estimate) -> list[str]:
 
 
 def workload_text(workload: Workload) -> str:
-    """The five parameters in one line."""
-    return (
-        f"uniqueBytes {format_bytes(workload.unique_bytes)}, seqFrac {workload.seq_frac:.3g}, "
-        f"readFrac {workload.read_frac:.3g}, sizeMean {format_bytes(workload.size_mean)}, "
-        f"processNum {workload.process_num:g}"
-    )
+    """The parameters in one line; those that were not given are left out."""
+    parts = {
+        f"uniqueBytes {format_bytes(workload.unique_bytes)}": workload.unique_bytes,
+        f"seqFrac {workload.seq_frac:.3g}": workload.seq_frac,
+        f"readFrac {workload.read_frac:.3g}": workload.read_frac,
+        f"sizeMean {format_bytes(workload.size_mean)}": workload.size_mean,
+        f"processNum {workload.process_num:g}": workload.process_num,
+    }
+    return ", ".join(text for text, value in parts.items() if math.isfinite(value)) or "at the medians of the table"
 
 
 def application_lines(application: Application, estimate: Estimate) -> list[str]:

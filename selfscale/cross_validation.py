@@ -44,7 +44,7 @@ class Score:
     count : int
         Predictions that were compared.
     errors : dict
-        ``median``, ``p75``, ``p90`` and ``max`` of |predicted - measured| / measured (thesis 5.3).
+        ``median``, ``p75``, ``p90``, ``mean`` and ``max`` of |predicted - measured| / measured (thesis 5.3).
     by_region : list of dict
         Of every region with a tested point: ``region``, ``count``, ``median``, ``p90``.
     widening : dict
@@ -161,9 +161,10 @@ def _score(
 
 
 def quantiles_of(relative_errors: np.ndarray) -> dict[str, float]:
-    """Median, 75th and 90th percentile and largest of absolute relative errors."""
+    """Median, 75th and 90th percentile, mean and largest of absolute relative errors."""
     return {
         **{name: float(np.quantile(relative_errors, share)) for name, share in QUANTILES.items()},
+        "mean": float(relative_errors.mean()),
         "max": float(relative_errors.max()),
     }
 
