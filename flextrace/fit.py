@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -51,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Fit, write, print what is in it; 3 if lines were left out."""
     if arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    if arguments.cost is not None and not 0 < arguments.cost < math.inf:
+        raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
     from characterize.provenance import provenance_of  # noqa: PLC0415 (numpy only after the cheap refusals)
     from selfscale.predict import record_scores  # noqa: PLC0415
     from selfscale.table import read_table  # noqa: PLC0415

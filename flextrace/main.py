@@ -29,6 +29,7 @@ VERBS = {
     "scale": "measure this machine once: the self-scaling benchmark",
     "fit": "make a profile of anybody's table of measurements, to predict from",
     "predict": "estimate a workload's throughput on a measured machine",
+    "rank": "say which of several measured machines suits an application",
     "validate": "measure how good predictions from a profile are: random workloads on its machine",
     "compare": "one table: application, its replay, Willy, prediction",
     "report": "draw a profile, a trace and a comparison as one HTML file",

@@ -11,24 +11,13 @@ from characterize.workload import Workload
 from replayer.willy import make_trace
 from selfscale.application import application_of, estimates, relative_of, treatment
 from tests.formula_predictor import FormulaPredictor
-from tests.made_trace import made_trace, read, write
 from tests.synthetic_machine import MIB
-
-MS = 1_000_000
+from tests.two_threads import two_threads
 
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Two threads, 4 reads and 4 writes of 4096 bytes, 10 ms each; half of the read bytes came from the device."""
-    rows = []
-    for thread, begin in ((1, 0), (2, 5)):
-        for number in range(4):
-            place = {"thread": thread, "file": thread, "start": (begin + 20 * number) * MS, "duration": 10 * MS}
-            cold = {"missed_bytes": 4096 if number < 1 else 0}
-            rows.append(write(0, 4096, **place) if number % 2 else read(4096 * number, 4096, **place, **cold))
-    files = [{"file": 1, "size_bytes": 1 * MIB}, {"file": 2, "size_bytes": 1 * MIB}]
-    trace = made_trace(rows, files=files, paths={1: "/a", 2: "/b"}, start_monotonic_ns=1, end_monotonic_ns=100 * MS + 1)
-    return characterize.write(trace, tmp_path / "t.iotrace")
+    return characterize.write(two_threads(), tmp_path / "t.iotrace")
 
 
 def test_what_a_machine_does_with_an_application(recorded):
