@@ -84,7 +84,7 @@ def relative_lines(name: str, relative: Relative) -> list[str]:
     outside = f"; OUTSIDE the measured range of {name} in {', '.join(relative.outside)}" if relative.outside else ""
     return [
         *wrapped(
-            f"relative to its run on {name} (predicted there {relative.off:+.0%} of what was recorded): "
+            f"relative to its run on {name} (the prediction there is {relative.off:+.0%} off the recorded): "
             f"I/O {rates(relative.in_io)}{outside}"
         ),
         *wrapped(f"elapsed, relative: {durations(relative.elapsed_s)}"),
