@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The elapsed time of an application with other I/O, against hand calculation and a simulation of its threads."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selfscale.elapsed import recorded_times
+from tests.simulated_threads import Device, elapsed_s, simulated
 
 MS = 1_000_000
 
@@ -91,3 +94,23 @@ def test_the_recorded_throughput_gives_the_recorded_time(rows, idle_ms):
     flying = ((table["start_ns"].to_numpy() <= begin) & (begin < table["end_ns"].to_numpy())).sum(axis=1)
     assert times.io_s == pytest.approx((flying > 0).sum() / 1e3)
     assert times.in_flight == pytest.approx(flying[flying > 0].mean())
+
+
+def test_simulated_threads_on_another_device():
+    """Recorded on one device and predicted for another: the error against a simulation there."""
+    recorded_on = [Device(5e-3, 1), Device(5e-3, 4), Device(1e-3, 1)]
+    devices = [Device(s, n) for s, n in ((5e-3, 1), (5e-3, 8), (5e-4, 1), (5e-4, 8), (2e-2, 1), (2e-2, 4))]
+    errors, of_one_thread = [], []
+    for threads, compute_s, here, there in itertools.product((1, 2, 4, 8), (1e-3, 1e-2), recorded_on, devices):
+        recording = simulated(here, threads, 300, compute_s, 1)
+        times = recorded_times(recording, elapsed_s(recording), 0.0)
+        true_s = elapsed_s(simulated(there, threads, 300, compute_s, 2))
+        throughput = there.throughput(times.in_flight)
+        saturation = max(1.0, there.throughput(threads) / throughput)
+        errors.append(abs(times.elapsed_with(throughput, saturation) / true_s - 1))
+        # What the formula would be if all threads were taken as one.
+        one_s = times.elapsed_s - times.io_s + times.moved_bytes / throughput
+        of_one_thread.append(abs(one_s / true_s - 1))
+    assert np.median(errors) < 0.06
+    assert np.quantile(errors, 0.9) < 0.15
+    assert np.quantile(errors, 0.9) < np.quantile(of_one_thread, 0.9) / 2
