@@ -114,7 +114,11 @@ def models_lines(scores: list[Score], used: str) -> list[str]:
 
 def treatment_lines(verb: str, treated: list[tuple[str, float, str]]) -> list[str]:
     """What became of extended parameters."""
-    return [f"{verb}: {name} {value:.3g} ({text})" for name, value, text in treated]
+    return [
+        line
+        for name, value, text in treated
+        for line in textwrap.wrap(f"{verb}: {name} {value:.3g} ({text})", WIDTH, subsequent_indent="  ")
+    ]
 
 
 def rates(estimated: Estimated) -> str:
