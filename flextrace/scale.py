@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import math
 import os
 import shlex
 import sys
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--random", type=int, default=0, metavar="N", help="also measure N random workloads twice and print the errors"
     )
+    parser.add_argument("--cost", type=float, metavar="N", help="of the machine, in any currency, for 'flextrace rank'")
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
     parser.add_argument("--force", action="store_true", help="overwrite the profile, and forget an interrupted run")
     parser.add_argument(
@@ -221,6 +223,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise FlextraceError(
             f"a budget of {format_duration(arguments.budget)} pays for no profile: give at least 5s", 2
         )
+    if arguments.cost is not None and not 0 < arguments.cost < math.inf:
+        raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
     if arguments.random < 0:
         raise FlextraceError(f"--random {arguments.random}: give a number of workloads, or leave it out", 2)
     _check_access(arguments)
@@ -271,6 +275,7 @@ def _same_options(arguments: argparse.Namespace) -> str:
     for name in ("span", "depth"):
         words += [f"--{name}", str(getattr(arguments, name))] if getattr(arguments, name) is not None else []
     words += ["--memory", str(arguments.memory)] if arguments.memory else []
+    words += [] if arguments.cost is None else ["--cost", f"{arguments.cost:g}"]
     words += ["--random", str(arguments.random)] if arguments.random else []
     words += ["--seed", str(arguments.seed)] if arguments.seed else []
     return shlex.join(words)
@@ -287,6 +292,8 @@ def _finish(
     profile = exploration.profile()
     profile.environment = environment
     profile.settings = {**chosen, "spent_s": exploration.spent_s}
+    if arguments.cost is not None:
+        profile.settings["cost"] = arguments.cost
     profile.tool_version = version("flextrace")
     profile.command = ["flextrace", *sys.argv[1:]]
     profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -44,7 +44,7 @@ class Score:
     count : int
         Predictions that were compared.
     errors : dict
-        ``median``, ``p75``, ``p90`` and ``max`` of |predicted - measured| / measured (thesis 5.3).
+        ``median``, ``p75``, ``p90``, ``max`` and ``mean`` of |predicted - measured| / measured (thesis 5.3).
     by_region : list of dict
         Of every region with a tested point: ``region``, ``count``, ``median``, ``p90``.
     widening : dict
@@ -139,7 +139,7 @@ def _score(
     return Score(
         name,
         count=len(relative),
-        errors=quantiles_of(relative),
+        errors={**quantiles_of(relative), "mean": float(relative.mean())},
         by_region=[
             {
                 "region": int(index),

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.workload import Workload
+from characterize.workload import PARAMETERS, Workload
 from selfscale.access import Access
 from selfscale.cross_validation import Score, best_of, cross_validate, learnable, widened
-from selfscale.models import MODELS, make_model
+from selfscale.models import MODELS, TABLE_MODELS, make_model
 from selfscale.profile import Profile
+from selfscale.relative import Estimated
+from selfscale.table_profile import Placement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,13 +58,28 @@ class Prediction:
     outside: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def estimated(self) -> Estimated:
+        """Throughput with its interval."""
+        return Estimated(self.throughput_bytes_per_s, self.interval_low, self.interval_high)
+
     def as_document(self) -> dict[str, Any]:
         """The prediction as it stands in JSON."""
         return asdict(self)
 
 
-def scores_of(profile: Profile, names: Sequence[str] = tuple(MODELS)) -> list[Score]:
+def models_of(profile: Profile) -> tuple[str, ...]:
+    """Names of the models that a profile can be predicted with: those of machines need all five parameters."""
+    if not profile.table:
+        return tuple(MODELS)
+    if len(profile.table["parameters"]) < len(PARAMETERS) or profile.table["extra"]:
+        return tuple(TABLE_MODELS)
+    return (*TABLE_MODELS, *(("product",) if profile.regions else ()), "utilization", "learned")
+
+
+def scores_of(profile: Profile, names: Sequence[str] | None = None) -> list[Score]:
     """Cross-validated errors of models: those that the profile carries, if they are of its points, else computed."""
+    names = models_of(profile) if names is None else names
     recorded = {score["model"]: score for score in profile.models.get("scores", [])}
     if profile.models.get("points") == len(profile.measured) and set(names) <= set(recorded):
         return [Score(**recorded[name]) for name in names]
@@ -86,10 +103,13 @@ class Predictor:
     ----------
     profile : Profile
     model : str
-        One of `selfscale.models.MODELS`, or ``best`` for the one with the smallest cross-validated error.
+        One of `models_of` the profile, or ``best`` for the one with the smallest cross-validated error.
+    settings : mapping, optional
+        Values of parameters beyond the five, of a profile that was made of a table; the others are at their medians.
 
     Attributes
     ----------
+    profile : Profile
     scores : list of Score
         Of all models for ``best``, else of the one.
     score : Score
@@ -98,21 +118,25 @@ class Predictor:
     Raises
     ------
     FlextraceError
-        No such model, or the profile holds too little for it.
+        No such model or parameter, or the profile holds too little for it.
     """
 
-    def __init__(self, profile: Profile, model: str = BEST):
-        if model not in (BEST, *MODELS):
-            raise FlextraceError(f"there is no model {model!r}: choose one of {', '.join((BEST, *MODELS))}", 2)
+    def __init__(self, profile: Profile, model: str = BEST, settings: Mapping[str, float] | None = None):
+        known = (BEST, *models_of(profile))
+        if model not in known:
+            raise FlextraceError(f"the profile has no model {model!r}: choose one of {', '.join(known)}", 2)
+        self._placement = Placement(profile.table, settings or {}) if profile.table or settings else None
+        self.profile = profile
         self.scores = scores_of(profile) if model == BEST else scores_of(profile, [model])
         self.score = best_of(self.scores) if model == BEST else self.scores[0]
         indices = [index for index, point in enumerate(profile.measured) if point.role != "random"]
         self._index_of = dict(enumerate(indices))
-        self._classic = Access.of(profile.settings).classic
         self._model = make_model(self.score.model).fit(learnable(profile.measured), profile.regions)
 
     def table(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Predictions of many workloads, a row each, with the columns of `Prediction`'s numbers."""
+        if self._placement is not None:
+            workloads = [self._placement.place(workload) for workload in workloads]
         table = self._model.predict(workloads)
         throughput = table["throughput_bytes_per_s"].to_numpy()
         own = np.log(table["interval_high"].to_numpy() / throughput)
@@ -133,15 +157,17 @@ class Predictor:
             points_used=[self._index_of[index] for index in row["points_used"]],
             extended_note=self._note(),
             outside=row["outside"],
-            notes=row["notes"],
+            notes=row["notes"] + (self._placement.notes(workload) if self._placement is not None else []),
         )
 
     def _note(self) -> str:
+        classic = Access.of(self.profile.settings).classic
+        conditions = "conditions are those of the table" if self.profile.table else classic
         if not self.score.usable:
-            return f"interval covers what the model itself knows only; {self._classic}"
+            return f"interval covers what the model itself knows only; {conditions}"
         return (
             f"interval covers 90 % of {self.score.count} measured workloads that the model had not learned from "
-            f"(median error {self.score.errors['median']:.0%}); {self._classic}"
+            f"(median error {self.score.errors['median']:.0%}); {conditions}"
         )
 
 
@@ -154,35 +180,6 @@ def predict(profile: Profile, workload: Workload, model: str = BEST) -> Predicti
         No such model, the profile holds too little, or the workload lacks a parameter.
     """
     return Predictor(profile, model).predict(workload)
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One machine's throughput over another's for the same workload (thesis 5.5).
-
-    Attributes
-    ----------
-    ratio, interval_low, interval_high : float
-        The 90 % interval takes both predictions' errors as independent: logarithmic half-widths add in squares.
-    other_bytes_per_s : float
-        What the other machine is predicted to have.
-    outside : list of str
-        Parameters beyond the other machine's measured values.
-    """
-
-    ratio: float
-    interval_low: float
-    interval_high: float
-    other_bytes_per_s: float
-    outside: list[str]
-
-
-def ratio_of(one: Prediction, other: Prediction) -> Ratio:
-    """How many times as fast as another machine's a prediction is."""
-    ratio = one.throughput_bytes_per_s / other.throughput_bytes_per_s
-    half_widths = (math.log(each.interval_high / each.throughput_bytes_per_s) for each in (one, other))
-    width = math.exp(math.hypot(*half_widths))
-    return Ratio(ratio, ratio / width, ratio * width, other.throughput_bytes_per_s, other.outside)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.measure import Point
+from selfscale.table_workload import TableWorkload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +85,8 @@ class Profile:
     knee : dict
         Of the global-knee benchmark (`selfscale.knee`): ``converged``, ``rounds``, ``moving``, ``out_of_time``,
         ``ranges``.
+    table : dict
+        Of a profile that was made of a table: `selfscale.table_profile`; empty for a machine.
     """
 
     measured: list[Point] = field(default_factory=list)
@@ -99,6 +102,7 @@ class Profile:
     complete: bool = False
     models: dict[str, Any] = field(default_factory=dict)
     knee: dict[str, Any] = field(default_factory=dict)
+    table: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
 
     @cached_property
@@ -176,6 +180,7 @@ class Profile:
             "complete": self.complete,
             "models": self.models,
             **({"knee": self.knee} if self.knee else {}),
+            **({"table": self.table} if self.table else {}),
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -198,13 +203,19 @@ class Profile:
         return path
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Profile:
+    def load(cls, path: str | os.PathLike[str], *, tables: bool = False) -> Profile:
         """Read a profile.
+
+        Parameters
+        ----------
+        path : path-like
+        tables : bool
+            Whether the profile of a table, which says nothing of a machine, will do.
 
         Raises
         ------
         FlextraceError
-            The file cannot be read, is not a profile, is of a newer version or damaged.
+            The file cannot be read, is not a profile, is of another version or damaged, or is of a table.
         """
         path = Path(path)
         try:
@@ -221,13 +232,25 @@ class Profile:
             raise FlextraceError(
                 f"{path} is not a profile but {schema or 'some other JSON document'}: make one with 'flextrace scale'"
             )
-        if not version.isdecimal() or int(version) > SCHEMA_VERSION:
+        if not version.isdecimal() or not 1 <= int(version) <= SCHEMA_VERSION:
             raise FlextraceError(
                 f"profile {path} has version {version}, this flextrace reads up to {SCHEMA_VERSION}: use a newer one"
             )
+        table = document.get("table", {})
+        if table and not tables:
+            raise FlextraceError(
+                f"{path} is a model of a table ('flextrace fit') and not of a machine: only 'flextrace predict' and "
+                "'flextrace rank' can use it"
+            )
         try:
+            points = [Point.from_document(point) for point in document["points"]]
+            if table:
+                points = [
+                    replace(point, workload=TableWorkload.of_document(row["workload"], table["extra"]))
+                    for point, row in zip(points, document["points"], strict=True)
+                ]
             return cls(
-                measured=[Point.from_document(point) for point in document["points"]],
+                measured=points,
                 boundaries_bytes=[float(value) for value in document["boundaries_bytes"]],
                 regions=[
                     Region(float(area["low_bytes"]), float(area["high_bytes"]), Workload.from_document(area["focal"]))
@@ -243,6 +266,7 @@ class Profile:
                 complete=bool(document["complete"]),
                 models=document.get("models", {}),
                 knee=document.get("knee", {}),
+                table=table,
                 path=path,
             )
         except (KeyError, TypeError, ValueError) as error:

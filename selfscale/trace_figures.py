@@ -16,7 +16,7 @@ from plotly.subplots import make_subplots
 from characterize.figure_data import PERCENTILES, TITLES, FigureData
 from characterize.places import FILES_SHOWN, OTHERS, Places
 from characterize.units import format_bytes
-from selfscale.figures import LINE, READ, REGION, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
+from selfscale.figures import LINE, READ, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
 
 _DIRECTIONS = (("reads", READ), ("writes", WRITE))
 _SINCE = "time since the trace's first operation, s"

@@ -74,6 +74,13 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
     assert f"next: flextrace predict {place / 'p.json'} --trace" in captured.err
 
 
+def test_a_cost_stands_in_the_profile(place, formula, capsys):
+    assert main(command(place, "--cost", "1200.5")) == 0
+    assert load(place / "p.json").settings["cost"] == 1200.5
+    assert main(command(place, "--force", "--cost", "0")) == 2
+    assert "--cost 0" in capsys.readouterr().err
+
+
 def test_laying_out_counts_to_the_budget(place, formula):
     assert main(command(place)) == 0
     profile = load(place / "p.json")

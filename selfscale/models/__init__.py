@@ -56,7 +56,13 @@ MODELS = {
     "utilization": "selfscale.models.utilization:UtilizationModel",
     "learned": "selfscale.models.learned:LearnedModel",
 }
-"""Where each model is; imported only when it is asked for."""
+"""Where each model of a machine is; imported only when it is asked for."""
+TABLE_MODELS = {
+    "additive": "selfscale.models.additive:AdditiveModel",
+    "pairwise": "selfscale.models.additive:PairwiseModel",
+    "smooth": "selfscale.models.smooth:SmoothModel",
+}
+"""Those of a table of measurements with any parameters (``flextrace fit``)."""
 
 
 def make_model(name: str) -> Model:
@@ -67,7 +73,8 @@ def make_model(name: str) -> Model:
     FlextraceError
         There is no such model.
     """
-    if name not in MODELS:
-        raise FlextraceError(f"there is no model {name!r}: choose one of {', '.join(sorted(MODELS))}", 2)
-    module, _, attribute = MODELS[name].partition(":")
+    known = {**MODELS, **TABLE_MODELS}
+    if name not in known:
+        raise FlextraceError(f"there is no model {name!r}: choose one of {', '.join(sorted(known))}", 2)
+    module, _, attribute = known[name].partition(":")
     return getattr(importlib.import_module(module), attribute)()

@@ -72,15 +72,18 @@ def measured(points: Sequence[Point]) -> Measured:
     indices = [index for index, point in enumerate(points) if point.throughput_bytes_per_s > 0]
     used = [points[index] for index in indices]
     throughput = np.array([point.throughput_bytes_per_s for point in used])
-    half_width = np.array([point.ci95_half_width_bytes_per_s for point in used])
-    noise = np.where(np.isfinite(half_width), half_width, 0.0) / Z95 / throughput
-    steady = np.array([point.steady for point in used], bool)
     return Measured(
-        np.array(indices, int),
-        columns([point.workload for point in used]),
-        np.log(throughput),
-        np.maximum(noise, np.where(steady, NOISE_MIN, NOISE_UNSTEADY)),
+        np.array(indices, int), columns([point.workload for point in used]), np.log(throughput), noise_of(used)
     )
+
+
+def noise_of(points: Sequence[Point]) -> np.ndarray:
+    """Standard deviation of ln(throughput) that the measurements themselves had, shape (n,)."""
+    throughput = np.array([point.throughput_bytes_per_s for point in points])
+    half_width = np.array([point.ci95_half_width_bytes_per_s for point in points])
+    noise = np.where(np.isfinite(half_width), half_width, 0.0) / Z95 / throughput
+    steady = np.array([point.steady for point in points], bool)
+    return np.maximum(noise, np.where(steady, NOISE_MIN, NOISE_UNSTEADY))
 
 
 def miss_frac(unique_bytes: np.ndarray, cache_bytes: float, width: float = 0.02) -> np.ndarray:
@@ -105,12 +108,17 @@ def beyond(ranges: dict[str, tuple[float, float]], workload: Workload) -> dict[s
     """Parameters of a workload that lie beyond the measured values, each with its distance in words."""
     distances = {}
     for name, (low, high) in ranges.items():
-        value = getattr(workload, FIELD_OF[name])
-        if low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-            continue
-        side, edge = ("largest", high) if value > high else ("least", low)
-        distance = (
-            f"{value / edge:.3g} times" if name in LOGARITHMIC and edge > 0 else f"{abs(value - edge):.3g} away from"
-        )
-        distances[name] = f"{name} is {distance} the {side} measured"
+        text = distance(name, getattr(workload, FIELD_OF[name]), low, high, logarithmic=name in LOGARITHMIC)
+        if text:
+            distances[name] = text
     return distances
+
+
+def distance(name: str, value: float, low: float, high: float, *, logarithmic: bool) -> str:
+    """How far a value lies beyond the measured ones, in words; empty if it does not."""
+    tolerance = 1e-9 * max(abs(low), abs(high))
+    if low - tolerance <= value <= high + tolerance:
+        return ""
+    side, edge = ("largest", high) if value > high else ("least", low)
+    far = f"{value / edge:.3g} times" if logarithmic and edge > 0 else f"{abs(value - edge):.3g} away from"
+    return f"{name} is {far} the {side} measured"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns estimates into the lines that ``flextrace predict`` prints."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from characterize.units import format_bytes, format_duration
+
+if TYPE_CHECKING:
+    from characterize.workload import Workload
+    from selfscale.application import Application, Estimate, Relative
+    from selfscale.cross_validation import Score
+    from selfscale.profile import Profile
+    from selfscale.relative import Estimated, Ratio
+
+WIDTH = 98
+
+
+def estimate_lines(profile: Profile, estimate: Estimate) -> list[str]:
+    """Of one workload: its parameters, the throughput of the five, how that was found."""
+    prediction = estimate.prediction
+    region = profile.regions[prediction.region] if profile.regions else None
+    where = (
+        f"region {prediction.region + 1} of {len(profile.regions)} "
+        f"({format_bytes(region.low_bytes)} to {format_bytes(region.high_bytes)})"
+        if region
+        else "no regions"
+    )
+    lines = [
+        f"{estimate.basis}:",
+        *wrapped(workload_text(estimate.workload)),
+        f"  throughput {rates(prediction.estimated)}",
+        f"  model {prediction.model}, {where}, {len(prediction.points_used)} points",
+    ]
+    for part in prediction.extended_note.split(";"):
+        lines += wrapped(part.strip())
+    if not prediction.inside_range:
+        lines.append(f"  OUTSIDE the measured range in {', '.join(prediction.outside)}")
+    return lines + [f"  {note}" for note in prediction.notes]
+
+
+def workload_text(workload: Workload) -> str:
+    """The parameters in one line; those that were not given are left out."""
+    parts = {
+        f"uniqueBytes {format_bytes(workload.unique_bytes)}": workload.unique_bytes,
+        f"seqFrac {workload.seq_frac:.3g}": workload.seq_frac,
+        f"readFrac {workload.read_frac:.3g}": workload.read_frac,
+        f"sizeMean {format_bytes(workload.size_mean)}": workload.size_mean,
+        f"processNum {workload.process_num:g}": workload.process_num,
+    }
+    return ", ".join(text for text, value in parts.items() if math.isfinite(value)) or "at the medians of the table"
+
+
+def application_lines(application: Application, estimate: Estimate) -> list[str]:
+    """Throughput in I/O and elapsed time of the application; none where the trace has no times."""
+    times = application.times
+    if times is None or estimate.in_io is None or estimate.elapsed_s is None:
+        return []
+    from_device = f", {estimate.device_share:.0%} of the bytes from the device" if estimate.device_share else ""
+    return [
+        *wrapped(f"I/O with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"),
+        *wrapped(f"elapsed {durations(estimate.elapsed_s)}"),
+    ]
+
+
+def recorded_lines(application: Application) -> list[str]:
+    """Where the time of the recording went."""
+    times = application.times
+    if times is None:
+        return ["no elapsed time: the trace has no recorded times"]
+    text = (
+        f"recorded: {times.throughput_bytes_per_s / 1e6:.4g} MB/s in I/O, elapsed {format_duration(times.elapsed_s)} = "
+        f"{format_duration(times.outside_s)} not in I/O (taken as it is; {format_duration(times.sync_s)} with a sync "
+        f"in flight) + {format_duration(times.waiting_s)} waiting for I/O"
+    )
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+
+
+def relative_lines(name: str, relative: Relative) -> list[str]:
+    """What follows from how the application ran on another machine."""
+    outside = f"; OUTSIDE the measured range of {name} in {', '.join(relative.outside)}" if relative.outside else ""
+    return [
+        *wrapped(
+            f"relative to its run on {name} (the prediction there is {relative.off:+.0%} off the recorded): "
+            f"I/O {rates(relative.in_io)}{outside}"
+        ),
+        *wrapped(f"elapsed, relative: {durations(relative.elapsed_s)}"),
+    ]
+
+
+def ratio_lines(name: str, ratio: Ratio) -> list[str]:
+    """How many times as fast as another machine."""
+    outside = f"; OUTSIDE the other's measured range in {', '.join(ratio.outside)}" if ratio.outside else ""
+    return [
+        f"  {ratio.ratio:.3g} times the throughput of {name}, 90 % interval {ratio.interval_low:.3g} to "
+        f"{ratio.interval_high:.3g}{outside}"
+    ]
+
+
+def models_lines(scores: list[Score], used: str) -> list[str]:
+    """All models' errors."""
+    parts = []
+    for score in scores:
+        if score.usable:
+            mark = " (used)" if score.model == used else ""
+            parts.append(f"{score.model}{mark} {score.errors['median']:.0%} / {score.errors['p90']:.0%}")
+    left_out = [f"{score.model} (not fitted)" for score in scores if not score.usable]
+    text = "cross-validated error, median / 90th percentile: " + ", ".join(parts + left_out)
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+
+
+def treatment_lines(verb: str, treated: list[tuple[str, float, str]]) -> list[str]:
+    """What became of extended parameters."""
+    return [
+        line
+        for name, value, text in treated
+        for line in textwrap.wrap(f"{verb}: {name} {value:.3g} ({text})", WIDTH, subsequent_indent="  ")
+    ]
+
+
+def rates(estimated: Estimated) -> str:
+    """A throughput and its interval."""
+    return (
+        f"{estimated.value / 1e6:.4g} MB/s, 90 % interval {estimated.low / 1e6:.4g} to {estimated.high / 1e6:.4g} MB/s"
+    )
+
+
+def durations(estimated: Estimated) -> str:
+    """Seconds and their interval."""
+    low, high = format_duration(estimated.low), format_duration(estimated.high)
+    return f"{format_duration(estimated.value)}, by that interval {low} to {high}"
+
+
+def wrapped(text: str) -> list[str]:
+    """Indented lines."""
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def document_of(application: Application, estimate: Estimate) -> dict[str, Any]:
+    """What a document says of one workload beside its prediction."""
+    from dataclasses import asdict  # noqa: PLC0415
+
+    names = ("in_io", "in_flight", "device_share", "elapsed_s")
+    if application.times is None:
+        return dict.fromkeys(names)
+    return {name: value for name, value in asdict(estimate).items() if name in names}

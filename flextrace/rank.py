@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``flextrace rank``: which of several measured machines suits an application."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from characterize.errors import FlextraceError
+from characterize.units import format_duration
+
+if TYPE_CHECKING:
+    from selfscale.application import Application
+    from selfscale.ranking import Entry, Machine
+
+SCHEMA = "flextrace.ranking/1"
+SETS = ("table5.2",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the verb."""
+    parser.add_argument(
+        "files",
+        type=Path,
+        nargs="+",
+        metavar="TRACE PROFILE.json ...",
+        help="a recording of the application, and the machines; only machines with --workloads",
+    )
+    parser.add_argument(
+        "--workloads",
+        choices=SETS,
+        help="instead of a trace: the thesis's five workloads, with ratios to the first machine",
+    )
+    parser.add_argument(
+        "--by", choices=("throughput", "elapsed", "cost"), default="throughput", help="order (default throughput)"
+    )
+    parser.add_argument(
+        "--measured-on",
+        type=Path,
+        metavar="OTHER.json",
+        help="the machine that the trace was recorded on: rank by predictions relative to how it ran there",
+    )
+    parser.add_argument("--model", default="best", metavar="NAME", help="as for 'flextrace predict' (default best)")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a table for every workload, the best machine first."""
+    paths = arguments.files if arguments.workloads else arguments.files[1:]
+    if not paths:
+        raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
+    if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
+        raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
+    from selfscale.predict import Predictor  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.profile import Profile  # noqa: PLC0415
+    from selfscale.ranking import load_machines, rank  # noqa: PLC0415
+
+    application = _application(arguments)
+    machines = load_machines(paths, arguments.model)
+    measured_on = None
+    if arguments.measured_on:
+        measured_on = Predictor(Profile.load(arguments.measured_on, tables=True), arguments.model)
+    tables = rank(machines, application, arguments.by, measured_on)
+    warnings = application.warnings + [
+        f"profile {machine.path} is not complete; continue it with 'flextrace scale --resume'"
+        for machine in machines
+        if not machine.complete
+    ]
+    if arguments.format == "json":
+        print(json.dumps(_document(arguments, machines, tables, warnings), indent=1))
+    else:
+        print("\n".join(_ratio_lines(machines, tables) if arguments.workloads else _ranking_lines(application, tables)))
+    for warning in warnings:
+        print(f"flextrace rank: {warning}", file=sys.stderr)
+    return 0
+
+
+def _application(arguments: argparse.Namespace) -> Application:
+    from selfscale.application import Application, application_of  # noqa: PLC0415
+    from selfscale.ranking import WORKLOADS  # noqa: PLC0415
+
+    if arguments.workloads:
+        return Application(list(WORKLOADS[arguments.workloads].items()))
+    return application_of(arguments.files[0], {})
+
+
+def _ranking_lines(application: Application, tables: list[list[Entry]]) -> list[str]:
+    from flextrace.prediction_text import recorded_lines, workload_text, wrapped  # noqa: PLC0415
+    from selfscale.ranking import ratio_to, told_apart  # noqa: PLC0415
+
+    lines, unsure = [], False
+    for entries in tables:
+        lines += [f"{entries[0].estimate.basis}:", *wrapped(workload_text(entries[0].estimate.workload))]
+        lines.append(
+            f"  {'machine':20}{'MB/s':>10}{'90 % interval':>20}{'of first':>10}{'elapsed':>14}{'MB/s per cost':>16}"
+        )
+        for entry in entries:
+            throughput, ratio = entry.throughput, ratio_to(entry, entries[0])
+            apart = entry is entries[0] or told_apart(ratio)
+            unsure |= not apart
+            interval = f"{throughput.low / 1e6:.4g} to {throughput.high / 1e6:.4g}"
+            elapsed = format_duration(entry.elapsed_s.value) if entry.elapsed_s else "-"
+            cost = f"{entry.per_cost / 1e6:.4g}" if math.isfinite(entry.per_cost) else "-"
+            lines.append(
+                f"  {entry.machine.name:20}{throughput.value / 1e6:>10.4g}{interval:>20}"
+                f"{f'{ratio.ratio:.3g}' + ('' if apart else ' ~'):>10}{elapsed:>14}{cost:>16}"
+            )
+        lines += _outside_lines(entries)
+    if unsure:
+        lines.append("~ the 90 % interval of the ratio to the first machine includes 1: not told apart")
+    return lines + recorded_lines(application)
+
+
+def _ratio_lines(machines: list[Machine], tables: list[list[Entry]]) -> list[str]:
+    """Throughputs and, behind them, ratios to the first machine (thesis, figure 5.13)."""
+    from selfscale.ranking import ratio_to  # noqa: PLC0415
+
+    first = machines[0]
+    lines = [f"MB/s, and times {first.name} (thesis, table 5.2 and section 5.5)"]
+    lines.append(f"  {'workload':18}" + "".join(f"{machine.name[:19]:>20}" for machine in machines))
+    for entries in tables:
+        of = {entry.machine.path: entry for entry in entries}
+        cells = []
+        for machine in machines:
+            entry = of[machine.path]
+            ratio = ratio_to(entry, of[first.path]).ratio
+            mark = "" if entry.estimate.prediction.inside_range else " !"
+            cells.append(f"{entry.throughput.value / 1e6:.4g} ({ratio:.3g}x){mark}")
+        lines.append(f"  {entries[0].estimate.basis:18}" + "".join(f"{cell:>20}" for cell in cells))
+    outside = [line for entries in tables for line in _outside_lines(entries, entries[0].estimate.basis + ", ")]
+    return lines + (["! OUTSIDE what was measured of that machine:", *outside] if outside else [])
+
+
+def _outside_lines(entries: list[Entry], of: str = "") -> list[str]:
+    from flextrace.prediction_text import wrapped  # noqa: PLC0415
+
+    return [
+        line
+        for entry in entries
+        if not entry.estimate.prediction.inside_range
+        for line in wrapped(f"{of}{entry.machine.name}: {'; '.join(entry.estimate.prediction.notes)}")
+    ]
+
+
+def _document(
+    arguments: argparse.Namespace, machines: list[Machine], tables: list[list[Entry]], warnings: list[str]
+) -> dict[str, Any]:
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from characterize.document import plain  # noqa: PLC0415
+    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from selfscale.ranking import ratio_to  # noqa: PLC0415
+
+    def cells(entries: list[Entry]) -> list[dict[str, Any]]:
+        first = next(entry for entry in entries if entry.machine is machines[0]) if arguments.workloads else entries[0]
+        return [
+            {
+                "machine": entry.machine.name,
+                "throughput": asdict(entry.throughput),
+                "elapsed_s": asdict(entry.elapsed_s) if entry.elapsed_s else None,
+                "per_cost": entry.per_cost,
+                "ratio": asdict(ratio_to(entry, first)),
+                "relative": asdict(entry.relative) if entry.relative else None,
+                "prediction": entry.estimate.prediction.as_document(),
+            }
+            for entry in entries
+        ]
+
+    return {
+        "schema": SCHEMA,
+        **provenance_of(None if arguments.workloads else arguments.files[0]),
+        "command": ["flextrace", *sys.argv[1:]],
+        "by": arguments.by,
+        "ratio_to": machines[0].name if arguments.workloads else "the first of the order",
+        "measured_on": provenance_of(arguments.measured_on)["input"],
+        "machines": [
+            {"name": machine.name, "cost": plain(machine.cost), **(provenance_of(machine.path)["input"] or {})}
+            for machine in machines
+        ],
+        "workloads": [
+            {
+                "basis": entries[0].estimate.basis,
+                "workload": entries[0].estimate.workload.as_document(),
+                "order": plain(cells(entries)),
+            }
+            for entries in tables
+        ],
+        "warnings": warnings,
+    }

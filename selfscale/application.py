@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into what is predicted of its application: workloads, where its time went, and what is left out.
+
+The extended parameters (design.md section 4) are used as far as a profile of warm, buffered overwrites without syncs
+can answer for them; `USED` and `IGNORED` say for each one what becomes of it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import characterize
+from characterize.characterization import characterize as characterization_of
+from characterize.errors import FlextraceError
+from characterize.requests import requests_of, times_measured
+from characterize.workload import Workload
+from selfscale.access import Access
+from selfscale.elapsed import RecordedTimes, recorded_times
+from selfscale.predict import Prediction, Predictor
+from selfscale.relative import Estimated, relative
+from selfscale.uncached import device_share, knows_device, with_device_reads
+
+NEGLIGIBLE = 0.005
+COLD = "reads of data that was not in the page cache"
+DIRECT = "requests with O_DIRECT"
+USED = {
+    "coldFrac": f"{COLD}: at the speed of the largest measured uniqueBytes, in the I/O and elapsed time only",
+    "directFrac": f"{DIRECT}: reads as those that miss the cache, in the I/O and elapsed time only; writes as buffered",
+    "syncFrac": "syncs per write: their time is taken as recorded, in the elapsed time only",
+}
+IGNORED = {
+    "coldFrac": f"{COLD}: the prediction takes the cache as warm",
+    "directFrac": f"{DIRECT}: the prediction takes them as buffered",
+    "syncFrac": "syncs per write: the prediction has none, and time in sync is not part of it",
+    "appendFrac": "writes that extend files: the prediction takes them as overwrites",
+    "syncWriteFrac": "writes with O_SYNC or O_DSYNC: the prediction takes them as buffered",
+}
+"""Extended parameters that a profile's workloads do not have (0), and what it means to ignore them."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """What there is to predict.
+
+    Attributes
+    ----------
+    workloads : list of (str, Workload)
+        With what uniqueBytes is based on.
+    extended : dict
+        Extended parameters of the trace.
+    read_share : float
+        Read bytes / bytes.
+    times : RecordedTimes or None
+        None where the trace's times are not measurements.
+    fixed_processes : bool
+        processNum was asked for, so that it is not to be replaced with the recorded number in flight.
+    memory_limit_bytes : float or None
+        That it was recorded under.
+    warnings : list of str
+    """
+
+    workloads: list[tuple[str, Workload]]
+    extended: dict[str, Any] = field(default_factory=dict)
+    read_share: float = math.nan
+    times: RecordedTimes | None = None
+    fixed_processes: bool = False
+    memory_limit_bytes: float | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def device_share(self) -> float:
+        """Share of all bytes that are read from the device for other reasons than the size of the cache."""
+        return device_share(self.extended, self.read_share)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one machine is predicted to do with an application.
+
+    Attributes
+    ----------
+    basis : str
+    workload : Workload
+    prediction : Prediction
+        Of the five parameters, as the thesis has it.
+    in_io : Estimated or None
+        Throughput in I/O with the recorded number in flight and with the reads that come from the device, bytes per s.
+    in_flight : float
+        That number.
+    device_share : float
+        Share of the bytes read from the device whatever the cache holds, as far as it was used.
+    saturation : float
+        Throughput with processNum in flight over that with `in_flight`, at least 1.
+    elapsed_s : Estimated or None
+        Of the application; `low` is the short end.
+    """
+
+    basis: str
+    workload: Workload
+    prediction: Prediction
+    in_io: Estimated | None = None
+    in_flight: float = math.nan
+    device_share: float = 0.0
+    saturation: float = 1.0
+    elapsed_s: Estimated | None = None
+
+
+def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> Application:
+    """Read a trace.
+
+    Parameters
+    ----------
+    path : path-like
+    changes : dict
+        Fields of `Workload` that differ from the trace.
+
+    Raises
+    ------
+    FlextraceError
+        The trace cannot be read or has no request of an application.
+    """
+    trace = characterize.open(path)
+    characterization = characterization_of(trace)
+    layer = characterization.layers["vfs"]
+    if not layer.requests:
+        raise FlextraceError(f"{path} has no request of an application: record it with --layer vfs or both")
+    changed = f", {', '.join(sorted(changes))} as given" if changes else ""
+    footprint = layer.parameters.replace(**{name: float(value) for name, value in changes.items()})
+    workloads = [(f"uniqueBytes = footprint of the trace{changed}", footprint)]
+    equivalent = layer.locality.equivalent_unique_bytes
+    if "unique_bytes" not in changes and math.isfinite(equivalent) and equivalent > 0:
+        basis = f"uniqueBytes = 2 x mean LRU depth of the trace{changed}"
+        workloads.append((basis, footprint.replace(unique_bytes=equivalent)))
+    times = None
+    if times_measured(trace) and math.isfinite(characterization.elapsed_s):
+        times = recorded_times(requests_of(trace), characterization.elapsed_s, layer.time["time_in_sync_s"])
+    moved = layer.counts["read_bytes"] + layer.counts["written_bytes"]
+    return Application(
+        workloads=workloads,
+        extended=layer.extended,
+        read_share=layer.counts["read_bytes"] / moved,
+        times=times,
+        fixed_processes="process_num" in changes,
+        memory_limit_bytes=trace.header.metadata.get("memory_limit_bytes"),
+        warnings=list(characterization.warnings),
+    )
+
+
+def estimates(predictor: Predictor, application: Application) -> list[Estimate]:
+    """What a machine is predicted to do, for every workload of the application."""
+    return [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
+
+
+def _estimate(predictor: Predictor, application: Application, basis: str, workload: Workload) -> Estimate:
+    prediction = predictor.predict(workload)
+    times = application.times
+    if times is None:
+        return Estimate(basis, workload, prediction)
+    in_flight = workload.process_num if application.fixed_processes else times.in_flight
+    share = application.device_share if knows_device(predictor) else 0.0
+    as_run = workload.replace(process_num=in_flight)
+    in_io = with_device_reads(predictor, as_run, predictor.predict(as_run).estimated, share)
+    saturation = max(1.0, with_device_reads(predictor, workload, prediction.estimated, share).value / in_io.value)
+    elapsed_s = elapsed_of(times, in_io, saturation)
+    return Estimate(basis, workload, prediction, in_io, in_flight, share, saturation, elapsed_s)
+
+
+def elapsed_of(times: RecordedTimes, in_io: Estimated, saturation: float) -> Estimated:
+    """Elapsed seconds of an application whose I/O has this throughput, and of the interval's ends."""
+    value, shortest, longest = (times.elapsed_with(each, saturation) for each in (in_io.value, in_io.high, in_io.low))
+    return Estimated(value, shortest, longest)
+
+
+@dataclass(frozen=True)
+class Relative:
+    """What one machine is predicted to do from how the application ran on another one.
+
+    Attributes
+    ----------
+    in_io : Estimated
+        Recorded throughput in I/O x predicted here / predicted there, bytes per s.
+    elapsed_s : Estimated
+    off : float
+        Predicted / recorded - 1 on the machine of the recording: what the ratio cancels.
+    outside : list of str
+        Parameters beyond the measured values of that machine.
+    """
+
+    in_io: Estimated
+    elapsed_s: Estimated
+    off: float
+    outside: list[str]
+
+
+def relative_of(application: Application, here: Estimate, there: Estimate) -> Relative:
+    """Estimates of two machines, of the second of which the application's recording is.
+
+    Raises
+    ------
+    FlextraceError
+        The trace has no throughput.
+    """
+    times = application.times
+    if times is None or here.in_io is None or there.in_io is None:
+        raise FlextraceError(
+            "the trace has no recorded throughput to start from: its times are not measurements; "
+            "record the application, or its replay, on that machine",
+            2,
+        )
+    in_io = relative(times.throughput_bytes_per_s, here.in_io, there.in_io)
+    off = there.in_io.value / times.throughput_bytes_per_s - 1
+    return Relative(in_io, elapsed_of(times, in_io, here.saturation), off, there.prediction.outside)
+
+
+def treatment(
+    application: Application, predictor: Predictor
+) -> tuple[list[tuple[str, float, str]], list[tuple[str, float, str]]]:
+    """Extended parameters that are not 0 in the trace: those that are used, and those that are ignored.
+
+    Returns
+    -------
+    used, ignored : list of (name, value, what it means)
+    """
+    usable = set()
+    if application.times is not None:
+        usable = {"syncFrac"} | ({"coldFrac", "directFrac"} if knows_device(predictor) else set())
+    used: list[tuple[str, float, str]] = []
+    ignored: list[tuple[str, float, str]] = []
+    cached = Access.of(predictor.profile.settings).cached
+    for name, text in IGNORED.items():
+        if name == "directFrac" and not cached:
+            continue  # as the profile's own workloads are
+        value = application.extended.get(name, math.nan)
+        if math.isfinite(value) and value > NEGLIGIBLE:
+            (used if name in usable else ignored).append((name, value, USED[name] if name in usable else text))
+    return used, ignored

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns what several machines are predicted to do into an order: which one suits this application.
+
+By throughput, by elapsed time, or by throughput per cost: Chen and Patterson (1994, section 7) name that use, since the
+price of a configuration is known and its performance predicted. `WORKLOADS` are those that the thesis compares machines
+with (table 5.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from selfscale.application import Application, Estimate, Relative, estimates, relative_of
+from selfscale.predict import BEST, Predictor
+from selfscale.profile import Profile
+from selfscale.relative import Estimated, Ratio, ratio_of
+
+KIB, MIB = 1024.0, float(1 << 20)
+WORKLOADS = {
+    "table5.2": {
+        "workstation": Workload(1 * MIB, 0.8, 0.8, 4 * KIB, 1.0),
+        "large_utility": Workload(10 * MIB, 0.9, 0.6, 8 * KIB, 1.0),
+        "scientific_write": Workload(250 * MIB, 0.5, 0.2, 100 * KIB, 1.0),
+        "scientific_read": Workload(250 * MIB, 0.5, 0.8, 100 * KIB, 1.0),
+        "database": Workload(500 * MIB, 0.1, 0.2, 4 * KIB, 2.0),
+    }
+}
+"""Sets of workloads by name; the thesis's KB and MB are taken as binary."""
+ORDERS = ("throughput", "elapsed", "cost")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A profile that is ranked.
+
+    Attributes
+    ----------
+    name : str
+        Of its file, without the suffix.
+    cost : float
+        NaN where the profile carries none.
+    """
+
+    name: str
+    path: Path
+    cost: float
+    complete: bool
+    predictor: Predictor
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One machine with one workload.
+
+    Attributes
+    ----------
+    machine : Machine
+    estimate : Estimate
+    relative : Relative or None
+        From the application's run on a measured machine; then it takes the estimate's place.
+    """
+
+    machine: Machine
+    estimate: Estimate
+    relative: Relative | None = None
+
+    @property
+    def throughput(self) -> Estimated:
+        """Bytes per s: in I/O where the trace has times, else of the five parameters."""
+        if self.relative is not None:
+            return self.relative.in_io
+        return self.estimate.in_io or self.estimate.prediction.estimated
+
+    @property
+    def elapsed_s(self) -> Estimated | None:
+        """Of the application; None where the trace has no times."""
+        return self.relative.elapsed_s if self.relative is not None else self.estimate.elapsed_s
+
+    @property
+    def per_cost(self) -> float:
+        """Bytes per s for one unit of cost; NaN without cost."""
+        return self.throughput.value / self.machine.cost
+
+
+def load_machines(paths: Sequence[Path], model: str = BEST) -> list[Machine]:
+    """Profiles, of machines or of tables, with a fitted model each.
+
+    Raises
+    ------
+    FlextraceError
+        A profile cannot be used, or has a cost that is no number above 0.
+    """
+    names = [path.stem for path in paths]
+    machines = []
+    for path in paths:
+        profile = Profile.load(path, tables=True)
+        cost = profile.settings.get("cost", profile.environment.get("cost"))
+        if cost is not None and (
+            isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 < cost < math.inf
+        ):
+            raise FlextraceError(f"profile {path} has cost {cost!r}: give a number above 0")
+        machines.append(
+            Machine(
+                name=path.stem if names.count(path.stem) == 1 else str(path),
+                path=path,
+                cost=math.nan if cost is None else float(cost),
+                complete=profile.complete,
+                predictor=Predictor(profile, model),
+            )
+        )
+    return machines
+
+
+def rank(
+    machines: Sequence[Machine], application: Application, by: str = "throughput", measured_on: Predictor | None = None
+) -> list[list[Entry]]:
+    """Order machines, for every workload of an application.
+
+    Parameters
+    ----------
+    machines : sequence of Machine
+    application : Application
+    by : {"throughput", "elapsed", "cost"}
+        Cost: bytes per s for one unit of it, those without cost last.
+    measured_on : Predictor, optional
+        Of the machine that the application was recorded on: then all are ranked by relative predictions.
+
+    Returns
+    -------
+    list of list of Entry
+        A list for every workload, the best machine first.
+
+    Raises
+    ------
+    FlextraceError
+        No machine has a cost, or the trace no times, and that was asked for.
+    """
+    if by == "cost" and all(math.isnan(machine.cost) for machine in machines):
+        raise FlextraceError(
+            "no profile carries a cost: make them with 'flextrace scale --cost N' or 'fit --cost N'", 2
+        )
+    if by == "elapsed" and application.times is None:
+        raise FlextraceError("there are no recorded times, so no elapsed time to rank by: rank by throughput", 2)
+    there = estimates(measured_on, application) if measured_on is not None else []
+    columns = []
+    for machine in machines:
+        here = estimates(machine.predictor, application)
+        columns.append(
+            [
+                Entry(machine, estimate, relative_of(application, estimate, there[number]) if there else None)
+                for number, estimate in enumerate(here)
+            ]
+        )
+    return [sorted(row, key=lambda entry: _key(entry, by)) for row in map(list, zip(*columns, strict=True))]
+
+
+def _key(entry: Entry, by: str) -> tuple[float, float]:
+    if by == "elapsed" and entry.elapsed_s is not None:
+        return entry.elapsed_s.value, -entry.throughput.value
+    if by == "cost":
+        return -entry.per_cost if math.isfinite(entry.per_cost) else math.inf, -entry.throughput.value
+    return -entry.throughput.value, 0.0
+
+
+def ratio_to(entry: Entry, reference: Entry) -> Ratio:
+    """A machine's throughput over another's (thesis 5.5)."""
+    return ratio_of(entry.throughput, reference.throughput)
+
+
+def told_apart(ratio: Ratio) -> bool:
+    """Whether the 90 % interval of a ratio leaves out 1."""
+    return not ratio.interval_low <= 1 <= ratio.interval_high

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is predicted of an application, against hand calculation on machines that are formulas."""
+
+import math
+
+import pytest
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from replayer.willy import make_trace
+from selfscale.application import application_of, estimates, relative_of, treatment
+from tests.formula_predictor import FormulaPredictor
+from tests.synthetic_machine import MIB
+from tests.two_threads import two_threads
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    return characterize.write(two_threads(), tmp_path / "t.iotrace")
+
+
+def test_what_a_machine_does_with_an_application(recorded):
+    application = application_of(recorded, {})
+    times = application.times
+    # In flight from 0 to 15, 20 to 35, ... : 4 x 15 ms; 8 x 10 ms of requests. Both threads wait 40 of their 70 ms,
+    # and one of them lives for 75 ms.
+    assert times.io_s == pytest.approx(0.060)
+    assert times.in_flight == pytest.approx(8 / 6)
+    assert times.waiting_s == pytest.approx(0.075 * 40 / 70)
+    assert application.read_share == 0.5
+    assert application.extended["coldFrac"] == 0.5
+    assert application.device_share == 0.25
+
+    def throughput(workload: Workload) -> float:
+        """1 MB/s for each process while the cache holds it, a tenth beyond."""
+        return 1e6 * workload.process_num * (0.1 if workload.unique_bytes > 64 * MIB else 1)
+
+    (estimate,) = estimates(FormulaPredictor(throughput), application)[:1]
+    assert estimate.prediction.throughput_bytes_per_s == 2e6
+    expected = 1 / (0.75 / (1e6 * 8 / 6) + 0.25 / (1e5 * 8 / 6))
+    assert estimate.in_io.value == pytest.approx(expected)
+    assert (estimate.in_io.low, estimate.in_io.high) == (pytest.approx(expected / 2), pytest.approx(expected * 2))
+    assert estimate.saturation == pytest.approx(1.5)
+    outside_s = 0.1 - 0.075 * 4 / 7
+    assert estimate.elapsed_s.value == pytest.approx(outside_s + 0.075 * 4 / 7 * 8 * 4096 / 0.060 / expected)
+    assert estimate.elapsed_s.low < estimate.elapsed_s.value < estimate.elapsed_s.high
+
+
+def test_a_profile_of_the_cache_alone_knows_no_cold_reads(recorded):
+    application = application_of(recorded, {})
+    predictor = FormulaPredictor(lambda workload: 1e6, regions=1)
+    assert estimates(predictor, application)[0].in_io.value == pytest.approx(1e6)
+    used, ignored = treatment(application, predictor)
+    assert [name for name, *_ in used] == []
+    assert [name for name, *_ in ignored] == ["coldFrac"]
+    used, ignored = treatment(application, FormulaPredictor(lambda workload: 1e6))
+    assert [name for name, *_ in used] == ["coldFrac"]
+    assert ignored == []
+
+
+def test_the_relative_prediction_cancels_what_a_model_gets_wrong_on_both(recorded):
+    application = application_of(recorded, {})
+    measured = application.times.throughput_bytes_per_s
+    biased = 1.3
+    (there,) = estimates(FormulaPredictor(lambda workload: biased * measured, regions=1), application)[:1]
+    (here,) = estimates(FormulaPredictor(lambda workload: biased * measured * 4, regions=1), application)[:1]
+    found = relative_of(application, here, there)
+    assert found.off == pytest.approx(0.3)
+    assert found.in_io.value == pytest.approx(4 * measured)
+    assert found.in_io.high == pytest.approx(4 * measured * 2 ** math.sqrt(2))
+    times = application.times
+    assert found.elapsed_s.value == pytest.approx(times.outside_s + times.waiting_s / 4)
+    assert relative_of(application, there, there).elapsed_s.value == pytest.approx(times.elapsed_s)
+
+
+def test_a_trace_that_has_not_run_has_no_elapsed_time(tmp_path):
+    made = make_trace(Workload(20 * MIB, 0.25, 0.75, 8192.0, 2.0), requests=12_000, sync_frac=0.1)
+    application = application_of(characterize.write(made, tmp_path / "t.iotrace"), {})
+    predictor = FormulaPredictor(lambda workload: 1e6)
+    (estimate, _) = estimates(predictor, application)
+    assert application.times is None
+    assert estimate.elapsed_s is None
+    assert [name for name, *_ in treatment(application, predictor)[1]] == ["syncFrac"]
+    with pytest.raises(FlextraceError, match="not measurements"):
+        relative_of(application, estimate, estimate)
+
+
+def test_a_given_number_of_processes_replaces_the_recorded_one(recorded):
+    application = application_of(recorded, {"process_num": 8.0})
+    (estimate,) = estimates(FormulaPredictor(lambda workload: 1e6 * workload.process_num), application)[:1]
+    assert estimate.in_flight == 8.0
+    assert "process_num as given" in estimate.basis

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verb fit: tables of measurements whose law is known, and tables with faults."""
+
+import csv
+import json
+import math
+import random
+
+import numpy as np
+import pytest
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from flextrace.main import main
+from selfscale.models import make_model
+from selfscale.predict import Predictor
+from selfscale.profile import Profile
+from selfscale.table import read_table
+from selfscale.table_columns import REQUESTS, THROUGHPUT, column_of
+from selfscale.table_profile import profile_of
+
+
+def law(size_bytes: float, processes: float, depth: float) -> float:
+    """Bytes per s: a product of single parameter functions."""
+    return 3e7 * (size_bytes / 4096) ** 0.5 * processes**0.8 * (1 + depth / 8)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """60 random workloads with one parameter beyond the five, and a column of text."""
+    generator = random.Random(3)
+    path = tmp_path_factory.mktemp("table") / "t.csv"
+    with path.open("w") as file:
+        rows = csv.writer(file)
+        rows.writerow(["size_mean_kib", "processNum", "depth", "host", "throughput_mb_per_s"])
+        for _ in range(60):
+            size, processes, depth = generator.choice([4, 8, 16, 64]), generator.randint(1, 16), generator.randint(1, 7)
+            throughput = law(size * 1024, processes, depth) * math.exp(generator.gauss(0, 0.01))
+            rows.writerow([size, processes, depth, "one", f"{throughput / 1e6:.4f}"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(table, tmp_path_factory):
+    output = tmp_path_factory.mktemp("fitted") / "p.json"
+    assert main(["fit", str(table), "-o", str(output)]) == 0
+    return output
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "factor"),
+    [
+        ("uniqueBytes", "uniqueBytes", 1),
+        ("unique_bytes_mib", "uniqueBytes", 1 << 20),
+        ("uniqueBytes (MB)", "uniqueBytes", 1e6),
+        ("sizeMean_KiB", "sizeMean", 1024),
+        ("size mean [kB]", "sizeMean", 1000),
+        ("readFrac %", "readFrac", 0.01),
+        ("seq_frac_percent", "seqFrac", 0.01),
+        ("process_num", "processNum", 1),
+        ("throughput_bytes_per_s", THROUGHPUT, 1),
+        ("throughput MiB/s", THROUGHPUT, 1 << 20),
+        ("throughput_mb_per_s", THROUGHPUT, 1e6),
+        ("IOPS", REQUESTS, 1),
+        ("readLatency", "readLatency", 1),
+    ],
+)
+def test_names_of_columns(name, expected, factor):
+    column = column_of(name)
+    assert (column.name, column.factor) == (expected, factor)
+
+
+@pytest.mark.parametrize("name", ["throughput", "throughput_furlongs", "throughput_mbit_per_s", "size_mean_pages"])
+def test_an_unknown_unit_is_an_error(name):
+    with pytest.raises(FlextraceError, match="unit of column"):
+        column_of(name)
+
+
+def test_the_law_is_found(fitted):
+    profile = Profile.load(fitted, tables=True)
+    workload = Workload(math.nan, math.nan, math.nan, 16384.0, 6.0)
+    for model in ("additive", "pairwise", "smooth"):
+        prediction = Predictor(profile, model, {"depth": 5.0}).predict(workload)
+        assert prediction.throughput_bytes_per_s == pytest.approx(law(16384, 6, 5), rel=0.03)
+        assert prediction.interval_low < law(16384, 6, 5) < prediction.interval_high
+        assert prediction.inside_range
+
+
+def test_cross_validation_prints_the_error_of_every_model(table, tmp_path, capsys):
+    assert main(["fit", str(table), "-o", str(tmp_path / "p.json"), "--cross-validate"]) == 0
+    captured = capsys.readouterr()
+    document = json.loads((tmp_path / "p.json").read_text())
+    assert document["schema"] == "flextrace.profile/1"
+    for score in document["models"]["scores"]:
+        assert f"{score['errors']['median']:.1%}" in captured.out
+        assert score["errors"]["median"] < 0.03
+    assert {score["model"] for score in document["models"]["scores"]} == {"additive", "pairwise", "smooth"}
+    assert f"{document['models']['best']} (used)" in captured.out
+    assert "60 measurements" in captured.out
+    assert "'host' holds no number: left out" in captured.out
+    assert "--set depth=" in captured.err
+
+
+def test_predict_takes_medians_and_says_so(table, fitted, capsys):
+    options = ["predict", str(fitted), "--size-mean", "16K", "--process-num", "6"]
+    assert main([*options, "--read-frac", "0.5", "--format", "json"]) == 0
+    (first,) = json.loads(capsys.readouterr().out)["predictions"]
+    workloads = {(row["size_mean_kib"], row["processNum"], row["depth"]) for row in csv.DictReader(table.open())}
+    median = float(np.median([float(depth) for _, _, depth in workloads]))
+    assert first["throughput_bytes_per_s"] == pytest.approx(law(16384, 6, median), rel=0.03)
+    assert any(f"depth {median:.4g}" in note for note in first["notes"])
+    assert any("without influence: readFrac" in note for note in first["notes"])
+    assert main([*options, "--set", "depth=70"]) == 0
+    assert "depth is 63 away from the largest measured" in capsys.readouterr().out
+    assert main([*options, "--set", "width=2"]) == 2
+    assert "no such parameter (others than the five: depth)" in capsys.readouterr().err
+    assert main([*options, "--set", "depth=deep"]) == 2
+    assert main(["predict", str(fitted), "--size-mean", "16K"]) == 2
+    assert "add --process-num" in capsys.readouterr().err
+
+
+def test_other_verbs_refuse_the_profile_of_a_table(fitted):
+    with pytest.raises(FlextraceError, match="not of a machine"):
+        Profile.load(fitted)
+
+
+def written(path, *lines):
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+HEADER = "read_frac,size_mean,throughput_mb_per_s"
+
+
+@pytest.mark.parametrize(
+    ("cell", "line", "said"),
+    [
+        ("n/a,4096,10", 3, "column 'read_frac': 'n/a' is not a share"),
+        ("0.5,,10", 3, "column 'size_mean': the cell is empty"),
+        ("0.5,4096,-1", 3, "column 'throughput_mb_per_s': '-1' is not a number above 0"),
+        ("0.5,4096,nan", 3, "'nan' is not a number above 0"),
+        ("7,4096,10", 3, "'7' is not a share"),
+        ("0.5,4096", 3, "2 cells where the first line names 3 columns"),
+    ],
+)
+def test_a_bad_cell_is_named_or_skipped(tmp_path, capsys, cell, line, said):
+    good = [f"{number / 20},{4096 * (1 + number % 3)},{10 + number}" for number in range(20)]
+    path = written(tmp_path / "t.csv", HEADER, good[0], cell, *good[1:])
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json")]) == 1
+    error = capsys.readouterr().err
+    assert f"line {line}" in error
+    assert said in error
+    assert "--skip-bad" in error
+    assert not (tmp_path / "p.json").exists()
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json"), "--skip-bad"]) == 3
+    captured = capsys.readouterr()
+    assert "20 measurements of 20 workloads, lines left out: 1" in captured.out
+    assert said in captured.err
+
+
+def test_units_in_cells_other_delimiters_and_repeats(tmp_path):
+    path = written(
+        tmp_path / "t.csv",
+        "\ufeffbs;mix;IOPS;constant",
+        *(f"4KiB;{mix}%;{rate};3" for mix in range(10) for rate in (100, 200)),
+        "",
+    )
+    table = read_table(path, {"size_mean": "bs", "read_frac": "mix"})
+    assert table.names == ["readFrac", "sizeMean"]
+    assert table.rows == 20
+    assert table.values[:, 0] == pytest.approx([mix / 100 for mix in range(10)])
+    assert table.throughput == pytest.approx([150 * 4096] * 10)
+    # Two values that differ by d have a standard deviation of d / sqrt(2), their mean d / 2.
+    assert table.half_width_95 == pytest.approx([1.959964 * 50 * 4096] * 10)
+    assert "column 'constant' never changes: left out" in table.said
+
+
+def test_tables_without_what_is_needed(tmp_path):
+    with pytest.raises(FlextraceError, match="no throughput"):
+        read_table(written(tmp_path / "a.csv", "read_frac", "0.5"))
+    with pytest.raises(FlextraceError, match="no column 'bw'"):
+        read_table(written(tmp_path / "b.csv", HEADER, "1,1,1"), {"throughput_mb_per_s": "bw"})
+    with pytest.raises(FlextraceError, match="both"):
+        read_table(written(tmp_path / "c.csv", f"{HEADER},sizeMean", "1,1,1,1"))
+    with pytest.raises(FlextraceError, match="empty"):
+        read_table(written(tmp_path / "d.csv", ""))
+    with pytest.raises(FlextraceError, match="2 different workloads"):
+        profile_of(read_table(written(tmp_path / "e.csv", HEADER, "0,4096,1", "1,4096,2")))
+    with pytest.raises(FlextraceError, match="no parameter of the table changes"):
+        read_table(written(tmp_path / "f.csv", HEADER, "0,4096,1", "0,4096,2"))
+    with pytest.raises(FlextraceError, match="cannot read table"):
+        read_table(tmp_path / "none.csv")
+
+
+def test_a_profile_of_another_version_is_refused(fitted, tmp_path, capsys):
+    document = json.loads(fitted.read_text())
+    for version in ("0", "2"):
+        document["schema"] = f"flextrace.profile/{version}"
+        (tmp_path / "p.json").write_text(json.dumps(document))
+        assert main(["predict", str(tmp_path / "p.json"), "--size-mean", "4K", "--process-num", "1"]) == 1
+        assert f"has version {version}" in capsys.readouterr().err
+
+
+def test_a_table_of_curves_has_the_product_form(tmp_path):
+    """All five, on curves through one row: the models of machines are tried, too, and the product is exact."""
+
+    def throughput(w: Workload) -> float:
+        return 1e8 * (1 + w.seq_frac) * (1 + w.read_frac) * (w.size_mean / 4096) * w.process_num**0.5
+
+    focal = Workload(1e6, 0.5, 0.5, 8192.0, 2.0)
+    curves = {
+        "seq_frac": (0.0, 0.25, 0.75, 1.0),
+        "read_frac": (0.0, 0.3, 0.8, 1.0),
+        "size_mean": (4096.0, 16384.0, 65536.0),
+        "process_num": (1.0, 4.0, 8.0),
+        "unique_bytes": (1e5, 3e5, 5e6),
+    }
+    rows = [focal, *(focal.replace(**{name: value}) for name, values in curves.items() for value in values)]
+    path = written(
+        tmp_path / "t.csv",
+        "uniqueBytes,seqFrac,readFrac,sizeMean,processNum,throughput_bytes_per_s",
+        *(f"{w.unique_bytes},{w.seq_frac},{w.read_frac},{w.size_mean},{w.process_num},{throughput(w)}" for w in rows),
+    )
+    profile = profile_of(read_table(path))
+    (region,) = profile.regions
+    assert region.focal.as_document() == focal.as_document()
+    target = Workload(1e6, 0.75, 0.3, 16384.0, 4.0)
+    model = make_model("product").fit(profile.measured, profile.regions)
+    assert model.predict([target])["throughput_bytes_per_s"].iloc[0] == pytest.approx(throughput(target))

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verb rank, and predict relative to a machine, on machines that are tables of a known law."""
+
+import json
+import random
+
+import pytest
+
+import characterize
+from characterize.workload import Workload
+from flextrace.main import main
+from replayer.willy import make_trace
+from selfscale.ranking import WORKLOADS
+from tests.two_threads import two_threads
+
+WAITING_S = 0.075 * 40 / 70
+OUTSIDE_S = 0.1 - WAITING_S
+RECORDED = 8 * 4096 / 0.060
+
+
+def law(size: float, processes: float) -> float:
+    return 5e5 * (size / 4096) ** 0.5 * processes
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Machines by how many times as fast as the law they are, some with a cost; a trace that was recorded on one."""
+    place = tmp_path_factory.mktemp("rank")
+    generator = random.Random(2)
+    rows = [(generator.choice([4096, 8192, 65536, 131072]), generator.choice([1, 2, 4, 8])) for _ in range(40)]
+    for name, factor, cost in (("slow", 1.0, ["--cost", "100"]), ("fast", 4.0, ["--cost", "1000"]), ("same", 1.0, [])):
+        lines = [f"{size},{processes},{factor * law(size, processes)}" for size, processes in rows]
+        table = place / f"{name}.csv"
+        table.write_text("\n".join(["size_mean,process_num,throughput_bytes_per_s", *lines]) + "\n")
+        assert main(["fit", str(table), "-o", str(place / f"{name}.json"), *cost]) == 0
+    characterize.write(two_threads(), place / "t.iotrace")
+    return place
+
+
+def ranking(place, capsys, *options):
+    capsys.readouterr()
+    assert main(["rank", *options, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "flextrace.ranking/1"
+    return document
+
+
+def test_machines_by_throughput(place, capsys):
+    paths = [str(place / name) for name in ("t.iotrace", "slow.json", "fast.json")]
+    document = ranking(place, capsys, *paths)
+    first, second = document["workloads"][0]["order"]
+    assert [first["machine"], second["machine"]] == ["fast", "slow"]
+    # 8 requests of 10 ms in 60 ms: 8 / 6 in flight.
+    assert second["throughput"]["value"] == pytest.approx(law(4096, 8 / 6), rel=0.01)
+    assert second["ratio"]["ratio"] == pytest.approx(0.25, rel=0.01)
+    for entry, factor in ((first, 4), (second, 1)):
+        elapsed_s = OUTSIDE_S + WAITING_S * RECORDED / (factor * law(4096, 8 / 6))
+        assert entry["elapsed_s"]["value"] == pytest.approx(elapsed_s, rel=0.01)
+    assert document["machines"][0]["cost"] == 100
+
+
+def test_other_orders(place, capsys):
+    paths = [str(place / name) for name in ("t.iotrace", "same.json", "fast.json", "slow.json")]
+    by_cost = ranking(place, capsys, *paths, "--by", "cost")["workloads"][0]["order"]
+    # A quarter of the throughput for a tenth of the cost; the one without cost is last.
+    assert [entry["machine"] for entry in by_cost] == ["slow", "fast", "same"]
+    assert by_cost[0]["per_cost"] == pytest.approx(law(4096, 8 / 6) / 100, rel=0.01)
+    by_time = ranking(place, capsys, *paths, "--by", "elapsed")["workloads"][0]["order"]
+    assert by_time[0]["machine"] == "fast"
+
+
+def test_the_text_says_what_cannot_be_told_apart(place, capsys):
+    assert main(["rank", *(str(place / name) for name in ("t.iotrace", "slow.json", "same.json", "fast.json"))]) == 0
+    assert "~" not in capsys.readouterr().out
+    assert main(["rank", *(str(place / name) for name in ("t.iotrace", "slow.json", "same.json"))]) == 0
+    out = capsys.readouterr().out
+    assert " 1 ~" in out
+    assert "not told apart" in out
+    assert "recorded: 0.5461 MB/s in I/O, elapsed 100 ms" in out
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+def test_relative_to_where_it_ran(place, capsys):
+    paths = [str(place / name) for name in ("t.iotrace", "fast.json")]
+    document = ranking(place, capsys, *paths, "--measured-on", str(place / "slow.json"))
+    (entry,) = document["workloads"][0]["order"]
+    assert entry["throughput"]["value"] == pytest.approx(4 * RECORDED, rel=0.01)
+    assert entry["elapsed_s"]["value"] == pytest.approx(OUTSIDE_S + WAITING_S / 4, rel=0.01)
+    assert entry["relative"]["off"] == pytest.approx(law(4096, 8 / 6) / RECORDED - 1, abs=0.02)
+
+
+def test_predict_prints_absolute_and_relative(place, capsys):
+    options = ["predict", str(place / "fast.json"), "--trace", str(place / "t.iotrace")]
+    options += ["--measured-on", str(place / "slow.json")]
+    assert main(options) == 0
+    out = capsys.readouterr().out
+    absolute_s = OUTSIDE_S + WAITING_S * RECORDED / (4 * law(4096, 8 / 6))
+    assert f"elapsed {absolute_s * 1e3:.3g} ms, by that interval" in out
+    assert f"elapsed, relative: {(OUTSIDE_S + WAITING_S / 4) * 1e3:.3g} ms" in out
+    assert "relative to its run on slow.json" in out
+    assert "42.9 ms waiting for I/O" in out
+    assert "ignored: coldFrac 0.5" in out
+    assert main([*options, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["recorded"]["io_s"] == pytest.approx(0.060)
+    assert document["predictions"][0]["application"]["in_flight"] == pytest.approx(8 / 6)
+    assert document["relative"][0]["in_io"]["value"] == pytest.approx(4 * RECORDED, rel=0.01)
+    assert document["measured_on"]["sha256"]
+    assert main([*options, "--size-mean", "8K"]) == 2
+    assert "as it was recorded" in capsys.readouterr().err
+
+
+def test_another_memory_limit_than_the_machine_is_told(place, tmp_path, capsys):
+    document = json.loads((place / "slow.json").read_text())
+    document["environment"] = {"memory_limit_bytes": 128 << 20}
+    (tmp_path / "confined.json").write_text(json.dumps(document))
+    options = ["predict", str(place / "fast.json"), "--trace", str(place / "t.iotrace")]
+    assert main([*options, "--measured-on", str(tmp_path / "confined.json")]) == 0
+    assert "was recorded with no limit of memory" in capsys.readouterr().err
+
+
+def test_the_workloads_of_the_thesis(place, capsys):
+    # Read off table 5.2: uniqueBytes in MB, sizeMean in KB.
+    assert WORKLOADS["table5.2"] == {
+        "workstation": Workload(1 << 20, 0.8, 0.8, 4096, 1),
+        "large_utility": Workload(10 << 20, 0.9, 0.6, 8192, 1),
+        "scientific_write": Workload(250 << 20, 0.5, 0.2, 102400, 1),
+        "scientific_read": Workload(250 << 20, 0.5, 0.8, 102400, 1),
+        "database": Workload(500 << 20, 0.1, 0.2, 4096, 2),
+    }
+    paths = [str(place / name) for name in ("slow.json", "fast.json")]
+    document = ranking(place, capsys, "--workloads", "table5.2", *paths)
+    assert [row["basis"] for row in document["workloads"]] == list(WORKLOADS["table5.2"])
+    for row in document["workloads"]:
+        ratios = {entry["machine"]: entry["ratio"]["ratio"] for entry in row["order"]}
+        assert ratios == {"slow": pytest.approx(1.0), "fast": pytest.approx(4.0, rel=0.01)}
+    assert main(["rank", "--workloads", "table5.2", *paths]) == 0
+    out = capsys.readouterr().out
+    expected = law(4096, 2) / 1e6
+    assert f"{expected:.4g} (1x)" in out
+    assert out.count("(4x)") == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["t.iotrace"], "at least one profile"),
+        (["--workloads", "table5.2", "slow.json", "--by", "elapsed"], "need a recording"),
+        (["t.iotrace", "same.json", "--by", "cost"], "no profile carries a cost"),
+        (["willy.iotrace", "slow.json", "--by", "elapsed"], "no recorded times"),
+    ],
+)
+def test_what_cannot_be_ranked(place, capsys, words, said):
+    if not (place / "willy.iotrace").exists():
+        made = make_trace(Workload(1 << 20, 0.25, 0.75, 8192.0, 2.0), requests=3_000)
+        characterize.write(made, place / "willy.iotrace")
+    assert main(["rank", *(str(place / word) if "." in word and "table" not in word else word for word in words)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_cost_that_is_no_cost(place, tmp_path, capsys):
+    document = json.loads((place / "slow.json").read_text())
+    document["settings"]["cost"] = "cheap"
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    assert main(["rank", str(place / "t.iotrace"), str(tmp_path / "p.json")]) == 1
+    assert "cost 'cheap'" in capsys.readouterr().err
+    assert main(["fit", str(place / "slow.csv"), "-o", str(tmp_path / "q.json"), "--cost", "-1"]) == 2
