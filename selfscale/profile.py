@@ -84,6 +84,8 @@ class Profile:
     knee : dict
         Of the global-knee benchmark (`selfscale.knee`): ``converged``, ``rounds``, ``moving``, ``out_of_time``,
         ``ranges``.
+    findings : dict
+        What is concluded from the points (`selfscale.conclusions.record_findings`); empty in older profiles.
     """
 
     measured: list[Point] = field(default_factory=list)
@@ -99,6 +101,7 @@ class Profile:
     complete: bool = False
     models: dict[str, Any] = field(default_factory=dict)
     knee: dict[str, Any] = field(default_factory=dict)
+    findings: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
 
     @cached_property
@@ -176,6 +179,7 @@ class Profile:
             "complete": self.complete,
             "models": self.models,
             **({"knee": self.knee} if self.knee else {}),
+            "findings": self.findings,
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -243,6 +247,7 @@ class Profile:
                 complete=bool(document["complete"]),
                 models=document.get("models", {}),
                 knee=document.get("knee", {}),
+                findings=document.get("findings", {}),
                 path=path,
             )
         except (KeyError, TypeError, ValueError) as error:
