@@ -80,7 +80,7 @@ def _policy(policy: WritePolicy) -> str:
     if policy.kind == UNCACHED:
         return f"Write policy: nothing to tell, {place} reads come from storage, too ({rates})."
     if policy.written_frac is not None:
-        share = f"{100 * policy.written_frac:.2g} % of the bytes written went to storage"
+        share = f"at most {100 * policy.written_frac:.2g} % of the bytes written went to storage"
         known = {
             THROUGH: f"write-through: {place} everything that is written goes to storage, however often it is written",
             CANCELLING: f"write-cancelling (write-back): {place} {share}, the rest was written again before",
