@@ -10,6 +10,7 @@ from characterize.workload import FIELD_OF, Workload
 from selfscale.conclusions import GAIN, LOSS, NONE, UNCLEAR, benefit, conclude, record_findings, repeatability
 from selfscale.explore import Exploration
 from selfscale.findings import findings
+from selfscale.machine_report import machine_section
 from selfscale.measure import Point
 from selfscale.plan import Settings
 from selfscale.profile import Profile, Region, load
@@ -108,6 +109,8 @@ def test_findings_of_a_machine_with_caches_apart_are_data_and_text(tmp_path):
     text = "\n".join(findings(profile))
     assert "File cache: larger for reads than for writes" in text
     assert "Write policy: write-cancelling" in text
+    assert "  - Sequential access: " in text
+    assert set(strengths(conclude(profile))) <= set(machine_section(profile).sentences)
 
 
 def test_write_through_is_said():
