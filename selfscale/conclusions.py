@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from selfscale.access import Access
 from selfscale.direction_caches import READS, WRITES, DirectionCache, differ, direction_cache
 from selfscale.measure import Point
 from selfscale.profile import Curve, Profile
@@ -87,8 +88,15 @@ class Repeatability:
 
 @dataclass(frozen=True)
 class Conclusions:
-    """Everything; by region where there are several of a kind."""
+    """Everything; by region where there are several of a kind.
 
+    Attributes
+    ----------
+    cached : bool
+        Whether the page cache took part: without it there is no size and no policy to be told.
+    """
+
+    cached: bool
     read_cache: DirectionCache | None
     write_cache: DirectionCache | None
     caches_differ: bool
@@ -116,6 +124,7 @@ def conclude(profile: Profile) -> Conclusions:
     """Everything that the points of a profile say; also of profiles that were written before there were findings."""
     read, write = (direction_cache(profile.measured, profile.regions, frac) for frac in (READS, WRITES))
     return Conclusions(
+        Access.of(profile.settings).cached,
         read,
         write,
         differ(read, write),

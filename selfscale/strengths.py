@@ -25,8 +25,7 @@ def strengths(conclusions: Conclusions) -> list[str]:
     """The list with its title, one sentence an item."""
     benefits = conclusions.benefits
     items = [
-        _caches(conclusions),
-        _policy(conclusions.write_policy),
+        *([_caches(conclusions), _policy(conclusions.write_policy)] if conclusions.cached else []),
         _by_region("Larger requests", benefits["sizeMean"], lambda one: _most(one, _requests)),
         _by_region("Sequential access", benefits["seqFrac"], _sequential),
         _by_region("Concurrency", benefits["processNum"], lambda one: _most(one, _processes)),

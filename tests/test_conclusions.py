@@ -127,6 +127,15 @@ def test_one_cache_and_what_is_not_counted_are_said():
     assert "not counted here" in text
 
 
+def test_nothing_is_said_of_a_cache_that_took_no_part():
+    profile = profile_of(DirectionMachine(0, 0), budget_s=60.0)
+    profile.settings = {"access": {"mode": "direct"}}
+    text = "\n".join(strengths(conclude(profile)))
+    assert "cache" not in text.lower()
+    assert "Write policy" not in text
+    assert "Sequential access: " in text
+
+
 def test_a_profile_of_an_older_version_is_read_and_concluded_from(tmp_path):
     profile = profile_of(DirectionMachine(128 * MIB, 128 * MIB))
     document = profile.as_document()
