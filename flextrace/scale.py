@@ -285,6 +285,7 @@ def _finish(
     arguments: argparse.Namespace, exploration: SelfScaling, environment: dict[str, Any], chosen: dict[str, Any]
 ) -> None:
     """Write the profile and say what it found."""
+    from selfscale.conclusions import record_findings  # noqa: PLC0415
     from selfscale.findings import findings  # noqa: PLC0415
     from selfscale.good_ranges import knee_sentences  # noqa: PLC0415
     from selfscale.predict import record_scores  # noqa: PLC0415
@@ -298,6 +299,7 @@ def _finish(
     profile.command = ["flextrace", *sys.argv[1:]]
     profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     record_scores(profile)
+    record_findings(profile)
     profile.save(arguments.output)
     for line in findings(profile) + knee_sentences(profile):
         print(line, file=sys.stderr)

@@ -1,43 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a profile into sentences: cache size, and what each parameter brings in each region (as thesis 4.5.1 does)."""
+"""Turns a profile into sentences: its regions, how good the measurement is, and what the machine is good at."""
 
 from __future__ import annotations
 
 from characterize.units import format_bytes
 from selfscale.access import Access
+from selfscale.conclusions import conclude
 from selfscale.cross_validation import Score, best_of
 from selfscale.predict import errors_on_random
-from selfscale.profile import Curve, Profile
-
-NOTHING = 1.15
-"""A ratio of throughputs below this is called no difference."""
+from selfscale.profile import Profile
+from selfscale.strengths import region_name, strengths
 
 
 def findings(profile: Profile) -> list[str]:
     """What the profile says in lines of text, for people who know storage but not the thesis."""
     sentences = [_cache(profile)]
     for index, region in enumerate(profile.regions):
-        name = _region_name(index, len(profile.regions))
+        name = region_name(index, len(profile.regions)).capitalize()
         sentences.append(
             f"{name}, uniqueBytes {format_bytes(region.low_bytes)} to {format_bytes(region.high_bytes)}; measured at "
             f"{format_bytes(region.focal.unique_bytes)}, sizeMean {format_bytes(region.focal.size_mean)}, "
-            f"processNum {region.focal.process_num:g}:"
+            f"processNum {region.focal.process_num:g}."
         )
-        parts = [
-            _size(profile.curve("sizeMean", index)),
-            _from_to(profile.curve("seqFrac", index), "sequential access"),
-            _concurrency(profile.curve("processNum", index)),
-            _reads(profile.curve("readFrac", index)),
-        ]
-        sentences += [f"  - {part}" for part in parts if part] or ["  - its curves were not measured"]
-    sentences += _quality(profile)
-    return sentences
-
-
-def _region_name(index: int, count: int) -> str:
-    if count == 1:
-        return "Only region"
-    return {0: "Cached region", count - 1: "Disk region"}.get(index, f"Region {index + 1}")
+    return sentences + _quality(profile) + strengths(conclude(profile))
 
 
 def _cache(profile: Profile) -> str:
@@ -56,64 +41,8 @@ def _cache(profile: Profile) -> str:
     text = f"The effective size of the page cache is {format_bytes(first)}{inside}."
     if others:
         sizes = ", ".join(format_bytes(size) for size in others)
-        text += f" Throughput falls again at {sizes}: reads and writes may be cached apart."
+        text += f" Throughput falls again at {sizes}."
     return text
-
-
-def _rate(bytes_per_s: float) -> str:
-    return f"{bytes_per_s / 1e6:.4g} MB/s"
-
-
-def _ends(curve: Curve) -> tuple[float, float] | None:
-    return (float(curve.throughput[0]), float(curve.throughput[-1])) if len(curve.x) > 1 else None
-
-
-def _size(curve: Curve) -> str:
-    ends = _ends(curve)
-    if not ends:
-        return ""
-    best = int(curve.throughput.argmax())
-    sizes = f"requests of {format_bytes(curve.x[best])} instead of {format_bytes(curve.x[0])}"
-    gain = curve.throughput[best] / ends[0]
-    if gain < NOTHING:
-        return "larger requests bring nothing"
-    return f"{sizes} bring {gain:.3g} times the throughput ({_rate(ends[0])} to {_rate(curve.throughput[best])})"
-
-
-def _from_to(curve: Curve, what: str) -> str:
-    ends = _ends(curve)
-    if not ends:
-        return ""
-    ratio = ends[1] / ends[0]
-    if 1 / NOTHING < ratio < NOTHING:
-        return f"{what} brings nothing"
-    rates = f"({_rate(ends[0])} to {_rate(ends[1])})"
-    if ratio < 1:
-        return f"{what} lowers the throughput by {1 - ratio:.0%} {rates}"
-    return f"{what} brings {ratio:.3g} times the throughput {rates}"
-
-
-def _concurrency(curve: Curve) -> str:
-    ends = _ends(curve)
-    if not ends:
-        return ""
-    best = int(curve.throughput.argmax())
-    gain = curve.throughput[best] / ends[0]
-    if gain < NOTHING:
-        return f"more than {curve.x[0]:g} process brings nothing"
-    return f"{curve.x[best]:g} processes bring {gain:.3g} times the throughput of {curve.x[0]:g}"
-
-
-def _reads(curve: Curve) -> str:
-    ends = _ends(curve)
-    if not ends:
-        return ""
-    writes, reads = ends
-    if 1 / NOTHING < reads / writes < NOTHING:
-        return f"reads and writes are equally fast ({_rate(reads)})"
-    faster, slower = ("reads", "writes") if reads > writes else ("writes", "reads")
-    ratio = max(ends) / min(ends)
-    return f"{faster} are {ratio:.3g} times as fast as {slower} ({_rate(max(ends))} against {_rate(min(ends))})"
 
 
 def _quality(profile: Profile) -> list[str]:

@@ -11,6 +11,7 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 from characterize.workload import PARAMETERS
 from selfscale import machines
+from selfscale.conclusions import conclude
 from selfscale.figures import format_cell
 from selfscale.machines_figures import machines_figures
 from selfscale.prediction_errors import MeasuredAgain, PredictionErrors, applications_of, errors_of
@@ -18,6 +19,7 @@ from selfscale.prediction_figures import prediction_figures, title_of
 from selfscale.profile import Profile
 from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
+from selfscale.strengths import strengths
 
 
 def machine_sections(
@@ -65,7 +67,8 @@ def machine_section(
     borders = ", ".join(format_bytes(border) for border in profile.boundaries_bytes) or "none found"
     section.sentences = [
         f"{len(profile.measured)} workloads measured by the self-scaling benchmark (thesis, chapter 4); "
-        f"borders between performance regions: {borders}."
+        f"borders between performance regions: {borders}.",
+        *strengths(conclude(profile)),
     ]
     section.tables = [*_model_table(profile)]
     if profile.regions:

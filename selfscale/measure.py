@@ -74,8 +74,8 @@ class Point:
     passes : float
         How often the trace was gone through.
     role, region, parameter : str, int or None, str or None
-        What the point is for: explore, curve, reference, inform, orthogonal or random; which region's; which
-        parameter's curve.
+        What the point is for: explore, curve, reference, direction, inform, orthogonal or random; which region's;
+        which parameter's curve.
     repeat : int
         0, or 1 for the second measurement of a random workload.
     elapsed_s : float

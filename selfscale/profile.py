@@ -87,6 +87,8 @@ class Profile:
         ``ranges``.
     table : dict
         Of a profile that was made of a table: `selfscale.table_profile`; empty for a machine.
+    findings : dict
+        What is concluded from the points (`selfscale.conclusions.record_findings`); empty in older profiles.
     """
 
     measured: list[Point] = field(default_factory=list)
@@ -103,6 +105,7 @@ class Profile:
     models: dict[str, Any] = field(default_factory=dict)
     knee: dict[str, Any] = field(default_factory=dict)
     table: dict[str, Any] = field(default_factory=dict)
+    findings: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
 
     @cached_property
@@ -181,6 +184,7 @@ class Profile:
             "models": self.models,
             **({"knee": self.knee} if self.knee else {}),
             **({"table": self.table} if self.table else {}),
+            "findings": self.findings,
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -267,6 +271,7 @@ class Profile:
                 models=document.get("models", {}),
                 knee=document.get("knee", {}),
                 table=table,
+                findings=document.get("findings", {}),
                 path=path,
             )
         except (KeyError, TypeError, ValueError) as error:

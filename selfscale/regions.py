@@ -93,8 +93,8 @@ def find_borders(x: np.ndarray, throughput: np.ndarray, device_frac: np.ndarray 
         return []
     cached = 0 if device_frac is None else last_cached(device_frac[positive])
     average = np.log(throughput[-1] / throughput[0]) / np.log(x[-1] / x[0])
-    # "<=" for a curve that is one fall from end to end, as between two points.
-    falling = log_slopes(x, throughput) <= min(average, -1e-9)
+    # A little above the average, for a curve that is one fall from end to end, as between two points.
+    falling = log_slopes(x, throughput) <= min(average * (1 - 1e-9), -1e-9)
     borders = []
     start = 0
     while start < len(falling):

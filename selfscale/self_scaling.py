@@ -4,8 +4,9 @@
 A benchmark of its own (`selfscale.explore`, `selfscale.knee`) chooses the focal vectors. From there on all do the same:
 
 1. Per region: one curve per parameter around its focal vector (thesis 4.2), reference points in between.
-2. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
-3. On demand, random workloads, each twice in different order (5.3).
+2. Where the caches of reads and of writes end, if not where the border is (`selfscale.direction_caches`).
+3. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
+4. On demand, random workloads, each twice in different order (5.3).
 
 The order of points is random within each step. Decisions rest on measured points and on their cost only, never on the
 clock, so that a benchmark can be repeated from a journal (`selfscale.journal`).
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
+from selfscale.direction_caches import next_probe
 from selfscale.measure import Point
 from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
@@ -30,8 +32,10 @@ START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
-CURVES_SHARE = 0.7
-"""Of the time for everything but random workloads: until then the curves must be done."""
+CURVES_SHARE, DIRECTIONS_SHARE = 0.7, 0.9
+"""Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
+DIRECTION_POINTS = 4
+"""That the rest of their time is divided among: as many as a cache takes that reads and writes share."""
 INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
 """Workloads that are chosen with one fit of the learned model, and how often."""
 
@@ -82,6 +86,7 @@ class SelfScaling:
             rest = self.settings.budget_s * (1 - min(0.6, share_random))
             self._find_regions(rest)
             self._curves(until_s=CURVES_SHARE * rest)
+            self._direction_caches(until_s=DIRECTIONS_SHARE * rest)
             self._informative_workloads(until_s=rest)
             self._random_workloads()
             self.complete = True
@@ -199,6 +204,15 @@ class SelfScaling:
 
     # ---- step 2 ----
 
+    def _direction_caches(self, until_s: float) -> None:
+        """Measure where the caches of reads and of writes end, while time is left."""
+        while self._may_vary("readFrac") and self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s:
+            if (workload := next_probe(self.points, self.regions, self.boundaries)) is None:
+                break
+            self._take(workload, "direction", until_s, DIRECTION_POINTS)
+
+    # ---- step 3 ----
+
     def _informative_workloads(self, until_s: float) -> None:
         """Measure what tells most about the workloads off the curves, a few at a time, while time is left."""
         from selfscale.informative import most_informative  # noqa: PLC0415 (seconds to import)
@@ -210,7 +224,7 @@ class SelfScaling:
                     left = max(1, int((until_s - self.spent_s) / NOMINAL_POINT_S))
                     self._take(workload, "inform", until_s, left)
 
-    # ---- step 3 ----
+    # ---- step 4 ----
 
     def _random_workloads(self) -> None:
         """Random workloads within the measured ranges, each twice, in different order (thesis 5.3, table 5.1)."""

@@ -129,13 +129,16 @@ def quiet_xfs() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def mounted(kind: str, disk: BlockDevice, place: Path) -> Iterator[Path]:
+def mounted(kind: str, disk: BlockDevice, place: Path, *mount_options: str) -> Iterator[Path]:
     options = ["-E", "lazy_itable_init=0,lazy_journal_init=0"] if kind == "ext4" else []
     run(f"mkfs.{kind}", "-q", *options, disk.path)
     place.mkdir()
     with quiet_xfs():
         done = subprocess.run(
-            ["mount", *QUIET.get(kind, []), disk.path, place], capture_output=True, text=True, check=False
+            ["mount", *QUIET.get(kind, []), *mount_options, disk.path, place],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     if done.returncode:
         pytest.skip(f"this kernel does not mount {kind}: {done.stderr.strip()}")

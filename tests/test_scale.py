@@ -71,6 +71,8 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
     lines = [line for line in captured.err.splitlines() if "ETA" in line or line.endswith("done")]
     assert len(lines) == len(profile.measured)
     assert "The effective size of the page cache is" in captured.err
+    assert "What this machine is good at" in captured.err
+    assert profile.findings["write_policy"]["kind"] == "write-cancelling"
     assert f"next: flextrace predict {place / 'p.json'} --trace" in captured.err
 
 

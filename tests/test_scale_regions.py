@@ -74,3 +74,10 @@ def test_halfway_is_interpolated_on_a_log_axis():
 
 def test_halfway_of_a_flat_curve_is_its_middle():
     assert halfway(np.array([1.0, 4.0]), np.array([7.0, 7.0])) == pytest.approx(2)
+
+
+@given(low=st.floats(1, 1e12), ratio=st.floats(1.01, 100), top=st.floats(1, 1e11), fall=st.floats(1.7, 1000))
+def test_a_fall_between_two_points_is_a_border(low, ratio, top, fall):
+    # One slope only, which is the average slope but for rounding.
+    (border,) = find_borders(np.array([low, low * ratio]), np.array([top, top / fall]))
+    assert (border.good_bytes, border.bad_bytes) == (low, low * ratio)

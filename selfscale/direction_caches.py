@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns points with reads only and with writes only into the size of the file cache for reads and that for writes.
+
+They may differ: Sprite's log-structured file system cached 20 MB for reads and 5 to 8 MB for writes (thesis 4.5.1.2,
+figure 4.8), and Linux makes writers wait at a limit of dirty pages that is below the size of the page cache. Half
+reads and half writes show that as two borders or as one, and not whose they are.
+
+What is measured for it: the ends of the readFrac curves are there already and bracket both caches. The brackets are
+narrowed, the wider one first, at the borders of the uniqueBytes curve and then by bisection. A cache that is shared
+costs two points for each direction.
+
+Where in the fall the cache ends: at the thesis's knee (4.3), 75 % of the throughput inside, since the curve has too few
+points for slopes, and since the middle between top and foot, which `selfscale.regions` takes, lies further behind the
+cache by an amount that differs between reads and writes. What remains of that is in the interval: with a share
+m = 1 - M / U of requests that miss a cache of M bytes, the time per byte is h + m (d - h), and top, foot and the last
+point before the knee give M. See docs/decisions/0018-caches-by-direction-and-write-policy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from characterize.workload import Workload
+from selfscale.measure import Point
+from selfscale.plan import align
+from selfscale.profile import Region
+from selfscale.regions import DROP_MIN, last_cached
+
+READS, WRITES = 1.0, 0.0
+"""Values of readFrac."""
+KNEE = 0.75
+"""Of the throughput inside the cache; below it a working set is beyond it."""
+BRACKET = 1.17
+"""A cache is known when its bracket is at most this wide."""
+NEAR = 1.08
+"""This factor before and behind a border of the uniqueBytes curve are the first places to look at."""
+NOISE = 1.1
+"""What repeated measurements may differ by. Two caches are told apart if their intervals lie this far apart."""
+TRIES_MAX = 2
+UNCACHED_FRAC = 0.5
+"""A working set of which reads fetch more than this share from storage is not cached, however small (O_DIRECT)."""
+INSIDE_DEVICE_FRAC = 0.1
+"""Where more than this share of the bytes moves to or from storage, a smaller working set is looked at before it is
+said that there is no cache."""
+
+
+@dataclass(frozen=True)
+class Fall:
+    """Where one direction's throughput leaves that of the cache.
+
+    Attributes
+    ----------
+    good, bad : Point
+        Last before the knee and first behind it.
+    top, foot : Point
+        Last whose working set storage has no part in (the first where that is unknown), and the largest.
+    """
+
+    good: Point
+    bad: Point
+    top: Point
+    foot: Point
+
+
+@dataclass(frozen=True)
+class DirectionCache:
+    """The effective size of the file cache for reads or for writes.
+
+    Attributes
+    ----------
+    size_bytes : float
+        Largest measured uniqueBytes that performs like the cache.
+    low_bytes, high_bytes : float
+        Between these the cache ends.
+    inside_bytes_per_s, beyond_bytes_per_s : float
+        Throughput at the top and at the foot of the fall.
+    steady : bool
+        Whether the points on both sides of the border were.
+    """
+
+    size_bytes: float
+    low_bytes: float
+    high_bytes: float
+    inside_bytes_per_s: float
+    beyond_bytes_per_s: float
+    steady: bool
+
+
+def of_direction(points: Sequence[Point], regions: Sequence[Region], read_frac: float) -> dict[float, list[Point]]:
+    """Measured points of one direction at the focal vector, by uniqueBytes in ascending order."""
+    found: dict[float, list[Point]] = {}
+    for point in points:
+        workload = point.workload
+        focal = regions[0].focal.replace(unique_bytes=workload.unique_bytes, read_frac=read_frac)
+        if workload == focal and point.role != "random" and point.throughput_bytes_per_s > 0:
+            found.setdefault(workload.unique_bytes, []).append(point)
+    return dict(sorted(found.items()))
+
+
+def fastest(points: Sequence[Point]) -> Point:
+    """What disturbs a measurement makes it slower, so of several the fastest is nearest to the truth."""
+    return max(points, key=lambda point: point.throughput_bytes_per_s)
+
+
+def direction_cache(points: Sequence[Point], regions: Sequence[Region], read_frac: float) -> DirectionCache | None:
+    """The file cache of a direction.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Of a profile.
+    regions : sequence of Region
+        All with the same focal vector but for uniqueBytes (appendix B).
+    read_frac : float
+        `READS` or `WRITES`.
+
+    Returns
+    -------
+    DirectionCache or None
+        None where the throughput does not fall, or was not measured.
+    """
+    curve = of_direction(points, regions, read_frac) if regions else {}
+    fall = _fall(curve)
+    if not fall:
+        return None
+    return DirectionCache(
+        fall.good.workload.unique_bytes,
+        min(fall.good.workload.unique_bytes, _cache_by_cost(fall)),
+        fall.bad.workload.unique_bytes,
+        fall.top.throughput_bytes_per_s,
+        fall.foot.throughput_bytes_per_s,
+        fall.good.steady and fall.bad.steady,
+    )
+
+
+def differ(one: DirectionCache | None, other: DirectionCache | None) -> bool:
+    """Whether two caches differ by more than is uncertain of them; not known where one has none."""
+    if not one or not other:
+        return False
+    smaller, larger = sorted((one, other), key=lambda cache: cache.size_bytes)
+    return larger.low_bytes > NOISE * smaller.high_bytes
+
+
+def next_probe(
+    points: Sequence[Point], regions: Sequence[Region], boundaries_bytes: Sequence[float]
+) -> Workload | None:
+    """The workload that tells next where the caches of reads and of writes end.
+
+    Parameters
+    ----------
+    points, regions
+        As for `direction_cache`.
+    boundaries_bytes : sequence of float
+        Borders of the uniqueBytes curve.
+
+    Returns
+    -------
+    Workload or None
+        None where both are known, or nothing is cached. Nothing is asked for more than twice.
+    """
+    if not regions:
+        return None
+    brackets = []
+    for read_frac in (READS, WRITES):
+        curve = of_direction(points, regions, read_frac)
+        focal = regions[0].focal.replace(read_frac=read_frac)
+        fall = _fall(curve)
+        # Of one region the middle alone would be measured, and the ends of the range are what may differ.
+        ends = [regions[0].focal.unique_bytes, regions[-1].focal.unique_bytes]
+        if len(regions) == 1:
+            ends = [regions[0].low_bytes, regions[0].high_bytes]
+        if _moved_to_storage(curve) > INSIDE_DEVICE_FRAC:
+            ends.append(regions[0].low_bytes)
+        decisive = [point for point in (_top(curve), fall.bad if fall else None) if point]
+        for size in ends + [point.workload.unique_bytes for point in decisive]:
+            tries = _tries(points, focal.replace(unique_bytes=size))
+            if not tries or (len(tries) == 1 and not tries[0].steady):
+                return focal.replace(unique_bytes=size)
+        if read_frac == READS and _moved_to_storage(curve) > UNCACHED_FRAC:
+            return None
+        if fall and (place := _between(fall, boundaries_bytes)):
+            width = fall.bad.workload.unique_bytes / fall.good.workload.unique_bytes
+            workload = focal.replace(unique_bytes=place)
+            if len(_tries(points, workload)) < TRIES_MAX:
+                brackets.append((width, workload))
+    return max(brackets, key=lambda bracket: bracket[0])[1] if brackets else None
+
+
+def _fall(curve: dict[float, list[Point]]) -> Fall | None:
+    best = [fastest(measured) for measured in curve.values()]
+    top = _top(curve)
+    if not top or top.throughput_bytes_per_s < DROP_MIN * best[-1].throughput_bytes_per_s:
+        return None
+    knee = KNEE * top.throughput_bytes_per_s
+    behind = next(at for at in range(best.index(top) + 1, len(best)) if best[at].throughput_bytes_per_s < knee)
+    return Fall(best[behind - 1], best[behind], top, best[-1])
+
+
+def _top(curve: dict[float, list[Point]]) -> Point | None:
+    best = [fastest(measured) for measured in curve.values()]
+    fracs = np.array([math.nan if point.device_frac is None else point.device_frac for point in best])
+    return best[last_cached(fracs)] if best else None
+
+
+def _tries(points: Sequence[Point], workload: Workload) -> list[Point]:
+    """Also those that moved nothing in their time, which no curve holds."""
+    return [point for point in points if point.workload == workload and point.role != "random"]
+
+
+def _moved_to_storage(curve: dict[float, list[Point]]) -> float:
+    """Share of the bytes of the smallest working set; 0 where it is unknown."""
+    return (fastest(next(iter(curve.values()))).device_frac or 0.0) if curve else 0.0
+
+
+def _between(fall: Fall, boundaries_bytes: Sequence[float]) -> float | None:
+    """Where to look inside a bracket; None where it is narrow enough."""
+    good, bad = fall.good.workload.unique_bytes, fall.bad.workload.unique_bytes
+    if bad / good <= BRACKET:
+        return None
+    likely = [align(size * factor) for size in boundaries_bytes for factor in (1 / NEAR, NEAR)]
+    place = next((size for size in likely if good < size < bad), align(math.sqrt(good * bad)))
+    return place if good < place < bad else None
+
+
+def _cache_by_cost(fall: Fall) -> float:
+    """The cache of M bytes whose misses would make the last good point slower than it was by what may be noise."""
+    hit, beyond, here = (1 / point.throughput_bytes_per_s for point in (fall.top, fall.foot, fall.good))
+    share = max(0.0, (NOISE * here - hit) / (beyond - hit))
+    return (1 - share) / (1 / fall.good.workload.unique_bytes - share / fall.foot.workload.unique_bytes)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is concluded from a profile, as numbers and as sentences, on machines whose properties are known."""
+
+import json
+import math
+
+import pytest
+
+from characterize.workload import FIELD_OF, Workload
+from selfscale.conclusions import GAIN, LOSS, NONE, UNCLEAR, benefit, conclude, record_findings, repeatability
+from selfscale.explore import Exploration
+from selfscale.findings import findings
+from selfscale.machine_report import machine_section
+from selfscale.measure import Point
+from selfscale.plan import Settings
+from selfscale.profile import Profile, Region, load
+from selfscale.strengths import strengths
+from tests.direction_machine import MIB, DirectionMachine
+
+FOCAL = Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_informative():
+    """What is measured off the curves has nothing to do with this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+        yield
+
+
+def profile_of(machine, budget_s=180.0):
+    exploration = Exploration(Settings(128 * MIB, budget_s, 2), machine.measure)
+    exploration.run()
+    return exploration.profile()
+
+
+def curve_of(parameter, values, half_width=0.02, steady=True):
+    """A profile of one region with one curve: throughputs by values of the parameter."""
+    points = [
+        Point(FOCAL.replace(**{FIELD_OF[parameter]: float(x)}), rate, half_width * rate, steady=steady)
+        for x, rate in values.items()
+    ]
+    return Profile(measured=points, regions=[Region(10 * MIB, 128 * MIB, FOCAL)])
+
+
+def benefit_of(parameter, values, **more):
+    profile = curve_of(parameter, values, **more)
+    return benefit(profile, profile.curve(parameter, 0))
+
+
+def test_most_of_the_benefit_is_at_the_smallest_value_with_nine_tenths_of_the_best():
+    one = benefit_of("sizeMean", {4096: 10.0, 16384: 35.0, 32768: 63.0, 65536: 70.0, 131072: 69.0})
+    assert (one.verdict, one.factor, one.to, one.most_at, one.rising) == (GAIN, 7.0, 65536, 32768, False)
+    # Of two values with 2 % each: exp(sqrt(2) * 2 %).
+    assert one.high / one.factor == pytest.approx(math.exp(math.sqrt(2) * 0.02))
+    rising = benefit_of("sizeMean", {4096: 10.0, 16384: 35.0, 32768: 63.0, 65536: 100.0})
+    assert (rising.most_at, rising.rising) == (65536, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "half_width", "verdict"),
+    [
+        ({0: 10.0, 0.5: 12.0, 1: 20.0}, 0.02, GAIN),
+        ({0: 20.0, 0.5: 12.0, 1: 10.0}, 0.02, LOSS),
+        ({0: 10.0, 0.5: 12.0, 1: 11.0}, 0.02, NONE),
+        ({0: 10.0, 0.5: 12.0, 1: 13.0}, 0.3, UNCLEAR),
+        # Without an interval a factor of two is nothing certain, but a hundred is.
+        ({0: 10.0, 0.5: 12.0, 1: 20.0}, math.inf, UNCLEAR),
+        ({0: 10.0, 0.5: 12.0, 1: 1000.0}, math.inf, GAIN),
+    ],
+)
+def test_a_difference_counts_if_it_is_larger_than_its_uncertainty(values, half_width, verdict):
+    assert benefit_of("seqFrac", values, half_width=half_width).verdict == verdict
+
+
+def test_curves_without_both_ends_tell_no_benefit():
+    assert benefit_of("readFrac", {0: 10.0, 0.5: 12.0}) is None
+    assert benefit_of("processNum", {1: 10.0}) is None
+
+
+def test_best_value_may_be_the_smallest():
+    one = benefit_of("processNum", {1: 20.0, 2: 15.0, 4: 10.0})
+    assert (one.verdict, one.factor, one.low, one.high, one.most_at) == (NONE, 1.0, 1.0, 1.0, 1)
+
+
+def test_repeatability_by_hand():
+    def point(workload, rate, role="reference", steady=True):
+        return Point(workload, rate, 0.0, role=role, steady=steady)
+
+    other = FOCAL.replace(read_frac=1.0)
+    points = [point(FOCAL, 90.0), point(FOCAL, 110.0), point(other, 95.0, "random"), point(other, 105.0, "random")]
+    points += [point(other.replace(seq_frac=0.0), 5.0, steady=False), point(FOCAL, 300.0, "curve")]
+    found = repeatability(points)
+    assert (found.median, found.largest) == (pytest.approx(0.15), pytest.approx(0.2))
+    assert (found.repeated, found.points, found.unsteady) == (2, 6, 1)
+    assert repeatability([]).median is None
+
+
+def test_findings_of_a_machine_with_caches_apart_are_data_and_text(tmp_path):
+    profile = profile_of(DirectionMachine(113 * MIB, 37 * MIB))
+    record_findings(profile)
+    document = json.loads(profile.save(tmp_path / "p.json").read_text())["findings"]
+    assert document["caches_differ"]
+    assert document["cache_bytes"]["read"]["effective"] == pytest.approx(113 * MIB, rel=0.15)
+    assert document["cache_bytes"]["write"]["effective"] == pytest.approx(37 * MIB, rel=0.15)
+    assert document["write_policy"]["kind"] == "write-cancelling"
+    assert len(document["benefits"]["seqFrac"]) == len(profile.regions)
+    assert load(tmp_path / "p.json").findings == profile.findings
+    text = "\n".join(findings(profile))
+    assert "File cache: larger for reads than for writes" in text
+    assert "Write policy: write-cancelling" in text
+    assert "  - Sequential access: " in text
+    assert set(strengths(conclude(profile))) <= set(machine_section(profile).sentences)
+
+
+def test_write_through_is_said():
+    text = "\n".join(strengths(conclude(profile_of(DirectionMachine(128 * MIB, 0)))))
+    assert "Write policy: write-through" in text
+    assert "no such fall was found for writes (they go to storage anyway)" in text
+    assert "goes to storage, however often it is written" in text
+
+
+def test_one_cache_and_what_is_not_counted_are_said():
+    text = "\n".join(strengths(conclude(profile_of(DirectionMachine(128 * MIB, 128 * MIB, counts_traffic=False)))))
+    assert "no certain difference between reads and writes" in text
+    assert "probably write-cancelling" in text
+    assert "not counted here" in text
+
+
+def test_nothing_is_said_of_a_cache_that_took_no_part():
+    profile = profile_of(DirectionMachine(0, 0), budget_s=60.0)
+    profile.settings = {"access": {"mode": "direct"}}
+    text = "\n".join(strengths(conclude(profile)))
+    assert "cache" not in text.lower()
+    assert "Write policy" not in text
+    assert "Sequential access: " in text
+
+
+def test_a_profile_of_an_older_version_is_read_and_concluded_from(tmp_path):
+    profile = profile_of(DirectionMachine(128 * MIB, 128 * MIB))
+    document = profile.as_document()
+    del document["findings"]
+    document["points"] = [point for point in document["points"] if point["role"] != "direction"]
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    old = load(tmp_path / "old.json")
+    assert old.findings == {}
+    text = "\n".join(findings(old))
+    assert "What this machine is good at" in text
+    assert "Write policy: write-cancelling" in text  # the ends of the readFrac curves say it
+
+
+def test_curves_with_few_or_unsteady_values_are_marked_and_nothing_is_said_of_nothing():
+    profile = curve_of("seqFrac", {0: 10.0, 1: 30.0}, steady=False)
+    text = "\n".join(strengths(conclude(profile)))
+    assert "3 times as fast as random access" in text
+    assert "[only 2 values measured, 2 of 2 values not steady]" in text
+    for empty in (Profile(), curve_of("seqFrac", {0.5: 10.0})):
+        text = "\n".join(strengths(conclude(empty)))
+        assert "File cache: none was found" in text
+        assert "Sequential access: not measured" in text
+        assert "Repeatability: not known" in text
