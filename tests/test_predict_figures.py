@@ -35,26 +35,26 @@ from tests.bench.predict_figures import (
 from tests.synthetic_storage import MIB, RAM, SSD, StorageMachine
 
 EFFORT = Effort(budget_s=80.0, points=60, workloads=24, seconds=3.0, seed=5)
-LITTLE = replace(EFFORT, budget_s=40.0, points=40, workloads=6)
+LITTLE = replace(EFFORT, budget_s=40.0, points=40, workloads=16)
 STAGES = ["profile", "random 0", "more", "random 1", "prediction_ms"]
 
 
-def record_of(machine: StorageMachine) -> dict:
+def record_of(machine: StorageMachine, effort: Effort) -> dict:
     record = {"machine": {"memory_bytes": int(machine.cache_bytes)}}
-    measure_stages(record, settings_of(int(machine.cache_bytes), EFFORT), machine.measure, EFFORT, lambda: None)
+    measure_stages(record, settings_of(int(machine.cache_bytes), effort), machine.measure, effort, lambda: None)
     return json.loads(json.dumps(record, allow_nan=False))
 
 
 @pytest.fixture(scope="module")
 def noisy():
-    return record_of(StorageMachine(**SSD, noise=0.05, seed=3))
+    return record_of(StorageMachine(**SSD, noise=0.05, seed=3), EFFORT)
 
 
 @pytest.fixture(scope="module")
 def exact():
     return {
-        "ssd": record_of(StorageMachine(**SSD, noise=0.0)),
-        "memory": record_of(StorageMachine(**RAM, noise=0.0)),
+        "ssd": record_of(StorageMachine(**SSD, noise=0.0), LITTLE),
+        "memory": record_of(StorageMachine(**RAM, noise=0.0), LITTLE),
     }
 
 
@@ -83,7 +83,7 @@ def test_exploration_ends_at_its_number_of_points(monkeypatch):
 def test_interrupted_measurement_goes_on_behind_the_last_whole_stage():
     machine = StorageMachine(**SSD)
     settings, record, kept = settings_of(int(machine.cache_bytes), LITTLE), {}, []
-    first = iter(range(48))
+    first = iter(range(64))
 
     def failing(step):
         if next(first, None) is None:

@@ -49,7 +49,10 @@ def main() -> int:
     """Measure what is not measured yet, and print every table."""
     arguments = parse_arguments()
     if arguments.source:
-        print_tables(json.loads(arguments.source.read_text()))
+        document = json.loads(arguments.source.read_text())
+        if document.get("schema") != SCHEMA:
+            sys.exit(f"{arguments.source} was not written by this benchmark: name its --output")
+        print_tables(document)
         return 0
     document = opened(arguments)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

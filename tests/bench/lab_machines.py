@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from selfscale.environment import memory_bytes
 from selfscale.plan import Settings
 from tests.bench.load import UnavailableError
 
@@ -35,8 +36,8 @@ MAKE = {
     "btrfs": ["-q", "-f", "-K"],
 }
 MOUNT = {"btrfs": ["-o", "nodiscard"]}
-ROOM = 1.3
-"""Device size over the size of the files, for the file system's own structures."""
+ROOM = {"ext4": 1.3, "xfs": 1.3, "btrfs": 2.2}
+"""Device size over the size of the files, for the file system's own structures; btrfs overwrites nothing in place."""
 ROOM_BYTES_MIN = 2048 * MIB
 """Room for the applications, whose files take the place of those of the benchmark."""
 COMMAND_SECONDS_MAX = 300
@@ -82,7 +83,7 @@ class LabMachine:
     def size_bytes(self) -> int:
         """Of the device: the files of every workload of an exploration, or those of the applications."""
         image = Settings(self.memory_bytes, budget_s=0.0, cpus=len(os.sched_getaffinity(0))).image_bytes
-        return -(-max(int(ROOM * image), ROOM_BYTES_MIN) // MIB) * MIB
+        return -(-max(int(ROOM[self.file_system] * image), ROOM_BYTES_MIN) // MIB) * MIB
 
 
 MACHINES = {
@@ -173,7 +174,7 @@ def _check(machine: LabMachine, directory: Path) -> None:
     free = shutil.disk_usage(base).free
     if machine.device == "memory":
         # What is allocated there is neither swapped nor given back while the machine exists.
-        free = min(free, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        free = min(free, memory_bytes()["MemAvailable"])
     if free < machine.size_bytes * 1.1:
         raise UnavailableError(
             f"machine {machine.name}: {machine.size_bytes >> 20} MiB are needed in {base}, {free >> 20} MiB are free"
