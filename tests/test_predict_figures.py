@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,8 +33,7 @@ from tests.bench.predict_figures import (
 )
 from tests.synthetic_storage import MIB, RAM, SSD, StorageMachine
 
-EFFORT = Effort(budget_s=80.0, points=60, workloads=24, seconds=3.0, seed=5)
-LITTLE = replace(EFFORT, budget_s=40.0, points=40, workloads=16)
+EFFORT = Effort(budget_s=45.0, points=42, workloads=16, seconds=3.0, seed=5)
 STAGES = ["profile", "random 0", "more", "random 1", "prediction_ms"]
 
 
@@ -53,8 +51,8 @@ def noisy():
 @pytest.fixture(scope="module")
 def exact():
     return {
-        "ssd": record_of(StorageMachine(**SSD, noise=0.0), LITTLE),
-        "memory": record_of(StorageMachine(**RAM, noise=0.0), LITTLE),
+        "ssd": record_of(StorageMachine(**SSD, noise=0.0), EFFORT),
+        "memory": record_of(StorageMachine(**RAM, noise=0.0), EFFORT),
     }
 
 
@@ -82,7 +80,7 @@ def test_exploration_ends_at_its_number_of_points(monkeypatch):
 
 def test_interrupted_measurement_goes_on_behind_the_last_whole_stage():
     machine = StorageMachine(**SSD)
-    settings, record, kept = settings_of(int(machine.cache_bytes), LITTLE), {}, []
+    settings, record, kept = settings_of(int(machine.cache_bytes), EFFORT), {}, []
     first = iter(range(64))
 
     def failing(step):
@@ -91,12 +89,12 @@ def test_interrupted_measurement_goes_on_behind_the_last_whole_stage():
         return machine.measure(step)
 
     with pytest.raises(KeyboardInterrupt):
-        measure_stages(record, settings, failing, LITTLE, lambda: kept.append(sorted(record)))
+        measure_stages(record, settings, failing, EFFORT, lambda: kept.append(sorted(record)))
     assert "profile" in record
     assert "random 1" not in record
     before = json.dumps(record["profile"])
     machine.measured.clear()
-    measure_stages(record, settings, machine.measure, LITTLE, lambda: kept.append(sorted(record)))
+    measure_stages(record, settings, machine.measure, EFFORT, lambda: kept.append(sorted(record)))
     assert json.dumps(record["profile"]) == before
     assert not any(step.role in ("curve", "reference") for step in machine.measured)
     assert len(kept) == len(STAGES)
