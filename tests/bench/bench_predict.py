@@ -25,6 +25,7 @@ from typing import Any
 from characterize.units import parse_duration
 from flextrace import measuring
 from replayer.confine import MemoryGroup
+from selfscale.access import Access
 from selfscale.profile import Profile
 from tests.bench.lab_applications import APPLICATIONS, predict_application, record_application
 from tests.bench.lab_machines import DEFAULT, MACHINES, QUICK, LabMachine, ended_as_interrupted, lab_machine
@@ -211,7 +212,7 @@ def measure_points(
     with MemoryGroup(machine.memory_bytes) as group, measuring.image_directory(place, keep=False) as image:
         measuring.lay_out(settings, image, _say)
         progress = measuring.Progress(math.inf, 0, lambda text: _say(f"{machine.name}: {text}"))
-        measure = progress.wrap(measuring.measure_in(image, group))
+        measure = progress.wrap(measuring.measure_in(image, group, Access()))
         if "machines" in arguments.only:
             measure_stages(record, settings, measure, effort, save)
         else:

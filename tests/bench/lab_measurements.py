@@ -22,13 +22,14 @@ from typing import Any
 
 from characterize.workload import Workload
 from selfscale.cross_validation import learnable
-from selfscale.explore import BudgetSpentError, Exploration
+from selfscale.explore import Exploration
 from selfscale.informative import most_informative
 from selfscale.measure import Point
 from selfscale.models import MODELS
 from selfscale.plan import Settings, Step, align
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
+from selfscale.self_scaling import BudgetSpentError
 from selfscale.validate import plan
 
 POINTS_FEW, POINTS_MANY = 90, 200
