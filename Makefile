@@ -111,9 +111,8 @@ bench-characterize: build ## how fast traces are characterized, samples' errors,
 	$(PYTHON) -m tests.bench.bench_characterize $(BENCH_ARGS)
 
 .PHONY: bench-predict
-bench-predict: build ## repeatability and prediction error on 30 random workloads of this machine
-	$(SUDO) $(PYTHON) -m flextrace scale --directory build/bench-predict -o build/bench-predict.json --force \
-		--memory 128M --budget 10m --random 30 $(BENCH_ARGS)
+bench-predict: build build/.apt-test build/.apt-bench build/tests/debit_credit ## predictions of four lab machines, and of applications on them, beside their targets (2 h)
+	$(SUDO) $(PYTHON) -m tests.bench.bench_predict $(BENCH_ARGS)
 
 .PHONY: bench-models
 bench-models: build ## every model's error on machines that are formulas, with equal points

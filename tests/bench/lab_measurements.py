@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a machine into the raw points that its predictions are judged by, in stages that are kept one by one.
+
+explore   the self-scaling benchmark, ended at `POINTS_FEW` points
+random 0  the first pass over the random workloads (thesis 5.3), and over those of table 5.2
+more      workloads that tell most about all others, until there are `POINTS_MANY`
+random 1  the second pass in another order, so that two measurements of a workload lie minutes apart
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from characterize.workload import Workload
+from selfscale.cross_validation import learnable
+from selfscale.explore import Exploration
+from selfscale.informative import most_informative
+from selfscale.measure import Point
+from selfscale.models import MODELS
+from selfscale.plan import Settings, Step, align
+from selfscale.predict import Predictor
+from selfscale.profile import Profile
+from selfscale.self_scaling import BudgetSpentError
+from selfscale.validate import plan
+
+POINTS_FEW, POINTS_MANY = 90, 200
+"""The bars are set for these numbers of points."""
+AT_ONCE = 10
+"""Workloads that are chosen with one fit."""
+PREDICTIONS_TIMED = 30
+RETRIES_WITHOUT_PROGRESS = 3
+KB, MB = 1024, 10**6
+# Thesis, table 5.2: uniqueBytes, seqFrac, readFrac, sizeMean, processNum.
+TABLE_5_2 = {
+    "workstation": Workload(align(1 * MB), 0.8, 0.8, 4.0 * KB, 1.0),
+    "large utility": Workload(align(10 * MB), 0.9, 0.6, 8.0 * KB, 1.0),
+    "scientific write": Workload(align(250 * MB), 0.5, 0.2, 100.0 * KB, 1.0),
+    "scientific read": Workload(align(250 * MB), 0.5, 0.8, 100.0 * KB, 1.0),
+    "database": Workload(align(500 * MB), 0.1, 0.2, 4.0 * KB, 2.0),
+}
+
+Measure = Callable[[Step], Point]
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured on a machine.
+
+    Attributes
+    ----------
+    budget_s : float
+        Of the exploration, which ends at `POINTS_FEW` points if it comes so far.
+    points : int
+        After the stage ``more``.
+    workloads : int
+        Random ones, each measured twice.
+    seconds : float
+        Longest run of a point after the exploration.
+    """
+
+    budget_s: float
+    points: int
+    workloads: int
+    seconds: float
+    seed: int
+
+
+def settings_of(memory_bytes: int, effort: Effort) -> Settings:
+    """Of the exploration of a machine whose page cache is limited."""
+    return Settings(memory_bytes, effort.budget_s, len(os.sched_getaffinity(0)), effort.seed)
+
+
+def explore(settings: Settings, measure: Measure) -> Profile:
+    """The profile from at most `POINTS_FEW` points.
+
+    Raises
+    ------
+    FlextraceError
+        A point could not be measured.
+    """
+    numbers = itertools.count()
+
+    def limited(step: Step) -> Point:
+        if next(numbers) >= POINTS_FEW:
+            raise BudgetSpentError
+        return measure(step)
+
+    exploration = Exploration(settings, limited)
+    exploration.run()
+    return exploration.profile()
+
+
+def add_points(profile: Profile, measure: Measure, effort: Effort) -> list[Point]:
+    """What is measured beyond the profile's points, until it has `Effort.points` of them."""
+    generator = random.Random(f"more {effort.seed}")
+    grown = replace(profile, measured=list(profile.measured))
+    idle = 0
+    while len(grown.measured) < effort.points and idle < RETRIES_WITHOUT_PROGRESS:
+        chosen = most_informative(grown, generator, min(AT_ONCE, effort.points - len(grown.measured)))
+        for workload in chosen:
+            number = len(grown.measured) + 1
+            step = Step(
+                workload, "inform", effort.seconds, number=number, planned=effort.points, seed=effort.seed + number
+            )
+            grown.measured.append(step.label(measure(step)))
+        idle = 0 if chosen else idle + 1
+    return grown.measured[len(profile.measured) :]
+
+
+def random_pass(profile: Profile, measure: Measure, effort: Effort, repeat: int) -> list[Point]:
+    """The random workloads once, then those of table 5.2, role ``table``."""
+    validation = plan(profile, effort.workloads, seconds=effort.seconds, seed=effort.seed, orthogonal=False)
+    steps = [step for step in validation.steps if step.repeat == repeat]
+    steps += [
+        Step(workload, "table", effort.seconds, repeat=repeat, number=number, planned=len(TABLE_5_2), seed=effort.seed)
+        for number, workload in enumerate(TABLE_5_2.values(), 1)
+    ]
+    return [step.label(measure(step)) for step in steps]
+
+
+def prediction_ms(profile: Profile) -> list[float]:
+    """Wall-clock time of one prediction by the model that is used, after loading and fitting, a value per workload."""
+    predictor = Predictor(profile)
+    generator = random.Random("prediction time")
+    points = learnable(profile.measured)
+    times = []
+    for _ in range(PREDICTIONS_TIMED):
+        workload = generator.choice(points).workload
+        begin = time.perf_counter()
+        predictor.predict(workload)
+        times.append(1e3 * (time.perf_counter() - begin))
+    return times
+
+
+def profile_of(document: Document) -> Profile:
+    """A profile from its document, by the one reader of profiles, which reads files."""
+    with tempfile.TemporaryDirectory(prefix="flextrace-bench-predict-") as scratch:
+        path = Path(scratch) / "profile.json"
+        path.write_text(json.dumps(document))
+        return Profile.load(path)
+
+
+def grown_profile(record: Document, points: int) -> Profile:
+    """A record's profile with so many points, or as many as there are."""
+    profile = profile_of(record["profile"])
+    more = [Point.from_document(point) for point in record.get("more", [])]
+    return replace(profile, measured=(profile.measured + more)[:points], models={})
+
+
+def measure_stages(
+    record: Document, settings: Settings, measure: Measure, effort: Effort, keep: Callable[[], None]
+) -> None:
+    """Measure what a record does not have yet.
+
+    Parameters
+    ----------
+    record : dict
+        Gets ``profile``, ``random 0``, ``more``, ``random 1``, ``prediction_ms`` and ``seconds`` per stage.
+    keep : callable
+        Called after every stage, to save what is known.
+    """
+
+    def stage(name: str, make: Callable[[], Any]) -> None:
+        if name in record:
+            return
+        begin = time.monotonic()
+        record[name] = make()
+        record.setdefault("seconds", {})[name] = time.monotonic() - begin
+        keep()
+
+    def documents(points: Sequence[Point]) -> list[Document]:
+        return [point.as_document() for point in points]
+
+    stage("profile", lambda: explore(settings, measure).as_document())
+    profile = profile_of(record["profile"])
+    stage("random 0", lambda: documents(random_pass(profile, measure, effort, 0)))
+    stage("more", lambda: documents(add_points(profile, measure, effort)))
+    stage("random 1", lambda: documents(random_pass(profile, measure, effort, 1)))
+    stage("prediction_ms", lambda: prediction_ms(grown_profile(record, effort.points)))
+
+
+def names_of_models() -> list[str]:
+    """Every model that a profile without an orthogonal sample can be fitted with."""
+    return [name for name in MODELS if name != "orthogonal"]

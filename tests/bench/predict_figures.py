@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the raw points of lab machines into the figures of ``make bench-predict``: one table for every bar.
+
+An error is |predicted - measured| / measured (thesis 5.3), measured in the first of two passes; the repeatability error
+has the second pass in the place of the prediction. Nothing is measured here, so that a table can be made again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from characterize.errors import FlextraceError
+from selfscale.measure import Point
+from selfscale.models.measured import region_of
+from selfscale.predict import Predictor, record_scores
+from selfscale.profile import Profile
+from tests.bench.barred import Bar, Line, frame
+from tests.bench.lab_measurements import (
+    POINTS_FEW,
+    POINTS_MANY,
+    TABLE_5_2,
+    Document,
+    grown_profile,
+    names_of_models,
+    profile_of,
+)
+
+WORKLOADS_MIN = 5
+"""A region with fewer random workloads has no median."""
+ALL = "all machines"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One model's predictions of a machine's random workloads."""
+
+    name: str
+    points: int
+    errors: np.ndarray
+    inside: np.ndarray  # whether in the 90 % interval
+
+
+class Results:
+    """A lab machine's record with what follows from it.
+
+    Parameters
+    ----------
+    name : str
+    record : dict
+        As `lab_measurements.measure_stages` fills it, and ``machine`` with ``memory_bytes``.
+    """
+
+    def __init__(self, name: str, record: Document):
+        self.name = name
+        self.record = record
+        self.profile = profile_of(record["profile"])
+        passes = [[Point.from_document(point) for point in record.get(f"random {repeat}", [])] for repeat in (0, 1)]
+        self._grown: dict[int, Profile] = {}
+        self._judged: dict[int, dict[str, Judged]] = {}
+        self._passes = [
+            {(point.role, point.workload): point.throughput_bytes_per_s for point in points} for points in passes
+        ]
+        drawn = [point.workload for point in passes[0] if point.role == "random"]
+        self.workloads = [workload for workload in drawn if self._measured(("random", workload)) > 0]
+        self.measured = np.array([self._passes[0]["random", workload] for workload in self.workloads])
+        self.again = np.array([self._passes[1].get(("random", workload), np.nan) for workload in self.workloads])
+
+    def _measured(self, key: tuple[str, Any]) -> float:
+        """In the first pass; 0 if in one of them nothing moved or it was not measured."""
+        return self._passes[0].get(key, 0.0) if self._passes[1].get(key, 1.0) > 0 else 0.0
+
+    @cached_property
+    def repeatability(self) -> np.ndarray:
+        """Error of the second pass; of those that were measured twice."""
+        errors = np.abs(self.again - self.measured) / self.measured
+        return errors[np.isfinite(errors)]
+
+    @cached_property
+    def regions(self) -> np.ndarray:
+        """Index of every random workload's region."""
+        return np.array([region_of(self.profile.regions, workload.unique_bytes) for workload in self.workloads], int)
+
+    def grown(self, points: int) -> Profile:
+        """The profile with so many points, or as many as there are, and its models' errors found once."""
+        if points not in self._grown:
+            self._grown[points] = grown_profile(self.record, points)
+            record_scores(self._grown[points])
+        return self._grown[points]
+
+    def judged(self, points: int) -> dict[str, Judged]:
+        """Every model that can be fitted to so many points; ``best`` is the one that is used."""
+        if points not in self._judged:
+            self._judged[points] = self._judge(points)
+        return self._judged[points]
+
+    def _judge(self, points: int) -> dict[str, Judged]:
+        profile = self.grown(points)
+        found = {}
+        for name in ["best", *names_of_models()]:
+            try:
+                predictor = Predictor(profile, name)
+            except FlextraceError:
+                continue
+            table = predictor.table(self.workloads)
+            predicted = table["throughput_bytes_per_s"].to_numpy()
+            inside = (table["interval_low"] <= self.measured) & (self.measured <= table["interval_high"])
+            errors = np.abs(predicted - self.measured) / self.measured
+            label = f"best ({predictor.score.model})" if name == "best" else name
+            found[name] = Judged(label, len(profile.measured), errors, inside.to_numpy().astype(float))
+        return found
+
+    def table_5_2(self, points: int) -> dict[str, tuple[float, float]]:
+        """(measured, predicted) of the workloads of table 5.2 that were measured; the mean of both passes."""
+        try:
+            predictor = Predictor(self.grown(points))
+        except FlextraceError:
+            return {}
+        found = {}
+        for title, workload in TABLE_5_2.items():
+            values = [one["table", workload] for one in self._passes if one.get(("table", workload), 0.0) > 0]
+            if values:
+                found[title] = (float(np.mean(values)), predictor.predict(workload).throughput_bytes_per_s)
+        return found
+
+
+def cache_sizes(machines: Sequence[Results]) -> list[Line]:
+    """Distance of the border that was found from the limit."""
+    lines = []
+    for one in machines:
+        limit, found = one.record["machine"]["memory_bytes"], one.profile.boundaries_bytes
+        error = abs(found[0] / limit - 1) if found else float("nan")
+        text = f"{found[0] / (1 << 20):.1f}" if found else "no border found"
+        lines.append(Line(one.name, f"{text} of {limit >> 20} MiB", np.array([error]), 0.5, Bar(0.05)))
+    return lines
+
+
+def all_models(machines: Sequence[Results], points: int) -> pd.DataFrame:
+    """Every model beside the repeatability, without a verdict."""
+    rows = []
+    for one in machines:
+        repeated = Judged("repeatability", 0, one.repeatability, np.array([]))
+        for judged in [repeated, *(each for name, each in one.judged(points).items() if name != "best")]:
+            if len(judged.errors):
+                median, upper, high = (f"{100 * value:.1f} %" for value in np.quantile(judged.errors, (0.5, 0.75, 0.9)))
+                covered = f"{100 * judged.inside.mean():.0f} %" if len(judged.inside) else "-"
+                cells = {"median": median, "75th": upper, "90th": high, "in 90 %": covered}
+                rows.append({"machine": one.name, "model": judged.name, "points": judged.points or "-", **cells})
+    return pd.DataFrame(rows)
+
+
+def best_model(machines: Sequence[Results], points: int, median: float, high: float | None) -> list[Line]:
+    """Errors of the model that is used, over the whole space."""
+    lines = []
+    for name, judged in _best(machines, points):
+        lines.append(Line(name, f"{judged.name}, {judged.points} points, median", judged.errors, 0.5, Bar(median)))
+        bar = None if high is None else Bar(high)
+        lines.append(Line(name, f"{judged.name}, {judged.points} points, 90th percentile", judged.errors, 0.9, bar))
+    return lines
+
+
+def _best(machines: Sequence[Results], points: int) -> list[tuple[str, Judged]]:
+    """Of every machine, and of all of them together."""
+    found = [(one.name, one.judged(points)["best"]) for one in machines if "best" in one.judged(points)]
+    if len(found) > 1:
+        errors, inside = (np.concatenate([getattr(each, what) for _, each in found]) for what in ("errors", "inside"))
+        found.append((ALL, Judged("best", max(each.points for _, each in found), errors, inside)))
+    return found
+
+
+def inside_regions(machines: Sequence[Results], points: int) -> list[Line]:
+    """Median within every region; the bar is 5 % or what two measurements differ by."""
+    lines = []
+    for one in machines:
+        again = np.abs(one.again - one.measured) / one.measured
+        for index in np.unique(one.regions):
+            chosen = one.regions == index
+            if "best" not in one.judged(points) or chosen.sum() < WORKLOADS_MIN:
+                continue
+            judged = one.judged(points)["best"]
+            repeated = float(np.nanmedian(again[chosen])) if np.isfinite(again[chosen]).any() else 0.0
+            what = f"region {index + 1}, {judged.points} points, median; repeatability {100 * repeated:.1f} %"
+            lines.append(Line(one.name, what, judged.errors[chosen], 0.5, Bar(max(0.05, repeated))))
+    return lines
+
+
+def coverage(machines: Sequence[Results], points: int) -> list[Line]:
+    """Share of the random workloads inside the 90 % interval."""
+    return [
+        Line(name, f"{judged.name}, {judged.points} points", judged.inside, None, Bar(0.95, 0.85))
+        for name, judged in _best(machines, points)
+    ]
+
+
+def excess_over_product(machines: Sequence[Results], points: int) -> list[Line]:
+    """Percentage points by which the used model's median error is above the product form's, where it is worst."""
+    lines = []
+    for one in machines:
+        judged = one.judged(points)
+        if not {"best", "product"} <= set(judged) or not len(one.workloads):
+            continue
+        parts = {"everywhere": np.ones(len(one.regions), bool)}
+        parts |= {f"region {index + 1}": one.regions == index for index in np.unique(one.regions)}
+        excess = {
+            place: float(np.median(judged["best"].errors[part]) - np.median(judged["product"].errors[part]))
+            for place, part in parts.items()
+            if part.sum() >= WORKLOADS_MIN or place == "everywhere"
+        }
+        worst = max(excess, key=lambda place: excess[place])
+        what = f"{judged['best'].name}, {judged['best'].points} points, worst in: {worst}"
+        lines.append(Line(one.name, what, np.array([excess[worst]]), 0.5, Bar(0.01), unit="points"))
+    return lines
+
+
+def ratios(machines: Sequence[Results], points: int) -> tuple[list[Line], pd.DataFrame]:
+    """Errors of predicted ratios between pairs of machines, and each of them."""
+    tables = {one.name: one.table_5_2(points) for one in machines}
+    rows = []
+    for (one, first), (other, second) in itertools.combinations(tables.items(), 2):
+        for title in TABLE_5_2:
+            if title in first and title in second:
+                measured, predicted = (first[title][kind] / second[title][kind] for kind in (0, 1))
+                error = abs(predicted - measured) / measured
+                cells = {"measured": measured, "predicted": predicted, "error %": 100 * error}
+                rows.append({"machines": f"{one} / {other}", "workload": title, **cells})
+    errors = np.array([row["error %"] / 100 for row in rows])
+    what = f"{len(rows)} ratios, {points} points or fewer, median"
+    lines = [Line(ALL, what, errors, 0.5, Bar(0.10)), Line(ALL, "largest", errors, 1.0, None)] if rows else []
+    return lines, pd.DataFrame(rows)
+
+
+def prediction_times(machines: Sequence[Results]) -> list[Line]:
+    """Wall-clock time of one prediction after loading and fitting."""
+    return [
+        Line(one.name, "median", np.array(one.record["prediction_ms"]), 0.5, Bar(10.0), scale=1.0, unit="ms")
+        for one in machines
+        if one.record.get("prediction_ms")
+    ]
+
+
+def application_lines(predictions: Sequence[Mapping[str, Any]]) -> list[Line]:
+    """Errors of predicted applications, a pair of lines for every way of predicting."""
+    lines = []
+    for way in dict.fromkeys(prediction["way"] for prediction in predictions):
+        errors = np.array([error_of(prediction) for prediction in predictions if prediction["way"] == way])
+        lines.append(Line("applications", f"{way}, median", errors, 0.5, Bar(0.15)))
+        lines.append(Line("applications", f"{way}, worst", errors, 1.0, Bar(0.40)))
+    return lines
+
+
+def error_of(prediction: Mapping[str, Any]) -> float:
+    """|predicted - measured| / measured."""
+    measured = prediction["measured_bytes_per_s"]
+    return abs(prediction["predicted_bytes_per_s"] - measured) / measured
+
+
+def tables_of(document: Document) -> list[tuple[str, pd.DataFrame]]:
+    """Every table with its title, in the order of the issue's bars."""
+    machines = [Results(name, record) for name, record in document["machines"].items() if "profile" in record]
+    judged = [one for one in machines if one.workloads]
+    many = [one for one in judged if one.record.get("more")]
+    # What lies behind the stage "more" is judged with as many points as there are.
+    later, points = (many, POINTS_MANY) if many else (judged, POINTS_FEW)
+    ratio_lines, ratio_table = ratios(judged, points)
+    predictions = document.get("predictions", [])
+    few, more = f"{POINTS_FEW} points or fewer", f"{POINTS_MANY} points or fewer"
+    beaten = excess_over_product(judged, POINTS_FEW) + excess_over_product(many, POINTS_MANY)
+    covered = coverage(judged, POINTS_FEW) + coverage(many, POINTS_MANY)
+    applications = pd.DataFrame([{**each, "error %": 100 * error_of(each)} for each in predictions])
+    parts = [
+        ("File-cache size: error of what was found", frame(cache_sizes(machines))),
+        (f"Every model, {few} (product form as published: reported, no bar)", all_models(judged, POINTS_FEW)),
+        (f"Every model, {more}", all_models(many, POINTS_MANY)),
+        (f"Best model, {few}, whole space", frame(best_model(judged, POINTS_FEW, 0.10, 0.30))),
+        (f"Best model, {more}, whole space", frame(best_model(many, POINTS_MANY, 0.07, None))),
+        ("Inside one region", frame(inside_regions(later, points))),
+        ("90 % intervals: share of unseen workloads inside", frame(covered)),
+        ("Worse than the product form, percentage points", frame(beaten)),
+        ("Applications, predicted on machines that they were not recorded on", frame(application_lines(predictions))),
+        ("Each application", applications),
+        ("Ratios between machines, workloads of table 5.2", frame(ratio_lines)),
+        ("Each ratio", ratio_table),
+        ("Time of one prediction after loading", frame(prediction_times(machines))),
+    ]
+    return [(title, table) for title, table in parts if len(table)]

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of ``make bench-predict``, on machines that are formulas."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from selfscale.measure import Point
+from selfscale.validate import Validation, compare_models
+from tests.bench.barred import Bar, Line, frame
+from tests.bench.bench_predict import SCHEMA, opened, parse_arguments, print_tables
+from tests.bench.lab_measurements import (
+    POINTS_FEW,
+    TABLE_5_2,
+    Effort,
+    explore,
+    grown_profile,
+    measure_stages,
+    profile_of,
+    settings_of,
+)
+from tests.bench.predict_figures import (
+    Results,
+    application_lines,
+    cache_sizes,
+    coverage,
+    excess_over_product,
+    inside_regions,
+    ratios,
+)
+from tests.synthetic_storage import MIB, RAM, SSD, StorageMachine
+
+EFFORT = Effort(budget_s=45.0, points=42, workloads=16, seconds=3.0, seed=5)
+STAGES = ["profile", "random 0", "more", "random 1", "prediction_ms"]
+
+
+def record_of(machine: StorageMachine, effort: Effort) -> dict:
+    record = {"machine": {"memory_bytes": int(machine.cache_bytes)}}
+    measure_stages(record, settings_of(int(machine.cache_bytes), effort), machine.measure, effort, lambda: None)
+    return json.loads(json.dumps(record, allow_nan=False))
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    return record_of(StorageMachine(**SSD, noise=0.05, seed=3), EFFORT)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return {
+        "ssd": record_of(StorageMachine(**SSD, noise=0.0), EFFORT),
+        "memory": record_of(StorageMachine(**RAM, noise=0.0), EFFORT),
+    }
+
+
+def test_stages_measure_what_they_say(noisy):
+    assert set(STAGES) <= set(noisy)
+    assert len(noisy["profile"]["points"]) <= POINTS_FEW
+    assert len(noisy["profile"]["points"]) + len(noisy["more"]) == EFFORT.points
+    for repeat in (0, 1):
+        roles = [point["role"] for point in noisy[f"random {repeat}"]]
+        assert roles == ["random"] * EFFORT.workloads + ["table"] * len(TABLE_5_2)
+        assert {point["repeat"] for point in noisy[f"random {repeat}"]} == {repeat}
+    first, second = ([json.dumps(point["workload"]) for point in noisy[f"random {repeat}"]] for repeat in (0, 1))
+    assert first != second
+    assert sorted(first) == sorted(second)
+    learned = {json.dumps(point["workload"]) for point in noisy["profile"]["points"] + noisy["more"]}
+    assert not learned & set(first[: EFFORT.workloads])
+
+
+def test_exploration_ends_at_its_number_of_points(monkeypatch):
+    monkeypatch.setattr("tests.bench.lab_measurements.POINTS_FEW", 31)
+    machine = StorageMachine(**SSD)
+    profile = explore(settings_of(int(machine.cache_bytes), EFFORT), machine.measure)
+    assert len(profile.measured) == len(machine.measured) == 31
+
+
+def test_interrupted_measurement_goes_on_behind_the_last_whole_stage():
+    machine = StorageMachine(**SSD)
+    settings, record, kept = settings_of(int(machine.cache_bytes), EFFORT), {}, []
+    first = iter(range(64))
+
+    def failing(step):
+        if next(first, None) is None:
+            raise KeyboardInterrupt
+        return machine.measure(step)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_stages(record, settings, failing, EFFORT, lambda: kept.append(sorted(record)))
+    assert "profile" in record
+    assert "random 1" not in record
+    before = json.dumps(record["profile"])
+    machine.measured.clear()
+    measure_stages(record, settings, machine.measure, EFFORT, lambda: kept.append(sorted(record)))
+    assert json.dumps(record["profile"]) == before
+    assert not any(step.role in ("curve", "reference") for step in machine.measured)
+    assert len(kept) == len(STAGES)
+
+
+def test_errors_are_those_of_validate(noisy):
+    results = Results("ssd", noisy)
+    profile = grown_profile(noisy, POINTS_FEW)
+    points = [
+        Point.from_document(point)
+        for repeat in (0, 1)
+        for point in noisy[f"random {repeat}"]
+        if point["role"] == "random"
+    ]
+    validation = Validation([point.workload for point in points if point.repeat == 0], {}, [])
+    rows = {row.name: row for row in compare_models(profile, validation, points)["rows"]}
+    assert float(np.median(results.repeatability)) == pytest.approx(rows["repeatability"].errors["median"])
+    for name in ("product", "utilization", "learned"):
+        judged = results.judged(POINTS_FEW)[name]
+        for quantile, share in (("median", 0.5), ("p90", 0.9)):
+            assert float(np.quantile(judged.errors, share)) == pytest.approx(rows[name].errors[quantile])
+        assert judged.inside.mean() == pytest.approx(rows[name].coverage)
+    used = next(name for name, row in rows.items() if row.used)
+    assert results.judged(POINTS_FEW)["best"].name == f"best ({used})"
+    (worst,) = excess_over_product([results], POINTS_FEW)
+    everywhere = rows[used].errors["median"] - rows["product"].errors["median"]
+    assert worst.measured >= everywhere - 1e-9
+    (covered,) = coverage([results], POINTS_FEW)
+    assert covered.measured == pytest.approx(rows[used].coverage)
+
+
+def test_repeatability_of_a_machine_without_noise_is_nothing_and_regions_keep_the_bar(exact):
+    for name, record in exact.items():
+        results = Results(name, record)
+        assert results.repeatability.max() == pytest.approx(0, abs=1e-9)
+        assert {line.bar for line in inside_regions([results], POINTS_FEW)} == {Bar(0.05)}
+
+
+def test_bar_inside_a_region_is_the_repeatability_where_that_is_larger(noisy):
+    record = json.loads(json.dumps(noisy))
+    for point in record["random 1"]:
+        point["throughput_bytes_per_s"] *= 1.5
+    lines = inside_regions([Results("ssd", record)], POINTS_FEW)
+    assert lines
+    assert all(0.3 < line.bar.high < 0.7 for line in lines)
+
+
+def test_measured_ratios_are_the_ratios_of_the_formulas(exact):
+    results = [Results(name, record) for name, record in exact.items()]
+    lines, table = ratios(results, POINTS_FEW)
+    one, other = StorageMachine(**SSD), StorageMachine(**RAM)
+    assert list(table["workload"]) == list(TABLE_5_2)
+    for row in table.to_dict("records"):
+        workload = TABLE_5_2[row["workload"]]
+        assert row["measured"] == pytest.approx(one.throughput(workload) / other.throughput(workload))
+        assert row["error %"] == pytest.approx(100 * abs(row["predicted"] / row["measured"] - 1))
+    assert lines[0].measured == pytest.approx(table["error %"].median() / 100)
+
+
+def test_cache_size_is_judged_against_the_limit(exact):
+    results = Results("ssd", exact["ssd"])
+    limit, found = 128 * MIB, profile_of(exact["ssd"]["profile"]).boundaries_bytes[0]
+    (line,) = cache_sizes([results])
+    assert line.measured == pytest.approx(abs(found - limit) / limit)
+    results.profile.boundaries_bytes = [0.94 * limit]
+    assert cache_sizes([results])[0].met == "NO"
+    results.profile.boundaries_bytes = [0.96 * limit]
+    assert cache_sizes([results])[0].met == "yes"
+    results.profile.boundaries_bytes = []
+    assert cache_sizes([results])[0].met == "NO"
+
+
+def test_lines_take_the_statistic_that_they_name():
+    values = np.array([0.02, 0.04, 0.06, 0.08, 0.50])
+    median = Line("row", "median", values, 0.5, Bar(0.06))
+    assert (median.measured, median.met) == (pytest.approx(0.06), "yes")
+    worst = Line("row", "worst", values, 1.0, Bar(0.40))
+    assert (worst.measured, worst.met) == (pytest.approx(0.50), "NO")
+    low, high = median.interval
+    assert 0.02 <= low <= 0.06 <= high <= 0.50
+    for covered, met in ((16, "NO"), (17, "yes"), (19, "yes"), (20, "NO")):
+        inside = np.array([1.0] * covered + [0.0] * (20 - covered))
+        assert Line("row", "coverage", inside, None, Bar(0.95, 0.85)).met == met
+    assert Line("row", "nothing measured", np.array([]), 0.5, Bar(0.1)).met == "NO"
+    assert frame([Line("row", "no bar", values, 0.5, None)])["met"].tolist() == ["-"]
+
+
+def test_applications_are_judged_by_way():
+    def prediction(way, predicted):
+        return {"way": way, "predicted_bytes_per_s": predicted, "measured_bytes_per_s": 100.0}
+
+    predictions = [prediction("absolute", value) for value in (90, 110, 150)] + [prediction("relative", 139)]
+    lines = {(line.what): line for line in application_lines(predictions)}
+    assert lines["absolute, median"].measured == pytest.approx(0.1)
+    assert lines["absolute, worst"].measured == pytest.approx(0.5)
+    assert [lines[what].met for what in ("absolute, median", "absolute, worst")] == ["yes", "NO"]
+    assert [lines[what].met for what in ("relative, median", "relative, worst")] == ["NO", "yes"]
+
+
+def test_saved_numbers_print_again_without_measuring(exact, tmp_path, capsys):
+    document = {
+        "schema": SCHEMA,
+        "host": {"kernel": "k", "cpus": 2, "load": [0, 0, 0]},
+        "effort": {"seed": 1},
+        "machines": {"ssd": {name: value for name, value in exact["ssd"].items() if name != "more"}},
+        "predictions": [],
+        "errors": {"slow": "UnavailableError: no throttle"},
+    }
+    print_tables(document)
+    text = capsys.readouterr().out
+    for title in ("File-cache size", "Best model", "Inside one region", "90 % intervals", "Time of one"):
+        assert title in text
+    assert "not measured: slow: UnavailableError: no throttle" in text
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(document))
+    print_tables(json.loads(path.read_text()))
+    assert capsys.readouterr().out == text
+
+
+def test_output_of_other_settings_is_not_continued(tmp_path):
+    path = tmp_path / "bench.json"
+    document = opened(parse_arguments(["--output", str(path), "--budget", "1m"]))
+    path.write_text(json.dumps(document))
+    assert opened(parse_arguments(["--output", str(path), "--budget", "60s"]))["created"] == document["created"]
+    with pytest.raises(SystemExit, match="other settings"):
+        opened(parse_arguments(["--output", str(path), "--budget", "2m"]))
