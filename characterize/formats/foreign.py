@@ -119,8 +119,11 @@ class ForeignTrace:
             paths |= chunk.paths
             for kind, array in chunk.arrays.items():
                 parts.setdefault(kind, []).append(array)
+        return self.trace({kind: np.concatenate(arrays) for kind, arrays in parts.items()}, paths)
+
+    def trace(self, arrays: dict[RecordKind, np.ndarray], paths: dict[int, str]) -> Trace:
+        """The trace of records, or of some kinds of them, once all chunks have been read."""
         header = self.header()
-        arrays = {kind: np.concatenate(arrays) for kind, arrays in parts.items()}
         for row in arrays.get(RecordKind.FILE, ()):
             row["size_bytes"] = self.reading.file_sizes[int(row["file"])]
         header.count = {kind: len(arrays.get(kind, ())) for kind in RECORD_DTYPE}
@@ -138,7 +141,7 @@ class ForeignTrace:
         if self._order.late:
             warnings.append(
                 f"{reading.path}: {self._order.late} records stand more than {self._order.window_records} behind "
-                "their place in the order of the starts"
+                "their place in the order of the starts; characterize keeps them in memory"
             )
         return warnings
 
