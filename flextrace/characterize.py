@@ -98,6 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("requests of the block layer have no file: give --by device, or --layer vfs", 2)
     grouped: tuple[Layer, ...] = ("vfs",) if arguments.by == "file" else layers
 
+    from characterize.kernel_start import start_kernels  # noqa: PLC0415
+
+    start_kernels()
     from characterize.characterization import Grouping, characterize  # noqa: PLC0415 (pandas is slow to import)
     from characterize.stream import open_stream  # noqa: PLC0415
 
