@@ -90,7 +90,7 @@ def sample_of(text: str) -> Sample:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the numbers; 3 if records were lost while recording."""
+    """Print the numbers; 3 if records are missing."""
     window_s = parse_duration(arguments.window) if arguments.window is not None else None
     sample = sample_of(arguments.sample) if arguments.sample is not None else None
     layers = _LAYERS[arguments.layer]
@@ -106,12 +106,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     figures = _figure_paths(arguments, layers) if arguments.figures else {}
     grouping = Grouping(arguments.by, window_s, grouped) if arguments.by or window_s is not None else None
-    results, bad_lines = [], 0
+    results, complete = [], True
     for file in arguments.files:
         stream = open_stream(file, foreign=foreign_options(arguments))
         if assumed := assumptions(stream.facts):
             print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)
-        bad_lines += stream.facts.header.metadata.get("imported", {}).get("bad_lines") or 0
         results.append(characterize(stream, arguments.mmap, sample=sample, grouping=grouping))
         if file in figures:
             _write_figures(stream, results[-1], figures[file])
@@ -119,22 +118,26 @@ def run(arguments: argparse.Namespace) -> int:
         _print_documents(results, layers)
     else:
         _print_text(results, layers)
-    if bad_lines:
-        print(
-            f"flextrace characterize: {bad_lines} malformed lines were left out; these numbers are not trustworthy",
-            file=sys.stderr,
-        )
-    lossy = [result for result in results if not result.trustworthy]
-    for result in lossy:
-        lost = sum(result.lost.values()) or "some"
-        exact = ", ".join(result.layers["vfs"].from_totals)
-        print(
-            f"flextrace characterize: {result.provenance['input']['path']}: {lost} records were LOST while recording; "
-            f"these numbers are not trustworthy{f' (but {exact} of the application, which are exact)' if exact else ''}"
-            ": record again with a larger --ring-bytes",
-            file=sys.stderr,
-        )
-    return 3 if lossy or bad_lines else 0
+    for result in results:
+        if missing := _missing(result):
+            complete = False
+            print(f"flextrace characterize: {result.provenance['input']['path']}: {missing}", file=sys.stderr)
+    return 0 if complete else 3
+
+
+def _missing(result: Characterization) -> str:
+    """What a trace lacks, and what to do about it; empty where nothing is missing."""
+    if result.trustworthy:
+        return ""
+    if bad_lines := result.trace["lineage"].get("imported", {}).get("bad_lines"):
+        return f"{bad_lines} malformed lines were left out; these numbers are not trustworthy"
+    lost = sum(result.lost.values()) or "some"
+    exact = ", ".join(result.layers["vfs"].from_totals)
+    but = f" (but {exact} of the application, which are exact)" if exact else ""
+    return (
+        f"{lost} records were LOST while recording; these numbers are not trustworthy{but}: record again with a larger "
+        "--ring-bytes"
+    )
 
 
 def _figure_paths(

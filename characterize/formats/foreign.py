@@ -18,7 +18,7 @@ from characterize.formats.registry import FORMATS, found_format
 from characterize.formats.reordering import TIMED_KINDS, Reordering
 from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
 from characterize.provenance import sha256_of, tool_version
-from characterize.trace import Header, Trace
+from characterize.trace import LOWER_BOUND, Header, Trace
 
 WALL_CLOCK_YEARS = (1980, 2100)
 LOST_KIND = {"block": RecordKind.BLOCK, "file": RecordKind.IO}
@@ -136,7 +136,7 @@ class ForeignTrace:
         if reading.bad_count:
             warnings.append(
                 f"{reading.path}: {reading.bad_count} malformed lines were left out, the first: "
-                f"{reading.bad_examples[0]}"
+                f"{reading.bad_examples[0]}; {LOWER_BOUND}"
             )
         if self._order.late:
             warnings.append(
