@@ -121,7 +121,7 @@ def characterize(
         summary = TraceSummary(stream, mmap, sample, grouping)
         for part in one_ahead(stream.chunks()):
             summary.add(part)
-        elapsed_s, elapsed_from = elapsed_of_stream(stream)
+        elapsed_s, elapsed_from = elapsed_of(stream)
         return Characterization(
             layers={layer: summary.layer(layer, elapsed_s) for layer in LAYERS},
             elapsed_s=elapsed_s,
@@ -265,13 +265,8 @@ def _warnings(facts: Trace, orphans: int) -> list[str]:
     return warnings
 
 
-def elapsed_of(trace: Trace) -> tuple[float, str | None]:
+def elapsed_of(stream: Stream) -> tuple[float, str | None]:
     """Elapsed seconds, and whether they are from the ``header`` or the ``records``; NaN, None where not measured."""
-    return elapsed_of_stream(stream_of(trace))
-
-
-def elapsed_of_stream(stream: Stream) -> tuple[float, str | None]:
-    """The same of a stream."""
     header = stream.facts.header
     if not stream.facts.measured:
         return math.nan, None

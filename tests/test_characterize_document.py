@@ -8,7 +8,7 @@ import pytest
 from made_trace import made_trace, read, write
 
 import characterize as package
-from characterize.characterization import characterize, elapsed_of
+from characterize.characterization import characterize
 from characterize.definitions import DEFINITIONS
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.text import render
@@ -114,7 +114,7 @@ def test_numbers_of_the_full_trace():
 
 def test_elapsed_time_is_that_of_the_recording():
     trace = full_trace(start_monotonic_ns=1000, end_monotonic_ns=2_000_001_000)
-    assert elapsed_of(trace) == (2.0, "header")
+    assert (characterize(trace).elapsed_s, characterize(trace).trace["elapsed_from"]) == (2.0, "header")
     assert characterize(trace).as_document()["layers"]["vfs"]["throughput_bytes_per_s"] == 4146
 
 
