@@ -14,6 +14,7 @@ from characterize.document import plain
 from characterize.extended import BlockFlagsSummary
 from characterize.layer_summary import LayerSummary
 from characterize.loss import LOWER_BOUNDS, Totals, estimates_of, exact_of, is_lossy
+from characterize.time_histogram import time_histogram
 from characterize.trace import Trace
 from characterize.workload import Workload, with_totals
 
@@ -59,6 +60,9 @@ class LayerCharacterization:
     sequential_runs : dict
         As `characterize.sequentiality.Sequentiality.runs`.
     inter_arrival_time : dict or None
+    time_histogram : DataFrame
+        As from `characterize.time_histogram`: ``read, write, sync`` (response times), ``queue``, ``inter_arrival``,
+        ``think``, those of them that were measured.
     file_skew : dict
         As from `characterize.file_skew.FileSkew.shares`.
     files : DataFrame
@@ -85,6 +89,7 @@ class LayerCharacterization:
     reuse: dict[str, Any]
     sequential_runs: dict[str, Any]
     inter_arrival_time: dict[str, Any] | None
+    time_histogram: pd.DataFrame
     file_skew: dict[str, Any]
     files: pd.DataFrame
     over_time: pd.DataFrame | None
@@ -134,6 +139,7 @@ class LayerCharacterization:
             "think_time": self.think_time,
             "queue_time": self.queue_time,
             "inter_arrival_time": self.inter_arrival_time,
+            "time_histogram": self.time_histogram,
             "littles_law": self.littles_law,
             "size": {"histogram": self.size_histogram, "common": self.common_sizes},
             "files": {**self.file_skew, "listed": self.files},
@@ -191,6 +197,7 @@ def layer_of(
         think_time=thinks.distribution() if thinking else None,
         queue_time=summary.responses.queue_time(),
         inter_arrival_time=summary.responses.inter_arrival(),
+        time_histogram=time_histogram(summary.responses.histograms() | ({"think": thinks} if thinking else {})),
         think_per_thread=summary.concurrency.think_per_thread(),
         littles_law=littles_law(workload.size_mean, mean_s, think_mean_s, in_cycle, throughput),
         size_histogram=sizes.histogram(),

@@ -149,6 +149,13 @@ class ResponseSummary:
         """Of reads, writes and syncs; None where times are not measurements."""
         return {name: it.distribution() if self._measured else None for name, it in self._times.items()}
 
+    def histograms(self) -> dict[str, LogHistogram]:
+        """The distributions that were measured, by what the times are of."""
+        times = dict(self._times) if self._measured else {}
+        if self._queued:
+            times["queue"] = self._queued
+        return times | ({"inter_arrival": self._between} if self._arrivals else {})
+
     def mean_s(self) -> float:
         """Mean response time of the requests; NaN without one."""
         read, write = self._times["read"], self._times["write"]
