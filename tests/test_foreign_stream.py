@@ -12,7 +12,7 @@ from pyarrow import csv, parquet
 from test_formats import EXPECTED, made
 
 import characterize as package
-from characterize.characterization import characterize
+from characterize.characterization import Grouping, characterize
 from characterize.errors import FlextraceError
 from characterize.formats import lines
 from characterize.formats.foreign_stream import stream_foreign
@@ -90,6 +90,15 @@ def test_options_reach_every_pass(tmp_path):
     for _ in range(2):
         blocks = [part.arrays[RecordKind.BLOCK] for part in stream.chunks() if isinstance(part, Chunk)]
         assert np.concatenate(blocks)["sector"].tolist() == [20941264 * 8, 20939840 * 8, 56]
+
+
+def test_groups_take_one_pass_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 512)
+    path = made(tmp_path, TEXTS["msr"])
+    grouping = Grouping("device", 1.0, ("block",))
+    whole = characterize(package.open(path), grouping=grouping)
+    assert document(characterize(stream_foreign(path, kept_records=0), grouping=grouping)) == document(whole)
+    assert [group.key for group in whole.groups if group.by == "device"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("change", ["longer", "shorter"])
