@@ -13,6 +13,7 @@ from characterize.characterization import characterize
 from characterize.layout import BlockDataClass, BlockFlag, BlockOp
 from characterize.links import links_of
 from characterize.response_time import syncs_of
+from characterize.stream import stream_of
 from characterize.text import render
 from characterize.workload import workload_of
 from flextrace.main import main
@@ -165,8 +166,8 @@ def test_no_total_counts_a_stacked_device():
     assert ours["links"]["writeAmplification"] == 1
     assert workload_of(twice, "block") == workload_of(alone, "block")
     assert len(syncs_of(twice, "block")) == 1
-    assert [table.rows for table in trace_section(1, twice, characterize(twice)).tables] == [
-        table.rows for table in trace_section(1, alone, characterize(alone)).tables
+    assert [table.rows for table in trace_section(1, stream_of(twice), characterize(twice)).tables] == [
+        table.rows for table in trace_section(1, stream_of(alone), characterize(alone)).tables
     ]
 
 
