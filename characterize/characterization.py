@@ -121,7 +121,7 @@ def characterize(
         summary = TraceSummary(stream, mmap, sample, grouping)
         for part in one_ahead(stream.chunks()):
             summary.add(part)
-        elapsed_s, elapsed_from = elapsed_of(stream)
+        elapsed_s, elapsed_from = elapsed_of_stream(stream)
         return Characterization(
             layers={layer: summary.layer(layer, elapsed_s) for layer in LAYERS},
             elapsed_s=elapsed_s,
@@ -265,7 +265,7 @@ def _warnings(facts: Trace, orphans: int) -> list[str]:
     return warnings
 
 
-def elapsed_of(stream: Stream) -> tuple[float, str | None]:
+def elapsed_of_stream(stream: Stream) -> tuple[float, str | None]:
     """Elapsed seconds, and whether they are from the ``header`` or the ``records``; NaN, None where not measured."""
     header = stream.facts.header
     if not stream.facts.measured:
