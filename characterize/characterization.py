@@ -21,7 +21,7 @@ from characterize.loss import Totals, is_lossy, kept_share, totals_of
 from characterize.provenance import provenance_of
 from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, arrivals_measured, times_measured
 from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, one_ahead, stream_of
-from characterize.trace import Trace, damaged
+from characterize.trace import LOWER_BOUND, Trace, damaged, what_is_missing
 
 SCHEMA = "flextrace.characterization/1"
 
@@ -63,7 +63,7 @@ class Characterization:
 
     @property
     def trustworthy(self) -> bool:
-        """Whether no record was lost while recording."""
+        """Whether no record is missing: lost while recording, or a malformed line of an import."""
         return not self.lost and HeaderFlag.LOST.name not in self.trace["flags"]
 
     def as_document(self) -> dict[str, Any]:
@@ -253,9 +253,8 @@ def _warnings(facts: Trace, orphans: int) -> list[str]:
     warnings = list(facts.warnings)
     if orphans and not facts.header.lost and not any("do not follow" in warning for warning in warnings):
         warnings.append(damaged(facts.path, orphans))
-    if facts.header.lost and not any("lost" in warning for warning in warnings):
-        lost = ", ".join(f"{count} {kind.name}" for kind, count in facts.header.lost.items())
-        warnings.append(f"records were lost while recording ({lost}); uniqueBytes is a lower bound")
+    if facts.header.lost and not any(LOWER_BOUND in warning for warning in warnings):
+        warnings.append(what_is_missing(facts.header))
     if not facts.measured:
         warnings.append(
             "this trace has not run yet: its times are not measurements, every number made from times is null; "
@@ -266,13 +265,8 @@ def _warnings(facts: Trace, orphans: int) -> list[str]:
     return warnings
 
 
-def elapsed_of(trace: Trace) -> tuple[float, str | None]:
-    """Elapsed seconds, and whether they are from the ``header`` or the ``records``; NaN, None where not measured."""
-    return elapsed_of_stream(stream_of(trace))
-
-
 def elapsed_of_stream(stream: Stream) -> tuple[float, str | None]:
-    """The same of a stream."""
+    """Elapsed seconds, and whether they are from the ``header`` or the ``records``; NaN, None where not measured."""
     header = stream.facts.header
     if not stream.facts.measured:
         return math.nan, None

@@ -14,7 +14,6 @@ import pandas as pd
 from characterize.file_sizes import UNKNOWN, FileSizes
 from characterize.grouped_sums import GroupedSums
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, BlockFlag, IoFlag, RecordKind
-from characterize.links import linked_bytes
 from characterize.references import BlockNumbers, Columns
 from characterize.requests import columns_of
 from characterize.touched import FreshBytes
@@ -176,21 +175,6 @@ def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> di
     return summary.result()
 
 
-def extended_of_block(trace: Trace, requests: pd.DataFrame) -> dict[str, float]:
-    """What the block layer adds; NaN without block requests, and of foreign traces, which do not say.
-
-    Returns
-    -------
-    dict
-        attributedFrac, readaheadFrac, metadataFrac, fuaFrac; `characterize.definitions` says what each one is.
-    """
-    summary = BlockFlagsSummary()
-    if not len(requests) or "imported" in trace.header.metadata:
-        return summary.result(math.nan)
-    summary.add(columns_of(requests))
-    return summary.result(linked_bytes(trace) / int(requests["bytes"].sum()))
-
-
 def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
     """coldFrac and coldFracMeasuredShare: what was not in the page cache when it was first touched.
 
@@ -212,8 +196,3 @@ def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
 def miss_frac(trace: Trace, requests: pd.DataFrame) -> float:
     """Share of the read bytes that came from the device instead of the page cache, of the reads that were measured."""
     return extended_of(trace, requests, pd.DataFrame())["missFrac"]
-
-
-def append_frac(trace: Trace, requests: pd.DataFrame) -> float:
-    """Share of the written bytes that lie behind the end of their file; NaN without writes to a file of known size."""
-    return extended_of(trace, requests, pd.DataFrame())["appendFrac"]

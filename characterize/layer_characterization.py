@@ -14,6 +14,7 @@ from characterize.document import plain
 from characterize.extended import BlockFlagsSummary
 from characterize.layer_summary import LayerSummary
 from characterize.loss import LOWER_BOUNDS, Totals, estimates_of, exact_of, is_lossy
+from characterize.time_histogram import time_histogram
 from characterize.trace import Trace
 from characterize.workload import Workload, with_totals
 
@@ -59,6 +60,9 @@ class LayerCharacterization:
     sequential_runs : dict
         As `characterize.sequentiality.Sequentiality.runs`.
     inter_arrival_time : dict or None
+    time_histogram : DataFrame
+        As from `characterize.time_histogram`: ``read, write, sync`` (response times), ``queue``, ``inter_arrival``,
+        ``think``, those of them that were measured.
     file_skew : dict
         As from `characterize.file_skew.FileSkew.shares`.
     files : DataFrame
@@ -85,6 +89,7 @@ class LayerCharacterization:
     reuse: dict[str, Any]
     sequential_runs: dict[str, Any]
     inter_arrival_time: dict[str, Any] | None
+    time_histogram: pd.DataFrame
     file_skew: dict[str, Any]
     files: pd.DataFrame
     over_time: pd.DataFrame | None
@@ -134,6 +139,7 @@ class LayerCharacterization:
             "think_time": self.think_time,
             "queue_time": self.queue_time,
             "inter_arrival_time": self.inter_arrival_time,
+            "time_histogram": self.time_histogram,
             "littles_law": self.littles_law,
             "size": {"histogram": self.size_histogram, "common": self.common_sizes},
             "files": {**self.file_skew, "listed": self.files},
@@ -166,24 +172,13 @@ def layer_of(
     conditions = summary.conditions
     layer, measured = conditions.layer, conditions.measured
     sequentiality, load = summary.sequentiality.result(), summary.concurrency.result()
-    count, total, thinking = summary.requests, summary.moved_bytes, measured and layer == "vfs"
-    process_num = load.in_flight_max
-    if not measured:
-        process_num = float(facts.declared.get("processNum", math.nan)) if layer == "vfs" else math.nan
-    workload = with_totals(
-        Workload(
-            unique_bytes=float(summary.unique_bytes()),
-            seq_frac=sequentiality.shares["seqFrac"],
-            read_frac=summary.counts["reads"] / count if count else math.nan,
-            size_mean=total / count if count else math.nan,
-            process_num=process_num,
-        ),
-        totals,
-    )
-    throughput = total / elapsed_s if elapsed_s > 0 else math.nan
+    workload = _workload(summary, facts, sequentiality.shares["seqFrac"], load.in_flight_max, totals)
+    time = _time(summary, load.time_in_io_s, elapsed_s)
     thinks, sizes, files = summary.concurrency.thinks, summary.sizes.result(), summary.files.result()
+    thinking = measured and layer == "vfs"
     in_cycle = load.threads * load.queue_depth_per_thread if thinking else math.nan
     think_mean_s = thinks.mean / 1e9 if thinks.count else 0.0
+    mean_s, throughput = summary.responses.mean_s(), time["throughput_bytes_per_s"]
     lossy = is_lossy(facts, layer)
     return LayerCharacterization(
         parameters=workload,
@@ -197,26 +192,50 @@ def layer_of(
         sequentiality={"seqFrac": workload.seq_frac, **sequentiality.shares},
         sequential_runs=sequentiality.runs,
         concurrency=load,
-        time={
-            "time_in_io_s": load.time_in_io_s,
-            "time_in_io_share": load.time_in_io_s / elapsed_s if elapsed_s > 0 else math.nan,
-            "time_in_sync_s": summary.responses.time_in_sync_s(),
-            "throughput_bytes_per_s": throughput,
-            "throughput_in_io_bytes_per_s": total / load.time_in_io_s if load.time_in_io_s > 0 else math.nan,
-        },
+        time=time,
         response_time=summary.responses.response_time(),
         think_time=thinks.distribution() if thinking else None,
         queue_time=summary.responses.queue_time(),
         inter_arrival_time=summary.responses.inter_arrival(),
+        time_histogram=time_histogram(summary.responses.histograms() | ({"think": thinks} if thinking else {})),
         think_per_thread=summary.concurrency.think_per_thread(),
-        littles_law=littles_law(workload.size_mean, summary.responses.mean_s(), think_mean_s, in_cycle, throughput),
+        littles_law=littles_law(workload.size_mean, mean_s, think_mean_s, in_cycle, throughput),
         size_histogram=sizes.histogram(),
         common_sizes=sizes.common(),
         file_skew=files.shares(),
         files=files.listed(facts.paths if layer == "vfs" else {}),
-        over_time=summary.over_time.result() if conditions.arrivals and summary.over_time and count else None,
+        over_time=summary.over_time.result()
+        if conditions.arrivals and summary.over_time and summary.requests
+        else None,
         extended=_extended(summary, facts, linked_bytes),
     )
+
+
+def _workload(
+    summary: LayerSummary, facts: Trace, seq_frac: float, in_flight_max: float, totals: Totals | None
+) -> Workload:
+    count, conditions, process_num = summary.requests, summary.conditions, in_flight_max
+    if not conditions.measured:
+        process_num = float(facts.declared.get("processNum", math.nan)) if conditions.layer == "vfs" else math.nan
+    counted = Workload(
+        unique_bytes=float(summary.unique_bytes()),
+        seq_frac=seq_frac,
+        read_frac=summary.counts["reads"] / count if count else math.nan,
+        size_mean=summary.moved_bytes / count if count else math.nan,
+        process_num=process_num,
+    )
+    return with_totals(counted, totals)
+
+
+def _time(summary: LayerSummary, in_io_s: float, elapsed_s: float) -> dict[str, float]:
+    moved_bytes = summary.moved_bytes
+    return {
+        "time_in_io_s": in_io_s,
+        "time_in_io_share": in_io_s / elapsed_s if elapsed_s > 0 else math.nan,
+        "time_in_sync_s": summary.responses.time_in_sync_s(),
+        "throughput_bytes_per_s": moved_bytes / elapsed_s if elapsed_s > 0 else math.nan,
+        "throughput_in_io_bytes_per_s": moved_bytes / in_io_s if in_io_s > 0 else math.nan,
+    }
 
 
 def _extended(summary: LayerSummary, facts: Trace, linked_bytes: float) -> dict[str, float]:

@@ -73,6 +73,14 @@ class LogHistogram:
         used = np.flatnonzero(self._counts)
         return self._tops[used], self._counts[used]
 
+    def by_bits(self) -> np.ndarray:
+        """How many values have 0, 1, 2, ... binary digits; exact; int64, shape (64,)."""
+        used = np.flatnonzero(self._counts)
+        counts = np.zeros(64, np.int64)
+        # All values of a bucket have the same number of digits.
+        np.add.at(counts, np.frexp(least_of(used).astype(np.float64))[1], self._counts[used])
+        return counts
+
     def distribution(self) -> dict[str, float | None]:
         """As `characterize.response_time.distribution`, of times in ns."""
         if not self.count:
@@ -113,6 +121,12 @@ class GroupedHistogram:
 def rank_of(share: float, count: int) -> int:
     """Which of `count` ascending values, from 1 on, at least this share does not exceed."""
     return max(1, -(-count * round(share * _SHARE_DIGITS) // _SHARE_DIGITS))
+
+
+def least_of(bucket: np.ndarray) -> np.ndarray:
+    """Smallest value of a bucket."""
+    octave = np.maximum((bucket >> _SUB_BITS) - 1, 0)
+    return (bucket - (octave << _SUB_BITS)) << octave
 
 
 @numba.njit(cache=True, inline="always")

@@ -106,11 +106,6 @@ def totals_of(trace: Trace, mmap: Mmap = "data", kept: Mapping[IoOp, float] | No
     )
 
 
-def known_from_totals(trace: Trace, mmap: Mmap = "data") -> tuple[str, ...]:
-    """Which of the five parameters the totals of a trace with losses give exactly."""
-    return exact_of(totals_of(trace, mmap))
-
-
 def exact_of(totals: Totals | None) -> tuple[str, ...]:
     """Which of the five parameters totals give exactly."""
     if totals is None or not totals.requests:

@@ -141,18 +141,26 @@ def request_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
         size, file, offset = array["bytes"], array["device"], array["sector"] * np.uint64(SECTOR_BYTES)
         read = array["op"] == BlockOp.READ
         extra = ("queued_ns",)
-    start = array["start_ns"].astype(np.int64)
     return {
-        "start_ns": start,
-        "end_ns": start + np.maximum(array["duration_ns"].astype(np.int64), 1),
-        "thread": array["thread"].astype(np.int64),
-        "process": array["process"].astype(np.int64),
-        "file": file.astype(np.int64),
+        **actor_columns(array, file),
         "offset": offset.astype(np.int64),
         "bytes": size.astype(np.int64),
         "read": read,
         "flags": np.ascontiguousarray(array["flags"]),
         **{name: np.ascontiguousarray(array[name]) for name in extra},
+    }
+
+
+def actor_columns(array: np.ndarray, file: np.ndarray) -> dict[str, np.ndarray]:
+    """When records ran, who they are of and on which file: ``start_ns, end_ns, thread, process, file``, int64."""
+    start = array["start_ns"].astype(np.int64)
+    return {
+        "start_ns": start,
+        # What ran took time, also where the clock did not see it.
+        "end_ns": start + np.maximum(array["duration_ns"].astype(np.int64), 1),
+        "thread": array["thread"].astype(np.int64),
+        "process": array["process"].astype(np.int64),
+        "file": file.astype(np.int64),
     }
 
 

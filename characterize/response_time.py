@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from characterize.intervals import BusyTime, union_length
+from characterize.intervals import BusyTime
 from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockOp, Fileop, RecordKind
 from characterize.log_histogram import QUANTILES, LogHistogram
 from characterize.references import Columns
-from characterize.requests import Layer, block_records
+from characterize.requests import Layer, actor_columns, block_records
 from characterize.trace import Trace
 
 SYNC_OPS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.SYNCFS)
@@ -57,19 +57,7 @@ def sync_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
     else:
         array = array[(array["op"] == BlockOp.FLUSH) & (array["status"] == 0)]
         file = array["device"]
-    start = array["start_ns"].astype(np.int64)
-    return {
-        "start_ns": start,
-        "end_ns": start + np.maximum(array["duration_ns"].astype(np.int64), 1),
-        "thread": array["thread"].astype(np.int64),
-        "process": array["process"].astype(np.int64),
-        "file": file.astype(np.int64),
-    }
-
-
-def time_in_sync_s(syncs: pd.DataFrame) -> float:
-    """Seconds with at least one sync in flight."""
-    return union_length(syncs["start_ns"].to_numpy(), syncs["end_ns"].to_numpy()) / 1e9
+    return actor_columns(array, file)
 
 
 def response_times(requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, dict[str, float | None]]:
@@ -160,6 +148,13 @@ class ResponseSummary:
     def response_time(self) -> dict[str, dict[str, float | None] | None]:
         """Of reads, writes and syncs; None where times are not measurements."""
         return {name: it.distribution() if self._measured else None for name, it in self._times.items()}
+
+    def histograms(self) -> dict[str, LogHistogram]:
+        """The distributions that were measured, by what the times are of."""
+        times = dict(self._times) if self._measured else {}
+        if self._queued:
+            times["queue"] = self._queued
+        return times | ({"inter_arrival": self._between} if self._arrivals else {})
 
     def mean_s(self) -> float:
         """Mean response time of the requests; NaN without one."""

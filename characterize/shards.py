@@ -22,7 +22,7 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.locality import Locality
-from characterize.log_histogram import BUCKETS, bucket_of
+from characterize.log_histogram import BUCKETS, bucket_of, least_of
 from characterize.lru_stack import COLD, LruStack
 from characterize.numbering import Numbering, grown
 from characterize.references import BLOCK_BYTES, segment_keys
@@ -144,7 +144,7 @@ class SampledLocality:
         return Locality(
             counts=counts,
             cold=cold,
-            depths=_least_of(np.arange(last)),
+            depths=least_of(np.arange(last)),
             sampled={
                 "method": "SHARDS, " + ("fixed rate" if self._blocks_max is None else "fixed size"),
                 "rate": self.rate,
@@ -162,12 +162,6 @@ class SampledLocality:
         if reached is None or reached[-1] <= 0:
             return np.eye(1, len(counts))[0]
         return np.diff(reached, prepend=0) / reached[-1]
-
-
-def _least_of(bucket: np.ndarray) -> np.ndarray:
-    """Smallest value of a bucket of `characterize.log_histogram`."""
-    octave = np.maximum((bucket >> 8) - 1, 0)
-    return (bucket - (octave << 8)) << octave
 
 
 @numba.njit(cache=True, inline="always")

@@ -91,8 +91,3 @@ def sizes_of(requests: pd.DataFrame) -> Sizes:
 def size_histogram(requests: pd.DataFrame) -> pd.DataFrame:
     """Requests by power of two of their size, as from `Sizes.histogram`."""
     return sizes_of(requests).histogram()
-
-
-def common_sizes(requests: pd.DataFrame, limit: int = COMMON_SIZES) -> pd.DataFrame:
-    """The commonest exact sizes, as from `Sizes.common`."""
-    return sizes_of(requests).common(limit)

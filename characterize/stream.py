@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,7 +34,10 @@ from characterize.layout import (
 )
 from characterize.requests import rows_at
 from characterize.trace import Content, Trace, owners_of, trace_of
-from characterize.trace_head import count_records, json_text, read_head
+from characterize.trace_head import count_records, is_foreign, json_text, read_head
+
+if TYPE_CHECKING:
+    from characterize.formats.reading import ReadOptions
 
 PIECE_RECORDS = 1 << 18
 TIMED = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)
@@ -110,14 +114,18 @@ class _Scan:
     unstacked: bool = False
 
 
-def open_stream(path: str | os.PathLike[str], piece_records: int = PIECE_RECORDS) -> Stream:
-    """Open a trace file or an archive of one.
+def open_stream(
+    path: str | os.PathLike[str], piece_records: int = PIECE_RECORDS, foreign: ReadOptions | None = None
+) -> Stream:
+    """Open a trace file, an archive of one, or a trace of another tool.
 
     Parameters
     ----------
     path : path-like
     piece_records : int
-        Records of the file in memory at once; of an archive its own batches.
+        Records of the file in memory at once; of an archive its own batches, of another tool's file its own blocks.
+    foreign : ReadOptions, optional
+        How to read a trace of another tool; given, the file is one, whatever it begins with.
 
     Raises
     ------
@@ -125,10 +133,13 @@ def open_stream(path: str | os.PathLike[str], piece_records: int = PIECE_RECORDS
         As from `characterize.trace.open`.
     """
     path = Path(path)
-    if is_trace_archive(path):
+    # pyarrow is slow to import, and most traces do not need it.
+    if foreign is None and is_trace_archive(path):
         archive = importlib.import_module("characterize.archive")
         head, file_bytes, text = archive.read_frame(path)
         return _streamed(path, head, file_bytes, text, lambda: archive.iterate(path))
+    if foreign is not None or is_foreign(path):
+        return importlib.import_module("characterize.formats.foreign_stream").stream_foreign(path, foreign)
     head, file_bytes = read_head(path)
     raw = np.frombuffer(head, HEADER_DTYPE)[0]
     records = count_records(path, raw, file_bytes, [])
@@ -203,26 +214,30 @@ def _last_end(array: np.ndarray) -> int:
     return int((array["start_ns"] + array["duration_ns"]).max())
 
 
-def stream_of_pieces(facts: Trace, pieces: Pieces) -> Stream:
+def stream_of_pieces(pieces: Pieces, facts_of: Callable[[Arrays], Trace]) -> Stream:
     """A trace whose records come in pieces, in about the order of time, such as one of another tool.
 
     Parameters
     ----------
-    facts : Trace
-        Header, paths and FILE records; its other records are not looked at.
     pieces : callable
-        Makes an iterator over all records; is called twice.
+        Makes an iterator over all records; is called once now, and once for every pass over the chunks.
+    facts_of : callable
+        From the records of the kinds of which there are few, to the trace without the others; called behind the first
+        iteration.
     """
-    return _stream(facts, _scan(pieces), pieces)
-
-
-def _streamed(path: Path, head: bytes, file_bytes: int, text: bytes | None, pieces: Pieces) -> Stream:
     scan = _scan(pieces)
     empty = {kind: np.zeros(0, dtype) for kind, dtype in RECORD_DTYPE.items()}
     small = {kind: np.concatenate([empty[kind], *found]) for kind, found in scan.small.items()}
-    facts = trace_of(path, Content(head, file_bytes, empty | small, np.zeros(0, np.int64), text))
+    facts = facts_of(empty | small)
     facts.header.count = {kind: int(scan.count[kind]) for kind in RecordKind}
     return _stream(facts, scan, pieces)
+
+
+def _streamed(path: Path, head: bytes, file_bytes: int, text: bytes | None, pieces: Pieces) -> Stream:
+    def facts_of(arrays: Arrays) -> Trace:
+        return trace_of(path, Content(head, file_bytes, arrays, np.zeros(0, np.int64), text))
+
+    return stream_of_pieces(pieces, facts_of)
 
 
 def _stream(facts: Trace, scan: _Scan, pieces: Pieces) -> Stream:

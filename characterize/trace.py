@@ -45,6 +45,9 @@ __all__ = ["Header", "Trace", "open", "write"]
 PATH_DTYPE = pd.StringDtype("python", na_value=np.nan)
 """For paths, whose bytes that are not UTF-8 stand as surrogates, which pandas' other strings refuse."""
 
+LOWER_BOUND = "uniqueBytes is a lower bound"
+"""Ends every warning of missing records."""
+
 
 @dataclass
 class Header:
@@ -298,12 +301,20 @@ def trace_of(path: Path, content: Content) -> Trace:
         metadata=_metadata_of(path, content.json_text, warnings),
     )
     if header.lost:
-        lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
-        warnings.append(f"{path}: records were lost while recording ({lost}); uniqueBytes is a lower bound")
+        warnings.append(f"{path}: {what_is_missing(header)}")
     owner = owners_of(arrays[RecordKind.BLOCK], arrays[RecordKind.BLOCK_DATA], content.block_before)
     if (orphans := int((owner < 0).sum())) and not header.lost:
         warnings.append(damaged(path, orphans))
     return Trace(header, arrays, paths_of(arrays[RecordKind.TEXT]), path, warnings, block_of_data=owner)
+
+
+def what_is_missing(header: Header) -> str:
+    """The warning of a trace that lacks records: the recorder lost them, or they are lines that were malformed."""
+    imported = header.metadata.get("imported")
+    if isinstance(imported, Mapping) and "bad_lines" in imported:
+        return f"{imported['bad_lines']} malformed lines were left out when it was imported; {LOWER_BOUND}"
+    lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
+    return f"records were lost while recording ({lost}); {LOWER_BOUND}"
 
 
 def damaged(path: Path | None, orphans: int) -> str:

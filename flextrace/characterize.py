@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from characterize.layer_summary import Sample
     from characterize.requests import Layer
     from characterize.stream import Stream
-    from characterize.trace import Trace
 
 _LAYERS: dict[str, tuple[Layer, ...]] = {"vfs": ("vfs",), "block": ("block",), "both": ("vfs", "block")}
 SCHEMA_OF_SEVERAL = "flextrace.characterizations/1"
@@ -91,7 +90,7 @@ def sample_of(text: str) -> Sample:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the numbers; 3 if records were lost while recording."""
+    """Print the numbers; 3 if records are missing."""
     window_s = parse_duration(arguments.window) if arguments.window is not None else None
     sample = sample_of(arguments.sample) if arguments.sample is not None else None
     layers = _LAYERS[arguments.layer]
@@ -99,41 +98,46 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("requests of the block layer have no file: give --by device, or --layer vfs", 2)
     grouped: tuple[Layer, ...] = ("vfs",) if arguments.by == "file" else layers
 
+    from characterize.kernel_start import start_kernels  # noqa: PLC0415
+
+    start_kernels()
     from characterize.characterization import Grouping, characterize  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.stream import Stream  # noqa: PLC0415
+    from characterize.stream import open_stream  # noqa: PLC0415
 
     figures = _figure_paths(arguments, layers) if arguments.figures else {}
     grouping = Grouping(arguments.by, window_s, grouped) if arguments.by or window_s is not None else None
-    results, bad_lines = [], 0
+    results, complete = [], True
     for file in arguments.files:
-        trace = _open(file, arguments)
-        facts = trace.facts if isinstance(trace, Stream) else trace
-        if assumed := assumptions(facts):
+        stream = open_stream(file, foreign=foreign_options(arguments))
+        if assumed := assumptions(stream.facts):
             print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)
-        bad_lines += facts.header.metadata.get("imported", {}).get("bad_lines") or 0
-        results.append(characterize(trace, arguments.mmap, sample=sample, grouping=grouping))
+        results.append(characterize(stream, arguments.mmap, sample=sample, grouping=grouping))
         if file in figures:
-            _write_figures(trace, results[-1], figures[file])
+            _write_figures(stream, results[-1], figures[file])
     if arguments.format == "json":
         _print_documents(results, layers)
     else:
         _print_text(results, layers)
-    if bad_lines:
-        print(
-            f"flextrace characterize: {bad_lines} malformed lines were left out; these numbers are not trustworthy",
-            file=sys.stderr,
-        )
-    lossy = [result for result in results if not result.trustworthy]
-    for result in lossy:
-        lost = sum(result.lost.values()) or "some"
-        exact = ", ".join(result.layers["vfs"].from_totals)
-        print(
-            f"flextrace characterize: {result.provenance['input']['path']}: {lost} records were LOST while recording; "
-            f"these numbers are not trustworthy{f' (but {exact} of the application, which are exact)' if exact else ''}"
-            ": record again with a larger --ring-bytes",
-            file=sys.stderr,
-        )
-    return 3 if lossy or bad_lines else 0
+    for result in results:
+        if missing := _missing(result):
+            complete = False
+            print(f"flextrace characterize: {result.provenance['input']['path']}: {missing}", file=sys.stderr)
+    return 0 if complete else 3
+
+
+def _missing(result: Characterization) -> str:
+    """What a trace lacks, and what to do about it; empty where nothing is missing."""
+    if result.trustworthy:
+        return ""
+    if bad_lines := result.trace["lineage"].get("imported", {}).get("bad_lines"):
+        return f"{bad_lines} malformed lines were left out; these numbers are not trustworthy"
+    lost = sum(result.lost.values()) or "some"
+    exact = ", ".join(result.layers["vfs"].from_totals)
+    but = f" (but {exact} of the application, which are exact)" if exact else ""
+    return (
+        f"{lost} records were LOST while recording; these numbers are not trustworthy{but}: record again with a larger "
+        "--ring-bytes"
+    )
 
 
 def _figure_paths(
@@ -156,23 +160,12 @@ def _figure_paths(
     return dict(zip(arguments.files, paths, strict=True))
 
 
-def _write_figures(trace: Trace | Stream, numbers: Characterization, paths: dict[tuple[Layer, str], Path]) -> None:
+def _write_figures(stream: Stream, numbers: Characterization, paths: dict[tuple[Layer, str], Path]) -> None:
     from characterize.figure_data import figure_data_of  # noqa: PLC0415
     from characterize.plots import write_figures  # noqa: PLC0415
 
-    for path in write_figures(figure_data_of(trace, numbers), paths):
+    for path in write_figures(figure_data_of(stream, numbers), paths):
         print(f"flextrace characterize: figure {path}", file=sys.stderr)
-
-
-def _open(file: Path, arguments: argparse.Namespace) -> Trace | Stream:
-    """A trace of this program as a stream, one of another tool in memory."""
-    from characterize import trace as trace_file  # noqa: PLC0415
-    from characterize.stream import open_stream  # noqa: PLC0415
-
-    options = foreign_options(arguments)
-    if options is None and not trace_file.is_foreign(file):
-        return open_stream(file)
-    return trace_file.open(file, options)
 
 
 def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -> None:

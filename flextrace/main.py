@@ -8,6 +8,7 @@ It is imported only when it is used, so that ``record`` and ``replay`` start wit
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -37,6 +38,7 @@ VERBS = {
     "import": "turn a trace of another tool, or an archive, into a flextrace trace",
 }
 
+COLLECT_AT_OBJECTS = 100_000
 EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why)"
 
 
@@ -60,6 +62,8 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; every `FlextraceError` becomes one message on stderr and its exit code."""
     argv = sys.argv[1:] if argv is None else argv
+    # Imports make many objects and no garbage; looking for it time and again took a tenth of a verb's start.
+    gc.set_threshold(COLLECT_AT_OBJECTS)
     verb = next((word for word in argv if not word.startswith("-")), None)
     try:
         arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)

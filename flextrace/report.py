@@ -5,13 +5,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
-
-if TYPE_CHECKING:
-    from characterize.stream import Stream
-    from characterize.trace import Trace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not (profiles or arguments.trace or arguments.comparison or arguments.replay):
         raise FlextraceError("a report of nothing: give a profile, --trace, --comparison or --replay", 2)
 
+    from characterize.stream import open_stream  # noqa: PLC0415 (slow)
     from selfscale import comparison, fidelity, prediction_errors  # noqa: PLC0415 (slow)
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.report import write_report  # noqa: PLC0415
@@ -76,18 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.output,
         profiles=[Profile.load(profile) for profile in profiles],
         validations=[prediction_errors.load(document) for document in arguments.validation],
-        traces=[_open(trace) for trace in arguments.trace],
+        traces=[open_stream(trace) for trace in arguments.trace],
         comparisons=[comparison.load(document).document for document in arguments.comparison],
         replays=[fidelity.load(document) for document in arguments.replay],
         force=arguments.force,
     )
     print(path.resolve())
     return 0
-
-
-def _open(file: Path) -> Trace | Stream:
-    """A trace of this program as a stream, so that it need not fit into memory; one of another tool as it is."""
-    from characterize import trace as trace_file  # noqa: PLC0415
-    from characterize.stream import open_stream  # noqa: PLC0415
-
-    return trace_file.open(file) if trace_file.is_foreign(file) else open_stream(file)

@@ -8,7 +8,7 @@ import pytest
 from made_trace import made_trace, read, write
 
 import characterize as package
-from characterize.characterization import characterize, elapsed_of
+from characterize.characterization import characterize
 from characterize.definitions import DEFINITIONS
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.text import render
@@ -76,7 +76,7 @@ def test_every_number_has_its_definition():
         "estimated_from_totals",
     ]
     names += [*(name for name in vfs["concurrency"] if name not in ("in_flight_max", "per_thread"))]
-    names += ["reuse", "sequential_runs", "inter_arrival_time", "files", "over_time"]
+    names += ["reuse", "sequential_runs", "inter_arrival_time", "time_histogram", "files", "over_time"]
     names += ["response_time", "think_time", "queue_time", "littles_law", "elapsed_s", "time_in_io_s"]
     names += ["time_in_io_share", "time_in_sync_s", "throughput_bytes_per_s", "throughput_in_io_bytes_per_s"]
     assert set(names) <= set(document["definitions"])
@@ -98,6 +98,14 @@ def test_numbers_of_the_full_trace():
     }
     assert vfs["time_in_io_s"] == pytest.approx(40e-9)
     assert vfs["time_in_io_share"] == pytest.approx(2 / 3)
+    # Reads of 10 and 20 ns, a write of 10, a sync of 5; 20 ns from each start to the next, 10 ns of thinking.
+    assert [list(row.values()) for row in vfs["time_histogram"]] == [
+        [4, 8, 0, 0, 1, 0, 0],
+        [8, 16, 1, 1, 0, 0, 1],
+        [16, 32, 1, 0, 0, 2, 0],
+    ]
+    columns = ["low_ns", "high_ns", "read", "write", "sync", "inter_arrival", "think"]
+    assert list(vfs["time_histogram"][0]) == columns
     assert vfs["time_in_sync_s"] == pytest.approx(5e-9)
     assert vfs["throughput_bytes_per_s"] == pytest.approx(8292 / 60e-9)
     assert vfs["throughput_in_io_bytes_per_s"] == pytest.approx(8292 / 40e-9)
@@ -114,7 +122,7 @@ def test_numbers_of_the_full_trace():
 
 def test_elapsed_time_is_that_of_the_recording():
     trace = full_trace(start_monotonic_ns=1000, end_monotonic_ns=2_000_001_000)
-    assert elapsed_of(trace) == (2.0, "header")
+    assert (characterize(trace).elapsed_s, characterize(trace).trace["elapsed_from"]) == (2.0, "header")
     assert characterize(trace).as_document()["layers"]["vfs"]["throughput_bytes_per_s"] == 4146
 
 

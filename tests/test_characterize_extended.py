@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 
-from characterize.extended import append_frac, cold_frac, extended_of, extended_of_block
+from characterize.characterization import characterize
+from characterize.extended import cold_frac, extended_of
 from characterize.layout import BlockFlag, HeaderFlag, IoFlag
 from characterize.requests import requests_of
 from characterize.response_time import syncs_of
@@ -24,7 +25,7 @@ def extended(trace):
 
 def appended(io, size=0, fileops=(), **file):
     trace = made_trace(list(io), fileops=list(fileops), files=[{"file": 1, "size_bytes": size, **file}])
-    return append_frac(trace, requests_of(trace))
+    return extended(trace)["appendFrac"]
 
 
 def test_appended_bytes_are_those_behind_the_end():
@@ -70,9 +71,9 @@ def test_block_devices_never_grow():
 
 def test_files_of_unknown_size_are_left_out():
     trace = made_trace([write(0, 10, file=1), write(0, 90, file=2)], files=[{"file": 1, "size_bytes": 10}])
-    assert append_frac(trace, requests_of(trace)) == 0
+    assert extended(trace)["appendFrac"] == 0
     trace = made_trace([write(0, 10)])
-    assert math.isnan(append_frac(trace, requests_of(trace)))
+    assert math.isnan(extended(trace)["appendFrac"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10), st.integers(1, 2)), min_size=1, max_size=30))
@@ -85,7 +86,7 @@ def test_appended_bytes_against_a_size_that_is_followed(rows):
         [write(offset, size, start, file=file) for start, (offset, size, file) in enumerate(rows)],
         files=[{"file": 1, "size_bytes": 10}, {"file": 2}],
     )
-    assert append_frac(trace, requests_of(trace)) == pytest.approx(total / sum(size for _, size, _ in rows))
+    assert extended(trace)["appendFrac"] == pytest.approx(total / sum(size for _, size, _ in rows))
 
 
 def cold(io, *files):
@@ -216,9 +217,9 @@ def test_block_layer_by_hand():
         {"op": 2, "bytes": 4096, "start_ns": 1, "cause": 8, "flags": flags, "status": 10},
     ]
     trace = made_trace(blocks=blocks)
-    result = extended_of_block(trace, requests_of(trace, "block"))
+    result = characterize(trace).layers["block"].extended
     assert result == pytest.approx(
         {"attributedFrac": 0.5, "readaheadFrac": 1 / 3, "metadataFrac": 2 / 3, "fuaFrac": 1 / 3}
     )
     foreign = made_trace(blocks=blocks, metadata={"imported": {"format": "mqsim"}})
-    assert all(math.isnan(it) for it in extended_of_block(foreign, requests_of(foreign, "block")).values())
+    assert all(math.isnan(it) for it in characterize(foreign).layers["block"].extended.values())

@@ -14,8 +14,8 @@ from characterize.concurrency import concurrency_of, littles_law
 from characterize.intervals import union_length
 from characterize.layout import BlockFlag, BlockOp
 from characterize.requests import requests_of
-from characterize.response_time import distribution, response_times, syncs_of, think_times, time_in_sync_s
-from characterize.sizes import common_sizes, size_histogram
+from characterize.response_time import distribution, response_times, syncs_of, think_times
+from characterize.sizes import size_histogram, sizes_of
 
 FSYNC, FDATASYNC, SYNC_FILE_RANGE, OPEN = 3, 4, 5, 1
 
@@ -109,8 +109,9 @@ def test_quantiles_are_values_that_occurred():
 
 
 def test_time_in_sync_is_a_union():
-    assert time_in_sync_s(syncs_of(two_threads())) == pytest.approx(13e-9)  # [26, 38) and [70, 71)
-    assert time_in_sync_s(syncs_of(made_trace())) == 0
+    # [26, 38) and [70, 71)
+    assert characterize(two_threads()).layers["vfs"].time["time_in_sync_s"] == pytest.approx(13e-9)
+    assert characterize(made_trace()).layers["vfs"].time["time_in_sync_s"] == 0
 
 
 def test_flushes_are_the_syncs_of_the_block_layer():
@@ -163,7 +164,7 @@ def test_every_size_falls_into_its_power_of_two(sizes):
 
 def test_common_sizes():
     rows = [read(0, 8192), read(0, 4096), write(0, 8192), read(0, 512)]
-    common = common_sizes(requests_of(made_trace(rows)), limit=2)
+    common = sizes_of(requests_of(made_trace(rows))).common(2)
     assert common.to_dict("list") == {"bytes": [8192, 512], "requests": [2, 1], "share": [0.5, 0.25]}
 
 

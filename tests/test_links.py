@@ -10,11 +10,10 @@ from made_trace import made_trace, read, write
 
 import characterize as package
 from characterize.characterization import characterize
-from characterize.extended import extended_of_block
 from characterize.layout import BlockDataClass, BlockFlag, BlockOp
 from characterize.links import links_of
-from characterize.requests import requests_of
 from characterize.response_time import syncs_of
+from characterize.stream import stream_of
 from characterize.text import render
 from characterize.workload import workload_of
 from flextrace.main import main
@@ -86,7 +85,7 @@ def test_linked_shares_by_hand():
 def test_attributed_bytes_are_those_of_the_pieces_and_of_what_they_leave_over():
     """40 and 24 KiB read, 16 KiB left over of a request that has a cause, 48 KiB written, of 232 KiB."""
     trace = linked_trace()
-    share = extended_of_block(trace, requests_of(trace, "block"))["attributedFrac"]
+    share = characterize(trace).layers["block"].extended["attributedFrac"]
     assert share == pytest.approx((40 + 24 + 16 + 48) / 232)
 
 
@@ -167,8 +166,8 @@ def test_no_total_counts_a_stacked_device():
     assert ours["links"]["writeAmplification"] == 1
     assert workload_of(twice, "block") == workload_of(alone, "block")
     assert len(syncs_of(twice, "block")) == 1
-    assert [table.rows for table in trace_section(1, twice, characterize(twice)).tables] == [
-        table.rows for table in trace_section(1, alone, characterize(alone)).tables
+    assert [table.rows for table in trace_section(1, stream_of(twice), characterize(twice)).tables] == [
+        table.rows for table in trace_section(1, stream_of(alone), characterize(alone)).tables
     ]
 
 

@@ -2,6 +2,7 @@
 """Logarithmic histograms against the sorted values: how far quantiles may be off, what is exact, merging."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from characterize.log_histogram import BUCKETS, GroupedHistogram, LogHistogram, bucket_of, rank_of
 from characterize.response_time import distribution
+from characterize.time_histogram import time_histogram
 
 VALUES = st.lists(st.one_of(st.integers(0, 600), st.integers(0, 10**6), st.integers(0, 2**50)), min_size=1)
 SHARES = (0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0)
@@ -78,3 +80,16 @@ def test_medians_of_groups(pairs, step):
     for group, median in enumerate(grouped.medians(6)):
         mine = sorted(value for its, value in pairs if its == group)
         assert (math.isnan(median) and not mine) or median == mine[rank_of(0.5, len(mine)) - 1]
+
+
+@given(st.lists(st.integers(0, 2**63 - 1)), st.lists(st.sampled_from([0, 1, 2, 3, 511, 512, 513, 2**40 - 1, 2**40])))
+def test_times_by_power_of_two_against_counting(one, other):
+    table = time_histogram({"one": histogram(one), "other": histogram(other)})
+    rows = table.to_dict("records")
+    for row in rows:
+        for name, values in (("one", one), ("other", other)):
+            assert row[name] == sum(row["low_ns"] <= value < row["high_ns"] for value in values)
+    assert (table["one"].sum(), table["other"].sum()) == (len(one), len(other))
+    assert all(before["high_ns"] == after["low_ns"] for before, after in pairwise(rows))
+    assert not rows or (rows[0]["one"] + rows[0]["other"] and rows[-1]["one"] + rows[-1]["other"])
+    assert list(table) == ["low_ns", "high_ns", "one", "other"]

@@ -10,13 +10,18 @@ from made_trace import made_trace, read, write
 import characterize as package
 from characterize.characterization import characterize
 from characterize.layout import HeaderFlag, IoFlag, RecordKind, Source
-from characterize.loss import is_lossy, known_from_totals
+from characterize.loss import is_lossy
 from characterize.text import render
 from characterize.workload import workload_of
 from flextrace.main import main
 from replayer.alter import alter
 
 LOST = {RecordKind.IO: 100}
+
+
+def known_from_totals(trace, rule="data"):
+    """Parameters that are exact in spite of the losses."""
+    return characterize(trace, rule).layers["vfs"].from_totals
 
 
 def whole_rows():

@@ -191,9 +191,12 @@ def test_orphans_are_warned_of(tmp_path):
 def test_records_that_come_in_pieces():
     """Such as those of another tool: the last piece but one is behind in time."""
     trace = made_trace([read(0, 10, start, file=2) for start in (5, 9, 30, 40, 7, 50)], files=[{"file": 2}])
-    facts = Trace(trace.header, {RecordKind.FILE: trace.arrays[RecordKind.FILE]})
-    rows = trace.arrays[RecordKind.IO].view(np.uint8).reshape(-1, TRACE_RECORD_BYTES)
-    stream = stream_of_pieces(facts, lambda: iter([rows[:2], rows[2:4], rows[4:5], rows[5:]]))
+    files, rows = (
+        trace.arrays[kind].view(np.uint8).reshape(-1, TRACE_RECORD_BYTES) for kind in (RecordKind.FILE, RecordKind.IO)
+    )
+    stream = stream_of_pieces(
+        lambda: iter([files, rows[:2], rows[2:4], rows[4:5], rows[5:]]), lambda arrays: Trace(trace.header, arrays)
+    )
     assert collected(stream)[RecordKind.IO]["start_ns"].tolist() == [5, 7, 9, 30, 40, 50]
     assert document(characterize(stream)) == document(characterize(trace))
 

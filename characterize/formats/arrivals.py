@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns lines of ``arrival device sector sectors flags`` into chunks of BLOCK records; what two simulators share."""
+"""Turns lines of an arrival, device, sector, sectors and flags, in any order, into chunks of BLOCK records.
+
+What two simulators and one cloud share.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from characterize.layout import RecordKind
 
 
 def arrival_shape(time: str, flags: str, expected: str) -> LineShape:
-    """A line of five fields, of which the patterns of the first and the last differ."""
+    """A simulator's line: arrival, device, sector, sectors, flags; the patterns of the first and the last differ."""
     numbers = (Field("device", "integer"), Field("sector", "integer"), Field("sectors", "integer"))
     return LineShape((Field("time", "time", time), *numbers, Field("flags", "text", flags)), expected, " ")
 
@@ -20,17 +23,17 @@ def arrival_shape(time: str, flags: str, expected: str) -> LineShape:
 def arrival_chunks(
     reading: Reading, shape: LineShape, op_of_flags: Callable[[str], int], expected: str
 ) -> Iterator[Chunk]:
-    """Read lines of five fields.
+    """Read lines of the fields ``time, device, sector, sectors, flags``.
 
     Parameters
     ----------
     reading : Reading
     shape : LineShape
-        From `arrival_shape`.
+        From `arrival_shape`, or another order of these fields.
     op_of_flags : callable
-        Operation that the last field says; 0 = it is none.
+        Operation that the flags say; 0 = it is none.
     expected : str
-        What the last field has to be.
+        What the flags have to be.
     """
 
     def convert(columns: Columns) -> Draft:

@@ -19,8 +19,7 @@ import numba
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.formats.blkparse import STATUS_OF_ERROR
-from characterize.formats.block_events import EVENT_DTYPE, Action, EventPairing
+from characterize.formats.block_events import EVENT_DTYPE, STATUS_OF_ERROR, Action, EventPairing
 from characterize.formats.compressed import opened
 from characterize.formats.reading import Chunk, Reading
 from characterize.layout import BlockFlag, BlockOp

@@ -26,6 +26,8 @@ from characterize.layout import (
 )
 
 WAITING_MAX = 1 << 18
+STATUS_OF_ERROR = 10
+"""BLK_STS_IOERR: the trace has an errno, a BLOCK record a blk_status_t; that it failed is what both say."""
 NONE = -1
 # Columns of a request that was issued: rows of its events; and how it stands.
 _QUEUE, _ISSUE, _STATE, _FIRST_ISSUE, _REQUEUE = range(5)

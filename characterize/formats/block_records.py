@@ -31,7 +31,7 @@ def block_draft(
     Parameters
     ----------
     start_ns, duration_ns : ndarray of int64
-        Negative = not a time that can be. Without durations they are 0.
+        As `Draft.set_times` takes them.
     device : ndarray of int64
         Number of the device in the trace.
     offset : ndarray of int64
@@ -50,17 +50,14 @@ def block_draft(
     draft = Draft(np.zeros(len(start_ns), BLOCK_DTYPE))
     fits = (offset >= 0) & (offset < 2**63 // sector_bytes)
     offset_bytes = np.where(fits, offset, 0) * sector_bytes
-    draft.require(start_ns >= 0, "a time of 0 to 2^63 ns")
+    draft.set_times(start_ns, duration_ns)
     draft.require((device >= 0) & (device < 2**32), "a device number of 32 bits")
     draft.require(fits, "an offset below 2^63 bytes")
     draft.require(offset_bytes & (SECTOR_BYTES - 1) == 0, f"an offset that is a multiple of {SECTOR_BYTES} bytes")
     draft.require((size >= 0) & (size <= BYTES_MAX), f"a size of at most {BYTES_MAX} bytes")
     block = draft.records
     block["kind"], block["form"] = RecordKind.BLOCK, BlockForm.REQUEST
-    block["start_ns"], block["device"], block["op"] = start_ns, device, op
+    block["device"], block["op"] = device, op
     block["sector"], block["bytes"] = offset_bytes >> SECTOR_SHIFT, size
     block["queued_ns"] = NOT_MEASURED_U64
-    if duration_ns is not None:
-        draft.require(duration_ns >= 0, "a response time of 0 to 2^63 ns")
-        block["duration_ns"] = duration_ns
     return draft

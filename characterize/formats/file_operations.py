@@ -39,7 +39,7 @@ def operations_draft(
     Parameters
     ----------
     start_ns, duration_ns : ndarray of int64
-        Negative = not a time that can be. Without durations they are 0.
+        As `Draft.set_times` takes them.
     op : ndarray of int64
         From `operation_of`.
     file, offset, size, result : ndarray of int64
@@ -54,7 +54,6 @@ def operations_draft(
     """
     moves = op < FILEOP_BASE
     draft = Draft(np.zeros(len(op), IO_DTYPE))
-    draft.require(start_ns >= 0, "a time of 0 to 2^63 ns")
     draft.require(offset >= 0, "an offset of 0 to 2^63 bytes")
     draft.require((size >= 0) & (~moves | (size < 2**32)), "a size below 2^32 bytes")
     draft.require((result >= -(2**31)) & (result < 2**31), "a result of 32 bits")
@@ -66,14 +65,13 @@ def operations_draft(
         io["missed_bytes"] = np.where(missed_bytes < 0, NOT_MEASURED_U32, missed_bytes)
     fileop["argument"], fileop["length"] = offset.clip(0), size.clip(0)
     for records in (io, fileop):
-        records["op"], records["file"], records["start_ns"] = op % FILEOP_BASE, file, start_ns
+        records["op"], records["file"] = op % FILEOP_BASE, file
         records["result"] = result.clip(-(2**31), 2**31 - 1)
     io["kind"], fileop["kind"] = RecordKind.IO, RecordKind.FILEOP
     whole, other = (records.view(np.uint8).reshape(-1, TRACE_RECORD_BYTES) for records in (io, fileop))
     whole[~moves] = other[~moves]
-    if duration_ns is not None:
-        draft.require(duration_ns >= 0, "a duration of 0 to 2^63 ns")
-        io["duration_ns"] = duration_ns
+    # Both kinds have their times at the same place.
+    draft.set_times(start_ns, duration_ns)
     return draft
 
 

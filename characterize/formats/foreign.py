@@ -18,7 +18,7 @@ from characterize.formats.registry import FORMATS, found_format
 from characterize.formats.reordering import TIMED_KINDS, Reordering
 from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
 from characterize.provenance import sha256_of, tool_version
-from characterize.trace import Header, Trace
+from characterize.trace import LOWER_BOUND, Header, Trace
 
 WALL_CLOCK_YEARS = (1980, 2100)
 LOST_KIND = {"block": RecordKind.BLOCK, "file": RecordKind.IO}
@@ -119,8 +119,11 @@ class ForeignTrace:
             paths |= chunk.paths
             for kind, array in chunk.arrays.items():
                 parts.setdefault(kind, []).append(array)
+        return self.trace({kind: np.concatenate(arrays) for kind, arrays in parts.items()}, paths)
+
+    def trace(self, arrays: dict[RecordKind, np.ndarray], paths: dict[int, str]) -> Trace:
+        """The trace of records, or of some kinds of them, once all chunks have been read."""
         header = self.header()
-        arrays = {kind: np.concatenate(arrays) for kind, arrays in parts.items()}
         for row in arrays.get(RecordKind.FILE, ()):
             row["size_bytes"] = self.reading.file_sizes[int(row["file"])]
         header.count = {kind: len(arrays.get(kind, ())) for kind in RECORD_DTYPE}
@@ -133,12 +136,12 @@ class ForeignTrace:
         if reading.bad_count:
             warnings.append(
                 f"{reading.path}: {reading.bad_count} malformed lines were left out, the first: "
-                f"{reading.bad_examples[0]}"
+                f"{reading.bad_examples[0]}; {LOWER_BOUND}"
             )
         if self._order.late:
             warnings.append(
                 f"{reading.path}: {self._order.late} records stand more than {self._order.window_records} behind "
-                "their place in the order of the starts"
+                "their place in the order of the starts; characterize keeps them in memory"
             )
         return warnings
 

@@ -135,6 +135,14 @@ class Draft:
         if not fine.all():
             self.problems.append((~fine, expected))
 
+    def set_times(self, start_ns: np.ndarray, duration_ns: np.ndarray | None) -> None:
+        """Put times into the records; negative = not a time that can be, no durations = 0."""
+        self.require(start_ns >= 0, "a time of 0 to 2^63 ns")
+        self.records["start_ns"] = start_ns
+        if duration_ns is not None:
+            self.require(duration_ns >= 0, "a response time of 0 to 2^63 ns")
+            self.records["duration_ns"] = duration_ns
+
 
 def is_header(line: bytes) -> bool:
     """A first line without a digit names the columns."""

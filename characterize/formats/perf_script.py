@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from characterize.formats.blkparse import STATUS_OF_ERROR, events_draft
-from characterize.formats.block_events import Action, EventPairing
-from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
+from characterize.formats.block_events import Action
+from characterize.formats.event_lines import EVENT_FIELDS, EVENT_UNITS, event_chunks
+from characterize.formats.lines import Field, LineShape
 from characterize.formats.reading import Chunk, Reading
 
 ACTION_OF_EVENT = {
@@ -34,24 +32,13 @@ _OTHERS = (
 _NOT_BLOCK = r"(?:[^b\s:]\w*|b[^l\s:]\w*|bl[^o\s:]\w*|blo[^c\s:]\w*|bloc[^k\s:]\w*|block\w+)"
 _BEFORE = r"(?P<name>.*?)\s+(?P<thread>-?\d{1,9})(?:/\d+)?\s+(?:\[\d+\]\s+)?(?P<time>\d{1,10}\.\d{1,9}):\s+(?:\d+\s+)?"
 SHAPE = LineShape(
-    (
-        Field("name", "text"),
-        Field("thread", "integer"),
-        Field("time", "time"),
-        Field("action", "text"),
-        Field("major", "integer"),
-        Field("minor", "integer"),
-        Field("letters", "text"),
-        Field("sector", "integer"),
-        Field("sectors", "integer"),
-        Field("end", "text"),
-    ),
+    (*EVENT_FIELDS, Field("end", "text")),
     "COMM PID [CPU] TIME: block:EVENT: MAJOR,MINOR RWBS ... SECTOR + SECTORS [...]",
     pattern=r"\s*" + _BEFORE + rf"block:(?P<action>{'|'.join(ACTION_OF_EVENT)}):\s+"
     r"(?P<major>\d{1,4}),(?P<minor>\d{1,7})\s+(?P<letters>[A-Z]+)\s+(?:\d+\s+)?(?:\([^)]*\)\s+)?"
     r"(?:(?P<sector>\d{1,18})|\d{19,20})\s+\+\s+(?P<sectors>\d{1,8})\s+(?:[^\[]*\s)?\[(?P<end>.*)\]",
     ignored=rf"^(?:#|\s*\S.*\d+\.\d+:\s+(?:\d+\s+)?(?:(?:block:{_OTHERS}|{_NOT_BLOCK}:[\w-]+):|[\w-]+:\s))",
-    units={"time": "s"},
+    units=EVENT_UNITS,
 )
 
 
@@ -61,17 +48,5 @@ def looks_like(head: bytes) -> bool:
 
 
 def chunks(reading: Reading) -> Iterator[Chunk]:
-    """Read a file of the format; requests that never completed are left out and counted."""
-    pairing = EventPairing(reading)
-
-    def convert(columns: Columns) -> Draft:
-        draft = events_draft(columns, number_of_text(columns["action"], lambda event: ACTION_OF_EVENT[event]))
-        completed = draft.records["action"] == Action.COMPLETED
-        pairing.name(draft.records["thread"][~completed], columns["name"].filter(~completed))
-        failed = number_of_text(columns["end"], lambda text: STATUS_OF_ERROR if text.strip("-0") else 0)
-        draft.records["status"] = np.where(completed, failed, 0)
-        return draft
-
-    for events in records_of_lines(reading, SHAPE, convert):
-        yield pairing.chunk(events)
-    pairing.end()
+    """Read a file of the format."""
+    return event_chunks(reading, SHAPE, ACTION_OF_EVENT, "end")

@@ -41,8 +41,8 @@ class Reordering:
             if parts:
                 self._take(parts[0] if len(parts) == 1 else np.concatenate(parts))
             yield from self._ready()
-        for array in self._waiting:
-            yield self._leave(array)
+        while self._waiting:
+            yield self._leave(self._waiting.pop(0))
 
     def _ready(self) -> Iterator[Chunk]:
         """What is not within the window any more: whole arrays, and of one that is larger than the window a part."""

@@ -8,20 +8,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
-from characterize.formats.block_records import block_draft
-from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
+from characterize.formats.arrivals import arrival_chunks
+from characterize.formats.lines import Field, LineShape
 from characterize.formats.reading import Chunk, Reading
-from characterize.layout import BlockOp, RecordKind
+from characterize.layout import BlockOp
 
 SHAPE = LineShape(
     (
         Field("time", "time"),
         Field("sector", "integer"),
         Field("sectors", "integer", r"\d{1,9}"),
-        Field("type", "text", "[01]"),
-        Field("volume", "integer"),
+        Field("flags", "text", "[01]"),
+        Field("device", "integer"),
     ),
     "Timestamp,Offset,Size,0|1,VolumeID",
     ",",
@@ -37,19 +36,4 @@ def looks_like(head: bytes) -> bool:
 def chunks(reading: Reading) -> Iterator[Chunk]:
     """Read a file of the format."""
     reading.facts["time_resolution_s"] = 1
-    for records in records_of_lines(reading, SHAPE, partial(_convert, reading.sector_bytes)):
-        yield Chunk({RecordKind.BLOCK: records})
-
-
-def _convert(sector_bytes: int, columns: Columns) -> Draft:
-    op = number_of_text(columns["type"], lambda text: _OPS.get(text, 0))
-    draft = block_draft(
-        start_ns=columns["time"],
-        device=columns["volume"],
-        offset=columns["sector"],
-        size=columns["sectors"].clip(-1, 2**40) * sector_bytes,
-        op=op,
-        sector_bytes=sector_bytes,
-    )
-    draft.require(op > 0, "0 (read) or 1 (write)")
-    return draft
+    return arrival_chunks(reading, SHAPE, lambda text: _OPS.get(text, 0), "0 (read) or 1 (write)")

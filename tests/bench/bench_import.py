@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how many lines of other tools' traces ``flextrace import`` reads and writes a second, and its memory.
+"""Measures how many lines of other tools' traces ``import`` and ``characterize`` read a second, and their memory.
 
-The lines are made here, of random requests; two lengths, so that memory that grows with the length shows. The start of
-the program is in the rates, which are those of the longer file. Processor time says more than elapsed time
-where something else runs on the machine.
+The lines are made here, of random requests to a few places; two lengths, so that memory that grows with the length and
+not with the blocks shows. The start of the program is in the rates, which are those of the longer file. Processor time
+says more than elapsed time where something else runs on the machine.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import numpy as np
 
 SEED = 7
 MADE_AT_ONCE = 1 << 16
+VERBS = ["import", "characterize"]
+PLACES, PLACE_SECTORS = 10**4, 10**4
 # start ns, device, read, sector, sectors
 Row = tuple[int, int, int, int, int]
 
@@ -68,16 +70,21 @@ def rows(count: int) -> Iterator[Row]:
         size = min(MADE_AT_ONCE, count - first)
         starts = at + np.cumsum(random.integers(1, 20_000, size))
         at = int(starts[-1])
-        columns = (starts, *(random.integers(0, limit, size) for limit in (9, 2, 10**8)), random.integers(1, 200, size))
+        device, read, place = (random.integers(0, limit, size) for limit in (9, 2, PLACES))
+        columns = (starts, device, read, place * PLACE_SECTORS, random.integers(1, 200, size))
         yield from zip(*(column.tolist() for column in columns), strict=True)
 
 
-def imported(path: Path, output: Path) -> tuple[float, float, float]:
-    """Elapsed and processor time in seconds, peak memory in MiB of one import."""
+def run(verb: str, path: Path) -> tuple[float, float, float]:
+    """Elapsed and processor time in seconds, peak memory in MiB of reading a file."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "flextrace", "import", str(path), "-o", str(output), "--force"]
+    output = ["-o", str(path.with_name("o.iotrace")), "--force"] if verb == "import" else []
+    command = [sys.executable, "-m", "flextrace", verb, str(path), *output]
     child = os.posix_spawn(
-        sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
+        sys.executable,
+        command,
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)],
     )
     _, status, usage = os.wait4(child, 0)
     if status:
@@ -86,27 +93,28 @@ def imported(path: Path, output: Path) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print a line for each format."""
+    """Print a line for each format and verb."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=2_000_000, help="in the longer file (default: 2000000)")
     parser.add_argument("--formats", nargs="+", choices=LINES, default=list(LINES))
+    parser.add_argument("--verbs", nargs="+", choices=VERBS, default=VERBS)
     arguments = parser.parse_args()
-    titles = ("lines", "lines/s", "lines/s of processor time", "peak MiB, a quarter", "all")
-    print(f"{'format':<10}{titles[0]:>10}{titles[1]:>12}{titles[2]:>27}{titles[3]:>22}{titles[4]:>7}")
+    titles = ("verb", "lines", "lines/s", "lines/s of processor time", "peak MiB, a quarter", "all")
+    print(f"{'format':<10}{titles[0]:<13}{titles[1]:>10}{titles[2]:>12}{titles[3]:>27}{titles[4]:>22}{titles[5]:>7}")
     for name in arguments.formats:
         head, line = LINES[name]
+        lines = arguments.requests * line((0, 0, 0, 0, 1)).count("\n")
         with tempfile.TemporaryDirectory() as place:
-            path, output = Path(place) / "trace", Path(place) / "o.iotrace"
+            path = Path(place) / "trace"
             measured = []
             for count in (arguments.requests // 4, arguments.requests):
                 with path.open("w") as stream:
                     stream.write(head)
                     stream.writelines(line(row) for row in rows(count))
-                measured.append(imported(path, output))
-            lines = arguments.requests * line((0, 0, 0, 0, 1)).count("\n")
-            (_, _, short_mib), (elapsed_s, processor_s, long_mib) = measured
+                measured.append([run(verb, path) for verb in arguments.verbs])
+        for verb, (_, _, short_mib), (elapsed_s, processor_s, long_mib) in zip(arguments.verbs, *measured, strict=True):
             print(
-                f"{name:<10}{lines:>10}{lines / elapsed_s:>12.3g}{lines / processor_s:>27.3g}"
+                f"{name:<10}{verb:<13}{lines:>10}{lines / elapsed_s:>12.3g}{lines / processor_s:>27.3g}"
                 f"{short_mib:>22.0f}{long_mib:>7.0f}",
                 flush=True,
             )
