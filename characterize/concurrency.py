@@ -61,8 +61,8 @@ class ConcurrencySummary:
         self._measured, self._thinking = measured, thinking
         self._threads = Numbering()
         self._process = np.zeros(0, np.int64)
-        # By thread: requests, bytes, duration, time in I/O, latest end (0: none yet), pauses, their sum; first start + 1,
-        # but 0 where that was a pause, too, after a request that was in flight at the begin.
+        # By thread: requests, bytes, duration, time in I/O, latest end (0: none yet), pauses, their sum; first start
+        # + 1, but 0 where a pause was counted before that, too, after a request that was in flight at the begin.
         self._thread = np.zeros((0, 8), np.int64)
         # Of all: duration, time in I/O, latest end, in flight at most, in flight now.
         self._all = np.zeros(5, np.int64)
