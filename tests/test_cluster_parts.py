@@ -108,12 +108,11 @@ def test_many_streams_in_parts(tmp_path):
 
 def test_a_queue_that_does_not_fill_misses_at_most_31_requests_per_border(tmp_path, monkeypatch):
     """Each part begins with 40 requests of one stream, of which 8 are kept, and then goes on with 30 older streams."""
-    rows, at = [], 0
-    for _ in range(4):
+    rows: list[dict] = []
+    for at in range(4):
         for step in range(40):
             rows.append(read(at * 10**6 + step * 512, 512, len(rows), file=9))
         rows += [read(512 * at, 512, len(rows) + stream, file=10 + stream) for stream in range(30)]
-        at += 1
     path = package.write(made_trace(rows), tmp_path / "a.iotrace")
     exact = characterize(open_stream(path)).layers["vfs"].sequentiality["queue32"] * len(rows)
     monkeypatch.setattr(plan, "_borders", lambda pieces, parts: [70, 140, 210])

@@ -8,10 +8,12 @@ by the process that takes its place.
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from characterize.cluster.characterize_set import Engine
@@ -82,9 +84,10 @@ def _distributed() -> Any:
 def _connected(distributed: Any, scheduler: str) -> Any:
     try:
         if "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit():
-            return distributed.Client(scheduler_file=scheduler, timeout=_CONNECT_S)
+            # Dask would wait for the file.
+            scheduler = json.loads(Path(scheduler).read_text())["address"]
         return distributed.Client(scheduler, timeout=_CONNECT_S)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise FlextraceError(
             f"cannot reach the Dask scheduler {scheduler} ({error}): start it with 'dask scheduler', or give --workers"
         ) from error
