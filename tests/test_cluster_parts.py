@@ -62,6 +62,9 @@ def busy_records(draw):
                 owner = {"device": 8 << 20, "start_ns": times["start_ns"] + draw(st.sampled_from([0, 0, 7]))}
                 piece = {"class": draw(st.integers(1, 4)), "file": 1, "bytes": 1024, "cause": draw(st.integers(0, 1))}
                 rows.append((RecordKind.BLOCK_DATA, {**piece, **owner}))
+    if draw(st.booleans()):
+        # Windows of time are then 20 ns wide, and borders lie within them.
+        rows.append((RecordKind.IO, read(0, BLOCK, 4000)))
     sizes = [draw(st.sampled_from([0, 500, BLOCK, 20_000])) for _ in range(2)]
     files = [{"file": file, "type": 1, "size_bytes": size, "resident_bytes": 9} for file, size in enumerate(sizes, 1)]
     return [(RecordKind.FILE, row) for row in files] + rows
