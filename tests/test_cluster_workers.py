@@ -125,7 +125,7 @@ def refused(*arguments: str) -> str:
 
 
 def test_what_is_not_divided_is_refused(database):
-    assert "--by and --window are not divided" in refused(str(database), "--workers", "2", "--by", "file")
+    assert "are not divided among workers" in refused(str(database), "--workers", "2", "--by", "file")
     assert "flextrace import" in refused(str(database), "--workers", "2", "--from", "spc")
 
 
