@@ -110,6 +110,10 @@ bench-import: build ## how many lines of other tools' traces are read a second, 
 bench-characterize: build ## how fast traces are characterized, samples' errors, memory; a trace of 100 M records (6.4 GB)
 	$(PYTHON) -m tests.bench.bench_characterize $(BENCH_ARGS)
 
+.PHONY: bench-cluster
+bench-cluster: build ## elapsed time of characterize on 1 and 2 worker processes, and their ratio
+	$(PYTHON) -m tests.bench.bench_cluster $(BENCH_ARGS)
+
 .PHONY: bench-predict
 bench-predict: build build/.apt-test build/.apt-bench build/tests/debit_credit ## predictions of four lab machines, and of applications on them, beside their targets (2 h)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_predict $(BENCH_ARGS)

@@ -252,10 +252,11 @@ class _Archive:
             raise ValueError(f"row group {number} is not of one kind")
         return columns
 
-    def batches(self) -> Iterator[np.ndarray]:
-        """All records in the order of the trace, up to `batch_records` at once, shape (n, 64)."""
-        number = 0
-        for first in range(0, self.records, self.batch_records):
+    def batches(self, begin: int = 0, end: int | None = None) -> Iterator[np.ndarray]:
+        """All records in the order of the trace, or those of some batches: `batch_records` at once, shape (n, 64)."""
+        records = self.records if end is None else min(self.records, end * self.batch_records)
+        number = int(np.searchsorted(np.cumsum(self.rows), begin * self.batch_records, side="right"))
+        for first in range(begin * self.batch_records, records, self.batch_records):
             batch = np.zeros((min(self.batch_records, self.records - first), TRACE_RECORD_BYTES), np.uint8)
             found = np.zeros(len(batch), bool)
             while not found.all():
@@ -333,10 +334,16 @@ def read_frame(path: Path) -> tuple[bytes, int, bytes | None]:
         return archive.head, _file_bytes(archive), _json_text(archive)
 
 
-def iterate(path: Path) -> Iterator[np.ndarray]:
-    """All records in the order of the trace, some at a time, shape (n, 64); raises as `read` does."""
+def iterate(path: Path, begin: int = 0, end: int | None = None) -> Iterator[np.ndarray]:
+    """All records in the order of the trace, or those of some batches, shape (n, 64) each; raises as `read` does."""
     with _opened(path) as archive:
-        yield from archive.batches()
+        yield from archive.batches(begin, end)
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """Number of records, and of those in a batch; raises as `read` does."""
+    with _opened(path) as archive:
+        return archive.records, archive.batch_records
 
 
 def _file_bytes(archive: _Archive) -> int:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns references to blocks into what was done to a block before: read after write, overwrite, and after what time.
 
-Per block the start of its last access and whether that was a write: 8 bytes. Not mergeable: the order counts.
+Per block the start of its last access and whether that was a write: 8 bytes; of a part that follows another, of its
+first one, too.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ class BlockHistorySummary:
     ----------
     arrivals : bool
         Whether starts are measurements.
+    follows : bool
+        Whether to keep what is needed to be merged into a part before.
     """
 
-    def __init__(self, arrivals: bool) -> None:
-        self._arrivals = arrivals
+    def __init__(self, arrivals: bool, *, follows: bool = False) -> None:
+        self._arrivals, self._follows = arrivals, follows
+        self._first = np.zeros(0, np.int64)
         self._last = np.zeros(0, np.int64)
         self._counts = np.zeros((3, 2), np.int64)
         self._times = {name: LogHistogram() for name in _TIMED}
@@ -46,18 +50,39 @@ class BlockHistorySummary:
     @property
     def nbytes(self) -> int:
         """Memory that is in use, in bytes, at most."""
-        return self._last.nbytes
+        return self._last.nbytes + self._first.nbytes
 
     def add(self, requests: Columns, references: References) -> None:
         """Follow a batch of requests."""
         self._last = room_for(self._last, references.distinct)
+        if self._follows:
+            self._first = room_for(self._first, references.distinct)
         part = references.requests
         start, read = requests["start_ns"][part], requests["read"][part]
         since = np.empty(len(references.numbers), np.int64)
-        _follow(references.numbers, references.blocks, start, read, self._last, self._counts, since)
+        _follow(references.numbers, references.blocks, start, read, self._last, self._first, self._counts, since)
         if self._arrivals:
             self._times["readAfterWrite"].add(since[since >= 0])
             self._times["writeAfterWrite"].add(-2 - since[since <= -2])
+
+    def merge(self, following: BlockHistorySummary, numbers: np.ndarray) -> None:
+        """Count what `following` counted, all of whose requests start after these.
+
+        `numbers` : the number here of each of its blocks (`characterize.references.BlockNumbers.merge`).
+        """
+        self._last = room_for(self._last, int(numbers.max(initial=-1)) + 1)
+        before, first = self._last[numbers], following._first[: len(numbers)]
+        known = before > 0
+        before, first = before[known], first[known]
+        self._counts += following._counts
+        np.subtract.at(self._counts, (0, first & 1), 1)
+        np.add.at(self._counts, (1 + (before & 1), first & 1), 1)
+        for name, times in self._times.items():
+            times.merge(following._times[name])
+            if self._arrivals:
+                mine = ((before & 1) == 1) & ((first & 1) == (name == "writeAfterWrite"))
+                times.add((first[mine] >> 1) - (before[mine] >> 1))
+        self._last[numbers] = following._last[: len(numbers)]
 
     def result(self) -> dict[str, Any]:
         """What was followed so far.
@@ -82,12 +107,14 @@ def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
     start: np.ndarray,
     read: np.ndarray,
     last: np.ndarray,
+    first: np.ndarray,
     counts: np.ndarray,
     since: np.ndarray,
 ) -> None:
     """Count pairs; `since`: time from a write to this read, or -2 - that to this write, else -1.
 
-    `last` is 0 for a block that nothing touched, else 2 x (start + 1), and 1 more for a write.
+    `last` is 0 for a block that nothing touched, else 2 x (start + 1), and 1 more for a write; `first` is the same of
+    its first access, or empty.
     """
     at = 0
     for request in range(len(blocks)):
@@ -99,6 +126,8 @@ def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
             since[at] = -1
             if before == 0:
                 counts[0, now] += 1
+                if len(first) > 0:
+                    first[numbers[at]] = mark
             else:
                 counts[1 + (before & 1), now] += 1
                 if before & 1:

@@ -121,18 +121,24 @@ def characterize(
         summary = TraceSummary(stream, mmap, sample, grouping)
         for part in one_ahead(stream.chunks()):
             summary.add(part)
-        elapsed_s, elapsed_from = elapsed_of_stream(stream)
-        return Characterization(
-            layers={layer: summary.layer(layer, elapsed_s) for layer in LAYERS},
-            elapsed_s=elapsed_s,
-            trace=_about(facts, elapsed_from),
-            lost={kind.name: count for kind, count in facts.header.lost.items()},
-            warnings=_warnings(facts, summary.links.orphans),
-            links=summary.links.result(facts.paths, summary.application.moved),
-            mmap=mmap,
-            groups=summary.groups(elapsed_s),
-            provenance=provenance.result(),
-        )
+        return characterization_of(summary, provenance.result())
+
+
+def characterization_of(summary: TraceSummary, provenance: dict[str, Any]) -> Characterization:
+    """Everything about a trace all of whose chunks were counted."""
+    facts = summary.stream.facts
+    elapsed_s, elapsed_from = elapsed_of_stream(summary.stream)
+    return Characterization(
+        layers={layer: summary.layer(layer, elapsed_s) for layer in LAYERS},
+        elapsed_s=elapsed_s,
+        trace=_about(facts, elapsed_from),
+        lost={kind.name: count for kind, count in facts.header.lost.items()},
+        warnings=_warnings(facts, summary.links.orphans),
+        links=summary.links.result(facts.paths, summary.application.moved),
+        mmap=summary.mmap,
+        groups=summary.groups(elapsed_s),
+        provenance=provenance,
+    )
 
 
 @dataclass(frozen=True)
@@ -161,10 +167,18 @@ class TraceSummary:
     mmap : {"data", "all", "none"}
     sample : Sample or None
     grouping : Grouping or None
+    in_flight : Chunk or None
+        Of a part of a trace that is not the first one, to be merged into the parts before: the records that start
+        before it and end after its begin.
     """
 
     def __init__(
-        self, stream: Stream, mmap: Mmap, sample: Sample | None = None, grouping: Grouping | None = None
+        self,
+        stream: Stream,
+        mmap: Mmap,
+        sample: Sample | None = None,
+        grouping: Grouping | None = None,
+        in_flight: Chunk | None = None,
     ) -> None:
         self.stream, self.mmap = stream, mmap
         facts = stream.facts
@@ -178,12 +192,17 @@ class TraceSummary:
                     first_ns=stream.first_ns,
                     last_ns=stream.last_ns,
                     sample=sample,
-                )
+                ),
+                follows=in_flight is not None,
             )
             for layer in LAYERS
         }
         self.links = LinksSummary(stream.all_stacked)
-        self.application, self.block = ApplicationChunks(stream, mmap), BlockChunks(stream)
+        self.application = ApplicationChunks(stream, mmap, follows=in_flight is not None)
+        self.block = BlockChunks(stream)
+        if in_flight is not None:
+            self.layers["vfs"].carry(self.application.in_flight(in_flight))
+            self.layers["block"].carry(self.block.chunk(in_flight))
         self._by_key: dict[Layer, GroupsByKey] = {}
         self._by_window: dict[Layer, GroupsByWindow] = {}
         for layer in grouping.layers if grouping else ():
@@ -218,6 +237,13 @@ class TraceSummary:
                 for groups in (self._by_key.get(layer), self._by_window.get(layer)):
                     if groups:
                         groups.add(chunk)
+
+    def merge(self, following: TraceSummary) -> None:
+        """Count what `following` counted: the next part of the trace, in the order of time. Neither has groups."""
+        appended_less = self.application.merge(following.application)
+        self.layers["vfs"].merge(following.layers["vfs"], appended_less)
+        self.layers["block"].merge(following.layers["block"])
+        self.links.merge(following.links)
 
     def groups(self, elapsed_s: float) -> list[Group]:
         """Everything about the groups."""

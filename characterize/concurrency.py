@@ -47,7 +47,7 @@ class Concurrency:
 class ConcurrencySummary:
     """Load of requests that come in chunks, in the order of their starts, and the pauses between them.
 
-    Memory by threads, and by requests in flight at once. Not mergeable: the order counts.
+    Memory by threads, and by requests in flight at once.
 
     Parameters
     ----------
@@ -61,13 +61,52 @@ class ConcurrencySummary:
         self._measured, self._thinking = measured, thinking
         self._threads = Numbering()
         self._process = np.zeros(0, np.int64)
-        # By thread: requests, bytes, duration, time in I/O, latest end, pauses, their sum.
-        self._thread = np.zeros((0, 7), np.int64)
+        # By thread: requests, bytes, duration, time in I/O, latest end (0: none yet), pauses, their sum; first start
+        # + 1, but 0 where a pause was counted before that, too, after a request that was in flight at the begin.
+        self._thread = np.zeros((0, 8), np.int64)
         # Of all: duration, time in I/O, latest end, in flight at most, in flight now.
         self._all = np.zeros(5, np.int64)
         self._ends = np.zeros(64, np.int64)
         self.thinks = LogHistogram()
         self._think_by_thread = GroupedHistogram()
+
+    def carry(self, requests: Columns) -> None:
+        """Begin with requests that started before and are in flight; what is counted of them was counted there."""
+        end = requests["end_ns"]
+        threads = self._threads.number(requests["thread"])
+        self._thread = room_for(self._thread, len(self._threads))
+        self._process = room_for(self._process, len(self._threads))
+        np.maximum.at(self._thread[:, 4], threads, end)
+        if self._measured and len(end):
+            self._all[2], self._all[4] = end.max(), len(end)
+            self._ends = room_for(self._ends, len(end))
+            # In ascending order they are a heap.
+            self._ends[: len(end)] = np.sort(end)
+
+    def merge(self, following: ConcurrencySummary) -> None:
+        """Count what `following` counted, which began with the requests that are in flight where these end."""
+        known = len(self._threads)
+        threads = self._threads.number(following._threads.keys.copy())
+        self._thread = room_for(self._thread, len(self._threads))
+        self._process = room_for(self._process, len(self._threads))
+        new = threads >= known
+        self._process[threads[new]] = following._process[: len(threads)][new]
+        other, mine = following._thread[: len(threads)], self._thread[threads]
+        first = np.flatnonzero((other[:, 7] > 0) & (mine[:, 4] > 0))
+        thinks = np.maximum(other[first, 7] - 1 - mine[first, 4], 0)
+        mine[:, [0, 1, 2, 3, 5, 6]] += other[:, [0, 1, 2, 3, 5, 6]]
+        mine[first, 5] += 1
+        mine[first, 6] += thinks
+        mine[:, 4] = np.maximum(mine[:, 4], other[:, 4])
+        self._thread[threads] = mine
+        if self._thinking:
+            self.thinks.merge(following.thinks)
+            self.thinks.add(thinks)
+            self._think_by_thread.merge(following._think_by_thread, threads)
+            self._think_by_thread.add(threads[first].astype(np.int64), thinks)
+        self._all[:2] += following._all[:2]
+        self._all[2:4] = np.maximum(self._all[2:4], following._all[2:4])
+        self._all[4], self._ends = following._all[4], following._ends
 
     def add(self, requests: Columns) -> None:
         """Follow a chunk."""
@@ -212,8 +251,10 @@ def _follow_threads(  # noqa: PLR0917 (a kernel has its state in arguments)
     for request in range(len(start)):
         mine = state[threads[request]]
         begin, stop = start[request], end[request]
-        known = mine[0] > 0
+        known = mine[4] > 0
         reached = mine[4] if known else begin
+        if not known:
+            mine[7] = begin + 1
         thinks[request] = max(begin - reached, 0) if known else -1
         if known:
             mine[5] += 1

@@ -19,11 +19,12 @@ from characterize.requests import columns_of
 from characterize.touched import FreshBytes
 from characterize.trace import Trace
 
+NOT_RECORDED = -1
 _BLOCK_FLAGS = {"readaheadFrac": BlockFlag.READAHEAD, "metadataFrac": BlockFlag.META, "fuaFrac": BlockFlag.FUA}
 
 
 class ExtendedSummary:
-    """The extended parameters of requests of the application's layer that come in chunks; mergeable in any order.
+    """The extended parameters of requests of the application's layer that come in chunks.
 
     The chunks have two columns more: ``fresh`` (`characterize.touched.FreshBytes`) and ``appended``
     (`characterize.file_sizes`), which depend on what came before.
@@ -34,10 +35,14 @@ class ExtendedSummary:
         FILE records.
     measured : bool
         Whether the trace has run: what it missed may else be its parent's.
+    follows : bool
+        Whether to keep the reads of fresh bytes, of which some may not be fresh after a part before.
     """
 
-    def __init__(self, files: np.ndarray, measured: bool) -> None:
-        self._measured = measured
+    def __init__(self, files: np.ndarray, measured: bool, *, follows: bool = False) -> None:
+        self._measured, self._follows = measured, follows
+        self._requests = 0
+        self._fresh: list[np.ndarray] = []
         self._missing = missing_shares(files)
         self._sums = dict.fromkeys(
             (
@@ -75,6 +80,12 @@ class ExtendedSummary:
             ("cold", np.minimum(missed, fresh)[recorded].sum()),
         ):
             self._sums[name] += int(count)
+        if self._follows:
+            chosen = np.flatnonzero(read & (fresh > 0))
+            known = np.where(recorded, missed, NOT_RECORDED)[chosen]
+            rows = (chosen + self._requests, fresh[chosen], known, requests["file"][chosen])
+            self._fresh.append(np.column_stack(rows).astype(np.int64))
+            self._requests += len(read)
         rest = read & ~recorded
         if rest.any():
             self._unrecorded.add(requests["file"][rest], fresh[rest], size[rest])
@@ -84,6 +95,25 @@ class ExtendedSummary:
         for name, count in other._sums.items():
             self._sums[name] += count
         self._unrecorded.merge(other._unrecorded)
+
+    def follow(self, following: ExtendedSummary, request: np.ndarray, fresh: np.ndarray, appended_less: int) -> None:
+        """Count what `following` counted, given what of it is fresh and appended after these requests.
+
+        Parameters
+        ----------
+        request, fresh : ndarray
+            As from `characterize.touched.FreshBytes.merge`.
+        appended_less : int
+            As from `characterize.file_sizes.FileSizes.merge`.
+        """
+        self.merge(following)
+        self._sums["appended"] -= appended_less
+        number, before, missed, file = np.concatenate([np.zeros((0, 4), np.int64), *following._fresh]).T
+        now = fresh[np.searchsorted(request, number)]
+        recorded = missed != NOT_RECORDED
+        self._sums["cold"] += int((np.minimum(missed, now) - np.minimum(missed, before))[recorded].sum())
+        rest = ~recorded
+        self._unrecorded.add(file[rest], (now - before)[rest], np.zeros(rest.sum(), np.int64))
 
     def result(self) -> dict[str, float]:
         """The parameters, as in `characterize.definitions`; NaN where one has no meaning or was not measured."""

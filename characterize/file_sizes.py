@@ -18,6 +18,7 @@ _KEEP_SIZE, _COLLAPSE_RANGE, _INSERT_RANGE = 0x01, 0x08, 0x20
 
 _SET_SIZE, _GROW_TO, _SHIFT = 1, 2, 3
 UNKNOWN = -1
+_ENDLESS = np.iinfo(np.int64).max
 
 
 class FileSizes:
@@ -27,13 +28,20 @@ class FileSizes:
     ----------
     files : ndarray
         FILE records.
+    follows : bool
+        Whether a part before says how large the files are at the begin; until it does all are empty.
     """
 
-    def __init__(self, files: np.ndarray) -> None:
+    def __init__(self, files: np.ndarray, *, follows: bool = False) -> None:
         files = files[np.unique(files["file"], return_index=True)[1]]
         self._files = files["file"].astype(np.int64)
-        self._sizes = files["size_bytes"].astype(np.int64)
-        self._sizes[files["type"] == FileType.BLOCK_DEVICE] = np.iinfo(np.int64).max
+        self._sizes = np.zeros(len(files), np.int64) if follows else files["size_bytes"].astype(np.int64)
+        self._sizes[files["type"] == FileType.BLOCK_DEVICE] = _ENDLESS
+        self._follows = follows
+        # By file: by how much its size was shifted; whether the size does not depend on that at the begin any more
+        # (nor do bytes that are appended then); and the range of the bytes appended so far, ended by the next range.
+        self._begin = np.zeros((len(files), 4), np.int64)
+        self._ranges: list[np.ndarray] = []
 
     def appended(self, requests: Columns, fileops: np.ndarray) -> np.ndarray:
         """Follow a chunk of requests and of FILEOP records; of those that start together the file operation is first.
@@ -46,7 +54,28 @@ class FileSizes:
         what, when, file, argument, length = _size_changes(fileops)
         start, offset, size, read = (requests[name] for name in ("start_ns", "offset", "bytes", "read"))
         place, changed = self._places(requests["file"]), self._places(file)
-        return _follow(start, offset, size, read, place, when, what, changed, argument, length, self._sizes)
+        ranges = np.empty((len(start) if self._follows else 0, 3), np.int64)
+        appended, used = _follow(
+            start, offset, size, read, place, when, what, changed, argument, length, self._sizes, self._begin, ranges
+        )
+        if used:
+            self._ranges.append(ranges[:used].copy())
+        return appended
+
+    def merge(self, following: FileSizes) -> int:
+        """Go on to where `following` ends, which began where these end; returns how many bytes less it appended.
+
+        A write of ``[offset, end)`` to a file of size s that has grown to M since appends what of ``[max(offset, M),
+        end)`` is behind s. So the ranges, shifted to where they would be at the begin, are all that has to be known.
+        """
+        places = np.arange(len(self._files))
+        ranges = np.concatenate([*following._ranges, np.column_stack([places, following._begin[:, 2:]])])
+        size = self._sizes[ranges[:, 0]]
+        less = int((np.clip(size, ranges[:, 1], ranges[:, 2]) - ranges[:, 1]).sum())
+        shift, known = following._begin[:, 0], following._begin[:, 1] > 0
+        shifted = np.where(self._sizes == _ENDLESS, _ENDLESS, np.maximum(self._sizes + shift, following._sizes))
+        self._sizes = np.where(known, following._sizes, shifted)
+        return less
 
     def _places(self, file: np.ndarray) -> np.ndarray:
         """Rows of files, `UNKNOWN` for one without a FILE record."""
@@ -87,19 +116,25 @@ def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
     change_offset: np.ndarray,
     change_length: np.ndarray,
     sizes: np.ndarray,
-) -> np.ndarray:
+    begin: np.ndarray,
+    ranges: np.ndarray,
+) -> tuple[np.ndarray, int]:
+    """Appended bytes by request; ranges of them that have ended (file, low, high) are in `ranges`, if it has room."""
     appended = np.empty(len(start), np.int64)
     at = 0
+    used = 0
     for request in range(len(start) + 1):
         while at < len(change) and (request == len(start) or change_start[at] <= start[request]):
             file = change_place[at]
             if file >= 0:
                 if change[at] == _SET_SIZE:
                     sizes[file] = change_offset[at]
+                    begin[file, 1] = 1
                 elif change[at] == _GROW_TO:
                     sizes[file] = max(sizes[file], change_offset[at] + change_length[at])
                 else:
                     sizes[file] += change_length[at]
+                    begin[file, 0] += change_length[at]
             at += 1
         if request == len(start):
             break
@@ -110,5 +145,13 @@ def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
         elif not read[request]:
             end = offset[request] + size[request]
             appended[request] = max(0, end - max(sizes[file], offset[request]))
+            if len(ranges) > 0 and appended[request] > 0 and begin[file, 1] == 0:
+                high = end - begin[file, 0]
+                low = high - appended[request]
+                if begin[file, 3] != low:
+                    ranges[used, 0], ranges[used, 1], ranges[used, 2] = file, begin[file, 2], begin[file, 3]
+                    used += 1
+                    begin[file, 2] = low
+                begin[file, 3] = high
             sizes[file] = max(sizes[file], end)
-    return appended
+    return appended, used

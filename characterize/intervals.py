@@ -65,6 +65,15 @@ class BusyTime:
         self.length = 0
         self._reached = 0
 
+    def carry(self, end: Ints) -> None:
+        """Begin with intervals that started before, whose length was counted there."""
+        self._reached = max(self._reached, int(end.max(initial=0)))
+
+    def merge(self, following: BusyTime) -> None:
+        """Add what was added to `following`, which began with the intervals that go on from here."""
+        self.length += following.length
+        self._reached = max(self._reached, following._reached)
+
     def add(self, start: Ints, end: Ints) -> None:
         """Add half-open intervals, none of which starts before any that was added."""
         if len(start):

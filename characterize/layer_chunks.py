@@ -25,12 +25,30 @@ class ApplicationChunks:
         Accesses to mapped files that moved data, and those that do not count as requests.
     """
 
-    def __init__(self, stream: Stream, mmap: Mmap) -> None:
+    def __init__(self, stream: Stream, mmap: Mmap, *, follows: bool = False) -> None:
         self._mmap = mmap
         self._system = system_files(stream.facts)
-        self._sizes = FileSizes(stream.facts.arrays[RecordKind.FILE])
+        self._sizes = FileSizes(stream.facts.arrays[RecordKind.FILE], follows=follows)
         self.moved = dict.fromkeys(IoOp, 0)
         self.mapped, self.mapped_out = dict.fromkeys(IoOp, 0), dict.fromkeys(IoOp, 0)
+
+    def merge(self, following: ApplicationChunks) -> int:
+        """Go on to where `following` ends; returns how many bytes less its writes appended than it found."""
+        for mine, its in (
+            (self.moved, following.moved),
+            (self.mapped, following.mapped),
+            (self.mapped_out, following.mapped_out),
+        ):
+            for op, count in its.items():
+                mine[op] += count
+        return self._sizes.merge(following._sizes)
+
+    def in_flight(self, records: Chunk) -> LayerChunk:
+        """Requests and syncs that began before the first chunk; nothing is counted of them."""
+        io = records.arrays[RecordKind.IO]
+        chosen = np.flatnonzero((io["result"] > 0) & ~left_out_of(io, self._mmap, self._system))
+        requests = request_columns(rows_at(io, chosen), "vfs")
+        return LayerChunk(requests, sync_columns(records.arrays[RecordKind.FILEOP], "vfs"), {})
 
     def chunk(self, records: Chunk) -> LayerChunk:
         """The next chunk."""

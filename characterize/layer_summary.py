@@ -37,9 +37,9 @@ class Sample:
     rate: float | None = None
     size_bytes: int | None = None
 
-    def summary(self) -> SampledLocality:
+    def summary(self, *, follows: bool = False) -> SampledLocality:
         """An empty summary of such a sample."""
-        return SampledLocality(1.0 if self.rate is None else self.rate, self.size_bytes)
+        return SampledLocality(1.0 if self.rate is None else self.rate, self.size_bytes, follows=follows)
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,11 @@ class LayerSummary:
     conditions : Conditions
     whole : bool
         Whether it is that of the whole trace, which also finds out what bytes are touched for the first time.
+    follows : bool
+        Whether it is of a part of the trace that is not the first one, to be merged into the parts before.
     """
 
-    def __init__(self, conditions: Conditions, *, whole: bool = True) -> None:
+    def __init__(self, conditions: Conditions, *, whole: bool = True, follows: bool = False) -> None:
         self.conditions = conditions
         layer, measured = conditions.layer, conditions.measured
         self.counts = dict.fromkeys(("reads", "writes", "read_bytes", "written_bytes", "failed", "empty", "syncs"), 0)
@@ -116,17 +118,17 @@ class LayerSummary:
         self.concurrency = ConcurrencySummary(measured, thinking=measured and layer == "vfs")
         self.responses = ResponseSummary(measured, conditions.arrivals)
         self.files = FileSkewSummary()
-        self.extended = ExtendedSummary(conditions.files, conditions.arrivals)
+        self.extended = ExtendedSummary(conditions.files, conditions.arrivals, follows=follows)
         self.block_flags = BlockFlagsSummary()
         self.over_time = None
         if conditions.arrivals:
             self.over_time = OverTimeSummary(conditions.first_ns, conditions.last_ns, measured)
         self._blocks = BlockNumbers()
         self._unique = UniqueBytes()
-        self._touched = FreshBytes() if whole and layer == "vfs" else None
-        self._history = BlockHistorySummary(conditions.arrivals)
-        self._sampled = conditions.sample.summary() if conditions.sample else None
-        self._locality = LocalitySummary()
+        self._touched = FreshBytes(follows=follows) if whole and layer == "vfs" else None
+        self._history = BlockHistorySummary(conditions.arrivals, follows=follows)
+        self._sampled = conditions.sample.summary(follows=follows) if conditions.sample else None
+        self._locality = LocalitySummary(follows=follows)
 
     def add(self, chunk: LayerChunk) -> None:
         """Count a chunk."""
@@ -159,6 +161,38 @@ class LayerSummary:
             self.extended.add(requests, len(chunk.syncs["start_ns"]))
         else:
             self.block_flags.add(requests)
+
+    def carry(self, chunk: LayerChunk) -> None:
+        """Begin with requests and syncs of the part before that are in flight where it ends."""
+        self.concurrency.carry(chunk.requests)
+        self.responses.carry(chunk.syncs)
+
+    def merge(self, following: LayerSummary, appended_less: int = 0) -> None:
+        """Count what `following` counted, which began where this ends.
+
+        `appended_less` : as from `characterize.file_sizes.FileSizes.merge`.
+        """
+        for name, count in following.counts.items():
+            self.counts[name] += count
+        self.sizes.merge(following.sizes)
+        self.sequentiality.merge(following.sequentiality)
+        self.concurrency.merge(following.concurrency)
+        self.files.merge(following.files)
+        self.responses.merge(following.responses)
+        self.block_flags.merge(following.block_flags)
+        numbers = self._blocks.merge(following._blocks)
+        self._unique.merge(following._unique, numbers)
+        self._history.merge(following._history, numbers)
+        if self.over_time and following.over_time:
+            self.over_time.merge(following.over_time, numbers)
+        if self._sampled and following._sampled:
+            self._sampled.merge(following._sampled)
+        else:
+            self._locality.merge(following._locality, numbers)
+        if self._touched and following._touched:
+            self.extended.follow(
+                following.extended, *self._touched.merge(following._touched, numbers), appended_less=appended_less
+            )
 
     def _count(self, chunk: LayerChunk) -> None:
         size, read, rest = chunk.requests["bytes"], chunk.requests["read"], chunk.rest

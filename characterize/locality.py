@@ -133,11 +133,22 @@ class LocalitySummary:
 
     One stack holds what is read and what is written, as a page cache does. Which share of the reads it misses, of the
     writes, of the requests (that miss unless all of their blocks are held) and of the bytes is counted beside it, at a
-    few sizes. Not mergeable: a depth depends on all that came before.
+    few sizes.
+
+    Parameters
+    ----------
+    follows : bool
+        Whether to keep what is needed to be merged into a part before: of what request a block was cold, with how many
+        bytes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, follows: bool = False) -> None:
         self._stack = LruStack()
+        self._follows = follows
+        # Of every block the bytes of its first reference; of every request with such: how many, direction, the point
+        # of the curves of its deepest other reference.
+        self._cold_bytes = [np.zeros(0, np.int16)]
+        self._cold_requests = [np.zeros((0, 3), np.int64)]
         self._counts = np.zeros(0, np.int64)
         self._cold = 0
         # By direction, unit and cache size; behind the last size: cold.
@@ -154,8 +165,26 @@ class LocalitySummary:
         depths = self._stack.depths(references.numbers, references.distinct)
         part = references.requests
         offset, size, read = (requests[name][part] for name in ("offset", "bytes", "read"))
-        _tally(depths, references.blocks, offset, size, read, self._counts, self._held)
+        cold = np.empty(references.distinct - self._cold if self._follows else 0, np.int16)
+        requests_with = np.empty((len(size) if self._follows else 0, 3), np.int64)
+        used = _tally(depths, references.blocks, offset, size, read, self._counts, self._held, cold, requests_with)
+        self._cold_bytes.append(cold)
+        self._cold_requests.append(requests_with[:used].copy())
         self._cold = references.distinct
+
+    def merge(self, following: LocalitySummary, numbers: np.ndarray) -> None:
+        """Count what `following` counted, all of whose requests start after these.
+
+        `numbers` : the number here of each of its blocks (`characterize.references.BlockNumbers.merge`).
+        """
+        distinct = max(self._cold, int(numbers.max(initial=-1)) + 1)
+        self._counts = room_for(self._counts, distinct)
+        self._counts[: len(following._counts)] += following._counts[: len(self._counts)]
+        self._held += following._held
+        depths = self._stack.append(numbers, numbers[following._stack.oldest_first()], distinct)
+        size, requests = np.concatenate(following._cold_bytes), np.concatenate(following._cold_requests)
+        _tally_again(depths, size, requests, self._counts, self._held)
+        self._cold = distinct
 
     def result(self) -> Locality:
         """What was counted so far; a view, valid until more is added."""
@@ -225,14 +254,23 @@ def _tally(  # noqa: PLR0917 (a kernel has its state in arguments)
     read: np.ndarray,
     counts: np.ndarray,
     held: np.ndarray,
-) -> None:
-    """Count depths; a request needs a cache for its deepest block, and each block has the bytes that it asks of it."""
+    cold_bytes: np.ndarray,
+    cold_requests: np.ndarray,
+) -> int:
+    """Count depths; a request needs a cache for its deepest block, and each block has the bytes that it asks of it.
+
+    Lists what is cold, if there is room; returns the number of requests listed.
+    """
     at = 0
+    listed = 0
+    used = 0
     for request in range(len(blocks)):
         direction = 0 if read[request] else 1
         low = offset[request]
         end = low + size[request]
         deepest = np.int64(0)
+        warm = np.int64(0)
+        cold = 0
         for _ in range(blocks[request]):
             above = min(end, (low | (BLOCK_BYTES - 1)) + 1)
             depth = depths[at]
@@ -240,9 +278,41 @@ def _tally(  # noqa: PLR0917 (a kernel has its state in arguments)
             if depth >= 0:
                 counts[depth] += 1
                 point = _point_of(depth)
+                warm = max(warm, point)
+            else:
+                cold += 1
+                if len(cold_bytes) > 0:
+                    cold_bytes[listed] = above - low
+                    listed += 1
             held[direction, 0, point] += 1
             held[direction, 2, point] += above - low
             deepest = max(deepest, point)
             low = above
             at += 1
+        held[direction, 1, deepest] += 1
+        if cold > 0 and len(cold_requests) > 0:
+            cold_requests[used, 0], cold_requests[used, 1], cold_requests[used, 2] = cold, direction, warm
+            used += 1
+    return used
+
+
+@numba.njit(cache=True, nogil=True)
+def _tally_again(
+    depths: np.ndarray, size: np.ndarray, requests: np.ndarray, counts: np.ndarray, held: np.ndarray
+) -> None:
+    """Count depths that first references turned out to have, of the requests that `_tally` listed."""
+    at = 0
+    for request in range(len(requests)):
+        blocks, direction, deepest = requests[request]
+        for _ in range(blocks):
+            point = np.int64(_POINTS)
+            if depths[at] >= 0:
+                counts[depths[at]] += 1
+                point = _point_of(depths[at])
+                for unit, amount in ((0, np.int64(1)), (2, np.int64(size[at]))):
+                    held[direction, unit, point] += amount
+                    held[direction, unit, _POINTS] -= amount
+            deepest = max(deepest, point)
+            at += 1
+        held[direction, 1, _POINTS] -= 1
         held[direction, 1, deepest] += 1

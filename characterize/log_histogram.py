@@ -104,6 +104,15 @@ class GroupedHistogram:
         self._tops = room_for(self._tops, len(self._buckets))
         _count_numbered(numbers, values, self._counts, self._tops)
 
+    def merge(self, other: GroupedHistogram, numbers: np.ndarray) -> None:
+        """Count what `other` counted, too; `numbers`: the group here of each of its groups."""
+        keys = other._buckets.keys
+        own = self._buckets.number(numbers[keys // BUCKETS].astype(np.int64) * BUCKETS + keys % BUCKETS)
+        self._counts = room_for(self._counts, len(self._buckets))
+        self._tops = room_for(self._tops, len(self._buckets))
+        self._counts[own] += other._counts[: len(own)]
+        self._tops[own] = np.maximum(self._tops[own], other._tops[: len(own)])
+
     def medians(self, groups: int) -> np.ndarray:
         """Median of every group as from `LogHistogram.quantile`, NaN without values; float64, shape (groups,)."""
         keys = self._buckets.keys

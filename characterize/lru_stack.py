@@ -67,6 +67,29 @@ class LruStack:
                 return depths
             self._make_room()
 
+    def append(self, first: np.ndarray, oldest_first: np.ndarray, distinct: int) -> np.ndarray:
+        """Reference blocks whose references among each other were followed on a stack of their own.
+
+        What was cold there has a depth here if the block is on this stack: those above it that were not referenced
+        since, and those that were. To reference the blocks once in the order of their first references gives just that
+        (local infinities of PARDA: Niu, Dinan, Lu and Sadayappan, IPDPS 2012).
+
+        Parameters
+        ----------
+        first, oldest_first : ndarray of int32
+            Numbers here of the blocks by their first references, and from the bottom to the top of their stack.
+        distinct : int
+            All numbers so far are smaller.
+
+        Returns
+        -------
+        ndarray of int32, shape of `first`
+            Depth of the first references; `COLD` where it is the first one here, too.
+        """
+        depths = self.depths(first, distinct)
+        self.depths(oldest_first, distinct)
+        return depths
+
     def oldest_first(self) -> np.ndarray:
         """The blocks on the stack, from its bottom to its top; int32, shape (living,)."""
         self._next = _compact(self._slot_of, self._owner_of, self._live, self._next)

@@ -2,7 +2,7 @@
 """Turns requests into what happens in each of some windows of time: rate, number in flight, working set.
 
 All windows have the same width, so that their number bounds the memory. All sums are whole numbers, so that the result
-does not depend on how the requests come. Rates and numbers in flight of traces of the same windows can be merged.
+does not depend on how the requests come.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ class OverTimeSummary:
         # By window: as _COUNTS, summed time of the requests in flight, distinct blocks.
         self._sums = np.zeros((count, 6), np.int64)
         self._window_of = np.zeros(0, np.int32)
+        # The first window with references, and its blocks: the first so many, for they are numbered as they come.
+        self._begin: int | None = None
+        self._begin_blocks = 0
 
     @property
     def nbytes(self) -> int:
@@ -52,7 +55,25 @@ class OverTimeSummary:
         self._window_of = room_for(self._window_of, references.distinct)
         start = requests["start_ns"][references.requests]
         windows = ((start - self._first) // self._width).astype(np.int32)
+        if self._begin is None:
+            self._begin = int(windows[0])
+        if windows[0] == self._begin:
+            within = references.blocks[windows == self._begin].sum()
+            self._begin_blocks = max(self._begin_blocks, int(references.numbers[:within].max()) + 1)
         _count_distinct(references.numbers, references.blocks, windows, self._window_of, self._sums)
+
+    def merge(self, following: OverTimeSummary, numbers: np.ndarray) -> None:
+        """Count what `following` counted in the same windows, all of whose requests start after these.
+
+        `numbers` : the number here of each of its blocks (`characterize.references.BlockNumbers.merge`).
+        """
+        self._sums += following._sums
+        if following._begin is None:
+            return
+        self._window_of = room_for(self._window_of, int(numbers.max()) + 1)
+        begun = self._window_of[numbers[: following._begin_blocks]]
+        self._sums[following._begin, 5] -= (begun == following._begin + 1).sum()
+        self._window_of[numbers] = following._window_of[: len(numbers)]
 
     def result(self) -> pd.DataFrame:
         """One row per window.

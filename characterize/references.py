@@ -64,6 +64,12 @@ class BlockNumbers:
         """Memory that is in use, in bytes."""
         return self._blocks.nbytes + self._segments.nbytes
 
+    def merge(self, other: BlockNumbers) -> np.ndarray:
+        """Number the blocks of `other`, too; returns the number here of each, int32, in the order of its numbers."""
+        segments = self._segments.number(other._segments.keys.copy()).astype(np.int64)
+        keys = other._blocks.keys
+        return self._blocks.number(segments[keys >> _SEGMENT_BITS] << _SEGMENT_BITS | (keys & 0xFFFFFFFF))
+
     def references(self, requests: Columns) -> Iterator[References]:
         """The references of requests, a batch at a time."""
         low, blocks = block_range(requests)

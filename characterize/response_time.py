@@ -121,6 +121,7 @@ class ResponseSummary:
         self._times = {name: LogHistogram() for name in ("read", "write", "sync")}
         self._queued: LogHistogram | None = None
         self._between = LogHistogram()
+        self._first: int | None = None
         self._last: int | None = None
         self._sync_busy = BusyTime()
 
@@ -131,6 +132,7 @@ class ResponseSummary:
             self._between.add(
                 np.diff(start, prepend=start[0] if self._last is None else self._last)[self._last is None :]
             )
+            self._first = int(start[0]) if self._first is None else self._first
             self._last = int(start[-1])
         if "queued_ns" in requests:
             queued = requests["queued_ns"]
@@ -144,6 +146,25 @@ class ResponseSummary:
             self._times["write"].add(duration[~read & seen])
             self._times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
             self._sync_busy.add(syncs["start_ns"], syncs["end_ns"])
+
+    def carry(self, syncs: Columns) -> None:
+        """Begin with syncs that started before and go on."""
+        if self._measured:
+            self._sync_busy.carry(syncs["end_ns"])
+
+    def merge(self, following: ResponseSummary) -> None:
+        """Count what `following` counted, all of whose requests start after these."""
+        for name, times in self._times.items():
+            times.merge(following._times[name])
+        if following._queued:
+            self._queued = self._queued or LogHistogram()
+            self._queued.merge(following._queued)
+        self._between.merge(following._between)
+        if following._first is not None:
+            if self._last is not None:
+                self._between.add(np.array([following._first - self._last]))
+            self._last = following._last
+        self._sync_busy.merge(following._sync_busy)
 
     def response_time(self) -> dict[str, dict[str, float | None] | None]:
         """Of reads, writes and syncs; None where times are not measurements."""

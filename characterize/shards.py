@@ -52,6 +52,8 @@ class SampledLocality:
         Share of the blocks to sample, above 0 and at most 1; at first, if `size_bytes` is given.
     size_bytes : int or None
         Memory that the sample may take.
+    follows : bool
+        Whether to keep what is needed to be merged into a part before: the order of the first references.
 
     Raises
     ------
@@ -59,7 +61,7 @@ class SampledLocality:
         The rate is out of range, or the size too small.
     """
 
-    def __init__(self, rate: float = 1.0, size_bytes: int | None = None) -> None:
+    def __init__(self, rate: float = 1.0, size_bytes: int | None = None, *, follows: bool = False) -> None:
         if not 0 < rate <= 1:
             raise FlextraceError(f"a sample of {rate:g} of all blocks is impossible: give a rate above 0, up to 1", 2)
         self._blocks_max: int | None = None
@@ -80,6 +82,10 @@ class SampledLocality:
         self._reuses = np.zeros(0, np.int32)
         self._heat = np.zeros(BUCKETS)
         self._stack = LruStack()
+        self._follows = follows
+        # When each sampled block was first referenced.
+        self._first = np.zeros(0, np.int64)
+        self._firsts = 0
 
     @property
     def rate(self) -> float:
@@ -117,22 +123,72 @@ class SampledLocality:
             self._hashes = grown(self._hashes, max(known, int(numbers[:end].max()) + 1))
             self._reuses = grown(self._reuses, len(self._hashes))
             self._hashes[numbers[:end]] = hashes[:end]
+            if self._follows:
+                new = len(self._hashes) - known
+                self._first = np.concatenate([self._first, np.arange(self._firsts, self._firsts + new)])
+                self._firsts += new
             depths = self._stack.depths(numbers[:end], len(self._hashes))
             cold = _count(numbers[:end], depths, 1 / self.rate, self._weights, self._heat, self._reuses)
             self._cold[self._threshold] = self._cold.get(self._threshold, 0) + cold
             keys, hashes = keys[end:], hashes[end:]
             if len(self._hashes) == (self._blocks_max or 0) + 1:
-                self._shrink(int(len(self._hashes) * _KEPT_SHARE))
+                self._shrink(self._threshold_for(int(len(self._hashes) * _KEPT_SHARE)))
                 keys, hashes = keys[hashes < self._threshold], hashes[hashes < self._threshold]
 
-    def _shrink(self, blocks: int) -> None:
-        """Lower the threshold so that `blocks` of the sampled ones stay, in the order that they have on the stack."""
-        self._threshold = int(np.partition(self._hashes, blocks)[blocks])
+    def _threshold_for(self, blocks: int) -> int:
+        """The threshold with which `blocks` of the sampled ones stay."""
+        return int(np.partition(self._hashes, blocks)[blocks])
+
+    def _shrink(self, threshold: int) -> None:
+        """Lower the threshold; the blocks that stay do so in the order that they have on the stack."""
+        self._threshold = threshold
         order = self._stack.oldest_first()
         kept = order[self._hashes[order] < self._threshold]
         keys, self._hashes, self._reuses = self._blocks.keys[kept], self._hashes[kept], self._reuses[kept]
+        self._first = self._first[kept] if self._follows else self._first
         self._blocks, self._stack = Numbering(), LruStack()
         self._stack.depths(self._blocks.number(keys), len(keys))
+
+    def merge(self, following: SampledLocality) -> None:
+        """Count what `following` counted, all of whose requests start after these.
+
+        With a fixed rate both have the same sample as one summary of all would have, and the depths are the same. Of a
+        fixed size the lower rate of the two holds from here on; what was counted before keeps its own. What reuses of a
+        block before mean for the depths of the other (`_heat`) is taken to be the same for all of its depths.
+        """
+        if following._threshold < self._threshold:
+            self._shrink(following._threshold)
+        first = np.argsort(following._first)
+        first = first[following._hashes[first] < self._threshold]
+        hashes, its = following._hashes[first], following._reuses[first].astype(np.int64)
+        before = len(self._hashes)
+        number_of = self._number(following, first)
+        numbers, oldest_first = number_of[first], number_of[following._stack.oldest_first()]
+        distinct = len(self._blocks)
+        self._hashes, self._reuses = grown(self._hashes, distinct), grown(self._reuses, distinct)
+        self._hashes[numbers] = hashes
+        known = np.where(numbers < before, self._reuses[numbers].astype(np.int64) + 1, 0)
+        within = int((its * (its + 1)).sum()) / 2
+        self._heat += following._heat * (1 + int((its * known).sum()) / within if within else 1.0)
+        self._weights += following._weights
+        self._references += following._references
+        for threshold, count in following._cold.items():
+            self._cold[threshold] = self._cold.get(threshold, 0) + count
+        depths = self._stack.append(numbers, oldest_first[oldest_first >= 0], distinct)
+        cold = _count(numbers, depths, 1 / self.rate, self._weights, self._heat, self._reuses)
+        self._cold[self._threshold] = self._cold.get(self._threshold, 0) - (len(numbers) - cold)
+        self._reuses[numbers] += its.astype(np.int32)
+        if self._blocks_max is not None and len(self._hashes) > self._blocks_max:
+            self._shrink(self._threshold_for(int(self._blocks_max * _KEPT_SHARE)))
+
+    def _number(self, other: SampledLocality, chosen: np.ndarray) -> np.ndarray:
+        """Numbers here of the blocks of `other`, which get some in the order of `chosen`; -1 of those not chosen."""
+        segments = self._segments.number(other._segments.keys.copy()).astype(np.int64)
+        keys = other._blocks.keys[chosen]
+        number_of = np.full(len(other._blocks), -1, np.int32)
+        keys = segments[keys >> _SEGMENT_BITS] << _SEGMENT_BITS | (keys & ((1 << _SEGMENT_BITS) - 1))
+        number_of[chosen] = self._blocks.number(keys)
+        return number_of
 
     def result(self) -> Locality:
         """What was counted so far."""

@@ -16,6 +16,7 @@ from characterize.references import BLOCK_BYTES, Columns, References
 _LISTED_LEAST = 1 << 12
 # In place of a range: the block's ranges are listed.
 _LISTED = -1
+STEP_DTYPE = np.dtype([("request", "i8"), ("number", "i4"), ("start", "i2"), ("stop", "i2"), ("read", "?")])
 
 
 class UniqueBytes:
@@ -37,8 +38,9 @@ class UniqueBytes:
         self._distinct = references.distinct
         self._range = room_for(self._range, references.distinct)
         part = references.requests
-        offset, size = requests["offset"][part], requests["bytes"][part]
-        numbers = references.numbers
+        self._touch(references.numbers, requests["offset"][part], requests["bytes"][part])
+
+    def _touch(self, numbers: np.ndarray, offset: np.ndarray, size: np.ndarray) -> None:
         request, at = 0, 0
         while True:
             request, at, self._listed = _touch(
@@ -47,6 +49,21 @@ class UniqueBytes:
             if request == len(offset):
                 return
             self._put_in_order()
+
+    def merge(self, other: UniqueBytes, numbers: np.ndarray) -> None:
+        """Touch what `other` touched; `numbers`: the number here of each of its blocks."""
+        other._put_in_order()
+        self._distinct = max(self._distinct, int(numbers.max(initial=-1)) + 1)
+        self._range = room_for(self._range, self._distinct)
+        low, high = other._range[: len(numbers)].astype(np.int64).T
+        whole = low != _LISTED
+        block, begin, end = other._list[: other._listed].T
+        # Ranges within a block, as requests to the first block of a file.
+        self._touch(
+            np.concatenate([numbers[whole], numbers[block]]),
+            np.concatenate([low[whole], begin]),
+            np.concatenate([(high - low)[whole], end - begin]),
+        )
 
     def result(self) -> int:
         """Bytes touched so far."""
@@ -79,11 +96,19 @@ class FreshBytes:
 
     A write touches the whole blocks that it writes to, since it leaves them in the page cache. Of a block that is read
     in several parts everything between the parts counts as touched.
+
+    Parameters
+    ----------
+    follows : bool
+        Whether to keep what is needed to be merged into a part before: every access to a block that touches more of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, follows: bool = False) -> None:
         self._range = np.zeros((0, 2), np.int16)
         self._distinct = 0
+        self._follows = follows
+        self._steps: list[np.ndarray] = []
+        self._requests = 0
 
     @property
     def nbytes(self) -> int:
@@ -96,7 +121,35 @@ class FreshBytes:
         self._range = room_for(self._range, references.distinct)
         part = references.requests
         offset, size, read = (requests[name][part] for name in ("offset", "bytes", "read"))
-        return _fresh(references.numbers, offset, size, read, self._range)
+        steps = np.empty(len(references.numbers) if self._follows else 0, STEP_DTYPE)
+        fresh, used = _fresh(references.numbers, offset, size, read, self._range, steps)
+        if used:
+            steps = steps[:used].copy()
+            steps["request"] += self._requests
+            self._steps.append(steps)
+        self._requests += len(offset)
+        return fresh
+
+    def merge(self, following: FreshBytes, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Touch what `following` touched, all of whose requests start after these.
+
+        Parameters
+        ----------
+        numbers : ndarray of int32
+            The number here of each of its blocks.
+
+        Returns
+        -------
+        request, fresh : ndarray of int64
+            Those of its requests that alone touched something for the first time, ascending, and their fresh bytes now.
+        """
+        self._distinct = max(self._distinct, int(numbers.max(initial=-1)) + 1)
+        self._range = room_for(self._range, self._distinct)
+        steps = np.concatenate([np.zeros(0, STEP_DTYPE), *following._steps])
+        request, of = np.unique(steps["request"], return_inverse=True)
+        fresh = np.zeros(len(request), np.int64)
+        _fresh_again(numbers[steps["number"]], steps, of, self._range, fresh)
+        return request, fresh
 
 
 @numba.njit(cache=True, nogil=True)
@@ -164,11 +217,26 @@ def _join(block: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fresh(
-    numbers: np.ndarray, offset: np.ndarray, size: np.ndarray, read: np.ndarray, touched: np.ndarray
-) -> np.ndarray:
+def _touch_more(touched: np.ndarray, number: int, start: int, stop: int, read: bool) -> int:
+    """Touch a part of a block; returns how much of it is fresh."""
+    if touched[number, 1] == 0:
+        touched[number, 0] = start if read else 0
+        touched[number, 1] = stop if read else BLOCK_BYTES
+        return stop - start
+    again = min(stop, touched[number, 1]) - max(start, touched[number, 0])
+    touched[number, 0] = min(start, touched[number, 0]) if read else 0
+    touched[number, 1] = max(stop, touched[number, 1]) if read else BLOCK_BYTES
+    return stop - start - max(again, 0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fresh(  # noqa: PLR0917
+    numbers: np.ndarray, offset: np.ndarray, size: np.ndarray, read: np.ndarray, touched: np.ndarray, steps: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """Fresh bytes by request; what touches more than before is listed in `steps`, if that has room at all."""
     fresh = np.zeros(len(offset), np.int64)
     at = 0
+    used = 0
     for request in range(len(offset)):
         low = offset[request]
         end = low + size[request]
@@ -177,13 +245,22 @@ def _fresh(
             stop = min(end - (block << 12), BLOCK_BYTES)
             number = numbers[at]
             at += 1
-            if touched[number, 1] == 0:
-                fresh[request] += stop - start
-                touched[number, 0] = start if read[request] else 0
-                touched[number, 1] = stop if read[request] else BLOCK_BYTES
-                continue
-            again = min(stop, touched[number, 1]) - max(start, touched[number, 0])
-            fresh[request] += stop - start - max(again, 0)
-            touched[number, 0] = min(start, touched[number, 0]) if read[request] else 0
-            touched[number, 1] = max(stop, touched[number, 1]) if read[request] else BLOCK_BYTES
-    return fresh
+            length = touched[number, 1] - touched[number, 0]
+            fresh[request] += _touch_more(touched, number, start, stop, read[request])
+            if len(steps) > 0 and touched[number, 1] - touched[number, 0] > length:
+                steps[used]["request"] = request
+                steps[used]["number"] = number
+                steps[used]["start"] = start
+                steps[used]["stop"] = stop
+                steps[used]["read"] = read[request]
+                used += 1
+    return fresh, used
+
+
+@numba.njit(cache=True, nogil=True)
+def _fresh_again(
+    numbers: np.ndarray, steps: np.ndarray, of: np.ndarray, touched: np.ndarray, fresh: np.ndarray
+) -> None:
+    for place in range(len(steps)):
+        step = steps[place]
+        fresh[of[place]] += _touch_more(touched, numbers[place], step["start"], step["stop"], step["read"])

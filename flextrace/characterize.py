@@ -69,6 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--figure-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)"
     )
     add_foreign_arguments(parser, "--from")
+    workers = parser.add_argument_group(
+        "larger than one machine (pip install 'flextrace[cluster]')",
+        "All FILEs are recordings of the same time on several machines or devices and become one workload; a FILE may "
+        "be a directory of archives and traces.",
+    )
+    where = workers.add_mutually_exclusive_group()
+    where.add_argument("--workers", type=int, metavar="N", help="divide the work among N processes of this machine")
+    where.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="divide it among the workers of a Dask scheduler (tcp://HOST:PORT, or its file), which see the same files",
+    )
 
 
 def sample_of(text: str) -> Sample:
@@ -104,10 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.characterization import Grouping, characterize  # noqa: PLC0415 (pandas is slow to import)
     from characterize.stream import open_stream  # noqa: PLC0415
 
-    figures = _figure_paths(arguments, layers) if arguments.figures else {}
+    divided = arguments.workers is not None or arguments.scheduler is not None
+    figures = _figure_paths(arguments, layers) if arguments.figures and not divided else {}
     grouping = Grouping(arguments.by, window_s, grouped) if arguments.by or window_s is not None else None
     results, complete = [], True
-    for file in arguments.files:
+    if divided:
+        results.append(_divided(arguments, sample))
+    for file in [] if divided else arguments.files:
         stream = open_stream(file, foreign=foreign_options(arguments))
         if assumed := assumptions(stream.facts):
             print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)
@@ -166,6 +181,23 @@ def _write_figures(stream: Stream, numbers: Characterization, paths: dict[tuple[
 
     for path in write_figures(figure_data_of(stream, numbers), paths):
         print(f"flextrace characterize: figure {path}", file=sys.stderr)
+
+
+def _divided(arguments: argparse.Namespace, sample: Sample | None) -> Characterization:
+    """The numbers of all files as one workload, made by several processes."""
+    from characterize.cluster.characterize_set import characterize_set  # noqa: PLC0415
+    from characterize.cluster.engine import dask_engine  # noqa: PLC0415 (Dask is an extra)
+
+    if arguments.by or arguments.window is not None or arguments.figures:
+        raise FlextraceError(
+            "--by, --window and --figures are not divided among workers: leave out --workers and --scheduler", 2
+        )
+    if foreign_options(arguments) is not None:
+        raise FlextraceError("a trace of another tool is not divided among workers: 'flextrace import' it first", 2)
+    # Workers elsewhere have another working directory.
+    files = [file.absolute() for file in arguments.files] if arguments.scheduler else arguments.files
+    with dask_engine(arguments.scheduler, arguments.workers) as (engine, parts):
+        return characterize_set(files, arguments.mmap, sample=sample, engine=engine, parts=parts)
 
 
 def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -> None:

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the address of a Dask scheduler, or a number of processes of this machine, into an engine for tasks.
+
+Dask (distributed) is an extra of the package, and is imported when it is used. Its scheduler knows what every result
+was made from, so that the tasks of a worker that dies, and results that only it held, are made again by the others, or
+by the process that takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from characterize.cluster.characterize_set import Engine
+from characterize.errors import FlextraceError
+
+EXTRA = "flextrace[cluster]"
+# More parts than workers, so that one that is slower than the others is given fewer.
+PARTS_PER_WORKER = 4
+_CONNECT_S = 30
+
+
+@contextmanager
+def dask_engine(scheduler: str | None = None, workers: int | None = None) -> Iterator[tuple[Engine, int]]:
+    """An engine, and into how many parts to divide its work at least.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Address of a scheduler, such as ``tcp://head:8786``, or its file (``--scheduler-file`` of Dask). Its workers
+        need the same flextrace, and the files under the same paths.
+    workers : int or None
+        Without a scheduler: so many processes of this machine, which end with the context.
+
+    Raises
+    ------
+    FlextraceError
+        Dask is not installed, the scheduler does not answer or has no workers, or a task was lost with several workers.
+    """
+    distributed = _distributed()
+    if scheduler is None:
+        if not workers or workers < 1:
+            raise FlextraceError(f"{workers} workers cannot be started: give at least 1", 2)
+        with (
+            tempfile.TemporaryDirectory(prefix="flextrace-cluster-") as directory,
+            distributed.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                # The kernel says what memory there is; Dask would stop workers before.
+                memory_limit=0,
+                dashboard_address=None,
+                local_directory=directory,
+                # What ends badly is one message here; Dask says of every process that it ends.
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield _engine_of(client), PARTS_PER_WORKER * workers
+        return
+    with _connected(distributed, scheduler) as client:
+        found = len(client.scheduler_info(n_workers=-1)["workers"])
+        if not found:
+            raise FlextraceError(
+                f"the Dask scheduler {scheduler} has no workers: start some ('dask worker {scheduler}')"
+            )
+        yield _engine_of(client), PARTS_PER_WORKER * found
+
+
+def _distributed() -> Any:
+    try:
+        import distributed  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        raise FlextraceError(
+            f"workers need Dask, which is not installed ({error}): pip install '{EXTRA}'", 2
+        ) from error
+    return distributed
+
+
+def _connected(distributed: Any, scheduler: str) -> Any:
+    try:
+        if "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit():
+            # Dask would wait for the file.
+            scheduler = json.loads(Path(scheduler).read_text())["address"]
+        return distributed.Client(scheduler, timeout=_CONNECT_S)
+    except (OSError, ValueError, KeyError) as error:
+        raise FlextraceError(
+            f"cannot reach the Dask scheduler {scheduler} ({error}): start it with 'dask scheduler', or give --workers"
+        ) from error
+
+
+def _engine_of(client: Any) -> Engine:
+    def run(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        futures = client.map(function, list(items), pure=False)
+        for number in range(len(futures)):
+            yield _result(futures[number])
+            # The worker need not keep it any longer.
+            futures[number] = None
+
+    return run
+
+
+def _result(future: Any) -> Any:
+    distributed = _distributed()
+    try:
+        return future.result()
+    except distributed.scheduler.KilledWorker as error:
+        raise FlextraceError(
+            f"a part was given up after several workers had died with it ({error}): give the workers more memory, or "
+            "use --sample"
+        ) from error

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace in parts: whatever the cuts, what is merged is what one pass over the whole finds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flexible_traces import traces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_trace import made_trace, read, records, write
+from test_characterize_document import TRACES
+from test_stream import written_as_is
+
+import characterize as package
+from characterize import sequentiality
+from characterize.archive import pack
+from characterize.characterization import Characterization, characterize
+from characterize.cluster import plan
+from characterize.cluster.characterize_set import characterize_set
+from characterize.document import plain
+from characterize.errors import FlextraceError
+from characterize.layer_summary import Sample
+from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, HeaderFlag, RecordKind
+from characterize.stream import open_stream
+from characterize.trace import Header, Trace
+
+DAY_NS = 86_400 * 10**9
+BLOCK = 4096
+TIME = st.integers(0, 30)
+
+
+def document(result: Characterization) -> dict:
+    """The whole document; its input's path apart."""
+    return plain({**result.as_document(), "input": None})
+
+
+@st.composite
+def busy_records(draw):
+    """Few files and threads, much in flight at once, blocks in parts, files that grow, shrink and shift."""
+    rows = []
+    for number in range(draw(st.integers(1, 60))):
+        times = {"start_ns": draw(TIME), "duration_ns": draw(st.sampled_from([0, 1, 3, 25]))}
+        where = {"file": draw(st.integers(1, 3)), "thread": draw(st.integers(1, 3)), "process": draw(st.integers(1, 2))}
+        kind = draw(st.sampled_from(["io", "io", "io", "io", "fileop", "block"]))
+        if kind == "io":
+            offset = draw(st.sampled_from([0, 100, 1000, BLOCK, 2 * BLOCK, 9000]))
+            size = draw(st.sampled_from([-5, 0, 50, 100, 900, BLOCK, 3 * BLOCK]))
+            missed = draw(st.sampled_from([{}, {"missed_bytes": 0}, {"missed_bytes": max(size, 0) // 2}]))
+            maker = draw(st.sampled_from([read, write]))
+            rows.append((RecordKind.IO, {**maker(offset, size), **times, **where, **missed, "id": number}))
+        elif kind == "fileop":
+            op = draw(st.sampled_from([Fileop.FSYNC, Fileop.TRUNCATE, Fileop.FALLOCATE]))
+            # Mode 0 grows, 8 takes a range out, 32 puts one in (linux/falloc.h).
+            mode = draw(st.sampled_from([0, 8, 32])) << 16 if op == Fileop.FALLOCATE else 0
+            change = {"argument": draw(st.integers(0, 9000)), "length": draw(st.integers(1, 300)), "flags": mode}
+            rows.append((RecordKind.FILEOP, {"op": op, **change, **times, **where}))
+        else:
+            block = {"op": draw(st.integers(1, 3)), "bytes": 8192, "sector": 8 * draw(st.integers(0, 4))}
+            rows.append((RecordKind.BLOCK, {**block, **times, "flags": draw(st.sampled_from([0, 1 << 12]))}))
+            for _ in range(draw(st.integers(0, 2))):
+                owner = {"device": 8 << 20, "start_ns": times["start_ns"] + draw(st.sampled_from([0, 0, 7]))}
+                piece = {"class": draw(st.integers(1, 4)), "file": 1, "bytes": 1024, "cause": draw(st.integers(0, 1))}
+                rows.append((RecordKind.BLOCK_DATA, {**piece, **owner}))
+    if draw(st.booleans()):
+        # Windows of time are then 20 ns wide, and borders lie within them.
+        rows.append((RecordKind.IO, read(0, BLOCK, 4000)))
+    sizes = [draw(st.sampled_from([0, 500, BLOCK, 20_000])) for _ in range(2)]
+    files = [{"file": file, "type": 1, "size_bytes": size, "resident_bytes": 9} for file, size in enumerate(sizes, 1)]
+    return [(RecordKind.FILE, row) for row in files] + rows
+
+
+@settings(max_examples=150, deadline=None)
+@given(busy_records(), st.sets(st.integers(1, 31), max_size=12), st.sampled_from([1, 5, 1000]))
+def test_whatever_the_cuts_the_document_is_the_same(tmp_path_factory, rows, cuts, piece_records):
+    path = written_as_is(tmp_path_factory.mktemp("parts"), rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_borders", lambda pieces, parts: sorted(cuts) if pieces else [])
+        merged = characterize_set([path], piece_records=piece_records)
+    assert document(merged) == document(characterize(open_stream(path)))
+
+
+@pytest.mark.parametrize("name", [*TRACES, *traces()])
+def test_one_four_and_sixteen_parts(name, tmp_path):
+    trace = TRACES[name]() if name in TRACES else traces()[name]
+    path = package.write(trace, tmp_path / "a.iotrace")
+    whole = document(characterize(open_stream(path)))
+    for parts in (1, 4, 16):
+        assert document(characterize_set([path], parts=parts, piece_records=5000)) == whole
+
+
+def many_streams(count: int) -> Trace:
+    """More sequential streams than the queue holds, taken up again in an order of chance."""
+    random = np.random.default_rng(3)
+    reached = np.zeros(80, np.int64)
+    rows = []
+    for at, stream in enumerate(random.integers(0, 80, count).tolist()):
+        size = int(random.integers(1, 5)) * 512
+        rows.append(read(int(reached[stream]) + stream * 10**9, size, at, file=1, thread=stream % 7 + 1))
+        reached[stream] += size
+    return made_trace(rows)
+
+
+def test_many_streams_in_parts(tmp_path):
+    path = package.write(many_streams(3000), tmp_path / "a.iotrace")
+    whole = document(characterize(open_stream(path)))
+    assert 0.1 < whole["layers"]["vfs"]["sequentiality"]["queue32"] < 0.9
+    for parts in (4, 16):
+        assert document(characterize_set([path], parts=parts)) == whole
+
+
+def test_a_queue_that_does_not_fill_misses_at_most_31_requests_per_border(tmp_path, monkeypatch):
+    """Each part begins with 40 requests of one stream, of which 8 are kept, and then goes on with 30 older streams."""
+    rows: list[dict] = []
+    for at in range(4):
+        for step in range(40):
+            rows.append(read(at * 10**6 + step * 512, 512, len(rows), file=9))
+        rows += [read(512 * at, 512, len(rows) + stream, file=10 + stream) for stream in range(30)]
+    path = package.write(made_trace(rows), tmp_path / "a.iotrace")
+    exact = characterize(open_stream(path)).layers["vfs"].sequentiality["queue32"] * len(rows)
+    monkeypatch.setattr(plan, "_borders", lambda pieces, parts: [70, 140, 210])
+    whole = characterize_set([path]).layers["vfs"].sequentiality["queue32"] * len(rows)
+    assert whole == pytest.approx(exact)
+    monkeypatch.setattr(sequentiality, "FIRST_REQUESTS", 8)
+    fewer = characterize_set([path]).layers["vfs"].sequentiality["queue32"] * len(rows)
+    assert exact - 3 * 31 <= fewer < exact
+
+
+def curve(result: Characterization, sizes: np.ndarray) -> np.ndarray:
+    return result.layers["vfs"].locality.miss_ratio(sizes)
+
+
+@pytest.fixture(scope="module")
+def skewed(tmp_path_factory) -> Path:
+    """200 000 references to 30 000 blocks, a few of them much more often, and a scan; 64 Ki pieces lie in two files."""
+    random = np.random.default_rng(5)
+    count = 200_000
+    hot = (random.pareto(0.7, count) * 50).astype(np.int64) % 30_000
+    block = np.where(np.arange(count) % 4 == 0, np.arange(count) // 4 % 30_000, hot)
+    io = np.zeros(count, records(RecordKind.IO, []).dtype)
+    io["kind"], io["op"], io["source"], io["thread"], io["process"] = RecordKind.IO, 1, 1, 1, 1
+    io["start_ns"], io["duration_ns"], io["file"] = np.arange(count) * 10, 5, 1 + block % 2
+    io["offset"], io["result"] = block // 2 * BLOCK, BLOCK
+    trace = Trace(Header(), {RecordKind.IO: io})
+    return package.write(trace, tmp_path_factory.mktemp("skewed") / "a.iotrace")
+
+
+def test_a_fixed_rate_gives_the_same_depths_in_parts(skewed):
+    sizes = np.arange(1, 101) * 300 * BLOCK
+    sample = Sample(rate=0.1)
+    whole = characterize(open_stream(skewed), sample=sample)
+    for parts in (1, 4, 16):
+        merged = characterize_set([skewed], sample=sample, parts=parts)
+        # The sample is the same; how few references too many are split over the depths is not.
+        assert merged.layers["vfs"].locality.sampled == whole.layers["vfs"].locality.sampled
+        assert merged.layers["vfs"].locality.references == pytest.approx(whole.layers["vfs"].locality.references)
+        assert np.abs(curve(merged, sizes) - curve(whole, sizes)).mean() < 0.001
+        assert merged.layers["vfs"].parameters == whole.layers["vfs"].parameters
+
+
+def test_a_fixed_size_stays_within_the_error_of_the_sample(skewed):
+    sizes = np.arange(1, 101) * 300 * BLOCK
+    sample = Sample(size_bytes=600_000)
+    exact = curve(characterize(open_stream(skewed)), sizes)
+    for parts in (1, 4, 16):
+        merged = characterize_set([skewed], sample=sample, parts=parts)
+        sampled = merged.layers["vfs"].locality.sampled
+        assert sampled["rate"] < 0.5
+        assert sampled["blocks"] * 54 < 600_000
+        assert np.abs(curve(merged, sizes) - exact).mean() < 0.01
+
+
+def recording(directory: Path, name: str, rows: list[dict], **fields: object) -> Path:
+    return package.write(made_trace(rows, **fields), directory / name)
+
+
+def test_several_recordings_are_one_workload(tmp_path):
+    """Two machines whose monotonic clocks differ by 500 ns; the same numbers mean other files, threads and devices."""
+    mine = [read(BLOCK * at, BLOCK, 1000 + 20 * at, 30, file=1, thread=5) for at in range(20)]
+    its = [write(BLOCK * at, BLOCK, 510 + 20 * at, 15, file=1, thread=5, process=7) for at in range(20)]
+    blocks = [{"op": 1, "bytes": 4096, "sector": 8 * at, "start_ns": 600 + at, "duration_ns": 9} for at in range(5)]
+    shift = 500
+    first = recording(
+        tmp_path,
+        "a.iotrace",
+        mine,
+        files=[{"file": 1, "size_bytes": 100}],
+        paths={1: "/data"},
+        blocks=[{**row, "start_ns": row["start_ns"] + shift} for row in blocks],
+        start_monotonic_ns=900,
+        start_realtime_ns=DAY_NS + 900,
+        end_monotonic_ns=2000,
+    )
+    second = recording(
+        tmp_path,
+        "b.iotrace",
+        its,
+        files=[{"file": 1, "size_bytes": 9000}],
+        paths={1: "/data"},
+        blocks=blocks,
+        start_monotonic_ns=400,
+        start_realtime_ns=DAY_NS + 400 + shift,
+        end_monotonic_ns=1700,
+    )
+    moved = [{**row, "file": 2, "thread": 10, "process": 12, "start_ns": row["start_ns"] + shift} for row in its]
+    by_hand = made_trace(
+        mine + moved,
+        files=[{"file": 1, "size_bytes": 100}, {"file": 2, "size_bytes": 9000}],
+        paths={1: "/data", 2: "/data (2)"},
+        blocks=[
+            {**row, "start_ns": row["start_ns"] + shift, "device": device} for device in (8 << 20, 1) for row in blocks
+        ],
+        start_monotonic_ns=900,
+        end_monotonic_ns=2200,
+    )
+    whole = document(characterize(by_hand))
+    for parts in (1, 4, 16):
+        merged = document(characterize_set([first, second], parts=parts, piece_records=7))
+        for name in ("layers", "links", "elapsed_s"):
+            assert merged[name] == whole[name]
+    assert whole["layers"]["vfs"]["parameters"]["processNum"] == 3
+    assert characterize_set([first, second]).provenance["input"]["files"][1]["path"].endswith("b.iotrace")
+
+
+def test_a_directory_of_archives_is_a_set(tmp_path):
+    directory = tmp_path / "set"
+    directory.mkdir()
+    rows = [read(BLOCK * at, BLOCK, 1000 + at) for at in range(40)]
+    for number in range(3):
+        clock = {"start_monotonic_ns": 1, "start_realtime_ns": DAY_NS + 1000 * number, "end_monotonic_ns": 2000}
+        path = recording(tmp_path, f"{number}.iotrace", rows, files=[{"file": 1}], **clock)
+        pack(path, directory / f"{number}.parquet", batch_records=16)
+    merged = characterize_set([directory], parts=4)
+    assert merged.layers["vfs"].parameters.unique_bytes == 3 * 40 * BLOCK
+    assert merged.layers["vfs"].concurrency.threads == 3
+    (tmp_path / "none").mkdir()
+    with pytest.raises(FlextraceError, match=r"none has no \.parquet and no \.iotrace"):
+        characterize_set([tmp_path / "none"])
+
+
+def test_recordings_without_a_common_clock_are_refused(tmp_path):
+    clock = {"start_monotonic_ns": 1, "start_realtime_ns": DAY_NS, "end_monotonic_ns": 9}
+    timed = recording(tmp_path, "a.iotrace", [read(0, 1)], **clock)
+    other = recording(tmp_path, "b.iotrace", [read(0, 1)])
+    with pytest.raises(FlextraceError, match=r"b\.iotrace does not say when it was recorded"):
+        characterize_set([timed, other])
+    planned = recording(tmp_path, "c.iotrace", [read(0, 1)], flags=HeaderFlag.PLANNED, **clock)
+    with pytest.raises(FlextraceError, match=r"c\.iotrace has not run yet"):
+        characterize_set([timed, planned])
+
+
+def test_a_crash_ends_a_recording_at_the_hole(tmp_path):
+    rows = [(RecordKind.IO, read(BLOCK * at, BLOCK, at)) for at in range(40)]
+    path = written_as_is(tmp_path, rows, flags=int(HeaderFlag.INCOMPLETE))
+    content = bytearray(path.read_bytes())
+    content[TRACE_HEADER_BYTES + 21 * TRACE_RECORD_BYTES : -TRACE_RECORD_BYTES] = bytes(18 * TRACE_RECORD_BYTES)
+    path.write_bytes(content)
+    for piece_records in (1, 4, 100):
+        merged = characterize_set([path], parts=3, piece_records=piece_records)
+        assert merged.layers["vfs"].requests == 21
+        assert document(merged) == document(characterize(open_stream(path)))

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts on worker processes: the same numbers as in one process, also if workers die; errors that name their file."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from flexible_traces import traces
+from made_trace import made_trace, read
+
+import characterize as package
+from characterize.archive import pack
+from characterize.characterization import characterize
+from characterize.cluster import characterize_set as rounds
+from characterize.cluster.engine import dask_engine
+from characterize.cluster.part import summarize
+from characterize.errors import FlextraceError
+from characterize.stream import open_stream
+from flextrace.characterize import add_arguments, run
+from flextrace.main import main
+
+DAY_NS = 86_400 * 10**9
+
+
+def has_dask() -> bool:
+    try:
+        import distributed  # noqa: F401, PLC0415
+    except ImportError:
+        return False
+    return True
+
+
+needs_dask = pytest.mark.skipif(not has_dask(), reason="Dask is not installed (pip install 'flextrace[cluster]')")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory) -> Path:
+    return package.write(traces()["database"], tmp_path_factory.mktemp("cluster") / "a.iotrace")
+
+
+@pytest.fixture(scope="module")
+def workers():
+    """Two worker processes; an engine, and the scheduler's address."""
+    import distributed  # noqa: PLC0415
+
+    with dask_engine(workers=2) as (engine, parts):
+        yield engine, parts, distributed.default_client().scheduler.address
+
+
+@needs_dask
+def test_several_processes_find_what_one_does(database, workers):
+    engine, parts, _ = workers
+    assert parts > 2
+    merged = rounds.characterize_set([database], engine=engine, parts=parts, piece_records=5000)
+    assert merged.as_document() == characterize(open_stream(database)).as_document()
+
+
+@needs_dask
+def test_what_workers_that_die_had_is_done_again(database, workers, tmp_path, monkeypatch):
+    """Twice in the middle of the run: with a part in hand, after others were done whose results only it may hold."""
+    engine, _, _ = workers
+    died = tmp_path / "died"
+
+    def dying(task):
+        for time in ("first", "second"):
+            if task.part.begin_ns and not (died / time).exists():
+                (died / time).write_text(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGKILL)
+        return summarize(task)
+
+    died.mkdir()
+    monkeypatch.setattr(rounds, "summarize", dying)
+    merged = rounds.characterize_set([database], engine=engine, parts=16)
+    first, second = ((died / name).read_text() for name in ("first", "second"))
+    assert first != second
+    assert merged.as_document() == characterize(open_stream(database)).as_document()
+
+
+@needs_dask
+def test_the_verb_uses_a_scheduler(database, workers, capsys):
+    _, _, address = workers
+    assert main(["characterize", str(database), "--format", "json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main(["characterize", str(database), "--format", "json", "--scheduler", address]) == 0
+    divided = json.loads(capsys.readouterr().out)
+    del alone["command"], divided["command"]
+    assert divided == alone
+
+
+@needs_dask
+def test_a_bad_file_among_many_is_named(workers, tmp_path):
+    engine, _, _ = workers
+    directory = tmp_path / "set"
+    directory.mkdir()
+    for number in range(6):
+        rows = [read(4096 * at, 4096, at, file=number + 1) for at in range(2000)]
+        clock = {"start_monotonic_ns": 1, "start_realtime_ns": DAY_NS, "end_monotonic_ns": 9000}
+        path = package.write(made_trace(rows, **clock), tmp_path / f"{number}.iotrace")
+        pack(path, directory / f"{number}.parquet", batch_records=500)
+    assert rounds.characterize_set([directory], engine=engine, parts=4).layers["vfs"].requests == 12_000
+    bad = directory / "4.parquet"
+    content = bytearray(bad.read_bytes())
+    content[len(content) * 3 // 5 : len(content) * 3 // 5 + 64] = bytes(64)
+    bad.write_bytes(content)
+    with pytest.raises(FlextraceError, match=r"cannot read archive .*4\.parquet: it is cut off or damaged"):
+        rounds.characterize_set([directory], engine=engine, parts=4)
+    bad.write_bytes(b"no archive at all")
+    with pytest.raises(FlextraceError, match=r"4\.parquet is not a flextrace trace"):
+        rounds.characterize_set([directory], engine=engine)
+
+
+def refused(*arguments: str) -> str:
+    """The message of the verb, whose exit code is 2."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(FlextraceError) as refusal:
+        run(parser.parse_args(arguments))
+    assert refusal.value.exit_code == 2
+    return str(refusal.value)
+
+
+def test_what_is_not_divided_is_refused(database):
+    assert "are not divided among workers" in refused(str(database), "--workers", "2", "--by", "file")
+    assert "flextrace import" in refused(str(database), "--workers", "2", "--from", "spc")
+
+
+def test_without_dask_the_message_says_what_to_install(database, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert "pip install 'flextrace[cluster]'" in refused(str(database), "--workers", "2")
+
+
+@needs_dask
+def test_wrong_numbers_and_addresses_are_refused(database, tmp_path):
+    assert "0 workers cannot be started" in refused(str(database), "--workers", "0")
+    with (
+        pytest.raises(FlextraceError, match="cannot reach the Dask scheduler"),
+        dask_engine(scheduler=str(tmp_path / "none.json")),
+    ):
+        pass
+
+
+def test_nothing_but_the_option_imports_dask(database):
+    code = "import sys; from flextrace.main import main; main(sys.argv[1:]); print('distributed' in sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", code, "characterize", str(database)], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.splitlines()[-1] == "False"
