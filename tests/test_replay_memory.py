@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from characterize.layout import BLOCK_DTYPE, NOT_MEASURED_U64, BlockOp, RecordKind
+from characterize.layout import BLOCK_DTYPE, FILE_DTYPE, NOT_MEASURED_U64, TASK_DTYPE, BlockOp, RecordKind
 from characterize.trace import Header
 from characterize.trace_writer import write_chunks
+from tests.bench.large_trace import FILE_BYTES, read_pieces
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL, LARGE = 100_000, 1_000_000
@@ -80,3 +81,43 @@ def test_a_device_trace_is_made_in_memory_that_its_length_does_not_set(block_tra
         "    assert (made.stat().st_size - TRACE_HEADER_BYTES) // TRACE_RECORD_BYTES >= records"
     )
     assert growth_bytes(*block_traces, imports, call) < SPREAD_BYTES
+
+
+THREADS = 4
+FIRST_THREAD = 70_000
+"""Of the replay."""
+
+
+def run_pieces(count: int, first_thread: int, path_of):
+    """A run of threads with a file each, and what a recording says of threads and files."""
+    files, tasks = np.zeros(THREADS, FILE_DTYPE), np.zeros(THREADS, TASK_DTYPE)
+    number = 1 + np.arange(THREADS)
+    files["kind"], files["type"], files["file"], files["size_bytes"] = RecordKind.FILE, 1, number, FILE_BYTES
+    tasks["kind"], tasks["thread"] = RecordKind.TASK, first_thread + number
+    tasks["comm"] = [f"play {thread}".encode() for thread in number]
+    yield {RecordKind.FILE: files, RecordKind.TASK: tasks}, {file: path_of(file) for file in number.tolist()}
+    for io in read_pieces(count, THREADS):
+        io["thread"] += first_thread
+        yield {RecordKind.IO: io}, {}
+
+
+def test_a_replay_is_compared_in_memory_that_its_length_does_not_set(tmp_path):
+    paths = []
+    for count in (SMALL, LARGE):
+        paths.append(tmp_path / f"{count}.iotrace")
+        write_chunks(run_pieces(count, 0, lambda file: f"/data/{file}"), Header, paths[-1])
+        again = paths[-1].with_suffix(".replay")
+        write_chunks(run_pieces(count, FIRST_THREAD, lambda file: f"/image/f{file:08}"), Header, again)
+    imports = (
+        "from replayer.order_check import check_order\nfrom replayer.replay_recording import replay_part, run_part\n"
+        "from selfscale.fidelity import comparison_of"
+    )
+    call = (
+        f"trace, recording = (open_stream(one, {PIECE_RECORDS}) for one in (path, path.with_suffix('.replay')))\n"
+        "    replay = replay_part(recording)\n"
+        f"    check = check_order(trace, replay, near_operations={SMALL // 4}, waiting_operations={SMALL // 4})\n"
+        "    assert check.compared == check.expected == int(path.stem)\n"
+        "    assert check.violations == check.far == check.added == 0\n"
+        "    assert comparison_of(run_part(trace), replay)['distance']['read'] == {'ks': 0, 'emd_share': 0}"
+    )
+    assert growth_bytes(*paths, imports, call) < SPREAD_BYTES
