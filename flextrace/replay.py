@@ -261,16 +261,14 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
         yield trace, {}
         return
     # pandas and numba are slow to import
-    from characterize.stream import open_stream, stream_of  # noqa: PLC0415
-    from characterize.trace import is_foreign  # noqa: PLC0415
-    from characterize.trace import open as open_trace  # noqa: PLC0415
+    from characterize.stream import open_stream  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
 
     geometry = geometry_of(arguments.device)
     with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
         placed = Path(directory) / "device.iotrace"
         notes = make_device_trace(
-            stream_of(open_trace(trace)) if is_foreign(trace) else open_stream(trace),
+            open_stream(trace),
             placed,
             geometry,
             layer=arguments.layer,
