@@ -191,30 +191,6 @@ def concurrency_of(requests: pd.DataFrame, measured: bool) -> Concurrency:
     return summary.result()
 
 
-def in_flight_shares(requests: pd.DataFrame) -> pd.DataFrame:
-    """How long how many requests were in flight, of the time in which any was.
-
-    Parameters
-    ----------
-    requests : DataFrame
-        As from `characterize.requests.requests_of`; their times must be measurements.
-
-    Returns
-    -------
-    DataFrame
-        ``in_flight`` 1, 2, ... as far as it occurs, ``time_s``, ``share``.
-    """
-    times = np.concatenate([requests["start_ns"].to_numpy(), requests["end_ns"].to_numpy()])
-    steps = np.repeat([1, -1], len(requests))
-    # An end stands before a start at the same time: they do not overlap.
-    order = np.lexsort((steps, times))
-    in_flight = np.cumsum(steps[order])[:-1]
-    time_ns = np.bincount(in_flight, weights=np.diff(times[order]), minlength=2)[1:]
-    frame = pd.DataFrame({"in_flight": np.arange(1, len(time_ns) + 1), "time_s": time_ns / 1e9})
-    frame["share"] = frame["time_s"] / (frame["time_s"].sum() or np.nan)
-    return frame[frame["time_s"] > 0].reset_index(drop=True)
-
-
 def littles_law(
     size_mean: float, response_mean_s: float, think_mean_s: float, concurrency: float, throughput_bytes_per_s: float
 ) -> dict[str, float]:

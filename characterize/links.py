@@ -19,7 +19,7 @@ import pandas as pd
 from characterize.document import plain
 from characterize.grouped_sums import GroupedSums
 from characterize.layout import BlockDataClass, BlockFlag, BlockOp, IoOp, RecordKind
-from characterize.requests import data_moved, stacked
+from characterize.requests import data_moved
 from characterize.trace import PATH_DTYPE, Trace
 
 FILES_LISTED = 20
@@ -122,22 +122,22 @@ class Links:
         )
 
 
-def pieces_of(trace: Trace) -> pd.DataFrame:
-    """The pieces of all block requests that count, and for each request what its pieces leave over.
+def pieces_of(blocks: np.ndarray, data: np.ndarray, owner: np.ndarray, counted: np.ndarray) -> dict[str, np.ndarray]:
+    """The pieces of block requests that count, and for each request what its pieces leave over.
+
+    Parameters
+    ----------
+    blocks, data, owner : ndarray
+        BLOCK records, all BLOCK_DATA records of them, and the row of its request for each of these, -1 = none.
+    counted : ndarray of bool
+        Which BLOCK records are not of a stacked device.
 
     Returns
     -------
-    DataFrame
+    dict of str to ndarray
         ``block`` (row of the request), ``class, file, process, cause, bytes`` int64, ``read`` bool; a rest is of class
         UNKNOWN, file 0, and has the cause of its BLOCK record.
     """
-    blocks = trace.arrays[RecordKind.BLOCK]
-    columns = _pieces(blocks, trace.arrays[RecordKind.BLOCK_DATA], trace.block_of_data, ~stacked(blocks))
-    return pd.DataFrame(columns)
-
-
-def _pieces(blocks: np.ndarray, data: np.ndarray, owner: np.ndarray, counted: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns of `pieces_of`; `counted`: which BLOCK records are not of a stacked device."""
     counted = data_moved(blocks) & counted
     kept = (owner >= 0) & counted[owner] if len(blocks) else np.zeros(len(data), bool)
     data, owner = data[kept], owner[kept]
@@ -185,7 +185,7 @@ class LinksSummary:
     def add(self, blocks: np.ndarray, data: np.ndarray, owner: np.ndarray) -> None:
         """Count BLOCK records and all BLOCK_DATA records of them, with the row of its request for each."""
         apart = ((blocks["flags"] & BlockFlag.STACKED) != 0) & (not self._all_stacked)
-        pieces = _pieces(blocks, data, owner, ~apart)
+        pieces = pieces_of(blocks, data, owner, ~apart)
         size, kind, read = pieces["bytes"], pieces["class"], pieces["read"]
         for sums, key in ((self._classes, kind), (self._files, pieces["file"])):
             sums.add(key, size * read, size * ~read)

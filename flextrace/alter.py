@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.layout import RecordKind
 from characterize.units import format_bytes
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 3
-    print(f"flextrace alter: run it with: flextrace replay {arguments.output} --directory DIR", file=sys.stderr)
+    place = "--directory DIR" if len(trace.arrays[RecordKind.IO]) else "--device DEV"
+    print(f"flextrace alter: run it with: flextrace replay {arguments.output} {place}", file=sys.stderr)
     return 0
 
 
@@ -133,6 +135,11 @@ def _rules(notes: dict[str, Any]) -> list[str]:
             f"requests stay; their runs were dealt to {split['threads']} threads instead of {split['threads_before']},"
         )
         lines.append(f"  {split['runs_cut']} of them cut; all takes {split['elapsed_factor']:.3g}x the time")
+    if "arrivals_faster" in split:
+        lines.append(
+            f"requests come {split['arrivals_faster']:.3g}x as fast and wait where enough are in flight;"
+            f" all takes {split['elapsed']:.3g}x the time"
+        )
     return lines
 
 

@@ -261,23 +261,25 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
         yield trace, {}
         return
     # pandas and numba are slow to import
-    import characterize  # noqa: PLC0415
+    from characterize.stream import open_stream  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
 
     geometry = geometry_of(arguments.device)
-    placed, notes = make_device_trace(
-        characterize.open(trace),
-        geometry,
-        layer=arguments.layer,
-        source=arguments.source,
-        lanes=arguments.lanes,
-        fit=arguments.fit,
-    )
-    if not arguments.order and notes["layer"] == "block":
-        # Lanes are no threads: only the interval order keeps the recorded depth, and none is to where it is given.
-        arguments.order = "thread" if arguments.lanes else "recorded"
     with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
-        yield characterize.write(placed, Path(directory) / "device.iotrace"), {"device_trace": notes}
+        placed = Path(directory) / "device.iotrace"
+        notes = make_device_trace(
+            open_stream(trace),
+            placed,
+            geometry,
+            layer=arguments.layer,
+            source=arguments.source,
+            lanes=arguments.lanes,
+            fit=arguments.fit,
+        )
+        if not arguments.order and notes["layer"] == "block":
+            # Lanes are no threads: only the interval order keeps the recorded depth, and none is to where it is given.
+            arguments.order = "thread" if arguments.lanes else "recorded"
+        yield placed, {"device_trace": notes}
 
 
 def _recorded(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:

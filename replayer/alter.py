@@ -9,6 +9,9 @@ the manifest has wanted, achieved and held. A trace of which something is off is
 BLOCK and BLOCK_DATA records are not carried over: what the altered requests do to the device is not known before they
 run. Neither are RESIDENT records, since places and sizes of files change; how much of a file is cached stays in its
 FILE record. Pages read of mapped programs are no requests and are left out.
+
+Of a trace that has block requests only, these are altered (`replayer.flexible.block_layer`), and the result has BLOCK
+records, for ``replay --device``. There processNum is the queue depth, and nobody thinks.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.layout import IoFlag
+from characterize.layout import IoFlag, RecordKind
 from characterize.provenance import sha256_of
+from characterize.requests import block_records, data_moved
 from characterize.trace import Trace
 from characterize.units import format_bytes, parse_fraction, parse_size
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
+from replayer.flexible.block_layer import blocks_of_operations, operations_of_blocks
 from replayer.flexible.curve import CurveChange, change_of, curve_of, scaled_curve_of
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
@@ -89,7 +94,7 @@ def alter(
     Parameters
     ----------
     trace : Trace
-        With records of the application's layer (IO).
+        With requests of the application's layer (IO), or else of the block layer.
     changes : mapping of str to float or Relative
         By the papers' names (`PARAMETERS`), and `TIMES`, which are factors in any case.
     seed : int
@@ -111,14 +116,31 @@ def alter(
     FlextraceError
         The trace has no requests to alter, or a change is not understood.
     """
-    altered, manifest = _altered(trace, changes, seed)
+    of_blocks = not request_count(trace) and bool(data_moved(block_records(trace)).any())
+    if not of_blocks:
+        require_requests(trace)
+    elif "thinkScale" in changes:
+        raise FlextraceError(
+            "thinkScale cannot be changed: block requests are of no thread, so that nobody is known to think between "
+            "them; change timeScale",
+            2,
+        )
+    parent = operations_of_blocks(trace) if of_blocks else trace
+    altered, manifest = _altered(parent, changes, seed, queued=of_blocks)
     if manifest.off and not nearest:
-        raise _refusal(trace, changes, manifest)
-    return altered, manifest
+        raise _refusal(parent, changes, manifest, queued=of_blocks)
+    if not of_blocks:
+        return altered, manifest
+    if altered.arrays[RecordKind.IO] is not parent.arrays[RecordKind.IO]:
+        return blocks_of_operations(altered, trace), manifest
+    same = unchanged(trace)
+    same.header.metadata = altered.header.metadata
+    return same, manifest
 
 
-def _altered(trace: Trace, changes: Mapping[str, float | Relative], seed: int) -> tuple[Trace, Manifest]:
-    require_requests(trace)
+def _altered(
+    trace: Trace, changes: Mapping[str, float | Relative], seed: int, *, queued: bool
+) -> tuple[Trace, Manifest]:
     before = workload_of_records(trace)
     wanted = _wanted(before, changes)
     times = {name: _factor(name, changes[name]) for name in TIMES if name in changes}
@@ -139,7 +161,7 @@ def _altered(trace: Trace, changes: Mapping[str, float | Relative], seed: int) -
     changed = _drop_what_moved(draft, original)
     make_readable(draft, changed)
     if not _same(wanted, before, "processNum"):
-        change_process_num(draft, wanted.process_num)
+        change_process_num(draft, wanted.process_num, queued=queued)
     if times.get("thinkScale", 1) != 1:
         result.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
     if times.get("timeScale", 1) != 1:
@@ -149,7 +171,9 @@ def _altered(trace: Trace, changes: Mapping[str, float | Relative], seed: int) -
     return result.of(draft)
 
 
-def _refusal(trace: Trace, changes: Mapping[str, float | Relative], manifest: Manifest) -> UnreachableError:
+def _refusal(
+    trace: Trace, changes: Mapping[str, float | Relative], manifest: Manifest, *, queued: bool
+) -> UnreachableError:
     """The error for a result that is off; of a single change with the range in which nothing is off."""
     off = ", ".join(f"{name} by {value:+.1%}" for name, value in manifest.off.items())
     remedy = "change less at once, change what moved with it, or take the trace for what it achieves with --nearest"
@@ -165,7 +189,7 @@ def _refusal(trace: Trace, changes: Mapping[str, float | Relative], manifest: Ma
         if name == "processNum" and (middle := float(round(middle))) in {good, bad}:
             break
         try:
-            met = not _altered(trace, {name: middle}, manifest.seed)[1].off
+            met = not _altered(trace, {name: middle}, manifest.seed, queued=queued)[1].off
         except UnreachableError:
             met = False
         good, bad = (middle, bad) if met else (good, middle)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the BLOCK records of a trace into operations on one block device, in lanes that the engine runs as threads.
+"""Turns chunks of BLOCK records into operations on one block device, in lanes that the engine runs as threads.
 
 A *lane* is a row of requests that do not overlap in time. Requests are given to the fewest lanes that are possible
 (interval partitioning): as many as were in flight at once. The engine then starts a request when all that had ended
@@ -11,7 +11,7 @@ it then starts at the completion that came last before its arrival, which is the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import numba
 import numpy as np
@@ -31,8 +31,8 @@ from characterize.layout import (
     Source,
     device_name,
 )
-from characterize.requests import SECTOR_BYTES, block_records
-from characterize.trace import Trace
+from characterize.requests import SECTOR_BYTES
+from characterize.stream import Chunk, Stream
 from replayer.run import THREADS_MAX
 
 DEVICE_FILE = 1  # file id of the device in the operations
@@ -46,59 +46,57 @@ _FALLOCATE_MODES = {
 }
 
 
-@dataclass
-class Operations:
-    """What is to be done on the device: IO and FILEOP records of file `DEVICE_FILE`, by start.
+class Lanes:
+    """Gives requests that come in chunks, ordered by start, to the fewest lanes in which no two overlap.
+
+    Of several free lanes a request gets the one freed last. A request may begin when another one ends; one of no
+    duration overlaps with nothing. Memory is that of the requests in flight.
 
     Attributes
     ----------
-    io, fileops : ndarray
-        Of `IO_DTYPE` and `FILEOP_DTYPE`; ``thread`` is the lane, from 1.
-    source : str
-        Where they were recorded, ``major:minor``.
-    lanes : int
-    left_out : dict of str to int
-        Requests that are not repeated, by reason.
-    timed : bool
-        Whether the trace knows how long requests took: else there is no depth in it, and one lane.
+    used : int
+        Lanes so far.
     """
 
-    io: np.ndarray
-    fileops: np.ndarray
-    source: str
-    lanes: int
-    left_out: dict[str, int] = field(default_factory=dict)
-    timed: bool = True
+    def __init__(self) -> None:
+        self.used = 0
+        # Of requests in flight, by their ends; equal ends in the order of the requests.
+        self._ends, self._lanes = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._free = np.zeros(0, np.int64)  # a stack
 
-
-def lanes_of(start_ns: np.ndarray, duration_ns: np.ndarray) -> np.ndarray:
-    """Lane of every request: the fewest in which no two overlap; of several free ones, the one freed last.
-
-    Parameters
-    ----------
-    start_ns, duration_ns : ndarray of int, shape (n,)
-        Ordered by start. A request may begin when another one ends; one of no duration overlaps with nothing.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        From 0.
-    """
-    start = np.ascontiguousarray(start_ns, np.int64)
-    end = start + np.ascontiguousarray(duration_ns, np.int64)
-    lasting = np.flatnonzero(end > start)
-    return _partition(start, end, lasting[np.argsort(end[lasting], kind="stable")])
+    def add(self, start_ns: np.ndarray, duration_ns: np.ndarray) -> np.ndarray:
+        """Lane of each request of the next chunk, from 0: int64, shape (n,)."""
+        start, earlier = np.ascontiguousarray(start_ns, np.int64), len(self._ends)
+        end = np.concatenate([self._ends, start + np.ascontiguousarray(duration_ns, np.int64)])
+        lasting = np.flatnonzero(np.concatenate([np.ones(earlier, bool), end[earlier:] > start]))
+        by_end = lasting[np.argsort(end[lasting], kind="stable")]
+        lanes = np.concatenate([self._lanes, np.empty(len(start), np.int64)])
+        free = np.concatenate([self._free, np.empty(len(end) + 1, np.int64)])
+        ended, count, self.used = _partition(start, end, by_end, lanes, free, len(self._free), self.used)
+        self._ends, self._lanes, self._free = end[by_end[ended:]], lanes[by_end[ended:]], free[:count].copy()
+        return lanes[earlier:]
 
 
 @numba.njit(cache=True)
-def _partition(start: np.ndarray, end: np.ndarray, by_end: np.ndarray) -> np.ndarray:
-    """`by_end`: the requests that have a duration, in the order of their ends."""
-    lanes = np.empty(len(start), np.int64)
-    free = np.empty(len(start) + 1, np.int64)  # a stack
-    free_count = used = ended = 0
-    for request in range(len(start)):
+def _partition(  # noqa: PLR0917 (a kernel has its state in arguments)
+    start: np.ndarray,
+    end: np.ndarray,
+    by_end: np.ndarray,
+    lanes: np.ndarray,
+    free: np.ndarray,
+    free_count: int,
+    used: int,
+) -> tuple[int, int, int]:
+    """Fill in the lanes of the requests that start; those before them in `end` and `lanes` are in flight.
+
+    `by_end`: the requests that have a duration, in the order of their ends. Returns how many of these are over, how
+    many lanes are free and how many there are.
+    """
+    ended, earlier = 0, len(end) - len(start)
+    for place in range(len(start)):
+        request = earlier + place
         # What ends here began before, so that it has a lane.
-        while ended < len(by_end) and end[by_end[ended]] <= start[request]:
+        while ended < len(by_end) and end[by_end[ended]] <= start[place]:
             free[free_count] = lanes[by_end[ended]]
             free_count += 1
             ended += 1
@@ -108,41 +106,13 @@ def _partition(start: np.ndarray, end: np.ndarray, by_end: np.ndarray) -> np.nda
         else:
             lanes[request] = used
             used += 1
-        if end[request] == start[request]:
+        if end[request] == start[place]:
             free[free_count] = lanes[request]
             free_count += 1
-    return lanes
+    return ended, free_count, used
 
 
-def choose_source(trace: Trace, source: str | None = None) -> np.ndarray:
-    """BLOCK records of one device.
-
-    Parameters
-    ----------
-    trace : Trace
-    source : str, optional
-        ``major:minor`` of a device; default: the only one that the trace has, apart from stacked ones (dm, md, loop),
-        whose requests those below them repeat.
-
-    Raises
-    ------
-    FlextraceError
-        There is none, or more than one and `source` does not choose.
-    """
-    blocks = trace.arrays[RecordKind.BLOCK]
-    if source is None:
-        blocks = block_records(trace)
-    names = {device_name(int(device)): int(device) for device in np.unique(blocks["device"])}
-    if not names:
-        raise FlextraceError("the trace has no block requests and no I/O on a block device: replay it in a --directory")
-    if source is None and len(names) > 1:
-        raise FlextraceError(f"the trace has requests of the devices {', '.join(names)}: choose one by --source", 2)
-    if source is not None and source not in names:
-        raise FlextraceError(f"the trace has no requests of device {source}, only of {', '.join(names)}", 2)
-    return blocks[blocks["device"] == names[source or next(iter(names))]]
-
-
-def operations_of(trace: Trace, source: str | None = None, lanes: int | None = None) -> Operations:
+class BlockOperations:
     """The block requests of one device as operations on it, by direct I/O.
 
     Reads and writes stay what they are (a write with FUA gets O_DSYNC), flushes become fsync, discards and secure
@@ -150,46 +120,109 @@ def operations_of(trace: Trace, source: str | None = None, lanes: int | None = N
 
     Parameters
     ----------
-    trace : Trace
+    stream : Stream
     source : str, optional
-        See `choose_source`.
+        ``major:minor`` of a device; default: the only one that the trace has, apart from stacked ones (dm, md, loop),
+        whose requests those below them repeat.
     lanes : int, optional
         At most so many requests in flight, given in turn, instead of as many as were recorded.
+
+    Attributes
+    ----------
+    source : str
+        Where they were recorded.
+    lanes : int
+        As many as the last pass over the operations needed.
+    left_out : dict of str to int
+        Requests that are not repeated, by reason.
+    timed : bool
+        Whether the trace knows how long requests took: else there is no depth in it, and one lane.
 
     Raises
     ------
     FlextraceError
-        As `choose_source`; no request can be repeated, or more lanes are needed than the engine has threads.
+        There is no device, or more than one and `source` does not choose; no request can be repeated.
     """
-    blocks = choose_source(trace, source)
-    blocks = blocks[np.argsort(blocks["start_ns"], kind="stable")]
-    data = np.isin(blocks["op"], (BlockOp.READ, BlockOp.WRITE)) & (blocks["bytes"] > 0)
-    other = np.isin(blocks["op"], (BlockOp.FLUSH, *_FALLOCATE_MODES))
-    blocks, data = blocks[data | other], data[data | other]
-    left_out = len(other) - len(blocks)
-    if not len(blocks):
-        raise FlextraceError("the trace has no block request that can be repeated")
-    start, duration = blocks["start_ns"], blocks["duration_ns"]
-    timed = bool(duration.any())
-    lane = np.arange(len(blocks)) % lanes if lanes else lanes_of(start, duration)
-    count = int(lane.max()) + 1
-    if count > THREADS_MAX:
-        raise FlextraceError(f"{count} requests were in flight at once, {THREADS_MAX} are possible: give --lanes", 2)
+
+    def __init__(self, stream: Stream, source: str | None = None, lanes: int | None = None) -> None:
+        self._stream, self._chosen_lanes = stream, lanes
+        self._with_stacked = source is not None or stream.all_stacked
+        found: dict[int, np.ndarray] = {}  # by device: requests, those that are repeated, and of these with a duration
+        for blocks in self._blocks():
+            kept = _can_be_repeated(blocks)
+            every = np.column_stack([np.ones(len(blocks), bool), kept, kept & (blocks["duration_ns"] > 0)])
+            for device in np.unique(blocks["device"]).tolist():
+                found[device] = found.get(device, 0) + every[blocks["device"] == device].sum(axis=0)
+        self._device = _choose(sorted(found), source)
+        requests, repeated, lasting = found[self._device].tolist()
+        if not repeated:
+            raise FlextraceError("the trace has no block request that can be repeated")
+        self.source, self.lanes, self.timed = device_name(self._device), 0, lasting > 0
+        self.left_out = {"other_kinds": requests - repeated} if requests > repeated else {}
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        for part in self._stream.chunks():
+            if isinstance(part, Chunk):
+                blocks = part.arrays[RecordKind.BLOCK]
+                yield blocks if self._with_stacked else blocks[(blocks["flags"] & BlockFlag.STACKED) == 0]
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """IO and FILEOP records of file `DEVICE_FILE`, each by start, a chunk at a time; ``thread``: lane, from 1.
+
+        Raises
+        ------
+        FlextraceError
+            More lanes are needed than the engine has threads.
+        """
+        partition, done, identity = Lanes(), 0, 1
+        for every in self._blocks():
+            blocks = every[(every["device"] == self._device) & _can_be_repeated(every)]
+            if self._chosen_lanes:
+                lane = np.arange(done, done + len(blocks)) % self._chosen_lanes
+                self.lanes = min(done + len(blocks), self._chosen_lanes)
+            else:
+                lane = partition.add(blocks["start_ns"], blocks["duration_ns"])
+                self.lanes = partition.used
+            done += len(blocks)
+            if self.lanes > THREADS_MAX:
+                raise FlextraceError(
+                    f"{self.lanes} requests were in flight at once, {THREADS_MAX} are possible: give --lanes", 2
+                )
+            io, fileops = _operations(blocks, lane)
+            for records in (io, fileops):
+                records["id"] = np.arange(identity, identity + len(records))
+                identity += len(records)
+            yield io, fileops
+
+
+def _choose(devices: list[int], source: str | None) -> int:
+    names = {device_name(device): device for device in devices}
+    if not names:
+        raise FlextraceError("the trace has no block requests and no I/O on a block device: replay it in a --directory")
+    if source is None and len(names) > 1:
+        raise FlextraceError(f"the trace has requests of the devices {', '.join(names)}: choose one by --source", 2)
+    if source is not None and source not in names:
+        raise FlextraceError(f"the trace has no requests of device {source}, only of {', '.join(names)}", 2)
+    return names[source or next(iter(names))]
+
+
+def _data(blocks: np.ndarray) -> np.ndarray:
+    """Which requests are to move data."""
+    return np.isin(blocks["op"], (BlockOp.READ, BlockOp.WRITE)) & (blocks["bytes"] > 0)
+
+
+def _can_be_repeated(blocks: np.ndarray) -> np.ndarray:
+    return _data(blocks) | np.isin(blocks["op"], (BlockOp.FLUSH, *_FALLOCATE_MODES))
+
+
+def _operations(blocks: np.ndarray, lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """IO and FILEOP records of requests."""
+    data = _data(blocks)
     # The kernel shows the flush before a write as a request of its own, except with bios.
     before = data & (blocks["form"] == BlockForm.BIO) & ((blocks["flags"] & BlockFlag.PREFLUSH) != 0)
-    io = _data(blocks[data], lane[data], before[data])
     fileops = np.concatenate([_others(blocks[~data], lane[~data]), _flushes(blocks[before], lane[before])])
     fileops = fileops[np.argsort(fileops["start_ns"], kind="stable")]
-    io["id"] = np.arange(1, len(io) + 1)
-    fileops["id"] = np.arange(len(io) + 1, len(io) + len(fileops) + 1)
-    return Operations(
-        io=io,
-        fileops=fileops,
-        source=device_name(int(blocks["device"][0])),
-        lanes=count,
-        left_out={"other_kinds": left_out} if left_out else {},
-        timed=timed,
-    )
+    return _accesses(blocks[data], lane[data], before[data]), fileops
 
 
 def _same(records: np.ndarray, blocks: np.ndarray, lane: np.ndarray) -> np.ndarray:
@@ -201,7 +234,7 @@ def _same(records: np.ndarray, blocks: np.ndarray, lane: np.ndarray) -> np.ndarr
     return records
 
 
-def _data(blocks: np.ndarray, lane: np.ndarray, flushed: np.ndarray) -> np.ndarray:
+def _accesses(blocks: np.ndarray, lane: np.ndarray, flushed: np.ndarray) -> np.ndarray:
     io = _same(np.zeros(len(blocks), IO_DTYPE), blocks, lane)
     io["kind"], io["op"] = RecordKind.IO, np.where(blocks["op"] == BlockOp.READ, IoOp.READ, IoOp.WRITE)
     io["flags"] = IoFlag.DIRECT | IoFlag.POSITIONED

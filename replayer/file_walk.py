@@ -63,7 +63,7 @@ def walk_file(
     -------
     offsets, sizes : ndarray of int64, shape (count,)
     """
-    from replayer.request_places import place  # noqa: PLC0415 (numba is slow to import)
+    from replayer.request_places import Wishes, place  # noqa: PLC0415 (numba is slow to import)
 
     file_units = geometry.file_units[process]
     few = file_units < PLACES_FEW * geometry.size_units
@@ -90,13 +90,11 @@ def walk_file(
                 downwards=few,
                 generator=generator,
             )
-        depths = primed = np.zeros(0, np.int64)
-        if depth == "binomial":
-            depths = np.minimum(generator.binomial(blocks, 0.5, count), blocks - 1)
-            if not covering:
-                primed = generator.permutation(blocks)
-        draws = generator.random(count)
-        offsets = place(sizes, starts, planned, locked, file_units, geometry.step, draws, depths, block_units, primed)
+        stacked = depth == "binomial"
+        depths = np.minimum(generator.binomial(blocks, 0.5, count if stacked else 0), blocks - 1)
+        primed = generator.permutation(blocks if stacked and not covering else 0)
+        wishes = Wishes(sizes, starts, planned, locked, generator.random(count), depths, primed)
+        offsets = place(wishes, file_units, geometry.step, block_units)
         excess = count - int((offsets[1:] == (offsets + sizes)[:-1]).sum()) - start_count
         if abs(excess) <= SHARE_TOLERANCE / 2 * count:
             break

@@ -1,235 +1,253 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace and the recording of its replay into pairs: each operation of the trace, and what repeated it.
-
-What the engine makes of an operation is known (replayer/engine/operation.c): every data operation is one pread or
-pwrite, every file has a name after its number (image.c), every thread one after the thread that it repeats (run.c). So
-operations are compared by kind, file number, offset and bytes, thread by thread.
+"""Turns a trace and the recording of its replay into pairs: operations of the trace, and what repeated each of them.
 
 The sequences differ where the engine skips an operation, and where it opens or closes a file for itself: an open or
 close that does not stand between the same operations as in the trace is taken for that. A thread whose other
 operations are found in the order of the trace is paired so; of any other the k-th operation of every kind, place and
 size is paired with the k-th such one, so that what came in another order shows.
+
+Both are read chunk by chunk. An operation waits until its pair has been read, but for no more than `WAITING_OPERATIONS`
+others: then it is given up, and counts as not repeated, or as added.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 import pandas as pd
 
-from characterize.layout import Fileop, FileType, RecordKind, Source
-from characterize.trace import Trace
-from replayer.repeated_operations import repeated_fileops, repeated_io
-from replayer.replay_recording import players_of
+from characterize.layout import RECORD_DTYPE, RecordKind
+from characterize.stream import Chunk, Stream
+from replayer.operation_form import FORM, DoneOperations, WantedOperations
 
-FIRST_NAME_ID = 1 << 31
-"""From here on ids are those of names that were only named (trace_format.h, struct file_record)."""
+WAITING_OPERATIONS = 1 << 21
+"""As many as the engine lets overtake each other at most where it keeps an order of threads (docs/decisions/0009)."""
 
-_DIRECTORY = -1
-"""Number of the directory of the image itself, which stands for every directory that is opened or synced."""
-
-_IMAGE_NAME = re.compile(r"[fd](\d{8,})")
-
-_WITH_RANGE = (Fileop.SYNC_FILE_RANGE, Fileop.FALLOCATE, Fileop.FADVISE)
+END_OF_TIME = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Operations of a trace beside those of the recording of its replay.
+    """Some operations of a trace beside those of the recording that repeated them.
 
     Attributes
     ----------
-    original : DataFrame
-        Every operation: ``start_ns, end_ns, thread, process, data`` (an IO record), ``op, file, argument`` (offset),
-        ``length`` (bytes asked), ``result, flags, expected`` (whether the engine repeats it), by thread in the order of
-        the starts.
-    replay : DataFrame
-        The same of the replay, ``thread`` being the recorded one; not with ``expected``.
-    original_row, replay_row : ndarray of int64, shape (pairs,)
-        Row numbers of those that belong together.
-    shuffled_threads : int
-        Threads whose operations were not found in the order of the trace.
+    operations : DataFrame
+        Of the trace, as from `replayer.operation_form.operations_of`, and ``replay_start_ns``, ``replay_end_ns``.
+    settled_ns : int
+        No operation of a pair to come starts before this.
     """
 
-    original: pd.DataFrame
-    replay: pd.DataFrame
-    original_row: np.ndarray
-    replay_row: np.ndarray
-    shuffled_threads: int
+    operations: pd.DataFrame
+    settled_ns: int
+
+
+class _Reader:
+    """Operations of one stream that wait for their pairs, by thread in the order of the starts.
+
+    Attributes
+    ----------
+    waiting : DataFrame
+        As the form makes it, and ``sequence``: the number of each in the order of the starts.
+    reached_ns : int
+        No operation that has not been read starts before this.
+    """
+
+    def __init__(self, stream: Stream, form: Callable[[np.ndarray, np.ndarray], pd.DataFrame]) -> None:
+        self._parts = (part for part in stream.chunks() if isinstance(part, Chunk))
+        self._form, self._read, self.reached_ns = form, 0, 0
+        self._next = next(self._parts, None)
+        nothing = form(*(np.zeros(0, RECORD_DTYPE[kind]) for kind in (RecordKind.IO, RecordKind.FILEOP)))
+        self.waiting = nothing.assign(sequence=np.zeros(0, np.int64))
 
     @property
-    def not_repeated(self) -> int:
-        """Operations that the engine repeats by its rules, without one in the recording."""
-        return int(self.original["expected"].sum()) - len(self.original_row)
+    def ended(self) -> bool:
+        """Whether everything has been read."""
+        return self._next is None
 
-    @property
-    def added_data(self) -> int:
-        """Data operations of the replay that belong to none of the trace."""
-        paired = np.zeros(len(self.replay), bool)
-        paired[self.replay_row] = True
-        return int((~paired & self.replay["data"].to_numpy()).sum())
+    def read(self) -> None:
+        """Let the next chunk wait, if there is one."""
+        if self._next is None:
+            return
+        arrays = [self._next.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP)]
+        self._next = next(self._parts, None)
+        self.reached_ns = max([self.reached_ns, *(int(array["start_ns"][-1]) + 1 for array in arrays if len(array))])
+        operations = self._form(*arrays).sort_values("start_ns", kind="stable")
+        operations["sequence"] = self._read + np.arange(len(operations))
+        self._read += len(operations)
+        waiting = pd.concat([self.waiting, operations])
+        self.waiting = waiting.sort_values(["thread", "start_ns"], kind="stable", ignore_index=True)
 
-
-def operations_of(trace: Trace) -> pd.DataFrame:
-    """The IO records of a trace, then its FILEOP records, with the columns that `Pairs` has but for ``expected``."""
-    parts = []
-    for kind in (RecordKind.IO, RecordKind.FILEOP):
-        array = trace.arrays[kind]
-        data = kind == RecordKind.IO
-        start = array["start_ns"].astype(np.int64)
-        argument = array["offset"] if data else array["argument"]
-        length = array["asked_bytes"] if data else array["length"]
-        columns = {
-            "start_ns": start,
-            "end_ns": start + np.minimum(array["duration_ns"], np.iinfo(np.int64).max // 2).astype(np.int64),
-            **{name: array[name].astype(np.int64) for name in ("thread", "process", "file", "result", "op", "source")},
-            "argument": argument.astype(np.int64),
-            "length": length.astype(np.int64),
-            "flags": array["flags"].astype(np.int64),
-            "data": np.full(len(array), data),
-        }
-        parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)
+    def keep(self, kept: np.ndarray, limit: int) -> pd.DataFrame:
+        """Let only some rows wait on, and of these those with no more than `limit` behind them; returns the others."""
+        old = self.waiting["sequence"].to_numpy() < self._read - limit
+        given_up = self.waiting[kept & old]
+        self.waiting = self.waiting[kept & ~old].reset_index(drop=True)
+        return given_up
 
 
-def pair(trace: Trace, recording: Trace) -> Pairs:
-    """Find for every operation of a trace the one of its replay's recording that repeated it.
+class Pairing:
+    """Finds for the operations of a trace those of its replay's recording that repeated them.
 
     Parameters
     ----------
-    trace : Trace
+    trace : Stream
         What was replayed, once and by an engine that does what a thread did in one thread.
-    recording : Trace
+    recording : Stream
         Of the replay, as from `replayer.replay_recording.replay_part`.
+    waiting_operations : int
+        Beyond so many others an operation waits for its pair no longer.
+
+    Attributes
+    ----------
+    compared : int
+        Pairs so far.
+    added : int
+        Data operations of the replay that belong to none of the trace, so far.
     """
-    original, replay = operations_of(trace), operations_of(recording)
-    original["expected"] = np.concatenate([repeated_io(trace), repeated_fileops(trace)])
-    original = original.sort_values(["thread", "start_ns"], kind="stable", ignore_index=True)
-    replay["thread"] = replay["thread"].map(players_of(recording)).fillna(-1).astype(np.int64)
-    replay = replay.sort_values(["thread", "start_ns"], kind="stable", ignore_index=True)
-    wanted = _engine_form(trace, original)[original["expected"].to_numpy()]
-    done = _recorded_form(recording, replay)
-    done = done[(done["file"] != 0) & (replay["thread"] >= 0)]
-    code = pd.concat([wanted, done]).groupby(["what", "file", "argument", "length"], sort=False).ngroup().to_numpy()
-    wanted["code"], done["code"] = code[: len(wanted)], code[len(wanted) :]
-    wanted["thread"], done["thread"] = original["thread"], replay["thread"]
-    wanted_place, done_place, shuffled = _aligned(wanted, done)
-    return Pairs(
-        original,
-        replay,
-        wanted.index.to_numpy()[wanted_place],
-        done.index.to_numpy()[done_place],
-        shuffled,
-    )
+
+    def __init__(self, trace: Stream, recording: Stream, waiting_operations: int = WAITING_OPERATIONS) -> None:
+        self._limit = waiting_operations
+        self._wanted_form, self._done_form = WantedOperations(trace), DoneOperations(recording.facts)
+        self._wanted, self._done = _Reader(trace, self._wanted_form), _Reader(recording, self._done_form)
+        self._shuffled: set[int] = set()
+        self.compared = self.added = 0
+
+    @property
+    def operations(self) -> int:
+        """In the trace, so far."""
+        return self._wanted_form.operations
+
+    @property
+    def expected(self) -> int:
+        """Of these the engine repeats by its rules."""
+        return self._wanted_form.expected
+
+    @property
+    def shuffled_threads(self) -> int:
+        """Threads whose operations were not found in the order of the trace."""
+        return len(self._shuffled)
+
+    def __iter__(self) -> Iterator[Pairs]:
+        """All pairs, once."""
+        wanted, done = self._wanted, self._done
+        ended = False
+        while not ended:
+            if done.ended or (not wanted.ended and len(wanted.waiting) <= len(done.waiting)):
+                wanted.read()
+            else:
+                done.read()
+            ended = wanted.ended and done.ended
+            operations = self._found()
+            self.compared += len(operations)
+            # What waits for the end of a replay that has ended waits in vain.
+            no_more = ended or (done.ended and not len(done.waiting))
+            first = int(wanted.waiting["start_ns"].min()) if len(wanted.waiting) else END_OF_TIME
+            yield Pairs(operations, END_OF_TIME if no_more else min(first, wanted.reached_ns))
+        self.added += int(done.waiting["data"].sum()) + self._done_form.foreign
+
+    def _found(self) -> pd.DataFrame:
+        """Take the pairs out of what waits, and what is left between them."""
+        wanted, done = self._wanted.waiting, self._done.waiting
+        code = pd.concat([wanted[FORM], done[FORM]]).groupby(FORM, sort=False).ngroup().to_numpy()
+        wanted, done = wanted.assign(code=code[: len(wanted)]), done.assign(code=code[len(wanted) :])
+        match, wanted_kept, done_kept, shuffled = self._embedded(wanted, done)
+        if shuffled:
+            again = np.isin(done["thread"], shuffled)
+            match[again] = _by_occurrence(wanted[np.isin(wanted["thread"], shuffled)], done[again])
+        rows = np.flatnonzero(match >= 0)
+        wanted_kept[match[rows]] = done_kept[rows] = False
+        self._wanted.keep(wanted_kept, self._limit)
+        given_up = self._done.keep(done_kept, self._limit)
+        self._shuffled.update(given_up["thread"].unique().tolist())
+        self.added += int(given_up["data"].sum())
+        return (
+            wanted.iloc[match[rows]]
+            .drop(columns=[*FORM, "own", "sequence", "code"])
+            .assign(**{f"replay_{name}": done[name].to_numpy()[rows] for name in ("start_ns", "end_ns")})
+        )
+
+    def _embedded(
+        self, wanted: pd.DataFrame, done: pd.DataFrame
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:
+        """Pairs of the threads that go on in the order of the trace.
+
+        Returns
+        -------
+        match : ndarray of int64
+            For each row done the row wanted, -1 = none.
+        wanted_kept, done_kept : ndarray of bool
+            Rows that wait on.
+        shuffled : list of int
+            All other threads.
+        """
+        threads = np.unique(done["thread"])
+        bounds = [
+            np.searchsorted(frame["thread"], threads, side) for frame in (wanted, done) for side in ("left", "right")
+        ]
+        columns = [[frame[name].to_numpy() for name in ("code", "own")] for frame in (wanted, done)]
+        match, kept = np.full(len(done), -1, np.int64), [np.ones(len(frame), bool) for frame in (wanted, done)]
+        shuffled = []
+        for thread, *ends in zip(threads.tolist(), *(bound.tolist() for bound in bounds), strict=True):
+            parts = slice(*ends[:2]), slice(*ends[2:])
+            place = match[parts[1]]
+            (wanted_code, wanted_own), (done_code, done_own) = (
+                [column[part] for column in pair] for part, pair in zip(parts, columns, strict=True)
+            )
+            in_order = thread not in self._shuffled
+            if in_order:
+                over, done_over, in_order = _embed(
+                    wanted_code, wanted_own, done_code, done_own, place, self._wanted.ended
+                )
+            if in_order:
+                kept[0][parts[0]][:over] = kept[1][parts[1]][:done_over] = False
+                place[place >= 0] += parts[0].start
+            else:
+                place[:] = -1
+                shuffled.append(thread)
+        self._shuffled.update(shuffled)
+        return match, kept[0], kept[1], shuffled
 
 
-def _engine_form(trace: Trace, operations: pd.DataFrame) -> pd.DataFrame:
-    """What the engine makes of operations: ``what, file, argument, length`` in the numbers of its image."""
-    data, op, file = (operations[name].to_numpy() for name in ("data", "op", "file"))
-    argument = operations["argument"].to_numpy()
-    number = _image_numbers(trace, np.where((op == Fileop.SYMLINK) & ~data, argument, file))
-    files = trace.arrays[RecordKind.FILE]
-    directory = np.isin(file, files["file"][files["type"] == FileType.DIRECTORY])
-    keeps_name = np.isin(op, (Fileop.RENAME, Fileop.UNLINK, Fileop.RMDIR, Fileop.MKDIR))
-    number[~data & directory & ~keeps_name] = _DIRECTORY
-    spliced = operations["source"].to_numpy() == Source.SPLICE
-    length = np.where(spliced & data, np.maximum(operations["result"], 0), operations["length"])
-    op = np.where(~data & (op == Fileop.MSYNC), Fileop.FDATASYNC, op)
-    return _form(data, op, number, argument, length)
-
-
-def _image_numbers(trace: Trace, file: np.ndarray) -> np.ndarray:
-    """Numbers in the names of the image's files (files.h, files_index): ids of new names stand behind all others."""
-    seen = [trace.arrays[kind]["file"] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE)]
-    ids = np.concatenate(seen).astype(np.int64)
-    names_from = int(ids[ids < FIRST_NAME_ID].max(initial=0)) + 1
-    return np.where(file < FIRST_NAME_ID, file, file - FIRST_NAME_ID + names_from)
-
-
-def _recorded_form(recording: Trace, operations: pd.DataFrame) -> pd.DataFrame:
-    """The same of operations of a replay, from the names of the files; file 0 is one that is not known."""
-    data, op = operations["data"].to_numpy(), operations["op"].to_numpy()
-    # A symbolic link is a name without a file.
-    by_argument = ~data & (op == Fileop.SYMLINK)
-    number_of = {file: _number_of(path) for file, path in recording.paths.items()}
-    file = pd.Series(np.where(by_argument, operations["argument"], operations["file"]))
-    number = file.map(number_of).fillna(0).to_numpy().astype(np.int64)
-    return _form(data, op, number, operations["argument"].to_numpy(), operations["length"].to_numpy())
-
-
-def _number_of(path: str) -> int:
-    found = _IMAGE_NAME.match(path.rpartition("/")[2])
-    return int(found[1]) if found else _DIRECTORY
-
-
-def _form(
-    data: np.ndarray, op: np.ndarray, number: np.ndarray, argument: np.ndarray, length: np.ndarray
-) -> pd.DataFrame:
-    ranged = data | np.isin(op, _WITH_RANGE)
-    op = np.where(~data & (op == Fileop.RMDIR), Fileop.UNLINK, op)
-    number = np.where(~data & (op == Fileop.SYNCFS), _DIRECTORY, number)
-    return pd.DataFrame(
-        {
-            "what": np.where(data, op, op + 100),
-            "file": number,
-            "argument": np.where(ranged | (~data & (op == Fileop.TRUNCATE)), argument, 0),
-            "length": np.where(ranged, length, 0),
-            "own": ~data & np.isin(op, (Fileop.OPEN, Fileop.CLOSE)),
-        }
-    )
-
-
-def _aligned(wanted: pd.DataFrame, done: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, int]:
-    """Places of pairs in both, and the number of shuffled threads; both are sorted by thread and start."""
-    threads = np.unique(done["thread"])
-    bounds = [np.searchsorted(frame["thread"], threads, side) for frame in (wanted, done) for side in ("left", "right")]
-    match = np.full(len(done), -1, np.int64)
-    codes, own = ([frame[name].to_numpy() for frame in (wanted, done)] for name in ("code", "own"))
-    shuffled = []
-    for thread, *ends in zip(threads, *bounds, strict=True):
-        first, last, done_first, done_last = (int(end) for end in ends)
-        part, done_part = slice(first, last), slice(done_first, done_last)
-        place = match[done_part]
-        if _embed(codes[0][part], own[0][part], codes[1][done_part], own[1][done_part], place):
-            place[place >= 0] += first
-        else:
-            shuffled.append(thread)
-    if shuffled:
-        again = np.isin(done["thread"], shuffled)
-        match[again] = _by_occurrence(wanted[np.isin(wanted["thread"], shuffled)], done[again], wanted.index)
-    place = np.flatnonzero(match >= 0)
-    return match[place], place, len(shuffled)
-
-
-def _by_occurrence(wanted: pd.DataFrame, done: pd.DataFrame, index: pd.Index) -> np.ndarray:
-    """For each operation done, the place of the wanted one that is as often preceded by its like; -1 = none."""
+def _by_occurrence(wanted: pd.DataFrame, done: pd.DataFrame) -> np.ndarray:
+    """For each operation done, the row of the wanted one that is as often preceded by its like; -1 = none."""
     keys = ["thread", "code", "occurrence"]
     left, right = (
         frame.assign(occurrence=frame.groupby(["thread", "code"]).cumcount())[keys] for frame in (done, wanted)
     )
-    right["place"] = index.get_indexer(wanted.index)
+    right["place"] = wanted.index
     return left.merge(right, how="left", on=keys)["place"].fillna(-1).to_numpy().astype(np.int64)
 
 
 @numba.njit(cache=True)
-def _embed(
-    wanted: np.ndarray, wanted_own: np.ndarray, done: np.ndarray, done_own: np.ndarray, match: np.ndarray
-) -> bool:
-    """Find what was done in what was wanted, in its order; False where that is not possible.
+def _embed(  # noqa: PLR0917 (a kernel has its state in arguments)
+    wanted: np.ndarray,
+    wanted_own: np.ndarray,
+    done: np.ndarray,
+    done_own: np.ndarray,
+    match: np.ndarray,
+    complete: bool,
+) -> tuple[int, int, bool]:
+    """Find what was done in what was wanted, in its order.
 
-    What the engine may do by its own (open, close) is looked for only up to the next operation of another kind.
+    What the engine may do by its own (open, close) is looked for only up to the next operation of another kind. Unless
+    what was wanted is `complete`, what is not found in it may be wanted later.
+
+    Returns how much of what was wanted and of what was done is over, and whether the order is that of the trace.
     """
     at = 0
     for row in range(len(done)):
         place = at
         while place < len(wanted) and wanted[place] != done[row] and (wanted_own[place] or not done_own[row]):
             place += 1
+        if place == len(wanted) and not complete:
+            return at, row, True
         if place < len(wanted) and wanted[place] == done[row]:
             match[row] = place
             at = place + 1
         elif not done_own[row]:
-            return False
-    return True
+            return at, row, False
+    return at, len(done), True

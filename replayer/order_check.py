@@ -8,10 +8,15 @@ come in any order.
 
 Wake-ups between threads (futex, pipe) are not recorded, so that they are no edges here; the interval order contains
 them.
+
+Pairs of operations come in pieces. Those whose turn it is are compared with all before them among the last
+`NEAR_OPERATIONS`; of earlier ones only the latest end is kept. An operation that began after that has waited for all of
+them, so that nothing is missed; the others are counted (`OrderCheck.far`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,12 +24,16 @@ import numpy as np
 import pandas as pd
 
 from characterize.layout import Fileop, IoFlag, IoOp
+from characterize.stream import Stream
 from characterize.trace import Trace
-from replayer.operation_pairs import Pairs, pair
+from replayer.operation_pairs import END_OF_TIME, WAITING_OPERATIONS, Pairing, Pairs
 from replayer.order_sweep import Found, Times, sweep, sweep_ranges
 
 EXAMPLES = 5
 """So many violations of each rule are told in full."""
+
+NEAR_OPERATIONS = 1 << 20
+"""More than the engine has in memory of a trace that is longer than twice as many (docs/decisions/0009)."""
 
 RULES = {
     "program_order": "an operation starts after all earlier ones of its thread have ended",
@@ -44,6 +53,7 @@ PROMISES = {
 }
 """Which rules a replay keeps, by its ``--order``."""
 
+_TIMES = ("start_ns", "end_ns", "replay_start_ns", "replay_end_ns")
 _END_OF_FILE = np.iinfo(np.int64).max
 _MAKES_OR_REMOVES = (Fileop.RENAME, Fileop.UNLINK, Fileop.RMDIR, Fileop.MKDIR)
 _NAMES_TARGET = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
@@ -51,26 +61,26 @@ _SYNCS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.MSYNC)
 _USES_NAME = (*_MAKES_OR_REMOVES, Fileop.LINK, Fileop.OPEN)
 
 
-@dataclass(frozen=True)
+@dataclass
 class RuleResult:
     """How one rule was kept.
 
     Attributes
     ----------
     checked : int
-        Operations that had to wait for any other by this rule.
+        Operations that had to wait for any other by this rule, of those near before them.
     violations : int
         Those of them that started before one that they had to wait for had ended.
     early_ns_max : int
         By how much at most; 0 = by nothing.
     examples : list of dict
-        The first ones in the order of the replay: ``operation`` and ``waits_for`` with ``thread, op, file, offset,
-        bytes, recorded_start_ns``; ``early_ns``.
+        The first ones in the order of the replay (of a long one: of its first part that has any): ``operation`` and
+        ``waits_for`` with ``thread, op, file, offset, bytes, recorded_start_ns``; ``early_ns``.
     """
 
-    checked: int
-    violations: int
-    early_ns_max: int
+    checked: int = 0
+    violations: int = 0
+    early_ns_max: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -90,6 +100,9 @@ class OrderCheck:
         By the names of `RULES`. Without those across threads where the trace has no times.
     promised : tuple of str
         Rules that the replay had to keep (`PROMISES`).
+    far : int
+        Operations that began before the end of one more than `NEAR_OPERATIONS` before them in the trace, which had
+        ended before them there: against the interval order, and not looked at by any other rule.
     """
 
     operations: int
@@ -99,6 +112,7 @@ class OrderCheck:
     shuffled_threads: int
     rules: dict[str, RuleResult]
     promised: tuple[str, ...] = tuple(RULES)
+    far: int = 0
 
     @property
     def violations(self) -> int:
@@ -111,78 +125,142 @@ class OrderCheck:
         return {**vars(self), "violations": self.violations, "rules": rules}
 
 
-def check_order(trace: Trace, recording: Trace, order: str = "recorded") -> OrderCheck:
+def check_order(
+    trace: Stream,
+    recording: Stream,
+    order: str = "recorded",
+    *,
+    near_operations: int = NEAR_OPERATIONS,
+    waiting_operations: int = WAITING_OPERATIONS,
+) -> OrderCheck:
     """Check the order of a replay.
 
     Parameters
     ----------
-    trace : Trace
+    trace : Stream
         What was replayed, once.
-    recording : Trace
+    recording : Stream
         Of the replay, as from `replayer.replay_recording.replay_part`.
     order : {"resource", "recorded", "thread"}
         That the replay was to keep.
+    near_operations, waiting_operations : int
+        Limits of what is in memory: see `NEAR_OPERATIONS` and `replayer.operation_pairs.Pairing`.
 
     Returns
     -------
     OrderCheck
         Of a synthetic trace, whose times are only an order within each thread, only that order.
     """
-    pairs = pair(trace, recording)
-    return check_pairs(trace, pairs, order)
+    pairing, checked = Pairing(trace, recording, waiting_operations), _Checked(trace.facts, near_operations)
+    for pairs in pairing:
+        checked.add(pairs)
+    return OrderCheck(
+        operations=pairing.operations,
+        expected=pairing.expected,
+        compared=pairing.compared,
+        added=pairing.added,
+        shuffled_threads=pairing.shuffled_threads,
+        rules={name: checked.results[name] for name in RULES if name in checked.results},
+        promised=PROMISES[order],
+        far=checked.far,
+    )
 
 
-def check_pairs(trace: Trace, pairs: Pairs, order: str = "recorded") -> OrderCheck:
-    """As `check_order`, of operations that were paired already."""
-    operations = pairs.original.iloc[pairs.original_row].reset_index(drop=True)
-    replay = pairs.replay.iloc[pairs.replay_row]
-    times = Times(*(frame[name].to_numpy() for frame in (operations, replay) for name in ("start_ns", "end_ns")))
+class _Checked:
+    """Operations that were paired, and what their order is like.
+
+    Attributes
+    ----------
+    results : dict of str to RuleResult
+    far : int
+        See `OrderCheck`.
+    """
+
+    def __init__(self, facts: Trace, near_operations: int) -> None:
+        self._facts, self._near = facts, near_operations
+        self._names = dict(facts.paths)  # of files, when the first operation at hand started
+        self._operations: list[pd.DataFrame] = []
+        self._latest_end_ns: int | None = None  # of the replay of operations that are no longer at hand
+        self.results = {name: RuleResult() for name in RULES if name == "program_order" or not facts.untimed}
+        self.far = 0
+
+    def add(self, pairs: Pairs) -> None:
+        """Take pairs in; check when there are enough."""
+        self._operations.append(pairs.operations.assign(counted=False))
+        if pairs.settled_ns == END_OF_TIME or sum(map(len, self._operations)) >= 2 * self._near:
+            self._check(pd.concat(self._operations, ignore_index=True), pairs.settled_ns)
+
+    def _check(self, operations: pd.DataFrame, settled_ns: int) -> None:
+        times = Times(*(operations[name].to_numpy() for name in _TIMES))
+        counted = operations["counted"].to_numpy()
+        # What started before or with the first operation that is missing has all that it had to wait for before it.
+        due = ~counted & (times.recorded_start <= settled_ns)
+        if self._latest_end_ns is not None:
+            self.far += int((due & (times.replay_start < self._latest_end_ns)).sum())
+        for name, found in _found(times, operations, self._facts, self._names).items():
+            self._count(self.results[name], Found(found.checked & due, np.where(due, found.blamed, -1)), operations)
+        self._operations = [self._near_of(operations.assign(counted=counted | due), times)]
+
+    def _count(self, result: RuleResult, found: Found, operations: pd.DataFrame) -> None:
+        """Add to a result what was found of the operations whose turn it is."""
+        early = np.flatnonzero(found.blamed >= 0)
+        start, end = (operations[name].to_numpy() for name in ("replay_start_ns", "replay_end_ns"))
+        early_ns = end[found.blamed[early]] - start[early]
+        result.checked += int(found.checked.sum())
+        result.violations += len(early)
+        result.early_ns_max = max(result.early_ns_max, int(early_ns.max(initial=0)))
+        for place in np.argsort(start[early], kind="stable")[: EXAMPLES - len(result.examples)]:
+            result.examples.append(
+                {
+                    "operation": _told(operations, int(early[place]), self._facts),
+                    "waits_for": _told(operations, int(found.blamed[early[place]]), self._facts),
+                    "early_ns": int(early_ns[place]),
+                }
+            )
+
+    def _near_of(self, operations: pd.DataFrame, times: Times) -> pd.DataFrame:
+        """What may still be compared; the rest was over when recorded before anything starts that is yet to count."""
+        if len(operations) <= self._near:
+            return operations
+        counted, start = operations["counted"].to_numpy(), times.recorded_start
+        next_start = int(start[~counted].min(initial=END_OF_TIME))
+        near = np.partition(start, len(start) - self._near)[len(start) - self._near]
+        gone = counted & (start < near) & (times.recorded_end < next_start)
+        if gone.any():
+            latest = int(times.replay_end[gone].max())
+            self._latest_end_ns = max(latest, self._latest_end_ns or latest)
+            self._rename(operations[gone & ~operations["data"] & (operations["op"] == Fileop.RENAME)])
+        return operations[~gone]
+
+    def _rename(self, renames: pd.DataFrame) -> None:
+        """Files have the names that operations gave them which are no longer at hand."""
+        in_order = renames.sort_values("end_ns", kind="stable")
+        for file, name in zip(in_order["file"].tolist(), in_order["argument"].tolist(), strict=True):
+            if name in self._facts.paths:
+                self._names[file] = self._facts.paths[name]
+
+
+def _found(times: Times, operations: pd.DataFrame, facts: Trace, names: Mapping[int, str]) -> dict[str, Found]:
+    """What each rule says of operations; ``names`` of files before the first of them."""
     everything = np.ones(len(operations), bool)
     found = {"program_order": sweep(times, operations["thread"].to_numpy(), everything, everything)}
-    if not trace.untimed:
+    if not facts.untimed:
         found["file_ranges"] = _file_ranges(times, operations)
-        found["names"] = _names(times, operations, trace)
+        found["names"] = _names(times, operations, facts, names)
         found["descriptors"] = _descriptors(times, operations)
         found["syncs"] = _syncs(times, operations)
         found["interval_order"] = sweep(times, np.zeros(len(operations), np.int64), everything, everything)
-    return OrderCheck(
-        operations=len(pairs.original),
-        expected=int(pairs.original["expected"].sum()),
-        compared=len(operations),
-        added=pairs.added_data,
-        shuffled_threads=pairs.shuffled_threads,
-        rules={name: _result(found[name], times, operations, trace) for name in RULES if name in found},
-        promised=PROMISES[order],
-    )
+    return found
 
 
-def _result(found: Found, times: Times, operations: pd.DataFrame, trace: Trace) -> RuleResult:
-    early = np.flatnonzero(found.blamed >= 0)
-    early_ns = times.replay_end[found.blamed[early]] - times.replay_start[early]
-    first = np.argsort(times.replay_start[early], kind="stable")[:EXAMPLES]
-    return RuleResult(
-        checked=int(found.checked.sum()),
-        violations=len(early),
-        early_ns_max=int(early_ns.max(initial=0)),
-        examples=[
-            {
-                "operation": _told(operations, int(early[place]), trace),
-                "waits_for": _told(operations, int(found.blamed[early[place]]), trace),
-                "early_ns": int(early_ns[place]),
-            }
-            for place in first
-        ],
-    )
-
-
-def _told(operations: pd.DataFrame, row: int, trace: Trace) -> dict[str, Any]:
+def _told(operations: pd.DataFrame, row: int, facts: Trace) -> dict[str, Any]:
     operation = operations.iloc[row]
     kinds = IoOp if operation["data"] else Fileop
     file = int(operation["file"])
     return {
         "thread": int(operation["thread"]),
         "op": kinds(int(operation["op"])).name.lower(),
-        "file": trace.paths.get(file, f"file {file}"),
+        "file": facts.paths.get(file, f"file {file}"),
         "offset": int(operation["argument"]),
         "bytes": int(operation["length"]),
         "recorded_start_ns": int(operation["start_ns"]),
@@ -206,9 +284,9 @@ def _file_ranges(times: Times, operations: pd.DataFrame) -> Found:
     return _of_all(found, rows, len(operations))
 
 
-def _names(times: Times, operations: pd.DataFrame, trace: Trace) -> Found:
+def _names(times: Times, operations: pd.DataFrame, facts: Trace, names: Mapping[int, str]) -> Found:
     """Uses of names: of the one that the file had then, of the one that is made, and of the directory of both."""
-    uses = _name_uses(operations, trace)
+    uses = _name_uses(operations, facts, names)
     row, changes = uses["row"].to_numpy(), uses["changes"].to_numpy()
     group, everything = pd.factorize(uses["name"])[0], np.ones(len(uses), bool)
     of_uses = times[row]
@@ -219,11 +297,11 @@ def _names(times: Times, operations: pd.DataFrame, trace: Trace) -> Found:
     return _either(*found)
 
 
-def _name_uses(operations: pd.DataFrame, trace: Trace) -> pd.DataFrame:
+def _name_uses(operations: pd.DataFrame, facts: Trace, names: Mapping[int, str]) -> pd.DataFrame:
     """``row`` of operations, ``name`` that it uses, and whether it ``changes`` what the name means."""
     ops = operations.loc[~operations["data"], ["op", "file", "argument", "flags", "start_ns", "end_ns"]]
     ops = ops[np.isin(ops["op"], _USES_NAME + _NAMES_TARGET)].rename_axis("row").reset_index()
-    target, kind = ops["argument"].map(trace.paths), ops["op"].to_numpy()
+    target, kind = ops["argument"].map(facts.paths), ops["op"].to_numpy()
     renamed = ops.assign(name=target)[kind == Fileop.RENAME].sort_values("end_ns", kind="stable")
     now = pd.merge_asof(
         ops.sort_values("start_ns", kind="stable").drop(columns="end_ns"),
@@ -232,7 +310,7 @@ def _name_uses(operations: pd.DataFrame, trace: Trace) -> pd.DataFrame:
         right_on="end_ns",
         by="file",
     ).set_index("row")["name"]
-    source = now.reindex(ops["row"]).reset_index(drop=True).astype(object).fillna(ops["file"].map(trace.paths))
+    source = now.reindex(ops["row"]).reset_index(drop=True).astype(object).fillna(ops["file"].map(names))
     made = (kind == Fileop.OPEN) & ((ops["flags"].to_numpy() & IoFlag.CREATED) != 0)
     sources = pd.DataFrame({"row": ops["row"], "name": source, "changes": made | np.isin(kind, _MAKES_OR_REMOVES)})
     targets = pd.DataFrame({"row": ops["row"], "name": target.astype(object), "changes": True})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace into those of its operations that the engine repeats: the rules of replayer/engine/operation.c.
+"""Turns operations of a trace into those that the engine repeats: the rules of replayer/engine/operation.c.
 
 Only the rules that need nothing but the record are here. What the engine also skips, for what went before (a file that
 is gone, a descriptor that is not open), is in the counts of its result.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from characterize.layout import FileFlag, Fileop, FileType, IoOp, RecordKind
-from characterize.requests import left_out
+from characterize.requests import left_out_of, system_files
 from characterize.response_time import MS_SYNC
 from characterize.trace import Trace
 
@@ -28,24 +28,35 @@ def _is_caller_error(records: np.ndarray) -> np.ndarray:
     return np.isin(records["result"], _CALLER_ERRORS) | (records["result"] <= _KERNEL_RESTART)
 
 
-def repeated_io(trace: Trace) -> np.ndarray:
-    """Which IO records are repeated; bool, one per record.
+class RepeatedIo:
+    """Tells which IO records are repeated.
 
     Not the pages of programs, what failed by its caller's fault, or names no file that has data.
+
+    Parameters
+    ----------
+    facts : Trace
+        Its files and paths.
     """
-    io, files = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILE]
-    no_data = (files["type"] == FileType.DIRECTORY) | ((files["flags"] & FileFlag.NEW_NAME) != 0)
-    has_data = (io["file"] != 0) & ~np.isin(io["file"], files["file"][no_data])
-    return has_data & np.isin(io["op"], list(IoOp)) & ~_is_caller_error(io) & ~left_out(trace)
+
+    def __init__(self, facts: Trace) -> None:
+        files = facts.arrays[RecordKind.FILE]
+        no_data = (files["type"] == FileType.DIRECTORY) | ((files["flags"] & FileFlag.NEW_NAME) != 0)
+        self._no_data, self._system = files["file"][no_data], system_files(facts)
+
+    def __call__(self, io: np.ndarray) -> np.ndarray:
+        """One bool per record."""
+        has_data = (io["file"] != 0) & ~np.isin(io["file"], self._no_data)
+        left_out = left_out_of(io, "data", self._system)
+        return has_data & np.isin(io["op"], list(IoOp)) & ~_is_caller_error(io) & ~left_out
 
 
-def repeated_fileops(trace: Trace) -> np.ndarray:
+def repeated_fileops(fileops: np.ndarray) -> np.ndarray:
     """Which FILEOP records are repeated; bool, one per record.
 
     Not what changed no name since it failed, what failed by its caller's fault, names no file, or does nothing (msync
     without MS_SYNC).
     """
-    fileops = trace.arrays[RecordKind.FILEOP]
     op = fileops["op"]
     nameless = (fileops["file"] == 0) & ~np.isin(op, (Fileop.SYNCFS, Fileop.SYMLINK))
     nameless |= np.isin(op, (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)) & (fileops["argument"] == 0)

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from characterize.layout import RecordKind, Source
 from characterize.loss import RECORDING_KEYS
+from characterize.stream import Chunk, Linked, Stream
 from characterize.trace import Trace
-from replayer.repeated_operations import repeated_fileops, repeated_io
+from replayer.repeated_operations import RepeatedIo, repeated_fileops
 
 PLAYER = re.compile(rb"play (\d+)")
 
-_OPERATIONS = (RecordKind.IO, RecordKind.FILEOP)
+Choice = Callable[[np.ndarray], np.ndarray]
+"""Makes of records a bool for each."""
 
 
 def players_of(recording: Trace) -> dict[int, int]:
@@ -31,56 +34,82 @@ def players_of(recording: Trace) -> dict[int, int]:
     return {thread: int(found[1]) for thread, found in named if found}
 
 
-def replay_part(recording: Trace) -> Trace:
+def replay_part(recording: Stream) -> Stream:
     """Of the recording of a replay only the replay: operations of its threads, and block requests of their time.
 
     Accesses to mapped files are the engine's own, since it repeats those of the trace by calls (docs/decisions/0007).
     The recorder's totals, which contain the rest, are left out. As from `run_part` otherwise.
     """
-    players = list(players_of(recording))
-    kept = {kind: np.isin(recording.arrays[kind]["thread"], players) for kind in _OPERATIONS}
-    kept[RecordKind.IO] &= recording.arrays[RecordKind.IO]["source"] != Source.MMAP
-    return _part(recording, kept)
+    players = list(players_of(recording.facts))
+    return _part(
+        recording,
+        lambda io: np.isin(io["thread"], players) & (io["source"] != Source.MMAP),
+        lambda fileops: np.isin(fileops["thread"], players),
+    )
 
 
-def run_part(trace: Trace) -> Trace:
+def run_part(stream: Stream) -> Stream:
     """Of a trace what a replay repeats: no pages of programs, no operations that changed nothing since they failed.
 
     Block requests count that were issued from the start of the first operation to the end of the last one, on both
     sides: neither loading of the program nor laying out of the image, but also no write-back afterwards.
     """
-    return _part(trace, {RecordKind.IO: repeated_io(trace), RecordKind.FILEOP: repeated_fileops(trace)})
+    return _part(stream, RepeatedIo(stream.facts), repeated_fileops)
 
 
-def span_ns(arrays: Mapping[RecordKind, np.ndarray]) -> tuple[int, int]:
-    """Start of the first operation and end of the last one, on the clock of the trace; 0 and 0 without operations."""
-    present = [arrays[kind] for kind in _OPERATIONS if len(arrays[kind])]
-    if not present:
-        return 0, 0
-    last = max(int((array["start_ns"] + array["duration_ns"]).max()) for array in present)
-    return min(int(array["start_ns"].min()) for array in present), last
+@dataclass(frozen=True)
+class _Part:
+    """Which records of a stream belong to a run; ``first_ns`` to ``last_ns`` is the time of its operations."""
+
+    stream: Stream
+    io: Choice
+    fileops: Choice
+    first_ns: int = 0
+    last_ns: int = 0
+
+    def operations(self) -> Iterator[dict[RecordKind, np.ndarray]]:
+        """IO and FILEOP records, chunk by chunk."""
+        for part in self.stream.chunks():
+            if isinstance(part, Chunk):
+                yield self._operations_of(part)
+
+    def chunks(self) -> Iterator[Chunk | Linked]:
+        """Everything, as `Stream.chunks`."""
+        for part in self.stream.chunks():
+            if isinstance(part, Chunk):
+                blocks = part.arrays[RecordKind.BLOCK]
+                yield Chunk(self._operations_of(part) | {RecordKind.BLOCK: blocks[self._within(blocks)]})
+            elif len(part.blocks):
+                within = self._within(part.blocks)
+                pieces = within[part.owner] & (part.owner >= 0)
+                place = np.cumsum(within) - 1
+                owner = place[part.owner[pieces]].astype(np.int64)
+                yield Linked(part.blocks[within], part.data[pieces], owner)
+
+    def _operations_of(self, chunk: Chunk) -> dict[RecordKind, np.ndarray]:
+        io, fileops = chunk.arrays[RecordKind.IO], chunk.arrays[RecordKind.FILEOP]
+        return {RecordKind.IO: io[self.io(io)], RecordKind.FILEOP: fileops[self.fileops(fileops)]}
+
+    def _within(self, blocks: np.ndarray) -> np.ndarray:
+        return (blocks["start_ns"] >= self.first_ns) & (blocks["start_ns"] <= self.last_ns)
 
 
-def _part(trace: Trace, kept: dict[RecordKind, np.ndarray]) -> Trace:
-    arrays = dict(trace.arrays)
-    for kind, rows in kept.items():
-        arrays[kind] = arrays[kind][rows]
-    first, last = span_ns(arrays)
-    blocks = arrays[RecordKind.BLOCK]
-    within = (blocks["start_ns"] >= first) & (blocks["start_ns"] <= last)
-    owner = trace.block_of_data
-    pieces = within[owner] & (owner >= 0) if len(blocks) else np.zeros(len(owner), bool)
-    arrays[RecordKind.BLOCK] = blocks[within]
-    arrays[RecordKind.BLOCK_DATA] = arrays[RecordKind.BLOCK_DATA][pieces]
-    metadata = {name: value for name, value in trace.header.metadata.items() if name not in RECORDING_KEYS}
-    header = dataclasses.replace(
-        trace.header,
-        start_monotonic_ns=first,
-        end_monotonic_ns=last,
-        count={kind: len(array) for kind, array in arrays.items()},
-        metadata=metadata,
-    )
-    place = np.cumsum(within) - 1
-    return Trace(
-        header, arrays, trace.paths, trace.path, trace.warnings, block_of_data=place[owner[pieces]].astype(np.int64)
+def _part(stream: Stream, io: Choice, fileops: Choice) -> Stream:
+    part = _Part(stream, io, fileops)
+    first, last = None, 0
+    for arrays in part.operations():
+        present = [array for array in arrays.values() if len(array)]
+        # In the order of the starts.
+        first = min((int(array["start_ns"][0]) for array in present), default=None) if first is None else first
+        last = max([last, *(int((array["start_ns"] + array["duration_ns"]).max()) for array in present)])
+    part = dataclasses.replace(part, first_ns=first or 0, last_ns=last)
+    facts = stream.facts
+    metadata = {name: value for name, value in facts.header.metadata.items() if name not in RECORDING_KEYS}
+    header = dataclasses.replace(facts.header, start_monotonic_ns=first or 0, end_monotonic_ns=last, metadata=metadata)
+    return Stream(
+        facts=Trace(header, facts.arrays, facts.paths, facts.path, facts.warnings),
+        chunks=part.chunks,
+        first_ns=first or 0,
+        last_ns=last,
+        all_stacked=stream.all_stacked,
     )

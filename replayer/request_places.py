@@ -8,23 +8,43 @@ depth of the LRU stack (Rau 1979, as in Chen 1992, 3.4.1.1).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 
+class Wishes(NamedTuple):
+    """What the requests of one process are to be like, in their order.
+
+    Attributes
+    ----------
+    sizes : ndarray of int64, shape (n,)
+    starts : ndarray of bool, shape (n,)
+        True: not sequential. The first one is.
+    planned : ndarray of int64, shape (n,)
+        Of a start that covers a certain part of the file, its offset; else -1.
+    locked : ndarray of bool, shape (n,)
+        Requests whose wish must not be changed, since the coverage of the file depends on it.
+    draws : ndarray of float64, shape (n,)
+        Uniform in [0, 1).
+    depths : ndarray of int64, shape (n,) or (0,)
+        Drawn LRU depths, in blocks above the wanted one; empty for uniform.
+    primed : ndarray of int64
+        Blocks that are in the stack when the trace begins, least recently used first.
+    """
+
+    sizes: np.ndarray
+    starts: np.ndarray
+    planned: np.ndarray
+    locked: np.ndarray
+    draws: np.ndarray
+    depths: np.ndarray
+    primed: np.ndarray
+
+
 @njit(cache=True)
-def place(  # noqa: PLR0915, PLR0917
-    sizes: np.ndarray,
-    starts: np.ndarray,
-    planned: np.ndarray,
-    locked: np.ndarray,
-    file_units: int,
-    step: int,
-    draws: np.ndarray,
-    depths: np.ndarray,
-    block_units: int,
-    primed: np.ndarray,
-) -> np.ndarray:
+def place(wishes: Wishes, file_units: int, step: int, block_units: int) -> np.ndarray:
     """Choose the offset of every request of one process.
 
     The end of the file is the one place where a sequential request cannot follow: it starts over at the beginning,
@@ -33,101 +53,88 @@ def place(  # noqa: PLR0915, PLR0917
 
     Parameters
     ----------
-    sizes : ndarray of int64, shape (n,)
-        Changed in place where a request meets the end of the file.
-    starts : ndarray of bool, shape (n,)
-        True: not sequential. The first one is.
-    planned : ndarray of int64, shape (n,)
-        Of a start that covers a certain part of the file, its offset; else -1.
-    locked : ndarray of bool, shape (n,)
-        Requests whose wish must not be changed, since the coverage of the file depends on it.
+    wishes : Wishes
+        Sizes are changed in place where a request meets the end of the file.
     file_units, step : int
         Size of the file; starts are multiples of `step`.
-    draws : ndarray of float64, shape (n,)
-        Uniform in [0, 1).
-    depths : ndarray of int64, shape (n,) or (0,)
-        Drawn LRU depths, in blocks above the wanted one; empty for uniform.
     block_units : int
         Size of a block of the LRU stack.
-    primed : ndarray of int64
-        Blocks that are in the stack when the trace begins, least recently used first.
 
     Returns
     -------
     ndarray of int64, shape (n,)
     """
+    sizes, starts, planned, depths = wishes.sizes, wishes.starts, wishes.planned, wishes.depths
     count = len(sizes)
     offsets = np.empty(count, np.int64)
     stacked = len(depths) > 0
     block_count = (file_units + block_units - 1) // block_units if stacked else 1
     tree, owner, slot_of, state = make_stack(block_count)
-    for block in primed:
+    for block in wishes.primed:
         touch(tree, owner, slot_of, state, block)
     end = -1
-    run_units = np.zeros(count, np.int64)  # from each request to the next wish for a start
-    for i in range(count - 1, -1, -1):
-        run_units[i] = sizes[i] + (run_units[i + 1] if i + 1 < count and not starts[i + 1] else 0)
+    run_units = _units_to_next_start(sizes, starts)
     owed = 0  # starts that happened and were not wished for (negative: the reverse)
     carry = 0
     for i in range(count):
         extra = min(carry, file_units - sizes[i])
         sizes[i] += extra
         carry -= extra
-        size = int(sizes[i])
         start = starts[i]
         at_end = end >= file_units
-        if not locked[i] and i > 0:
-            if start and owed > 0 and not at_end:
-                start = False
-                owed -= 1
-            elif not start and owed < 0 and not at_end:
-                start = True
-                owed += 1
+        if not wishes.locked[i] and i > 0 and not at_end and ((start and owed > 0) or (not start and owed < 0)):
+            owed += -1 if start else 1
+            start = not start
         if not start:
-            if at_end:
-                offset = 0
-                owed += 1
-            else:
-                offset = end
-                if offset + size > file_units:
-                    carry += offset + size - file_units
-                    size = file_units - offset
-                    sizes[i] = size
+            offset = 0 if at_end else end
+            owed += at_end
         elif planned[i] >= 0:
             offset = int(planned[i])
-            if offset == end:
-                owed -= 1
-            if offset + size > file_units:
-                carry += offset + size - file_units
-                size = file_units - offset
-                sizes[i] = size
+            owed -= offset == end
         else:
             offset = end
             if stacked and depths[i] < state[1]:
-                offset = min(at_depth(tree, owner, state, depths[i]) * block_units, file_units - size)
-                if offset == end:
-                    other = at_depth(tree, owner, state, (depths[i] + 1) % state[1])
-                    offset = min(other * block_units, file_units - size)
+                for deeper in range(2):
+                    if offset == end:
+                        block = at_depth(tree, owner, state, (depths[i] + deeper) % state[1])
+                        offset = min(block * block_units, file_units - sizes[i])
             if offset == end or not stacked:
                 # In debt, a run starts where it will not meet the end of the file again.
-                room = max(size, run_units[i]) if owed > 0 and run_units[i] <= file_units else size
-                follower = int(planned[i + 1]) - size if i + 1 < count and starts[i + 1] and planned[i + 1] >= 0 else -1
-                offset = random_place(draws[i], (file_units - room) // step + 1, step, end, follower)
+                room = max(sizes[i], run_units[i]) if owed > 0 and run_units[i] <= file_units else sizes[i]
+                follower = planned[i + 1] - sizes[i] if i + 1 < count and starts[i + 1] else -1
+                offset = random_place(wishes.draws[i], (file_units - room) // step + 1, step, end, follower)
+        beyond = max(offset + sizes[i] - file_units, 0)
+        carry += beyond
+        sizes[i] -= beyond
+        end = offset + sizes[i]
         if stacked:
-            for block in range(offset // block_units, (offset + size - 1) // block_units + 1):
+            for block in range(offset // block_units, (end - 1) // block_units + 1):
                 touch(tree, owner, slot_of, state, block)
         offsets[i] = offset
-        end = offset + size
-    for i in range(count - 1, -1, -1):
-        # What the last cut left over: requests that nothing continues take it.
+    _give_away(carry, sizes, offsets, file_units)
+    return offsets
+
+
+@njit(cache=True)
+def _units_to_next_start(sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """From each request to the next wish for a start."""
+    run_units = np.zeros(len(sizes), np.int64)
+    for i in range(len(sizes) - 1, -1, -1):
+        run_units[i] = sizes[i] + (run_units[i + 1] if i + 1 < len(sizes) and not starts[i + 1] else 0)
+    return run_units
+
+
+@njit(cache=True)
+def _give_away(carry: int, sizes: np.ndarray, offsets: np.ndarray, file_units: int) -> None:
+    """What the last cut left over: requests that nothing continues take it."""
+    for i in range(len(sizes) - 1, -1, -1):
         if carry == 0:
             break
         end = int(offsets[i] + sizes[i])
         extra = min(carry, file_units - end)
-        if i == count - 1 or (offsets[i + 1] != end and offsets[i + 1] != end + extra):
+        if i == len(sizes) - 1 or (offsets[i + 1] != end and offsets[i + 1] != end + extra):
             sizes[i] += extra
             carry -= extra
-    return offsets
 
 
 @njit(cache=True)

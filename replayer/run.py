@@ -12,11 +12,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Unpack
 
 from characterize.errors import FlextraceError
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
+from replayer.engine_options import EngineOptions, engine_arguments
 
 TIMINGS = ("asap", "think", "recorded")
 ORDERS = ("resource", "recorded", "thread")
@@ -63,29 +64,11 @@ def replay(
     trace_path: str | os.PathLike[str],
     directory: str | os.PathLike[str] | None,
     *,
-    timing: str = "asap",
-    order: str | None = None,
-    cache: str = "recorded",
-    data: str = "random",
-    phase: str = "all",
-    keep_image: bool = False,
-    loop: bool = False,
-    max_seconds: float | None = None,
-    interval_ms: float | None = None,
-    speed: float = 1.0,
-    late: str = "catch-up",
-    late_limit_ms: float | None = None,
-    engine: str = "auto",
-    depth: int | None = None,
-    direct: str = "recorded",
-    sync: str = "recorded",
-    force_space: bool = False,
-    device: str | os.PathLike[str] | None = None,
-    confirm: str | None = None,
     memory_group: MemoryGroup | None = None,
     on_interval: OnInterval | None = None,
     finish_on_signal: bool = False,
     recorder: Sequence[str] = (),
+    **options: Unpack[EngineOptions],
 ) -> dict[str, Any]:
     """Run a trace in a directory.
 
@@ -95,46 +78,6 @@ def replay(
     directory : path-like, optional
         Where the files of the replay lie; made if missing. Nothing else in it is touched. Not needed for the engine
         "null", nor where a trace has only a block device, and `device` is given.
-    timing : {"asap", "think", "recorded"}
-        No waiting; recorded think times after each completion; every operation at its recorded time.
-    order : {"resource", "recorded", "thread"}, optional
-        Across threads, what had ended before and touches the same files or names, all that had ended before, or
-        nothing precedes an operation (docs/decisions/0002-order.md); default: as the trace needs.
-    cache : {"recorded", "warm", "cold", "keep"}
-        Page cache of the files at the start.
-    data : str
-        Of the files and of what is written: ``random``, ``compressible`` or ``compressible:PERCENT``, which compresses
-        to about PERCENT of its size (50).
-    phase : {"all", "prepare", "run"}
-        ``prepare`` lays out the files and leaves them; ``run`` expects them.
-    keep_image : bool
-        Leave the files behind.
-    loop : bool
-        Begin again at the end, until stopped.
-    max_seconds : float, optional
-        Stop after this time, seconds.
-    interval_ms : float, optional
-        Length of the intervals that `on_interval` is told of, milliseconds.
-    speed : float
-        Recorded times are divided by this.
-    late : {"catch-up", "skip", "slip"}
-        With timing "recorded": operations behind their times begin at once, or are left out, or move all later times.
-    late_limit_ms : float, optional
-        How far behind a request has to be for ``late="skip"``, milliseconds (default 10).
-    engine : {"auto", "sync", "io_uring", "null"}
-        What issues the requests (docs/decisions/0010-engines-and-lateness.md). ``null`` issues none.
-    depth : int, optional
-        Requests in flight per thread at most; default: as recorded, or 1 for synthetic traces.
-    direct : {"recorded", "on", "off"}
-        O_DIRECT.
-    sync : {"recorded", "off"}
-        O_SYNC, O_DSYNC, and the fsync family.
-    force_space : bool
-        Begin although the space seems too little.
-    device : path-like, optional
-        Block device that takes the place of the trace's one. Nobody else may use it. Only read, unless:
-    confirm : str, optional
-        Its serial number, or, where it has none, its size in bytes: the trace's writes are done as well.
     memory_group : MemoryGroup, optional
         An entered group in which the engine runs.
     on_interval : callable, optional
@@ -144,6 +87,8 @@ def replay(
     recorder : sequence of str
         Command that starts the engine and records it (`replayer.recorder.recorder_command`). It puts the engine
         into the memory group, and its warnings become those of the document.
+    **options
+        See `replayer.engine_options.EngineOptions`.
 
     Returns
     -------
@@ -155,28 +100,7 @@ def replay(
     FlextraceError
         The engine refused the trace, the directory or an option, or it failed.
     """
-    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path)]
-    command += [f"--timing={timing}", f"--cache={cache}", f"--phase={phase}", f"--speed={speed!r}", f"--data={data}"]
-    command += [f"--late={late}", f"--engine={engine}", f"--direct={direct}", f"--sync={sync}"]
-    optional = {
-        "directory": None if directory is None else os.fspath(directory),
-        "device": None if device is None else os.fspath(device),
-        "confirm": confirm,
-        "order": order,
-        "max-seconds": max_seconds,
-        "interval-ms": interval_ms,
-        "late-limit-ms": late_limit_ms,
-        "depth": depth,
-    }
-    command += [f"--{name}={value}" for name, value in optional.items() if value is not None]
-    for name, given in (
-        ("keep-image", keep_image),
-        ("loop", loop),
-        ("force-space", force_space),
-        ("write", confirm is not None),
-    ):
-        if given:
-            command.append(f"--{name}")
+    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path), *engine_arguments(directory, options)]
     if recorder:
         command = [*recorder, *command]
     elif memory_group:

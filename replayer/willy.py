@@ -121,22 +121,9 @@ def make_trace(
     processes = len(geometry.file_units)
     if count < processes:
         raise FlextraceError(f"{count} requests are too few for {processes} processes: give one to each at least", 2)
-    needed = requests_needed(workload)
-    warnings = []
-    if count < needed:
-        if not allow_partial:
-            raise FlextraceError(
-                f"{count} requests cannot have all five parameters (uniqueBytes {format_bytes(workload.unique_bytes)} "
-                f"in requests of {format_bytes(workload.size_mean)}): give at least {needed} requests",
-                2,
-            )
-        warnings.append(
-            f"{count} requests touch only a part of uniqueBytes, {needed} are needed: loop it over primed files"
-        )
+    covering, warnings = _covers(workload, count, allow_partial=allow_partial)
     starts, clipped = _starts_by_process(workload, geometry, _split(count, processes), allow_partial)
-    warnings += clipped
-
-    parts = _make_records(workload, geometry, starts, count, depth, size, sync_frac, seed, covering=count >= needed)
+    parts = _make_records(workload, geometry, starts, count, depth, size, sync_frac, seed, covering=covering)
     spread = coefficient_of_variation(size, geometry.size_units, min(geometry.file_units))
     metadata = {
         "made_by": "willy",
@@ -148,9 +135,23 @@ def make_trace(
         "size_coefficient_of_variation": round(spread, 4),
         "align_bytes": geometry.unit_bytes,
         "sync_frac": sync_frac,
-        "partial": count < needed,
+        "partial": not covering,
     }
-    return _trace(parts, geometry, metadata, warnings)
+    return _trace(parts, geometry, metadata, warnings + clipped)
+
+
+def _covers(workload: Workload, count: int, *, allow_partial: bool) -> tuple[bool, list[str]]:
+    """Whether so many requests can touch every byte, and what is to be said where they need not."""
+    needed = requests_needed(workload)
+    if count >= needed:
+        return True, []
+    if not allow_partial:
+        raise FlextraceError(
+            f"{count} requests cannot have all five parameters (uniqueBytes {format_bytes(workload.unique_bytes)} "
+            f"in requests of {format_bytes(workload.size_mean)}): give at least {needed} requests",
+            2,
+        )
+    return False, [f"{count} requests touch only a part of uniqueBytes, {needed} are needed: loop it over primed files"]
 
 
 def _check(workload: Workload, depth: str, size: str, align_bytes: int, sync_frac: float) -> None:

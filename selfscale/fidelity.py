@@ -17,35 +17,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from characterize.concurrency import concurrency_of, in_flight_shares
 from characterize.document import plain
 from characterize.errors import FlextraceError
-from characterize.layout import BlockDataClass, IoFlag, RecordKind
-from characterize.links import pieces_of
+from characterize.log_histogram import LogHistogram, bucket_of
 from characterize.loss import is_lossy
-from characterize.requests import LAYERS, requests_of, times_measured
-from characterize.response_time import distribution, response_times, syncs_of, think_times
+from characterize.requests import LAYERS
+from characterize.stream import Stream
 from characterize.trace import Trace
-from characterize.workload import workload_of_records
-from replayer.order_check import OrderCheck, check_order
-from replayer.replay_recording import replay_part, run_part, span_ns
+from replayer.order_check import NEAR_OPERATIONS, OrderCheck, check_order
+from replayer.replay_recording import replay_part, run_part
+from selfscale.fidelity_side import KINDS, side_of
 
 SCHEMA = "flextrace.fidelity/1"
-
-KINDS = ("read", "write", "sync", "think")
-"""Times whose distributions are compared."""
 
 PERCENTS = (0.1, 0.5, 1, 2, 5, 10, 20, 25, 30, 40, 50, 60, 70, 75, 80, 90, 95, 98, 99, 99.5, 99.9, 99.99, 100)
 
 
-def fidelity_of(trace: Trace, recording: Trace, replay: Mapping[str, Any]) -> dict[str, Any]:
+def fidelity_of(trace: Stream, recording: Stream, replay: Mapping[str, Any]) -> dict[str, Any]:
     """How a replay compares with what it repeated.
 
     Parameters
     ----------
-    trace : Trace
+    trace : Stream
         The original: recorded, altered, synthetic or imported.
-    recording : Trace
+    recording : Stream
         Of the replay, made as `replayer.recorder.recorder_command` says.
     replay : mapping
         Document ``flextrace.replay/1`` of the same replay.
@@ -68,51 +63,36 @@ def fidelity_of(trace: Trace, recording: Trace, replay: Mapping[str, Any]) -> di
             "lateness": replay["accuracy"].get("lateness"),
             "order": order.as_document(),
             "lost": {
-                name: {kind.name: count for kind, count in one.header.lost.items()}
+                name: {kind.name: count for kind, count in one.facts.header.lost.items()}
                 for name, one in (("original", trace), ("replay", recording))
             },
-            **_verdict(recording, order, replay),
+            **_verdict(recording.facts, order, replay),
         }
     )
 
 
-def comparison_of(original: Trace, replay: Trace) -> dict[str, Any]:
+def comparison_of(original: Stream, replay: Stream) -> dict[str, Any]:
     """The numbers of two runs, as from `run_part` and `replay_part`, and the distances of their distributions.
 
     Returns
     -------
     dict
-        ``original`` and ``replay``, each as from `side_of`; ``distance`` by kind of time (``read, write, sync, think``)
-        and ``in_flight``, each as from `distance_of` or None; ``curves``: for the same kinds ``percent``,
-        ``original_ns``, ``replay_ns``.
+        ``original`` and ``replay``, each as `selfscale.fidelity_side.Side.numbers`; ``distance`` by kind of time
+        (``read, write, sync, think``) and ``in_flight``, each as from `distance_of` or None; ``curves``: for the same
+        kinds ``percent``, ``original_ns``, ``replay_ns``.
     """
-    times = [times_of(trace) for trace in (original, replay)]
-    sides = [side_of(trace) for trace in (original, replay)]
-    distance: dict[str, Any] = {kind: distance_of(*(one[kind] for one in times)) for kind in KINDS}
-    distance["in_flight"] = _in_flight_distance(*(side["in_flight"]["shares"] for side in sides))
+    sides = [side_of(run) for run in (original, replay)]
+    distance: dict[str, Any] = {kind: distance_of(*(side.times[kind] for side in sides)) for kind in KINDS}
+    distance["in_flight"] = _in_flight_distance(*(side.numbers["in_flight"]["shares"] for side in sides))
     return {
-        **dict(zip(("original", "replay"), sides, strict=True)),
+        **{name: side.numbers for name, side in zip(("original", "replay"), sides, strict=True)},
         "distance": distance,
-        "curves": {kind: _curve(*(one[kind] for one in times)) for kind in KINDS},
+        "curves": {kind: _curve(*(side.times[kind] for side in sides)) for kind in KINDS},
     }
 
 
-def times_of(trace: Trace) -> dict[str, np.ndarray]:
-    """Response times of reads, writes and syncs, and think times, ns; empty where times are not measurements."""
-    if not times_measured(trace):
-        return {kind: np.zeros(0, np.int64) for kind in KINDS}
-    requests, syncs = requests_of(trace, mmap="all"), syncs_of(trace)
-    duration, read = (requests["end_ns"] - requests["start_ns"]).to_numpy(), requests["read"].to_numpy()
-    return {
-        "read": duration[read],
-        "write": duration[~read],
-        "sync": (syncs["end_ns"] - syncs["start_ns"]).to_numpy(),
-        "think": think_times(requests)["think_ns"].to_numpy(),
-    }
-
-
-def distance_of(original: np.ndarray, replay: np.ndarray) -> dict[str, float] | None:
-    """How far two distributions are apart.
+def distance_of(original: LogHistogram, replay: LogHistogram) -> dict[str, float] | None:
+    """How far two distributions are apart; values that fall into one bucket of both, 0.4 % wide, count as equal for ks.
 
     Returns
     -------
@@ -121,15 +101,19 @@ def distance_of(original: np.ndarray, replay: np.ndarray) -> dict[str, float] | 
         mean distance by which values have to be moved to make one of the other (Wasserstein, earth mover's), as a share
         of the original's mean; NaN where that is 0. None where either has no values.
     """
-    if not (len(original) and len(replay)):
+    if not (original.count and replay.count):
         return None
     from scipy import stats  # noqa: PLC0415 (slow to import)
 
     # Not by scipy's test, which has a probability as well, of no meaning for times that depend on each other.
-    first, second = np.sort(original), np.sort(replay)
-    values = np.concatenate([first, second])
-    reached = [np.searchsorted(ordered, values, side="right") / len(ordered) for ordered in (first, second)]
-    moved, mean = float(stats.wasserstein_distance(first, second)), float(first.mean())
+    (values, counts), (other_values, other_counts) = original.buckets(), replay.buckets()
+    places, other_places = ([bucket_of(value) for value in tops.tolist()] for tops in (values, other_values))
+    every = np.union1d(places, other_places)
+    reached = [
+        np.concatenate([[0], np.cumsum(count)])[np.searchsorted(place, every, side="right")] / count.sum()
+        for place, count in ((places, counts), (other_places, other_counts))
+    ]
+    moved, mean = float(stats.wasserstein_distance(values, other_values, counts, other_counts)), original.mean
     share = moved / mean if mean else math.nan if moved else 0.0
     return {"ks": float(np.abs(reached[0] - reached[1]).max()), "emd_share": share}
 
@@ -151,87 +135,14 @@ def _in_flight_distance(original: pd.DataFrame, replay: pd.DataFrame) -> dict[st
     }
 
 
-def _curve(original: np.ndarray, replay: np.ndarray) -> dict[str, Any] | None:
+def _curve(original: LogHistogram, replay: LogHistogram) -> dict[str, Any] | None:
     """Both distributions at the same percentages."""
-    if not (len(original) or len(replay)):
+    if not (original.count or replay.count):
         return None
     quantiles = [
-        np.quantile(values, np.array(PERCENTS) / 100, method="inverted_cdf") if len(values) else None
-        for values in (original, replay)
+        [times.quantile(percent / 100) for percent in PERCENTS] if times.count else None for times in (original, replay)
     ]
     return {"percent": PERCENTS, "original_ns": quantiles[0], "replay_ns": quantiles[1]}
-
-
-def side_of(trace: Trace) -> dict[str, Any]:
-    """The numbers of one run; None or NaN where one was not measured.
-
-    Returns
-    -------
-    dict
-        ``parameters`` (the five, of the records that are there), ``requests``, ``operations``, ``threads``,
-        ``elapsed_s`` (from the first operation to the last), ``requests_per_s``, ``bytes_per_s``, ``in_flight`` (mean,
-        max, shares of the time in I/O), ``response_time``, ``think_time``, ``page_cache``, ``block``.
-    """
-    from characterize.extended import cold_frac, miss_frac  # noqa: PLC0415 (numba)
-
-    requests, syncs = requests_of(trace, mmap="all"), syncs_of(trace)
-    measured, read, size = times_measured(trace), requests["read"].to_numpy(), requests["bytes"].to_numpy()
-    first, last = span_ns(trace.arrays)
-    elapsed_s = (last - first) / 1e9 if trace.measured and last > first else math.nan
-    load = concurrency_of(requests, measured)
-    cached = miss_frac(trace, requests[(requests["flags"].to_numpy() & IoFlag.DIRECT) == 0])
-    return {
-        "parameters": workload_of_records(trace, mmap="all").as_document(),
-        "requests": {
-            "reads": int(read.sum()),
-            "writes": int((~read).sum()),
-            "read_bytes": int(size[read].sum()),
-            "written_bytes": int(size[~read].sum()),
-            "syncs": len(syncs),
-        },
-        "operations": len(trace.arrays[RecordKind.IO]) + len(trace.arrays[RecordKind.FILEOP]),
-        "threads": load.threads,
-        "elapsed_s": elapsed_s,
-        "requests_per_s": len(requests) / elapsed_s,
-        "bytes_per_s": int(size.sum()) / elapsed_s,
-        "in_flight": {
-            "mean": load.in_flight_mean,
-            "max": load.in_flight_max,
-            "shares": in_flight_shares(requests if measured else requests.iloc[:0]),
-        },
-        "response_time": response_times(requests, syncs) if measured else None,
-        "think_time": distribution(think_times(requests)["think_ns"].to_numpy()) if measured else None,
-        "page_cache": {
-            "hitFrac": 1 - cached,
-            "missFrac": miss_frac(trace, requests),
-            "coldFrac": cold_frac(trace, requests)[0],
-        },
-        "block": _block_traffic(trace) if trace.measured and len(trace.arrays[RecordKind.BLOCK]) else None,
-    }
-
-
-def _block_traffic(trace: Trace) -> dict[str, Any]:
-    """Block requests and bytes, without those of programs that were not traced, whole and by the class of their cause.
-
-    A request of which pieces have several classes counts in each of them.
-    """
-    pieces = pieces_of(trace)
-    ours = pieces[pieces["class"] != BlockDataClass.UNTRACED]
-    classes = {
-        member.name.lower(): _traffic(ours[ours["class"] == member])
-        for member in BlockDataClass
-        if (ours["class"] == member).any()
-    }
-    return {**_traffic(ours), "classes": classes}
-
-
-def _traffic(pieces: pd.DataFrame) -> dict[str, int]:
-    read = pieces["read"].to_numpy()
-    counts = {}
-    for name, part in (("read", pieces[read]), ("write", pieces[~read])):
-        counts[f"{name}_requests"] = int(part["block"].nunique())
-        counts[f"{name}_bytes"] = int(part["bytes"].sum())
-    return counts
 
 
 def _verdict(recording: Trace, order: OrderCheck, replay: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +155,12 @@ def _verdict(recording: Trace, order: OrderCheck, replay: Mapping[str, Any]) -> 
             reasons.append(f"{result.violations} of {result.checked} operations broke the order of the rule {rule}")
         elif result.violations:
             notes.append(f"order {replay['order']} does not promise {rule}: {result.violations} operations broke it")
+    if order.far:
+        before = f"{order.far} operations began before the end of one more than {NEAR_OPERATIONS} before them"
+        if "interval_order" in order.promised:
+            reasons.append(f"{before}, against the rule interval_order")
+        else:
+            notes.append(f"{before}: whether they had to wait for it was not checked")
     if order.added:
         reasons.append(f"the replay did {order.added} reads or writes that are not in the trace")
     if replay["timing"] == "asap":

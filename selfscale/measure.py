@@ -313,13 +313,15 @@ def _engine() -> Callable[..., dict[str, Any]]:
 def _write_willy(workload: Workload, path: Path, requests: int, seed: int, device: str | None = None) -> None:
     """Willy's trace, on files or laid end to end on a device."""
     import characterize  # noqa: PLC0415 (pandas and Willy only when something is measured)
+    from characterize.stream import stream_of  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
     trace = make_trace(workload, requests=requests, seed=seed, allow_partial=True)
-    if device is not None:
-        trace, _ = make_device_trace(trace, geometry_of(Path(device)))
-    characterize.write(trace, path)
+    if device is None:
+        characterize.write(trace, path)
+    else:
+        make_device_trace(stream_of(trace), path, geometry_of(Path(device)))
 
 
 def describe(workload: Workload) -> str:

@@ -58,7 +58,8 @@ def recorded_replay(
             raise FlextraceError(f"{keep_as} exists already: choose another name or give --force", 2)
     check_recorder(directory)
 
-    import characterize  # noqa: PLC0415 (pandas and numba only after the cheap refusals)
+    # pandas and numba only after the cheap refusals
+    from characterize.stream import open_stream  # noqa: PLC0415
     from selfscale.fidelity import fidelity_of  # noqa: PLC0415
     from selfscale.measure import trace_directory  # noqa: PLC0415
 
@@ -66,8 +67,7 @@ def recorded_replay(
     with scratch as place:
         path = keep_as or Path(place or "") / "replay.iotrace"
         document = run(lambda group: recorder_command(path, directory, memory_group=group, force=force))
-        original, recording = characterize.open(trace), characterize.open(path)
-        fidelity = fidelity_of(original, recording, document)
+        fidelity = fidelity_of(open_stream(trace), open_stream(path), document)
     fidelity["recording"] = None if keep_as is None else str(keep_as)
     document["fidelity"] = fidelity
     document["reasons"] += fidelity["reasons"]

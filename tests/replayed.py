@@ -10,7 +10,7 @@ from made_trace import records
 
 from characterize.layout import FileType, RecordKind
 from characterize.trace import Trace
-from replayer.repeated_operations import repeated_fileops, repeated_io
+from replayer.repeated_operations import RepeatedIo, repeated_fileops
 
 IMAGE = "/scratch/image"
 PROCESS = 70_000
@@ -23,9 +23,10 @@ def replayed(trace: Trace, *, main_io: Iterable[dict] = (), main_fileops: Iterab
 
     `main_io` and `main_fileops` are rows of what the engine's main thread does beside it.
     """
+    io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
     arrays = {
-        RecordKind.IO: trace.arrays[RecordKind.IO][repeated_io(trace)].copy(),
-        RecordKind.FILEOP: trace.arrays[RecordKind.FILEOP][repeated_fileops(trace)].copy(),
+        RecordKind.IO: io[RepeatedIo(trace)(io)],
+        RecordKind.FILEOP: fileops[repeated_fileops(fileops)],
     }
     every = np.concatenate([trace.arrays[kind]["thread"] for kind in arrays])
     threads = {int(thread): PROCESS + 1 + at for at, thread in enumerate(np.unique(every))}

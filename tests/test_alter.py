@@ -254,10 +254,10 @@ def test_what_cannot_be_held_is_refused_with_the_range_in_which_it_is():
     assert set(manifest.off) == {"seqFrac"}
 
 
-def test_refuses_a_trace_of_blocks_only():
+def test_refuses_a_trace_without_requests():
     blocks = np.zeros(3, BLOCK_DTYPE)
-    blocks["kind"], blocks["op"], blocks["bytes"] = RecordKind.BLOCK, BlockOp.READ, 4096
-    with pytest.raises(FlextraceError, match="block requests only"):
+    blocks["kind"], blocks["op"] = RecordKind.BLOCK, BlockOp.FLUSH
+    with pytest.raises(FlextraceError, match="no requests"):
         alter(Trace(Header(), {RecordKind.BLOCK: blocks}), {"readFrac": 0.5})
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Block requests in lanes, and their places on a device of another size; against naive implementations."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,15 +10,43 @@ from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 from straced import op
 
+import characterize
 from characterize.errors import FlextraceError
 from characterize.layout import BlockFlag, BlockForm, BlockOp, Fileop, FileType, HeaderFlag, IoFlag, IoOp, RecordKind
+from characterize.stream import stream_of
 from characterize.workload import Workload
-from replayer.block_lanes import lanes_of, operations_of
-from replayer.device_trace import Geometry, fit_places, make_device_trace
+from replayer.block_lanes import BlockOperations, Lanes
+from replayer.device_places import Geometry, fit_places
+from replayer.device_trace import make_device_trace
 from replayer.willy import make_trace
 
 DEVICE = Geometry(64 << 20, 4096)
+CHUNKS = (1, 7, 10**6)
 requests = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=1, max_size=80)
+
+
+def lanes_of(start, duration, step=10**6):
+    lanes, every = Lanes(), [np.zeros(0, np.int64)]
+    every += [lanes.add(start[at : at + step], duration[at : at + step]) for at in range(0, len(start), step)]
+    assert lanes.used == len(set(np.concatenate(every)))
+    return np.concatenate(every)
+
+
+def operations_of(trace, *arguments, step=3, **options):
+    """All of `BlockOperations` at once."""
+    found = BlockOperations(stream_of(trace, step), *arguments, **options)
+    io, fileops = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return SimpleNamespace(**vars(found), io=io, fileops=fileops)
+
+
+def device_trace(trace, tmp_path, geometry=DEVICE, step=3, **options):
+    """The device trace as it was written, and what was noted."""
+    path = tmp_path / "device.iotrace"
+    path.unlink(missing_ok=True)
+    notes = make_device_trace(stream_of(trace, step), path, geometry, **options)
+    made = characterize.open(path)
+    assert made.header.metadata["device_trace"] == notes
+    return made, notes
 
 
 def naive_lanes(start, duration):
@@ -52,7 +82,8 @@ def test_lanes_are_the_fewest_in_which_nothing_overlaps(rows):
 )
 def test_a_request_follows_the_completion_that_came_last(rows):
     start, duration = (np.array(column) for column in zip(*sorted(rows), strict=True))
-    assert lanes_of(start, duration).tolist() == naive_lanes(start.tolist(), duration.tolist())
+    for step in CHUNKS:
+        assert lanes_of(start, duration, step).tolist() == naive_lanes(start.tolist(), duration.tolist())
 
 
 def block(kind, start, duration=10, sector=0, size=4096, **fields):
@@ -163,9 +194,9 @@ def test_exact_refuses_what_does_not_fit_and_all_refuse_a_request_larger_than_th
             fit_places(np.array([0]), np.array([DEVICE.size_bytes + 1]), DEVICE, fit)
 
 
-def test_direct_requests_are_widened_to_whole_blocks():
+def test_direct_requests_are_widened_to_whole_blocks(tmp_path):
     blocks = [block(BlockOp.READ, 1, sector=3, size=512), block(BlockOp.DISCARD, 20, sector=9, size=512)]
-    made, notes = make_device_trace(made_trace(blocks=blocks), DEVICE)
+    made, notes = device_trace(made_trace(blocks=blocks), tmp_path)
     io, fileops = made.arrays[RecordKind.IO], made.arrays[RecordKind.FILEOP]
     assert io[["offset", "asked_bytes", "result"]].tolist() == [(0, 4096, 4096)]
     assert fileops[["argument", "length"]].tolist() == [(4096, 4096)]
@@ -174,7 +205,7 @@ def test_direct_requests_are_widened_to_whole_blocks():
     assert made.header.flags == HeaderFlag.PLANNED
 
 
-def test_what_programs_did_on_devices_is_repeated_as_it_was():
+def test_what_programs_did_on_devices_is_repeated_as_it_was(tmp_path):
     """Two devices, one behind the other; what was done on other files is left out and counted."""
     files = [
         {"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": 1 << 20},
@@ -188,25 +219,25 @@ def test_what_programs_did_on_devices_is_repeated_as_it_was():
         op(Fileop.CLOSE, 40, file=3),
     ]
     trace = made_trace(io, fileops=fileops, files=files, blocks=[block(BlockOp.READ, 1)])
-    made, notes = make_device_trace(trace, DEVICE)
+    made, notes = device_trace(trace, tmp_path)
     assert notes["layer"] == "vfs"
     assert notes["left_out"] == {"other_files": 2}
     rows = made.arrays[RecordKind.IO][["file", "offset", "asked_bytes", "thread", "flags"]].tolist()
     assert rows == [(1, 5, 100, 1, 0), (1, (1 << 20) + 4096, 512, 9, 0)]
     assert made.arrays[RecordKind.FILEOP][["file", "argument"]].tolist() == [(1, 0), (1, (1 << 20) + 4096)]
     # What reached a device, by choice, or where data was moved of other files as well.
-    assert make_device_trace(trace, DEVICE, layer="block")[1]["layer"] == "block"
+    assert device_trace(trace, tmp_path, layer="block")[1]["layer"] == "block"
     mixed = made_trace([*io, read(0, 5, 11, file=3)], files=files, blocks=[block(BlockOp.READ, 1)])
-    assert make_device_trace(mixed, DEVICE)[1]["layer"] == "block"
+    assert device_trace(mixed, tmp_path)[1]["layer"] == "block"
     with pytest.raises(FlextraceError, match="give --layer block"):
-        make_device_trace(trace, DEVICE, lanes=5)
+        device_trace(trace, tmp_path, lanes=5)
 
 
-def test_willy_on_a_raw_device():
+def test_willy_on_a_raw_device(tmp_path):
     """Thesis 4.5.1.6: its files end to end, without a cache between."""
     workload = Workload(unique_bytes=16 << 20, size_mean=16384, read_frac=0.5, seq_frac=0.5, process_num=3)
     trace = make_trace(workload, requests=3001, seed=1)
-    made, notes = make_device_trace(trace, DEVICE)
+    made, notes = device_trace(trace, tmp_path)
     io, before = made.arrays[RecordKind.IO], trace.arrays[RecordKind.IO]
     assert notes["layer"] == "vfs"
     assert made.header.flags == HeaderFlag.UNTIMED
@@ -221,4 +252,4 @@ def test_willy_on_a_raw_device():
         ends.append(int((io["offset"] + io["asked_bytes"])[mine].max()))
     assert ends[-1] <= (16 << 20) + 3 * 4096
     with pytest.raises(FlextraceError, match="too small"):
-        make_device_trace(trace, Geometry(8 << 20, 4096))
+        device_trace(trace, tmp_path, Geometry(8 << 20, 4096))

@@ -68,6 +68,16 @@ def test_only_reads_without_write(trace, disk, capsys):
     assert "layer block of 8:0 in 5 lanes, fit exact: 0 moved, 0 aligned" in out
 
 
+def test_an_altered_trace_of_block_requests_is_replayed(trace, disk, tmp_path, capsys):
+    altered = tmp_path / "altered.iotrace"
+    assert main(["alter", str(trace), "--read-frac", "1", "--process-num", "9", "-o", str(altered)]) == 0
+    capsys.readouterr()
+    document = replayed(capsys, altered, "--device", disk.path)
+    assert document["requests"] == {"read": COUNT, "write": 0}
+    assert document["device_trace"]["lanes"] == 9
+    assert document["order"] == "recorded"
+
+
 @pytest.mark.skipif(not RECORDER.exists(), reason="build/flextrace-record is not built")
 def test_a_recording_of_the_replay_has_the_same_requests_and_no_greater_depth(trace, disk, tmp_path):
     """Neither are two requests swapped that did not overlap."""

@@ -17,20 +17,35 @@ from scipy import stats
 from straced import needs_engine, op
 
 import characterize
-from characterize.concurrency import in_flight_shares
 from characterize.document import plain
 from characterize.errors import FlextraceError
+from characterize.in_flight_time import InFlightTime
 from characterize.layout import BlockDataClass, Fileop, HeaderFlag, RecordKind, Source
-from characterize.requests import requests_of
+from characterize.log_histogram import LogHistogram
+from characterize.requests import columns_of, requests_of
+from characterize.stream import Chunk, stream_of
 from characterize.trace import Header
 from flextrace.main import main
 from replayer.replay_recording import replay_part, run_part
-from selfscale.fidelity import comparison_of, distance_of, fidelity_of, load, side_of
+from selfscale import fidelity as comparing
+from selfscale.fidelity import comparison_of, distance_of, load
 from selfscale.fidelity_report import fidelity_section
+from selfscale.fidelity_side import side_of
 from selfscale.fidelity_text import WIDTH, fidelity_lines, number_lines
 from selfscale.report import write_report
 
 PAGE = 4096
+STEP = 7
+
+
+def fidelity_of(trace, recording, document):
+    return comparing.fidelity_of(stream_of(trace, STEP), stream_of(recording, STEP), document)
+
+
+def histogram(values):
+    made = LogHistogram()
+    made.add(np.array(values, np.int64))
+    return made
 
 
 def result(trace, **changes):
@@ -63,7 +78,7 @@ def busy(**fields):
 @pytest.mark.parametrize("name", ["busy", "sort", "database"])
 def test_a_trace_is_equal_to_itself(name):
     trace = busy() if name == "busy" else traces()[name]
-    compared = comparison_of(run_part(trace), run_part(trace))
+    compared = comparison_of(*[run_part(stream_of(trace))] * 2)
     assert compared["original"]["parameters"] == compared["replay"]["parameters"]
     found = [distance for distance in compared["distance"].values() if distance is not None]
     assert len(found) >= 4
@@ -88,16 +103,16 @@ def test_the_largest_difference_is_that_of_scipy(one, other):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of its probability
         expected = stats.ks_2samp(one, other, method="asymp").statistic
-    assert distance_of(np.array(one), np.array(other))["ks"] == pytest.approx(expected)
+    assert distance_of(histogram(one), histogram(other))["ks"] == pytest.approx(expected)
 
 
 def test_distances_by_hand():
-    assert distance_of(np.array([10, 20, 30]), np.array([15, 25, 35])) == {
+    assert distance_of(histogram([10, 20, 30]), histogram([15, 25, 35])) == {
         "ks": pytest.approx(1 / 3),
         "emd_share": pytest.approx(5 / 20),
     }
-    assert distance_of(np.array([1, 1]), np.array([2, 2])) == {"ks": 1, "emd_share": 1}
-    assert distance_of(np.array([1]), np.zeros(0)) is None
+    assert distance_of(histogram([1, 1]), histogram([2, 2])) == {"ks": 1, "emd_share": 1}
+    assert distance_of(histogram([1]), histogram([])) is None
 
 
 def test_slower_replays_are_seen_in_the_direction_that_is_slower():
@@ -117,11 +132,14 @@ def test_slower_replays_are_seen_in_the_direction_that_is_slower():
 def test_time_by_number_in_flight_by_hand():
     """Three from 0 to 10, 4 to 8 and 20 to 30, one that starts when another ends."""
     trace = made_trace([read(0, 1, 0, 10), read(0, 1, 4, 4), read(0, 1, 20, 10), read(0, 1, 30, 2)])
-    shares = in_flight_shares(requests_of(trace))
+    requests, shares = columns_of(requests_of(trace)), InFlightTime()
+    for at in range(4):
+        shares.add({name: column[at : at + 1] for name, column in requests.items()})
+    shares = shares.result()
     assert shares["in_flight"].tolist() == [1, 2]
     assert shares["time_s"].tolist() == pytest.approx([18e-9, 4e-9])
     assert shares["share"].tolist() == pytest.approx([18 / 22, 4 / 22])
-    assert in_flight_shares(requests_of(made_trace())).empty
+    assert InFlightTime().result().empty
 
 
 def blocks_of(first: int, last: int):
@@ -150,7 +168,7 @@ def blocks_of(first: int, last: int):
 def test_block_traffic_is_of_the_run_and_of_the_traced_program():
     io = [read(0, PAGE, 1000, 10), write(0, PAGE, 2000, 10)]
     trace = made_trace(io, files=[{"file": 1, "size_bytes": PAGE}], **blocks_of(1000, 2010))
-    block = side_of(run_part(trace))["block"]
+    block = side_of(run_part(stream_of(trace))).numbers["block"]
     assert (block["read_requests"], block["read_bytes"]) == (1, 7 * PAGE)
     assert (block["write_requests"], block["write_bytes"]) == (3, 9 * PAGE)
     classes = {name: (part["write_requests"], part["write_bytes"]) for name, part in block["classes"].items()}
@@ -173,9 +191,12 @@ def test_the_engines_own_operations_do_not_count():
     worker = recording.arrays[RecordKind.IO][-1:].copy()
     worker["source"] = Source.MMAP  # of the trace that it reads
     recording.arrays[RecordKind.IO] = np.concatenate([recording.arrays[RecordKind.IO], worker])
-    part = replay_part(recording)
-    assert PROCESS not in set(part.io["thread"]) | set(part.fileops["thread"])
-    assert plain(side_of(part)) == plain(side_of(replay_part(replayed(trace))))
+    parts = [replay_part(stream_of(one)) for one in (recording, replayed(trace))]
+    threads = [
+        array["thread"] for part in parts[0].chunks() if isinstance(part, Chunk) for array in part.arrays.values()
+    ]
+    assert PROCESS not in np.concatenate(threads)
+    assert plain(side_of(parts[0]).numbers) == plain(side_of(parts[1]).numbers)
 
 
 def test_what_is_not_measured_is_null_and_the_rest_is_compared():

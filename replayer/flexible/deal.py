@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit, types
 from numba.typed import Dict
@@ -13,24 +15,47 @@ READS, WRITES, SYNCS, CHANGES = range(4)
 NO_NAME, LOOKS_UP, RENAMES = range(3)
 
 
+class Operations(NamedTuple):
+    """All operations by ascending start; shape (n,) each, int64 but for ``waits``.
+
+    Attributes
+    ----------
+    row : ndarray
+        Of the operation in the IO, then the FILEOP records.
+    start, end, think : ndarray
+        The old schedule, and the time that the thread had nothing in flight before.
+    group : ndarray
+        Old thread, by number.
+    unit : ndarray
+        What one thread does: a number, -1 for an operation without data, which the thread does that used the file last.
+    low, high : ndarray
+        Bytes of the request.
+    file, other_file : ndarray
+        By number; `other_file` is -1 but for renames and links.
+    effect, naming : ndarray
+        READS ... and NO_NAME ...
+    waits : ndarray of bool
+        Reads of what is written in the trace: they start behind earlier writes of the file.
+    """
+
+    row: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    think: np.ndarray
+    group: np.ndarray
+    unit: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    file: np.ndarray
+    other_file: np.ndarray
+    effect: np.ndarray
+    naming: np.ndarray
+    waits: np.ndarray
+
+
 @njit(cache=True)
-def deal(  # noqa: PLR0917
-    start: np.ndarray,
-    end: np.ndarray,
-    think: np.ndarray,
-    group: np.ndarray,
-    first_child: np.ndarray,
-    unit: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    file: np.ndarray,
-    other_file: np.ndarray,
-    effect: np.ndarray,
-    naming: np.ndarray,
-    waits: np.ndarray,
-    window: int,
-    slots: int,
-    no_sooner: np.ndarray,
+def deal(
+    operations: Operations, first_child: np.ndarray, window: int, slots: int, no_sooner: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Give every operation a thread and a start, in the old order; whoever is free first takes the next unit.
 
@@ -40,22 +65,9 @@ def deal(  # noqa: PLR0917
 
     Parameters
     ----------
-    start, end, think : ndarray of int64, shape (n,)
-        The old schedule by ascending start, and the time that the thread had nothing in flight before.
-    group : ndarray of int64, shape (n,)
-        Old thread, by number.
+    operations : Operations
     first_child : ndarray of int64, shape (groups + 1,)
         New threads of a group: from the one of the group to before the one of the next.
-    unit : ndarray of int64, shape (n,)
-        What one thread does: a number, -1 for an operation without data, which the thread does that used the file last.
-    low, high : ndarray of int64, shape (n,)
-        Bytes of the request.
-    file, other_file : ndarray of int64, shape (n,)
-        By number; `other_file` is -1 but for renames and links.
-    effect, naming : ndarray of int64, shape (n,)
-        READS ... and NO_NAME ...
-    waits : ndarray of bool, shape (n,)
-        Reads of what is written in the trace: they start behind earlier writes of the file.
     window : int
     slots : int
         Requests that may be in flight at once.
@@ -66,6 +78,7 @@ def deal(  # noqa: PLR0917
     new, child : ndarray of int64, shape (n,)
         Start, and number of the new thread.
     """
+    start, end, unit, file = operations.start, operations.end, operations.unit, operations.file
     count, threads, files = len(start), first_child[-1], file.max() + 1
     new, child, reached = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     begun = np.zeros(len(first_child), np.bool_)
@@ -77,15 +90,13 @@ def deal(  # noqa: PLR0917
     by_end = np.argsort(end, kind="mergesort")
     ended, behind, position = start[0], start[0], 0
     for i in range(count):
-        mine, name = group[i], file[i]
+        mine, name = operations.group[i], file[i]
         while position < count and end[by_end[position]] <= start[i]:
             before = by_end[position]
             ended = end[before]
             behind = max(behind, new[before] + end[before] - start[before])
             position += 1
-        at = max(
-            no_sooner[i], _behind_others(done_with, names_done, name, other_file[i], effect[i], naming[i], waits[i])
-        )
+        at = max(no_sooner[i], _behind_others(done_with, names_done, operations, i))
         if i >= window:
             at = max(at, reached[i - window])
         if not begun[mine]:
@@ -93,10 +104,12 @@ def deal(  # noqa: PLR0917
             free[first_child[mine] : first_child[mine + 1]] = behind + start[i] - ended
         chosen = child_of[unit[i]] if unit[i] >= 0 else last_user[name]
         if not first_child[mine] <= chosen < first_child[mine + 1]:
-            chosen = _first_free(free, first_child[mine], first_child[mine + 1], last_end, name * threads, low[i])
-        at = max(at, free[chosen] + think[i])
+            chosen = _first_free(
+                free, first_child[mine], first_child[mine + 1], last_end, name * threads, operations.low[i]
+            )
+        at = max(at, free[chosen] + operations.think[i])
         if unit[i] >= 0:
-            child_of[unit[i]], last_end[name * threads + chosen] = chosen, high[i]
+            child_of[unit[i]], last_end[name * threads + chosen] = chosen, operations.high[i]
             if threads > slots:
                 slot = _fitting(slot_free, at)
                 at = max(at, slot_free[slot])
@@ -104,15 +117,15 @@ def deal(  # noqa: PLR0917
         done = at + end[i] - start[i]
         new[i], child[i], free[chosen], last_user[name] = at, chosen, done, chosen
         reached[i] = max(at, reached[i - 1]) if i else at
-        _remember(done_with, names_done, name, other_file[i], effect[i], naming[i], done)
+        _remember(done_with, names_done, operations, i, done)
     return new, child
 
 
 @njit(cache=True)
-def _behind_others(  # noqa: PLR0917
-    done_with: np.ndarray, names_done: np.ndarray, file: int, other_file: int, effect: int, naming: int, waits: bool
-) -> int:
+def _behind_others(done_with: np.ndarray, names_done: np.ndarray, operations: Operations, i: int) -> int:
     """When all is done that an operation has to wait for; by file that of any kind, of writes, of changes."""
+    file, other_file = operations.file[i], operations.other_file[i]
+    effect, naming, waits = operations.effect[i], operations.naming[i], operations.waits[i]
     at = done_with[file, 2]
     if waits or effect == SYNCS:
         at = max(at, done_with[file, 1])
@@ -128,9 +141,9 @@ def _behind_others(  # noqa: PLR0917
 
 
 @njit(cache=True)
-def _remember(  # noqa: PLR0917
-    done_with: np.ndarray, names_done: np.ndarray, file: int, other_file: int, effect: int, naming: int, done: int
-) -> None:
+def _remember(done_with: np.ndarray, names_done: np.ndarray, operations: Operations, i: int, done: int) -> None:
+    file, other_file = operations.file[i], operations.other_file[i]
+    effect, naming = operations.effect[i], operations.naming[i]
     done_with[file, 0] = max(done_with[file, 0], done)
     if effect == WRITES:
         done_with[file, 1] = max(done_with[file, 1], done)

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from characterize.locality import BLOCK_BYTES
+from characterize.lru_stack import COLD, LruStack
 
 NEW = -1
 # Neighbours in the stack that are asked for a place: how many, and the first step as a part of the stack.
@@ -75,7 +76,6 @@ class Streams(NamedTuple):
     end: np.ndarray
 
 
-@njit(cache=True)
 def depths_of(first: np.ndarray, blocks: np.ndarray, distinct: int, chosen: np.ndarray) -> np.ndarray:
     """LRU stack depth of one block of every request, of block `chosen` of it; `NEW` for first references.
 
@@ -87,17 +87,10 @@ def depths_of(first: np.ndarray, blocks: np.ndarray, distinct: int, chosen: np.n
     chosen : ndarray of int64, shape (n,)
         From 0 to below `blocks`.
     """
-    stack = _empty(distinct, blocks.sum())
-    result = np.empty(len(first), np.int64)
-    moment = used = 0
-    for i in range(len(first)):
-        for step in range(blocks[i]):
-            block = first[i] + step
-            if step == chosen[i]:
-                result[i] = _depth(stack, block, used) if stack.moment[block] >= 0 else NEW
-            used += _touch(stack, block, moment)
-            moment += 1
-    return result
+    begin = np.cumsum(blocks) - blocks
+    references = np.repeat(first - begin, blocks) + np.arange(blocks.sum())
+    depth = LruStack().depths(references.astype(np.int32), distinct)[begin + chosen].astype(np.int64)
+    return np.where(depth == COLD, NEW, depth)
 
 
 @njit(cache=True)

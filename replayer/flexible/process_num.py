@@ -16,6 +16,7 @@ from characterize.errors import FlextraceError
 from characterize.intervals import overlap_at_starts
 from characterize.layout import Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
+from replayer.flexible.queue_depth import change_queue_depth
 from replayer.flexible.split import split_threads
 
 PROCESSES_MAX = 4096
@@ -30,8 +31,10 @@ def in_flight(draft: Draft) -> int:
     return int(overlap_at_starts(start, end).max(initial=0))
 
 
-def change_process_num(draft: Draft, target: float) -> None:
+def change_process_num(draft: Draft, target: float, *, queued: bool = False) -> None:
     """Make `target` requests be in flight at most, where the schedule had another number.
+
+    `queued` requests are of no thread: only their times change.
 
     Raises
     ------
@@ -45,7 +48,9 @@ def change_process_num(draft: Draft, target: float) -> None:
             f"processNum {target:g} is not reachable: give a whole number from 1 to {PROCESSES_MAX}", 2
         )
     present = in_flight(draft)
-    if target > present:
+    if queued:
+        change_queue_depth(draft, int(target))
+    elif target > present:
         split_threads(draft, int(target), _width(draft))
     elif target < present:
         _merge(draft, int(target))

@@ -18,7 +18,7 @@ import numpy as np
 from characterize.intervals import overlap_at_starts
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp
 from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
-from replayer.flexible.deal import CHANGES, LOOKS_UP, NO_NAME, READS, RENAMES, SYNCS, WRITES, deal
+from replayer.flexible.deal import CHANGES, LOOKS_UP, NO_NAME, READS, RENAMES, SYNCS, WRITES, Operations, deal
 from replayer.flexible.draft import Draft, UnreachableError
 
 CUTS_SHARE = 0.004
@@ -31,25 +31,6 @@ SYNC_OPERATIONS = (
     *(Fileop.SYNCFS, Fileop.MSYNC, Fileop.FADVISE),
 )
 NAMING = (Fileop.RENAME, Fileop.UNLINK, Fileop.LINK, Fileop.SYMLINK, Fileop.MKDIR, Fileop.RMDIR)
-
-
-@dataclass(frozen=True)
-class Operations:
-    """All operations by start, as `deal` takes them; ``index`` is the one in the IO, then the FILEOP records."""
-
-    index: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    think: np.ndarray
-    group: np.ndarray
-    unit: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    file: np.ndarray
-    other_file: np.ndarray
-    effect: np.ndarray
-    naming: np.ndarray
-    waits: np.ndarray
 
 
 def split_threads(draft: Draft, target: int, width: dict[int, int]) -> None:
@@ -156,7 +137,7 @@ def _operations(draft: Draft, threads: np.ndarray, unit: np.ndarray) -> Operatio
     order = np.argsort(start, kind="stable")
     group = np.searchsorted(threads, thread)
     return Operations(
-        index=order,
+        row=order,
         start=start[order],
         end=end[order],
         think=_think(start[order], end[order], group[order]),
@@ -220,7 +201,7 @@ def _nearest_order(
     low, high, file = draft.intervals()
     number = np.full(len(operations.start), -1, np.int64)
     number[draft.requests] = np.arange(len(low))
-    number = number[operations.index]
+    number = number[operations.row]
     requests = np.flatnonzero(number >= 0)
     before = curve_of_requests(low, high, file)
     best: tuple[tuple[int, float], Schedule] | None = None
@@ -243,10 +224,9 @@ def _schedule(operations: Operations, first_child: np.ndarray, window: int, targ
     """Deal; where fewer than `target` requests are in flight, some are delayed until they meet."""
     requests = operations.unit >= 0
     duration = operations.end - operations.start
-    columns = {name: value for name, value in vars(operations).items() if name != "index"}
 
     def dealt(no_sooner: np.ndarray) -> Schedule:
-        new, child = deal(**columns, first_child=first_child, window=window, slots=target, no_sooner=no_sooner)
+        new, child = deal(operations, first_child, window, target, no_sooner)
         if untimed:
             return Schedule(new, child, len(np.unique(child[requests])))
         return Schedule(new, child, int(overlap_at_starts(new[requests], (new + duration)[requests]).max(initial=0)))
@@ -289,8 +269,8 @@ def _write(
 ) -> None:
     """Put starts and threads into the records; the first thread of a group is the old one, others are processes."""
     count = len(draft.io)
-    start, number = np.empty(len(operations.index), np.int64), np.empty(len(operations.index), np.int64)
-    start[operations.index], number[operations.index] = schedule.start, schedule.child
+    start, number = np.empty(len(operations.row), np.int64), np.empty(len(operations.row), np.int64)
+    start[operations.row], number[operations.row] = schedule.start, schedule.child
     identifier = np.repeat(threads, np.diff(first_child)).astype(np.int64)
     added = np.ones(len(identifier), bool)
     added[first_child[:-1]] = False

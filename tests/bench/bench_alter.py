@@ -2,8 +2,7 @@
 """How well every parameter is changed and the others are held, on many traces: ``make bench-alter``.
 
 The traces are made (like a sort, like a database, Willy's), recorded on the spot (debit-credit on SQLite, GNU sort, fio
-with two threads), or foreign block traces given by ``--foreign``, whose requests are taken as those of one thread.
-There is nothing timed in it.
+with two threads), or foreign block traces given by ``--foreign``. There is nothing timed in it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 import characterize
 from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
-from characterize.layout import IO_DTYPE, NOT_MEASURED_U32, IoOp, RecordKind
-from characterize.requests import SECTOR_BYTES
+from characterize.layout import RecordKind
 from characterize.trace import Header, Trace
 from replayer.alter import Relative, alter
 from replayer.binaries import find_binary
@@ -130,23 +126,10 @@ def recorded_traces(directory: Path) -> Iterator[tuple[str, Trace]]:
 
 
 def foreign_trace(path: Path) -> Trace:
-    """A block trace as a trace of one thread that reads and writes its devices."""
-    blocks = read_foreign(path).arrays[RecordKind.BLOCK][:FOREIGN_REQUESTS]
-    io = np.zeros(len(blocks), IO_DTYPE)
-    io["kind"], io["thread"], io["process"], io["missed_bytes"] = RecordKind.IO, 1, 1, NOT_MEASURED_U32
-    io["op"] = np.where(blocks["op"] == 1, IoOp.READ, IoOp.WRITE)
-    io["start_ns"], io["result"], io["asked_bytes"] = blocks["start_ns"], blocks["bytes"], blocks["bytes"]
-    io["file"] = np.unique(blocks["device"], return_inverse=True)[1] + 1
-    io["offset"], io["id"] = blocks["sector"] * SECTOR_BYTES, np.arange(1, len(io) + 1)
-    files = np.zeros(int(io["file"].max()), characterize.layout.FILE_DTYPE)
-    files["kind"], files["type"], files["file"] = RecordKind.FILE, 1, np.arange(1, len(files) + 1)
-    for file in files:
-        mine = io[io["file"] == file["file"]]
-        file["size_bytes"] = (mine["offset"] + mine["result"].astype(np.uint64)).max()
-    tasks = np.zeros(1, characterize.layout.TASK_DTYPE)
-    tasks["kind"], tasks["thread"], tasks["process"] = RecordKind.TASK, 1, 1
-    arrays = {RecordKind.IO: io, RecordKind.FILE: files, RecordKind.TASK: tasks}
-    return Trace(Header(metadata={"durations": "unknown"}), arrays)
+    """The first requests of a block trace."""
+    trace = read_foreign(path)
+    blocks = trace.arrays[RecordKind.BLOCK][:FOREIGN_REQUESTS]
+    return Trace(Header(metadata=trace.header.metadata), {RecordKind.BLOCK: blocks})
 
 
 def summary(name: str, parameter: str, outcomes: list[Outcome]) -> str:

@@ -23,6 +23,7 @@ import pandas as pd
 from characterize.layout import RecordKind, Source
 from characterize.requests import requests_of
 from characterize.response_time import response_times, syncs_of
+from characterize.stream import open_stream, stream_of
 from characterize.trace import Trace
 from characterize.trace import open as open_trace
 from replayer.binaries import find_binary
@@ -236,7 +237,7 @@ def unaccounted(trace: Path, document: dict[str, Any]) -> int:
 
 def order_violations(trace: Path, recording: Trace, order: str) -> int:
     """Operations of a recorded replay that began before one that they had to wait for."""
-    return check_order(open_trace(trace), replay_part(recording), order).violations
+    return check_order(open_stream(trace), replay_part(stream_of(recording)), order).violations
 
 
 def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns one run of a comparison, original or replay, into its numbers and distributions, chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from characterize.concurrency import ConcurrencySummary
+from characterize.extended import ExtendedSummary
+from characterize.in_flight_time import InFlightTime
+from characterize.layer_chunks import ApplicationChunks
+from characterize.layout import BlockDataClass, BlockFlag, RecordKind
+from characterize.links import pieces_of
+from characterize.log_histogram import LogHistogram
+from characterize.references import BlockNumbers, Columns
+from characterize.requests import times_measured
+from characterize.sequentiality import SequentialitySummary
+from characterize.stream import Linked, Stream
+from characterize.touched import FreshBytes, UniqueBytes
+from characterize.workload import Workload
+
+KINDS = ("read", "write", "sync", "think")
+"""Times whose distributions are compared."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run.
+
+    Attributes
+    ----------
+    numbers : dict
+        ``parameters`` (the five, of the records that are there), ``requests``, ``operations``, ``threads``,
+        ``elapsed_s`` (from the first operation to the last), ``requests_per_s``, ``bytes_per_s``, ``in_flight`` (mean,
+        max, shares of the time in I/O), ``response_time``, ``think_time``, ``page_cache``, ``block``; None or NaN where
+        one was not measured.
+    times : dict of str to LogHistogram
+        By `KINDS`, ns; empty where times are not measurements.
+    """
+
+    numbers: dict[str, Any]
+    times: dict[str, LogHistogram]
+
+
+def side_of(run: Stream) -> Side:
+    """The numbers of one run, as from `replayer.replay_recording.run_part` and `replay_part`."""
+    application, requests, block = ApplicationChunks(run, "all"), _Requests(run), _BlockTraffic(run)
+    operations = 0
+    for part in run.chunks():
+        if isinstance(part, Linked):
+            block.add(part)
+            continue
+        operations += sum(len(part.arrays[kind]) for kind in (RecordKind.IO, RecordKind.FILEOP))
+        chunk = application.chunk(part)
+        requests.add(chunk.requests, chunk.syncs)
+    return Side(requests.numbers(run, operations) | {"block": block.result(run)}, requests.times)
+
+
+class _Requests:
+    """Requests and syncs of the application's layer."""
+
+    def __init__(self, run: Stream) -> None:
+        self.measured = times_measured(run.facts)
+        self.times = {kind: LogHistogram() for kind in KINDS}
+        self.counts = dict.fromkeys(("reads", "writes", "read_bytes", "written_bytes", "syncs"), 0)
+        self.load = ConcurrencySummary(self.measured, thinking=self.measured)
+        self.in_flight = InFlightTime()
+        self.sequentiality = SequentialitySummary("vfs")
+        self.extended = ExtendedSummary(run.facts.arrays[RecordKind.FILE], run.facts.measured)
+        self.blocks, self.unique, self.touched = BlockNumbers(), UniqueBytes(), FreshBytes()
+        self.times["think"] = self.load.thinks
+
+    def add(self, requests: Columns, syncs: Columns) -> None:
+        """Count a chunk."""
+        size, read, sync_count = requests["bytes"], requests["read"], len(syncs["start_ns"])
+        for name, count in (
+            ("reads", read.sum()),
+            ("writes", (~read).sum()),
+            ("read_bytes", size[read].sum()),
+            ("written_bytes", size[~read].sum()),
+            ("syncs", sync_count),
+        ):
+            self.counts[name] += int(count)
+        self.load.add(requests)
+        self.sequentiality.add(requests)
+        fresh = [np.zeros(0, np.int64)]
+        for references in self.blocks.references(requests):
+            self.unique.add(requests, references)
+            fresh.append(self.touched.add(requests, references))
+        self.extended.add({**requests, "fresh": np.concatenate(fresh)}, sync_count)
+        if self.measured:
+            duration = requests["end_ns"] - requests["start_ns"]
+            self.times["read"].add(duration[read])
+            self.times["write"].add(duration[~read])
+            self.times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+            self.in_flight.add(requests)
+
+    def parameters(self, run: Stream, in_flight_max: float) -> Workload:
+        """The five."""
+        counts = self.counts
+        count = counts["reads"] + counts["writes"]
+        return Workload(
+            unique_bytes=float(self.unique.result()),
+            seq_frac=self.sequentiality.result().shares["seqFrac"],
+            read_frac=counts["reads"] / count if count else math.nan,
+            size_mean=(counts["read_bytes"] + counts["written_bytes"]) / count if count else math.nan,
+            process_num=in_flight_max if self.measured else float(run.facts.declared.get("processNum", math.nan)),
+        )
+
+    def numbers(self, run: Stream, operations: int) -> dict[str, Any]:
+        """All but the block layer."""
+        counts, load, extended = self.counts, self.load.result(), self.extended.result()
+        header = run.facts.header
+        lasted_ns = header.end_monotonic_ns - header.start_monotonic_ns
+        elapsed_s = lasted_ns / 1e9 if run.facts.measured and lasted_ns > 0 else math.nan
+        response = {kind: self.times[kind].distribution() for kind in ("read", "write", "sync")}
+        return {
+            "parameters": self.parameters(run, load.in_flight_max).as_document(),
+            "requests": counts,
+            "operations": operations,
+            "threads": load.threads,
+            "elapsed_s": elapsed_s,
+            "requests_per_s": (counts["reads"] + counts["writes"]) / elapsed_s,
+            "bytes_per_s": (counts["read_bytes"] + counts["written_bytes"]) / elapsed_s,
+            "in_flight": {
+                "mean": load.in_flight_mean,
+                "max": load.in_flight_max,
+                "shares": self.in_flight.result(),
+            },
+            "response_time": response if self.measured else None,
+            "think_time": self.times["think"].distribution() if self.measured else None,
+            "page_cache": {
+                "hitFrac": extended["cacheHitFrac"],
+                "missFrac": extended["missFrac"],
+                "coldFrac": extended["coldFrac"],
+            },
+        }
+
+
+class _BlockTraffic:
+    """Block requests and bytes, without those of programs that were not traced, whole and by the class of their cause.
+
+    A request of which pieces have several classes counts in each of them.
+    """
+
+    def __init__(self, run: Stream) -> None:
+        self._all_stacked, self._requests = run.all_stacked, 0
+        self._whole: dict[str, int] = {}
+        self._classes: dict[int, dict[str, int]] = {}
+
+    def add(self, part: Linked) -> None:
+        """Count requests and their pieces."""
+        self._requests += len(part.blocks)
+        apart = ((part.blocks["flags"] & BlockFlag.STACKED) != 0) & (not self._all_stacked)
+        pieces = pd.DataFrame(pieces_of(part.blocks, part.data, part.owner, ~apart))
+        ours = pieces[pieces["class"] != BlockDataClass.UNTRACED]
+        _count(self._whole, ours)
+        for kind in ours["class"].unique().tolist():
+            _count(self._classes.setdefault(kind, {}), ours[ours["class"] == kind])
+
+    def result(self, run: Stream) -> dict[str, Any] | None:
+        """Counts, and the same of ``classes``; None where the layer was not recorded."""
+        if not (run.facts.measured and self._requests):
+            return None
+        classes = {kind.name.lower(): self._classes[kind] for kind in BlockDataClass if kind in self._classes}
+        return {**self._whole, "classes": classes}
+
+
+def _count(counts: dict[str, int], pieces: pd.DataFrame) -> None:
+    read = pieces["read"].to_numpy()
+    for name, part in (("read", pieces[read]), ("write", pieces[~read])):
+        for what, count in (("requests", part["block"].nunique()), ("bytes", part["bytes"].sum())):
+            counts[f"{name}_{what}"] = counts.get(f"{name}_{what}", 0) + int(count)
