@@ -273,7 +273,12 @@ def test_ctrl_c_ends_a_recording_cleanly(tmp_path):
 
 
 def test_a_command_that_is_killed_before_it_begins_leaves_no_trace(tmp_path):
-    recorder = subprocess.Popen([RECORDER, "-o", tmp_path / "t", "--", "true"], stderr=subprocess.PIPE, text=True)
+    recorder = subprocess.Popen(
+        # Whoever runs the tests in the background of a shell hands an ignored SIGINT down.
+        ["env", "--default-signal=INT", RECORDER, "-o", tmp_path / "t", "--", "true"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
     while not (command := children.read_text().split()):
         time.sleep(0.001)
