@@ -15,6 +15,7 @@ from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import found_format
+from characterize.formats.strace_arguments import unescaped
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, Source
 from characterize.workload import workload_of
 from flextrace.main import main
@@ -235,3 +236,17 @@ def test_a_call_whose_begin_is_not_in_the_log_is_counted(tmp_path):
     trace = characterize.open(path)
     assert len(trace.io) == 6
     assert trace.header.metadata["imported"]["left_out_calls_without_a_begin"] == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "path"),
+    [
+        (r"a\303\244\tb\"\\", 'a\u00e4\tb"\\'),
+        (r"\x41\0z", "A\0z"),
+        ("\u00e4\\n", "\u00e4\n"),  # by another tool than strace, which escapes what is not ASCII
+        (r"\377", "\udcff"),
+        (r"not \q an escape", "not q an escape"),
+    ],
+)
+def test_escapes_of_paths(printed, path):
+    assert unescaped(printed) == path

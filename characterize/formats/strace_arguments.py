@@ -11,6 +11,8 @@ _PATH = re.compile(rf"(?:(?:AT_FDCWD|-?\d+)(?:<([^<>]*)>)?, )?{_STRING}")
 _MODE = re.compile(r"\b0[0-7]{3,4}\b")
 _FLAGS = re.compile(r"O_[A-Z_|]+")
 _LENGTH = re.compile(r"iov_len=(\d+)")
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_LETTERS = {b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
 
 def descriptor_of(arguments: str) -> tuple[int, str]:
@@ -54,5 +56,11 @@ def unescaped(text: str) -> str:
     """A path without the octal and C escapes that strace prints; bytes that are not UTF-8 become surrogates."""
     if "\\" not in text:
         return text
-    content = text.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1", "replace")
-    return content.decode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(_byte_of, text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+
+def _byte_of(escape: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, letter = escape.groups()
+    if letter:
+        return _LETTERS.get(letter, letter)
+    return bytes([int(octal, 8) & 0xFF if octal else int(hexadecimal, 16)])
