@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from characterize.workload import Workload
+from selfscale.access import Access
 from selfscale.comparison import Row, Sample, finite, little_response_time_ns
 from selfscale.comparison_runs import Setting
-from selfscale.predict import predict
+from selfscale.predict import Predictor
+from selfscale.uncached import with_device_reads
 
 
 def equivalent_unique_bytes(layer: dict[str, Any]) -> float | None:
@@ -16,8 +18,11 @@ def equivalent_unique_bytes(layer: dict[str, Any]) -> float | None:
     return (layer.get("locality") or {}).get("equivalentUniqueBytes")
 
 
-def _prediction(setting: Setting, workload: Workload, name: str, label: str, made_by: str) -> Row:
-    prediction = predict(setting.profile, workload)
+def _prediction(
+    setting: Setting, predictor: Predictor, workload: Workload, *, name: str, label: str, made_by: str
+) -> Row:
+    prediction = predictor.predict(workload)
+    access = Access.of(setting.profile.settings)
     row = Row(
         name=name,
         label=label,
@@ -26,7 +31,7 @@ def _prediction(setting: Setting, workload: Workload, name: str, label: str, mad
         samples=[_predicted_sample(workload, prediction.throughput_bytes_per_s)],
         memory_limit_bytes=setting.profile.environment.get("memory_limit_bytes"),
         cold_frac=0.0,
-        page_cache="warm start (the profile's points)",
+        page_cache="warm start (the profile's points)" if access.cached else "none (the profile's points)",
         details={
             "interval_bytes_per_s": [finite(prediction.interval_low), finite(prediction.interval_high)],
             "model": prediction.model,
@@ -50,6 +55,8 @@ def _prediction(setting: Setting, workload: Workload, name: str, label: str, mad
         row.notes.append(prediction.extended_note)
     if setting.sync_frac:
         row.notes.append(f"the profile has no syncs, the application {setting.sync_frac:.2g} per write")
+    if not access.cached:
+        row.reasons.append("the profile was measured with O_DIRECT, all other rows go by the page cache")
     return row
 
 
@@ -68,51 +75,45 @@ def _predicted_sample(workload: Workload, throughput_bytes_per_s: float | None) 
 
 def prediction_rows(setting: Setting) -> list[Row]:
     """What the profile says of the five parameters, of the equivalent uniqueBytes, and with the cold reads."""
-    rows = [_prediction(setting, setting.workload, "prediction", "prediction", "the five parameters")]
+    predictor = Predictor(setting.profile)
+    made_by = "the five parameters"
+    rows = [_prediction(setting, predictor, setting.workload, name="prediction", label="prediction", made_by=made_by)]
     equivalent = equivalent_unique_bytes(setting.layer)
     if equivalent:
-        workload = setting.workload.replace(unique_bytes=equivalent)
-        made_by = "as prediction, but uniqueBytes = 2 x mean LRU depth (thesis 3.4.1.1)"
-        rows.append(_prediction(setting, workload, "prediction_equivalent", "prediction (equivalent)", made_by))
-    if setting.cold_frac:
-        rows.append(_prediction_extended(setting, rows[0]))
+        row = _prediction(
+            setting,
+            predictor,
+            setting.workload.replace(unique_bytes=equivalent),
+            name="prediction_equivalent",
+            label="prediction (equivalent)",
+            made_by="as prediction, but uniqueBytes = 2 x mean LRU depth (thesis 3.4.1.1)",
+        )
+        rows.append(row)
+    if setting.cold_frac and Access.of(setting.profile.settings).cached:
+        rows.append(_prediction_extended(setting, predictor, rows[0]))
     return rows
 
 
-def _prediction_extended(setting: Setting, warm: Row) -> Row:
-    """The prediction with the cold reads at the speed of the region furthest beyond the cache.
-
-    The share x of all bytes that is read cold takes the time of reads of the largest measured uniqueBytes, the rest the
-    time of the warm prediction: 1 / throughput = (1 - x) / warm + x / cold. That is still too high where some
-    of the reads at the largest uniqueBytes hit.
-    """
-    workload, cold_frac = setting.workload, setting.cold_frac or 0.0
-    largest = setting.profile.range_of("uniqueBytes")[1]
-    cold = predict(setting.profile, workload.replace(unique_bytes=largest, read_frac=1.0))
+def _prediction_extended(setting: Setting, predictor: Predictor, warm: Row) -> Row:
+    """The prediction with the cold reads at the speed of the region furthest beyond the cache."""
     counts = setting.layer["counts"]
+    cold_frac = setting.cold_frac or 0.0
     share = cold_frac * counts["read_bytes"] / (counts["read_bytes"] + counts["written_bytes"])
-    low, high = warm.details["interval_bytes_per_s"]
-
-    def mixed(warm_bytes_per_s: float | None, cold_bytes_per_s: float | None) -> float | None:
-        if not warm_bytes_per_s or not cold_bytes_per_s:
-            return None
-        return 1 / ((1 - share) / warm_bytes_per_s + share / cold_bytes_per_s)
-
-    throughput = mixed(warm.samples[0]["throughput_in_io_bytes_per_s"], cold.throughput_bytes_per_s)
+    prediction = predictor.predict(setting.workload)
+    mixed = with_device_reads(predictor, setting.workload, prediction.estimated, share)
     return Row(
         name="prediction_extended",
         label="prediction (cold reads)",
         made_by=f"prediction with {share:.1%} of all bytes read from beyond the cache",
-        workload=workload,
-        samples=[_predicted_sample(workload, throughput)],
+        workload=setting.workload,
+        samples=[_predicted_sample(setting.workload, mixed.value)],
         memory_limit_bytes=warm.memory_limit_bytes,
         cold_frac=cold_frac,
         page_cache="computed",
         reasons=list(warm.reasons),
         notes=list(warm.notes),
         details={
-            "interval_bytes_per_s": [mixed(low, finite(cold.interval_low)), mixed(high, finite(cold.interval_high))],
+            "interval_bytes_per_s": [finite(mixed.low), finite(mixed.high)],
             "model": warm.details["model"],
-            "cold_throughput_bytes_per_s": cold.throughput_bytes_per_s,
         },
     )

@@ -28,6 +28,7 @@ from selfscale.comparison import (
     remarks_of,
     sample_of,
 )
+from selfscale.relative import Estimated
 
 MIB = 2**20
 WORKLOAD = Workload(unique_bytes=8 * MIB, seq_frac=0.5, read_frac=0.5, size_mean=4096, process_num=1)
@@ -195,7 +196,7 @@ class Runs:
         self.measured: list[dict[str, Any]] = []
         monkeypatch.setattr("selfscale.comparison_runs.replay", self.replay)
         monkeypatch.setattr("selfscale.comparison_runs.measure", self.measure)
-        monkeypatch.setattr("selfscale.comparison_predictions.predict", self.predict)
+        monkeypatch.setattr("selfscale.comparison_predictions.Predictor", self.predictor)
         monkeypatch.setattr("selfscale.comparison_runs.MemoryGroup", FakeGroup)
 
     def replay(self, path: Path, directory: Path, **options: Any) -> dict[str, Any]:
@@ -212,13 +213,18 @@ class Runs:
         times = {name: result()["response_time"][name] for name in ("read", "write")}
         return SimpleNamespace(throughput_bytes_per_s=200e6, response_time=times, steady=True, reason="")
 
+    @classmethod
+    def predictor(cls, profile: Any) -> SimpleNamespace:
+        return SimpleNamespace(profile=profile, predict=cls.predict)
+
     @staticmethod
-    def predict(profile: Any, workload: Workload) -> SimpleNamespace:
+    def predict(workload: Workload) -> SimpleNamespace:
         throughput = 50e6 if workload.unique_bytes > 100 * MIB else 400e6
         return SimpleNamespace(
             throughput_bytes_per_s=throughput,
             interval_low=0.8 * throughput,
             interval_high=math.nan,
+            estimated=Estimated(throughput, 0.8 * throughput, math.nan),
             model="product",
             region=0,
             inside_range=True,
@@ -238,10 +244,11 @@ class FakeGroup:
         pass
 
 
-def profile(limit: int | None = 128 * MIB) -> Any:
+def profile(limit: int | None = 128 * MIB, mode: str = "buffered") -> Any:
     return SimpleNamespace(
         environment={"memory_limit_bytes": limit},
         path=None,
+        settings={"access": {"mode": mode}},
         range_of=lambda parameter: (1 * MIB, 512 * MIB),
         models={
             "scores": [
@@ -257,6 +264,16 @@ def profile(limit: int | None = 128 * MIB) -> Any:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     pytest.importorskip("replayer.run", reason="the replay engine's driver is not there")
     return Runs(monkeypatch)
+
+
+def test_a_profile_without_the_page_cache_is_no_prediction_for_who_uses_it(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    comparison = compare(recording(tmp_path / "a.iotrace"), profile(mode="direct"), tmp_path)
+    rows = {row["row"]: row for row in comparison.document["rows"]}
+    assert any("O_DIRECT" in reason for reason in rows["prediction"]["reasons"])
+    assert not rows["prediction"]["trustworthy"]
+    assert "prediction_extended" not in rows  # all of its reads are from the device
 
 
 def test_compare_runs_every_row_under_the_applications_conditions(runs: Runs, tmp_path: Path) -> None:
