@@ -343,6 +343,11 @@ def test_requirements_are_those_of_the_project():
     assert "pytest" not in wanted
 
 
+def test_all_requirements_are_here():
+    """Also those whose module has another name, such as scikit-learn."""
+    assert [check.status for check in packages.package_checks(packages.requirements())] == ["ok"]
+
+
 def test_verdict_text_and_document(tmp_path):
     good, limit, bad = ok("kernel", "a", "x"), warn("kernel", "b", "y", "do"), fail("recording", "c", "z", "do that")
     assert verdict_of([good]) is Verdict.WORKS

@@ -7,6 +7,7 @@ import importlib
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 
 from flextrace.checks.check import Check, ok, warn
@@ -32,13 +33,20 @@ def own_version() -> str | None:
         return None
 
 
+def module_of(package: str, packages_of: Mapping[str, list[str]]) -> str:
+    """What to import of a package: mostly called as it is, but scikit-learn has sklearn."""
+    modules = [name for name, packages in packages_of.items() if package in packages and not name.startswith("_")]
+    return package if package in modules or not modules else modules[0]
+
+
 def package_checks(wanted: list[str]) -> list[Check]:
     """One for all that can be imported, and one for each that cannot."""
     checks, found = [], []
+    packages_of = metadata.packages_distributions()
     for requirement in wanted:
         name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
         try:
-            importlib.import_module(name)
+            importlib.import_module(module_of(name, packages_of))
         except Exception as error:  # a broken package may raise anything
             cause = f"cannot be imported ({type(error).__name__}: {error}): {LOST}"
             remedy = f"{sys.executable} -m pip install {shlex.quote(requirement)}"
