@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which workloads are measured next, and that their points lower the error."""
 
-import contextlib
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,16 +10,12 @@ import pytest
 from selfscale.cross_validation import learnable, on_a_curve
 from selfscale.explore import Exploration
 from selfscale.informative import most_informative
-from selfscale.journal import Journal
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
 from selfscale.plan import Settings, Step
 from tests.explored import explored, unseen
+from tests.killed_exploration import run_with_journal
 from tests.synthetic_storage import SSD, StorageMachine
-
-
-class KilledError(Exception):
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -75,25 +71,12 @@ def test_measuring_what_was_chosen_tells_more_than_measuring_at_random(machine, 
 def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_path, machine):
     settings = Settings(machine.cache_bytes, 120.0, 2, seed=1)
 
-    def run(path, resume, stop_after=None):
-        journal = Journal(path, {}, {}, resume=resume)
-        count = len(journal.points)
+    def run(path, **how):
+        return run_with_journal(partial(Exploration, settings), path, machine.measure, **how)
 
-        def measure(step):
-            nonlocal count
-            if count == stop_after:
-                raise KilledError
-            count += 1
-            return machine.measure(step)
-
-        exploration = Exploration(settings, journal.wrap(measure))
-        with contextlib.suppress(KilledError):
-            exploration.run()
-        return exploration
-
-    whole = run(tmp_path / "whole", resume=False)
+    whole = run(tmp_path / "whole")
     chosen = [point for point in whole.points if point.role == "inform"]
     assert len(chosen) >= 10
     assert sum(on_a_curve(point.workload, whole.regions) for point in chosen) <= 1
-    run(tmp_path / "part", resume=False, stop_after=len(whole.points) - 5)
+    run(tmp_path / "part", stop_after=len(whole.points) - 5)
     assert run(tmp_path / "part", resume=True).profile().as_document() == whole.profile().as_document()

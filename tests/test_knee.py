@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The global-knee benchmark on machines that are formulas: knees by root finding, naive scans, machines without one."""
 
-import contextlib
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,11 +10,11 @@ from scipy.optimize import brentq
 
 from characterize.workload import FIELD_OF, PARAMETERS
 from selfscale.good_ranges import good_range, good_ranges, knee_sentences
-from selfscale.journal import Journal
 from selfscale.knee import ROUNDS_MAX, KneeExploration
 from selfscale.models.product import ProductModel
 from selfscale.plan import Settings
 from selfscale.profile import Curve, Profile
+from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
 CACHE = 256 * MIB
@@ -184,34 +184,20 @@ def test_a_budget_that_ends_the_search_leaves_a_profile_that_says_so(budget):
     ProductModel().fit(profile.measured, profile.regions)
 
 
-class KilledError(Exception):
-    """Stands for the loss of the process."""
-
-
 @pytest.mark.parametrize("stop_after", [0, 1, 9, 40, 80])
 def test_resumed_it_measures_the_same(tmp_path, stop_after):
     settings = Settings(64 * MIB, 400.0, 2, seed=3)
 
-    def run(path, machine, resume, stop=None):
-        journal = Journal(path, {"seed": 3}, {"cache_bytes": 64 * MIB}, resume=resume)
-
-        def measure(step):
-            if stop is not None and len(machine.measured) == stop:
-                raise KilledError
-            return machine.measure(step)
-
-        exploration = KneeExploration(settings, journal.wrap(measure))
-        with contextlib.suppress(KilledError):
-            exploration.run()
-        return exploration
+    def run(path, machine, **how):
+        return run_with_journal(partial(KneeExploration, settings), path, machine.measure, **how)
 
     def machine():
         return Machine([(64 * MIB, 500e-6)], noise=0.05)
 
-    whole = run(tmp_path / "whole", machine(), resume=False)
-    partial = run(tmp_path / "part", machine(), resume=False, stop=stop_after)
-    assert len(partial.points) == stop_after
-    assert len(partial.profile().regions) == 1
+    whole = run(tmp_path / "whole", machine())
+    killed = run(tmp_path / "part", machine(), stop_after=stop_after)
+    assert len(killed.points) == stop_after
+    assert len(killed.profile().regions) == 1
     again = machine()
     resumed = run(tmp_path / "part", again, resume=True)
     assert len(again.measured) == len(whole.points) - stop_after

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The self-scaling benchmark on machines that are formulas: borders, focal points, budget, resuming."""
 
-import contextlib
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from selfscale.models.product import ProductModel
 from selfscale.plan import Settings
 from selfscale.predict import errors_on_random
 from selfscale.sampling import random_workload
+from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
 
@@ -203,37 +204,22 @@ def test_random_workloads_are_measured_twice_in_different_order_within_the_measu
     assert errors.prediction_median <= errors.prediction_p90 <= errors.prediction_max
 
 
-class KilledError(Exception):
-    """Stands for the loss of the process."""
-
-
 def test_resumed_after_an_interruption_at_every_point_it_measures_the_same(tmp_path):
     settings = Settings(64 * MIB, 60.0, 2, seed=3, random_points=2)
-    chosen = {"seed": 3}
 
-    def run(journal_path, machine, resume, stop_after=None):
-        journal = Journal(journal_path, chosen, {"cache_bytes": 64 * MIB}, resume=resume)
-
-        def measure(step):
-            if stop_after is not None and len(machine.measured) == stop_after:
-                raise KilledError
-            return machine.measure(step)
-
-        exploration = Exploration(settings, journal.wrap(measure))
-        with contextlib.suppress(KilledError):
-            exploration.run()
-        return exploration
+    def run(path, machine, **how):
+        return run_with_journal(partial(Exploration, settings), path, machine.measure, **how)
 
     def machine():
         return Machine([(64 * MIB, 500e-6)], noise=0.05)
 
-    whole = run(tmp_path / "whole", machine(), resume=False)
+    whole = run(tmp_path / "whole", machine())
     assert whole.complete
     for stop_after in range(len(whole.points)):
         path = tmp_path / f"{stop_after}"
-        partial = run(path, machine(), resume=False, stop_after=stop_after)
-        assert len(partial.points) == stop_after
-        assert not partial.complete
+        killed = run(path, machine(), stop_after=stop_after)
+        assert len(killed.points) == stop_after
+        assert not killed.complete
         second = machine()
         resumed = run(path, second, resume=True)
         assert len(second.measured) == len(whole.points) - stop_after
