@@ -14,12 +14,11 @@ from typing import Any
 
 import numba
 import numpy as np
-import pandas as pd
 
 from characterize.log_histogram import LogHistogram
 from characterize.numbering import Numbering, room_for
 from characterize.references import Columns
-from characterize.requests import Layer, columns_of
+from characterize.requests import Layer
 
 QUEUE_STREAMS = 32
 NEAR_REQUESTS = 32
@@ -187,14 +186,6 @@ class FirstRequests:
     def columns(self) -> list[np.ndarray]:
         """File, offset, bytes."""
         return [np.concatenate(kept) for kept in self._columns]
-
-
-def sequential_shares(requests: pd.DataFrame, layer: Layer = "vfs") -> dict[str, float]:
-    """The shares of all requests but seqFrac, as in `Sequentiality`."""
-    summary = SequentialitySummary(layer)
-    summary.add(columns_of(requests))
-    shares = summary.result().shares
-    return {name: shares[name] for name in _SHARES if name != "seqFrac"}
 
 
 @numba.njit(cache=True, nogil=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from made_trace import made_trace, read, write
 
 from characterize.formats.foreign import read_foreign
-from characterize.requests import requests_of
-from characterize.sequentiality import sequential_shares
+from characterize.requests import columns_of, requests_of
+from characterize.sequentiality import SequentialitySummary
 from characterize.workload import workload_of
 
 CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
@@ -22,7 +22,14 @@ KIB = 1024
 def shares(*rows):
     for start, row in enumerate(rows):
         row["start_ns"] = start
-    return sequential_shares(requests_of(made_trace(list(rows))))
+    return shares_of(made_trace(list(rows)))
+
+
+def shares_of(trace, layer="vfs"):
+    """All definitions but seqFrac, which test_characterize_workload has."""
+    summary = SequentialitySummary(layer)
+    summary.add(columns_of(requests_of(trace, layer)))
+    return {name: share for name, share in summary.result().shares.items() if name != "seqFrac"}
 
 
 def test_one_stream_and_per_direction():
@@ -98,7 +105,7 @@ def test_published_shares_of_a_real_trace():
     if not CLOUDPHYSICS.exists():
         pytest.skip(f"{CLOUDPHYSICS} is not here (it is never copied into the repository)")
     trace = read_foreign(CLOUDPHYSICS)
-    result = sequential_shares(requests_of(trace, "block"), "block")
+    result = shares_of(trace, "block")
     assert {name: round(share, 3) for name, share in result.items()} == {
         "strictOneStream": 0.260,
         "strictPerDirection": 0.502,
