@@ -39,7 +39,7 @@ from characterize.units import format_bytes
 from characterize.workload import Workload
 from selfscale.access import BUFFERED, Access
 from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
-from selfscale.stop_rule import RULES
+from selfscale.stop_rule import RULES, Estimate
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
@@ -258,7 +258,12 @@ def measure(
             on_interval=on_interval,
             **access.replay_options(confirm),
         )
-    estimate = stop_rule.estimate()
+    return _point_of(workload, result, stop_rule.estimate(), intervals, time.monotonic() - begin)
+
+
+def _point_of(
+    workload: Workload, result: dict[str, Any], estimate: Estimate, intervals: list[dict[str, Any]], cost_s: float
+) -> Point:
     failed = result["operations"]["failed"] + result["operations"]["short"]
     reason = estimate.reason
     if failed:
@@ -276,7 +281,7 @@ def measure(
         passes=float(result["passes"]),
         reason=reason,
         elapsed_s=float(result["elapsed_s"]),
-        cost_s=time.monotonic() - begin,
+        cost_s=cost_s,
         device_frac=_device_frac(intervals[estimate.first :]),
     )
 

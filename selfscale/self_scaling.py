@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,7 @@ class BudgetSpentError(Exception):
     """The budget does not pay for another point."""
 
 
-class SelfScaling:
+class SelfScaling(ABC):
     """One run of a self-scaling benchmark; those that there are say how the focal vectors are found.
 
     Parameters
@@ -93,10 +94,10 @@ class SelfScaling:
         except BudgetSpentError:
             pass
 
+    @abstractmethod
     def _find_regions(self, rest_s: float) -> None:
         """Find `regions` with their focal vectors, and `boundaries`; `rest_s` of the budget is for all but random
         workloads."""
-        raise NotImplementedError
 
     def _may_vary(self, parameter: str) -> bool:
         return parameter != "readFrac" or not self.settings.read_only
