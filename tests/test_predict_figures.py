@@ -29,6 +29,7 @@ from tests.bench.predict_figures import (
     coverage,
     excess_over_product,
     inside_regions,
+    places_of_errors,
     ratios,
 )
 from tests.synthetic_storage import MIB, RAM, SSD, StorageMachine
@@ -140,6 +141,18 @@ def test_bar_inside_a_region_is_the_repeatability_where_that_is_larger(noisy):
     lines = inside_regions([Results("ssd", record)], POINTS_FEW)
     assert lines
     assert all(0.3 < line.bar.high < 0.7 for line in lines)
+
+
+def test_errors_by_place_are_of_all_workloads_twice(noisy):
+    results = Results("ssd", noisy)
+    table = places_of_errors([results], POINTS_FEW)
+    steady = table["random workloads"].str.contains("steady")
+    assert table.loc[steady, "n"].sum() == table.loc[~steady, "n"].sum() == len(results.workloads)
+    errors = results.judged(POINTS_FEW)["best"].errors
+    border = profile_of(noisy["profile"]).boundaries_bytes[0]
+    below = [workload.unique_bytes < 0.8 * border for workload in results.workloads]
+    row = table[table["random workloads"].str.startswith("below")].iloc[0]
+    assert (row["n"], row["median"]) == (sum(below), f"{100 * np.median(errors[below]):.0f} %")
 
 
 def test_measured_ratios_are_the_ratios_of_the_formulas(exact):

@@ -34,6 +34,8 @@ from tests.bench.lab_measurements import (
 
 WORKLOADS_MIN = 5
 """A region with fewer random workloads has no median."""
+BORDER = (0.8, 1.5)
+"""Times the size of the cache that was found: where a little more uniqueBytes costs much."""
 ALL = "all machines"
 
 
@@ -69,6 +71,8 @@ class Results:
         ]
         drawn = [point.workload for point in passes[0] if point.role == "random"]
         self.workloads = [workload for workload in drawn if self._measured(("random", workload)) > 0]
+        steady = {point.workload for point in passes[0] if point.role == "random" and point.steady}
+        self.steady = np.array([workload in steady for workload in self.workloads], bool)
         self.measured = np.array([self._passes[0]["random", workload] for workload in self.workloads])
         self.again = np.array([self._passes[1].get(("random", workload), np.nan) for workload in self.workloads])
 
@@ -190,6 +194,32 @@ def inside_regions(machines: Sequence[Results], points: int) -> list[Line]:
     return lines
 
 
+def places_of_errors(machines: Sequence[Results], points: int) -> pd.DataFrame:
+    """Where the used model errs, without a verdict: by whether the truth was steady, and around the cache's border."""
+    rows = []
+    for one in machines:
+        if "best" not in one.judged(points):
+            continue
+        judged = one.judged(points)["best"]
+        again = np.abs(one.again - one.measured) / one.measured
+        border = one.profile.boundaries_bytes[0] if one.profile.boundaries_bytes else np.inf
+        place = np.array([workload.unique_bytes for workload in one.workloads]) / border
+        explored = np.mean([point.steady for point in one.profile.measured])
+        for name, chosen in {
+            f"steady ({100 * explored:.0f} % of explored points were)": one.steady,
+            "not steady": ~one.steady,
+            f"below {BORDER[0]} of the cache": place < BORDER[0],
+            f"{BORDER[0]} to {BORDER[1]} of it": (place >= BORDER[0]) & (place < BORDER[1]),
+            "beyond": place >= BORDER[1],
+        }.items():
+            if chosen.any():
+                median, high = (f"{100 * value:.0f} %" for value in np.quantile(judged.errors[chosen], (0.5, 0.9)))
+                repeated = f"{100 * np.nanmedian(again[chosen]):.0f} %" if np.isfinite(again[chosen]).any() else "-"
+                cells = {"n": chosen.sum(), "median": median, "90th": high, "repeatability": repeated}
+                rows.append({"machine": one.name, "model": judged.name, "random workloads": name, **cells})
+    return pd.DataFrame(rows)
+
+
 def coverage(machines: Sequence[Results], points: int) -> list[Line]:
     """Share of the random workloads inside the 90 % interval."""
     return [
@@ -280,6 +310,7 @@ def tables_of(document: Document) -> list[tuple[str, pd.DataFrame]]:
         (f"Best model, {few}, whole space", frame(best_model(judged, POINTS_FEW, 0.10, 0.30))),
         (f"Best model, {more}, whole space", frame(best_model(many, POINTS_MANY, 0.07, None))),
         ("Inside one region", frame(inside_regions(later, points))),
+        (f"Where the errors are, {points} points or fewer", places_of_errors(later, points)),
         ("90 % intervals: share of unseen workloads inside", frame(covered)),
         ("Worse than the product form, percentage points", frame(beaten)),
         ("Applications, predicted on machines that they were not recorded on", frame(application_lines(predictions))),
