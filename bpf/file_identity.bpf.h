@@ -119,48 +119,66 @@ static __always_inline __u64 number_of(const void *pointer)
 	return number;
 }
 
-/*
- * Writes the path of a dentry as a task sees it (chroot, containers). Walks from the leaf to the task's root, over mount
- * points, and writes the text from the end of the buffer to its front.
- */
+/* The way from a dentry to the root that a task sees (chroot, containers), over mount points. */
+struct path_walk {
+	struct ring_name *name;
+	struct dentry *dentry;
+	struct mount *mount;
+	struct dentry *root;
+	struct vfsmount *root_mount;
+	__u32 start; /* of the text so far, which is written from the end of the buffer to its front */
+};
+
+/* 1 at the root, or when the buffer is full. By bpf_loop: unrolled, this was most of what the verifier had to look at. */
+static long climb(__u32 step, struct path_walk *walk)
+{
+	struct dentry *dentry = walk->dentry;
+	struct mount *mount = walk->mount;
+	struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+	if (dentry == walk->root && &mount->mnt == walk->root_mount)
+		return 1;
+	if (dentry == BPF_CORE_READ(mount, mnt.mnt_root) || dentry == parent) {
+		struct mount *mount_parent = BPF_CORE_READ(mount, mnt_parent);
+		if (mount_parent == mount || !mount_parent)
+			return 1;
+		walk->dentry = BPF_CORE_READ(mount, mnt_mountpoint);
+		walk->mount = mount_parent;
+		return 0;
+	}
+	__u32 start = walk->start;
+	__u32 component_bytes = BPF_CORE_READ(dentry, d_name.len) & (NAME_COMPONENT_MAX - 1);
+	if (start < component_bytes + 1)
+		return 1;
+	start -= component_bytes + 1;
+	/* The masks change nothing; they prove the bounds to the verifier. */
+	start &= NAME_BYTES_MAX - 1;
+	walk->name->text[start] = '/';
+	bpf_probe_read_kernel(&walk->name->text[start + 1], component_bytes, BPF_CORE_READ(dentry, d_name.name));
+	walk->start = start;
+	walk->dentry = parent;
+	return 0;
+}
+
+/* Writes the path of a dentry as a task sees it. */
 __weak int write_path(struct ring_name *name, __u64 path_pointer, __u64 viewer_pointer)
 {
 	const struct path *path = (const struct path *)path_pointer;
 	struct task_struct *viewer = (struct task_struct *)viewer_pointer;
 	if (!name)
 		return 0;
-	struct dentry *dentry = BPF_CORE_READ(path, dentry);
-	struct vfsmount *vfsmount = BPF_CORE_READ(path, mnt);
-	struct mount *mount = (void *)vfsmount - bpf_core_field_offset(struct mount, mnt);
 	struct fs_struct *fs = BPF_CORE_READ(viewer, fs);
-	struct dentry *root = BPF_CORE_READ(fs, root.dentry);
-	struct vfsmount *root_mount = BPF_CORE_READ(fs, root.mnt);
-	__u32 start = NAME_BYTES_MAX;
-
-	for (int i = 0; i < PATH_DEPTH_MAX; i++) {
-		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
-		if (dentry == root && &mount->mnt == root_mount)
-			break;
-		if (dentry == BPF_CORE_READ(mount, mnt.mnt_root) || dentry == parent) {
-			struct mount *mount_parent = BPF_CORE_READ(mount, mnt_parent);
-			if (mount_parent == mount || !mount_parent)
-				break;
-			dentry = BPF_CORE_READ(mount, mnt_mountpoint);
-			mount = mount_parent;
-			continue;
-		}
-		__u32 component_bytes = BPF_CORE_READ(dentry, d_name.len) & (NAME_COMPONENT_MAX - 1);
-		if (start < component_bytes + 1)
-			break;
-		start -= component_bytes + 1;
-		/* The masks change nothing; they prove the bounds to the verifier. */
-		start &= NAME_BYTES_MAX - 1;
-		name->text[start] = '/';
-		bpf_probe_read_kernel(&name->text[start + 1], component_bytes, BPF_CORE_READ(dentry, d_name.name));
-		dentry = parent;
-	}
-	name->start = start;
-	name->bytes = NAME_BYTES_MAX - start;
+	struct vfsmount *vfsmount = BPF_CORE_READ(path, mnt);
+	struct path_walk walk = {
+		.name = name,
+		.dentry = BPF_CORE_READ(path, dentry),
+		.mount = (void *)vfsmount - bpf_core_field_offset(struct mount, mnt),
+		.root = BPF_CORE_READ(fs, root.dentry),
+		.root_mount = BPF_CORE_READ(fs, root.mnt),
+		.start = NAME_BYTES_MAX,
+	};
+	bpf_loop(PATH_DEPTH_MAX, climb, &walk, 0);
+	name->start = walk.start;
+	name->bytes = NAME_BYTES_MAX - walk.start;
 	return 0;
 }
 

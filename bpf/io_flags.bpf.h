@@ -69,17 +69,26 @@ static __always_inline __u32 saturated_u32(__u64 value)
 	return value > 0xffffffff ? 0xffffffff : value;
 }
 
+struct vector_sum {
+	__u64 vectors; /* their address in the memory of the task that runs */
+	__u64 bytes;
+};
+
+static long add_vector(__u32 i, struct vector_sum *sum)
+{
+	struct io_vector vector = {};
+	if (bpf_probe_read_user(&vector, sizeof(vector), (const struct io_vector *)sum->vectors + i))
+		return 1;
+	sum->bytes += vector.bytes;
+	return 0;
+}
+
 /* Bytes of a vector of buffers in the memory of the task that runs; the kernel has just read it, so it is resident. */
 __weak __u64 vector_bytes(__u64 vectors, __u64 count)
 {
-	__u64 total = 0;
-	for (__u32 i = 0; i < VECTORS_MAX && i < count; i++) {
-		struct io_vector vector = {};
-		if (bpf_probe_read_user(&vector, sizeof(vector), (const struct io_vector *)vectors + i))
-			break;
-		total += vector.bytes;
-	}
-	return total;
+	struct vector_sum sum = {.vectors = vectors};
+	bpf_loop(count < VECTORS_MAX ? count : VECTORS_MAX, add_vector, &sum, 0);
+	return sum.bytes;
 }
 
 #endif /* FLEXTRACE_IO_FLAGS_BPF_H */

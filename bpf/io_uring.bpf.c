@@ -265,18 +265,23 @@ static __always_inline __s64 result_of_silent(__u64 request, const struct async_
 	return BPF_CORE_READ((struct io_kiocb *)request, cqe.res);
 }
 
+/* One step back in a chain. */
+static long end_if_silent(__u32 step, __u64 *request)
+{
+	struct async_operation *operation = *request ? async_operation_at(*request) : NULL;
+	if (!operation)
+		return 1;
+	__u64 previous = operation->previous;
+	if (operation->silent)
+		uring_request_ends(*request, result_of_silent(*request, operation));
+	*request = previous;
+	return 0;
+}
+
 /* Ends requests of a chain that were silent about their success, when one behind them begins or ends. */
 int end_silent_before(__u64 request)
 {
-	for (int i = 0; i < CHAIN_MAX && request; i++) {
-		struct async_operation *operation = async_operation_at(request);
-		if (!operation)
-			break;
-		__u64 previous = operation->previous;
-		if (operation->silent)
-			uring_request_ends(request, result_of_silent(request, operation));
-		request = previous;
-	}
+	bpf_loop(CHAIN_MAX, end_if_silent, &request, 0);
 	return 0;
 }
 
