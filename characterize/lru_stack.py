@@ -3,8 +3,9 @@
 
 The *depth* of a reference is the number of distinct other blocks touched since the last reference to the same block.
 Every reference takes the next *slot* (a compacted time) and frees its block's old one; the depth is the number of live
-slots behind the old one. Slots are bits of 64-bit words with a Fenwick tree over the words (Bennett and Kruskal 1975,
-with the times compacted), which keeps the tree within the processor's cache.
+slots behind the old one. Slots are bits of 64-bit words with a Fenwick tree over groups of two words (Bennett and
+Kruskal 1975, with the times compacted), which keeps the tree within the processor's cache. The group that slots are
+taken from enters the tree when it is full.
 
 O(log M) steps a reference for M distinct blocks, and about 13 bytes a block: its slot, and two slots with their owners.
 """
@@ -17,7 +18,10 @@ import numpy as np
 from characterize.numbering import room_for, zeros
 
 _SLOTS_PER_WORD = 64
-_FIRST_WORDS = 4
+_GROUP_WORDS = 2
+_SLOTS_PER_GROUP = _SLOTS_PER_WORD * _GROUP_WORDS
+# How many references earlier a slot is asked for, since it is in no near cache.
+_AHEAD = 12
 COLD = -1
 
 
@@ -34,7 +38,7 @@ class LruStack:
         self.living = 0
         self._next = 0
         self._slot_of = np.zeros(0, np.int32)
-        self._set_slots(_FIRST_WORDS)
+        self._set_slots(1)
 
     @property
     def nbytes(self) -> int:
@@ -93,26 +97,26 @@ class LruStack:
     def oldest_first(self) -> np.ndarray:
         """The blocks on the stack, from its bottom to its top; int32, shape (living,)."""
         self._next = _compact(self._slot_of, self._owner_of, self._live, self._next)
-        _rebuild(self._live, self._tree)
+        _rebuild(self._live, self._tree, self._next)
         return self._owner_of[: self._next].copy()
 
     def _make_room(self) -> None:
         """Close the gaps. Twice as many slots as live blocks: O(M), and at most once in M references."""
         self._next = _compact(self._slot_of, self._owner_of, self._live, self._next)
-        words = -(-2 * self.living // _SLOTS_PER_WORD)
-        if words > len(self._live):
+        groups = -(-2 * self.living // _SLOTS_PER_GROUP)
+        if groups * _SLOTS_PER_GROUP > len(self._owner_of):
             owners = self._owner_of[: self._next].copy()
-            self._set_slots(words)
+            self._set_slots(groups)
             self._owner_of[: len(owners)] = owners
             _set_first(self._live, self._next)
-        _rebuild(self._live, self._tree)
+        _rebuild(self._live, self._tree, self._next)
 
-    def _set_slots(self, words: int) -> None:
+    def _set_slots(self, groups: int) -> None:
         # The old ones are given back first.
         self._owner_of = np.zeros(0, np.int32)
-        self._owner_of = zeros((words * _SLOTS_PER_WORD,), np.int32)
-        self._live = np.zeros(words, np.uint64)
-        self._tree = np.zeros(words + 1, np.int32)
+        self._owner_of = zeros((groups * _SLOTS_PER_GROUP,), np.int32)
+        self._live = np.zeros(groups * _GROUP_WORDS, np.uint64)
+        self._tree = np.zeros(groups + 1, np.int32)
 
 
 @numba.njit(cache=True, inline="always")
@@ -124,13 +128,32 @@ def _ones(word: np.uint64) -> np.int64:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
+@numba.njit(cache=True, inline="always")
+def _live_in(live: np.ndarray, group: int) -> np.int64:
+    """Live slots of a group."""
+    count = np.int64(0)
+    for word in range(group * _GROUP_WORDS, (group + 1) * _GROUP_WORDS):
+        count += _ones(live[word])
+    return count
+
+
+@numba.njit(cache=True, inline="always")
+def _change(tree: np.ndarray, group: int, by: np.int64) -> None:
+    """Count so many more live slots in a group."""
+    node = group + 1
+    while node < len(tree):
+        tree[node] += by
+        node += node & -node
+
+
 @numba.njit(cache=True, nogil=True)
-def _rebuild(live: np.ndarray, tree: np.ndarray) -> None:
-    """Fill a Fenwick tree over the set bits of every word, in O(words)."""
+def _rebuild(live: np.ndarray, tree: np.ndarray, next_slot: int) -> None:
+    """Fill a Fenwick tree over the live slots of every group that is full, in O(groups)."""
     tree[:] = 0
-    for word in range(len(live)):
-        node = word + 1
-        tree[node] += _ones(live[word])
+    full = next_slot // _SLOTS_PER_GROUP
+    for node in range(1, len(tree)):
+        if node <= full:
+            tree[node] += _live_in(live, node - 1)
         parent = node + (node & -node)
         if parent < len(tree):
             tree[parent] += tree[node]
@@ -174,31 +197,32 @@ def _depths(  # noqa: PLR0917 (a kernel has its state in arguments)
     for place in range(done, len(numbers)):
         if next_slot == len(owner_of):
             return place, next_slot, living
+        if place + _AHEAD < len(numbers):
+            depths[place + _AHEAD] = slot_of[numbers[place + _AHEAD]]  # so that it comes; written anew below
         number = numbers[place]
         old = int(slot_of[number])
         if old < 0:
             living += 1
             depths[place] = COLD
         else:
-            word = old >> 6
-            # Bits 0 ... old of the word: those not newer than the old reference.
+            word, group = old >> 6, old // _SLOTS_PER_GROUP
+            # Bits 0 ... old of the word, those of the words before it and of the groups before: not newer than it.
             upto = _ones(live[word] & (~np.uint64(0) >> np.uint64(63 - (old & 63))))
-            node = word
+            for before in range(group * _GROUP_WORDS, word):
+                upto += _ones(live[before])
+            node = group
             while node > 0:
                 upto += tree[node]
                 node &= node - 1
             depths[place] = living - upto
             live[word] &= ~(np.uint64(1) << np.uint64(old & 63))
-            node = word + 1
-            while node < len(tree):
-                tree[node] -= 1
-                node += node & -node
+            if group < next_slot // _SLOTS_PER_GROUP:
+                _change(tree, group, np.int64(-1))
         slot_of[number] = next_slot
         owner_of[next_slot] = number
         live[next_slot >> 6] |= np.uint64(1) << np.uint64(next_slot & 63)
-        node = (next_slot >> 6) + 1
-        while node < len(tree):
-            tree[node] += 1
-            node += node & -node
         next_slot += 1
+        if next_slot % _SLOTS_PER_GROUP == 0:
+            group = next_slot // _SLOTS_PER_GROUP - 1
+            _change(tree, group, _live_in(live, group))
     return len(numbers), next_slot, living
