@@ -130,7 +130,7 @@ static __always_inline bool find_opened(struct io_kiocb *request, struct async_o
 	} else {
 		operation->argument = result;
 		if ((__u32)task->tgid == operation->process)
-			file = file_of_descriptor(task, result);
+			file = (struct file *)file_of_program(result);
 	}
 	if (!file || !set_file(operation, file, result))
 		return false;
@@ -152,8 +152,7 @@ static __always_inline void finish_name_of(const struct async_operation *operati
 /* Where a name starts if it is relative. */
 static __noinline int send_directory(const struct async_operation *operation, int directory, __u8 role, __u64 now_ns)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct file *file = directory == DIRECTORY_OF_TASK ? NULL : file_of_descriptor(task, directory);
+	struct file *file = directory == DIRECTORY_OF_TASK ? NULL : (struct file *)file_of_program(directory);
 	if (directory != DIRECTORY_OF_TASK && !file)
 		return 0;
 	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
@@ -398,8 +397,7 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		if (operation->previous)
 			end_silent_before(operation->previous);
 		async_start(operation, now_ns);
-		struct file *file =
-			operation->file_pointer ? NULL : file_of_descriptor(bpf_get_current_task_btf(), descriptor);
+		struct file *file = operation->file_pointer ? NULL : (struct file *)file_of_program(descriptor);
 		if (file)
 			set_file(operation, file, descriptor);
 	}

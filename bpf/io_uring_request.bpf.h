@@ -104,11 +104,18 @@ static __always_inline struct file *registered_file(struct io_ring_ctx *ring, __
 	return (struct file *)(pointer & ~(unsigned long)FIXED_FILE_POINTER_FLAGS);
 }
 
-/* The ring's threads share the descriptors of the program. */
+/*
+ * The address of the file that a descriptor of the program is, which the ring's threads share. Verified once, by itself
+ * (file_identity.bpf.h): since 6.3 the kernel looks through all of its types for each pointer that a task is asked for.
+ */
+__weak __u64 file_of_program(__u32 descriptor)
+{
+	return (__u64)file_of_descriptor(bpf_get_current_task_btf(), descriptor);
+}
+
 static __always_inline struct file *file_of_request(struct io_ring_ctx *ring, bool registered, __u32 descriptor)
 {
-	return registered ? registered_file(ring, descriptor)
-			  : file_of_descriptor(bpf_get_current_task_btf(), descriptor);
+	return registered ? registered_file(ring, descriptor) : (struct file *)file_of_program(descriptor);
 }
 
 static __always_inline bool describe_data(struct io_kiocb *request, __u8 opcode, struct async_operation *operation)
