@@ -12,7 +12,7 @@ import pytest
 import characterize
 from characterize.layout import BlockOp
 from tests.loop_file_system import loop_file_system
-from tests.told import PROGRAMS, run_recorder
+from tests.told import PROGRAMS, arguments_of, run_recorder
 
 TOLERANCE = 0.001
 # A network file system, as the root of the VMs is one, charges the reading of programs, which no block device sees.
@@ -58,7 +58,7 @@ def assert_tasks_agree(trace: characterize.Trace) -> None:
 def test_tasks_on_every_data_path(system, tmp_path, program):
     directory = system.place / program
     directory.mkdir()
-    done = run_recorder(tmp_path / "t", PROGRAMS / program, directory)
+    done = run_recorder(tmp_path / "t", PROGRAMS / program, directory, *arguments_of(program))
     assert done.returncode == 0, done.stderr
     trace = characterize.open(tmp_path / "t")
     assert_tasks_agree(trace)

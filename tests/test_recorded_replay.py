@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from made_trace import made_trace, read
 from straced import ENGINE, ROOT
-from told import PROGRAMS, RECORDER, run_recorder
+from told import PROGRAMS, RECORDER, arguments_of, run_recorder
 
 import characterize
 from characterize.layout import HeaderFlag
@@ -62,7 +62,7 @@ def sort(place: Path) -> Path:
 
 def program(name: str) -> Callable[[Path], Path]:
     """One of tests/programs; what it tells is not looked at here."""
-    return lambda place: record(place, PROGRAMS / name, place)
+    return lambda place: record(place, PROGRAMS / name, place, *arguments_of(name))
 
 
 WORKLOADS = {

@@ -3,7 +3,9 @@
  * Asynchronous I/O by io_submit, raw, in prime numbers: every command, buffered and direct, several contexts and threads,
  * reaped by io_getevents and in the ring. Tells what it did as told.h says.
  *
- *	aio DIRECTORY
+ *	aio DIRECTORY [reaped|left]
+ *
+ * reaped: without the requests that are in flight when their process ends; left: those alone.
  */
 #include <linux/aio_abi.h>
 #include <stdatomic.h>
@@ -18,6 +20,7 @@ enum {
 	BLOCK_BYTES = 4096,
 	DIRECT_BLOCKS = 31,
 	BATCH = 13,
+	LEFT = 11, /* in flight at the end of a process */
 	AIO_RING_MAGIC = 0xa10a10a1,
 };
 
@@ -241,15 +244,15 @@ static void do_in_flight_at_exit(void)
 	if (fork() == 0) {
 		aio_context_t context = context_init();
 		int file = open_file("direct", O_RDONLY | O_DIRECT);
-		for (int i = 0; i < 11; i++)
+		for (int i = 0; i < LEFT; i++)
 			prepare(i, "read", "direct", file, IOCB_CMD_PREAD, i * 2 * BLOCK_BYTES, BLOCK_BYTES, IO_DIRECT);
-		for (int i = 0; i < 11; i++) {
+		for (int i = 0; i < LEFT; i++) {
 			requests[i].thread = gettid();
 			struct io_event told = {.data = (uintptr_t)&requests[i], .res = BLOCK_BYTES};
 			end(&told);
 		}
 		fflush(stdout);
-		expect("io_submit", submit(context, 0, 11), 11);
+		expect("io_submit", submit(context, 0, LEFT), LEFT);
 		_exit(0);
 	}
 	int status;
@@ -259,18 +262,24 @@ static void do_in_flight_at_exit(void)
 
 int main(int argc, char **argv)
 {
-	if (argc != 2)
-		errx(2, "usage: aio DIRECTORY");
+	if (argc != 2 && argc != 3)
+		errx(2, "usage: aio DIRECTORY [reaped|left]");
 	told_init(argv[1]);
 	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
 		errx(1, "no memory");
 	memset(buffer, 'x', QUEUE_MAX * BLOCK_BYTES);
+	if (argc == 3 && !strcmp(argv[2], "left")) {
+		make_file("direct", DIRECT_BLOCKS * BLOCK_BYTES);
+		do_in_flight_at_exit();
+		return 0;
+	}
 	aio_context_t context = context_init();
 	do_buffered(context);
 	do_direct(context);
 	do_failing(context);
 	do_contexts();
-	do_in_flight_at_exit();
+	if (argc == 2)
+		do_in_flight_at_exit();
 	context_deinit(context);
 	return 0;
 }
