@@ -33,7 +33,7 @@ def test_files() -> list[str]:
     """The oracles first: they say the most. The recorder's tests, and those of the engine that need devices."""
     directory = machine.ROOT / "tests"
     engine = [directory / "test_replay_faults.py", directory / "test_target_guard.py"]
-    files = [*sorted(directory.glob("vm/test_*.py")), *sorted(directory.glob("test_record*.py")), *engine]
+    files = [*sorted(directory.glob("vm/test_*.py")), *sorted(directory.glob("test_record[._]*py")), *engine]
     return [str(path.relative_to(machine.ROOT)) for path in files]
 
 
