@@ -8,6 +8,7 @@ indexes. Keys whose upper bits are the same (the blocks of a request) share a ca
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 
@@ -110,7 +111,11 @@ def zeros(shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> np.ndarray:
     count = math.prod(shape)
     if count * np.dtype(dtype).itemsize < _MAPPED_BYTES:
         return np.zeros(shape, dtype)
-    return np.frombuffer(mmap.mmap(-1, count * np.dtype(dtype).itemsize), dtype, count).reshape(shape)
+    memory = mmap.mmap(-1, count * np.dtype(dtype).itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # What is looked up at random then misses no translation of its address; a kernel without huge pages refuses.
+    with contextlib.suppress(OSError):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype, count).reshape(shape)
 
 
 def room_for(array: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
