@@ -106,7 +106,7 @@ static __always_inline struct file *registered_file(struct io_ring_ctx *ring, __
 
 /*
  * The address of the file that a descriptor of the program is, which the ring's threads share. Verified once, by itself
- * (file_identity.bpf.h): since 6.3 the kernel looks through all of its types for each pointer that a task is asked for.
+ * (file_identity.bpf.h): the verifier of 6.18 looks through all types of the kernel for each pointer that is read off a task.
  */
 __weak __u64 file_of_program(__u32 descriptor)
 {

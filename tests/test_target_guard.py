@@ -52,7 +52,8 @@ def device_mapper(device: BlockDevice):
         ["dmsetup", "--noudevsync", "create", name, "--table", table], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        pytest.skip(f"this kernel has no device mapper: {done.stderr.splitlines()[0]}")
+        why, *_ = done.stderr.split("\n")
+        pytest.skip(f"this kernel has no device mapper: {why}")
     try:
         yield
     finally:

@@ -118,9 +118,9 @@ def _vng(version: str, results: Path, scratch: Path, nvme: Path) -> list[str]:
     release = (BUILD / version / "release").read_text().strip()
     # The virtual environment's interpreter lies elsewhere and is as slow to read as the checkout.
     fast = [ROOT, *([Path(sys.base_prefix)] if not Path(sys.base_prefix).is_relative_to("/usr") else [])]
-    devices = [
-        # What is emulated costs; this is the oldest processor that numpy and pyarrow still take. Each of virtme-ng's
-        # five serial devices has 64 queues, and QEMU would poll the event of every one whenever it wakes.
+    options = [
+        # What is emulated costs: pyarrow's wheels need SSE 4.2 and no more. And whenever QEMU wakes it would poll an
+        # event for each queue of virtme-ng's five serial devices, some 400 in all.
         "-cpu Nehalem",
         "-global virtio-serial-pci.ioeventfd=off",
         f"-fsdev local,id=results,path={results.resolve()},security_model=none",
@@ -137,6 +137,6 @@ def _vng(version: str, results: Path, scratch: Path, nvme: Path) -> list[str]:
         *("--run", str(BUILD / version / "boot" / f"vmlinuz-{release}")),
         *("--disable-kvm", "--user", "root", "--cpus", str(CPUS), "--memory", MEMORY),
         *("--append", "mitigations=off"),
-        *(f"--qemu-opts={device}" for device in devices),
+        *(f"--qemu-opts={option}" for option in options),
         *("--exec", shlex.join(["bash", str(GUEST), *map(str, fast)])),
     ]
