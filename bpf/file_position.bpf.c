@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Tracepoints inside a running call -> its exact file position, where several threads share one (file_position.bpf.h).
+ * Tracepoints and a function inside a running call -> its exact file position, where several threads share one (file_position.bpf.h).
  */
 #include "file_position.bpf.h"
 
@@ -41,6 +41,22 @@ int BPF_PROG(mm_filemap_get_pages, struct address_space *mapping, unsigned long 
 		state->position = position_before(state);
 		state->position_exact = 1;
 	}
+	return 0;
+}
+
+/*
+ * The same for kernels whose reads pass no tracepoint (before 6.11): a read or write is about to be allowed, and holds the
+ * lock of the position by now.
+ */
+SEC("fentry/security_file_permission")
+int BPF_PROG(security_file_permission, struct file *file, int mask)
+{
+	struct task_state *state = in_flight ? current_state() : NULL;
+	if (!state || !state->id || state->file_pointer != (__u64)file || state->positioned || state->appends ||
+	    !uses_position(state))
+		return 0;
+	state->position = position_before(state);
+	state->position_exact = 1;
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Name of a tracepoint -> its type, in the kernel or in a module that is loaded: distributions build file systems so.
+ * Name of a tracepoint or a function -> its type, in the kernel or in a module that is loaded: distributions build file systems so.
  */
 #include "kernel_btf.h"
 
@@ -40,6 +40,16 @@ const struct btf_type *kernel_btf_tracepoint(const struct kernel_btf *types, con
 	for (int i = 0; !type && i < types->module_count; i++)
 		type = tracepoint_in(types->modules[i], tracepoint);
 	return type;
+}
+
+bool kernel_btf_has_function(const struct kernel_btf *types, const char *function)
+{
+	return btf__find_by_name_kind(types->kernel, function, BTF_KIND_FUNC) >= 0;
+}
+
+bool kernel_btf_offers(const struct kernel_btf *types, const char *name)
+{
+	return kernel_btf_tracepoint(types, name) || kernel_btf_has_function(types, name);
 }
 
 void kernel_btf_deinit(struct kernel_btf *types)

@@ -18,6 +18,9 @@ struct kernel_btf {
 int kernel_btf_init(struct kernel_btf *types, bool with_modules);
 /* The function that a tracepoint calls, its first parameter a void *; NULL if there is no such tracepoint. */
 const struct btf_type *kernel_btf_tracepoint(const struct kernel_btf *types, const char *tracepoint);
+bool kernel_btf_has_function(const struct kernel_btf *types, const char *function);
+/* Whether there is a tracepoint or a function of that name. */
+bool kernel_btf_offers(const struct kernel_btf *types, const char *name);
 void kernel_btf_deinit(struct kernel_btf *types);
 
 #endif /* FLEXTRACE_KERNEL_BTF_H */

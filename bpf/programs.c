@@ -34,7 +34,7 @@ enum layer { LAYER_BOTH, LAYER_VFS, LAYER_BLOCK, LAYER_GROUP };
 
 /*
  * Every program, in the order in which they are attached: what ends a record before what begins one. A program is left out
- * where its tracepoint is missing.
+ * where its tracepoint, or the function that it is to be called from, is missing.
  */
 static const struct rule {
 	const char *program;
@@ -42,15 +42,24 @@ static const struct rule {
 	enum layer layer;
 	bool required;
 	const char *instead_of; /* left out where this tracepoint exists */
-	const char *twin; /* tracepoint of other kernels for the same: nothing is lost where one of the two exists */
+	const char *twin; /* of other kernels, for the same: nothing is lost where one of the two exists */
 	int parameters; /* of the tracepoint, with the leading void *; 0 = any */
 	const char *since; /* Linux version with the tracepoint; NULL = as old as the recorder, or in a module */
-	const char *feature; /* of the kernel, that the tracepoint comes with */
+	const char *feature; /* of the kernel, that the tracepoint or function comes with */
 	bool attached_apart; /* by name */
 } rules[] = {
 	{.program = "iomap_dio_rw_begin", .loss = LOSS_DIRECT, .layer = LAYER_VFS, .since = "6.6"},
 	{.program = "contention_end", .loss = LOSS_POSITION, .layer = LAYER_VFS, .since = "5.19"},
-	{.program = "mm_filemap_get_pages", .loss = LOSS_POSITION, .layer = LAYER_VFS, .since = "6.11"},
+	{.program = "mm_filemap_get_pages",
+	 .loss = LOSS_POSITION,
+	 .layer = LAYER_VFS,
+	 .twin = "security_file_permission",
+	 .since = "6.11"},
+	{.program = "security_file_permission",
+	 .loss = LOSS_POSITION,
+	 .layer = LAYER_VFS,
+	 .instead_of = "mm_filemap_get_pages",
+	 .feature = "CONFIG_SECURITY"},
 	{.program = "ext4_da_write_begin", .loss = LOSS_APPEND " on ext4", .layer = LAYER_VFS},
 	{.program = "ext4_write_begin", .loss = LOSS_APPEND " on ext4", .layer = LAYER_VFS},
 	{.program = "xfs_file_buffered_write", .loss = LOSS_APPEND " on xfs", .layer = LAYER_VFS},
@@ -139,11 +148,27 @@ static const struct rule {
 
 enum { RULES = sizeof(rules) / sizeof(rules[0]) };
 
-/* "tp_btf/NAME" -> NAME; NULL for iterators. */
+static const char *without_prefix(const char *text, const char *prefix)
+{
+	size_t bytes = strlen(prefix);
+	return strncmp(text, prefix, bytes) ? NULL : text + bytes;
+}
+
+/* "tp_btf/NAME" -> NAME; NULL for others. */
 static const char *tracepoint_of(const struct bpf_program *program)
 {
-	const char *section = bpf_program__section_name(program);
-	return strncmp(section, "tp_btf/", 7) ? NULL : section + 7;
+	return without_prefix(bpf_program__section_name(program), "tp_btf/");
+}
+
+/* "fentry/NAME" -> NAME; NULL for others. */
+static const char *function_of(const struct bpf_program *program)
+{
+	return without_prefix(bpf_program__section_name(program), "fentry/");
+}
+
+static bool is_iterator(const struct bpf_program *program)
+{
+	return !tracepoint_of(program) && !function_of(program);
 }
 
 static const struct rule *rule_of(const char *program)
@@ -172,20 +197,19 @@ static bool is_wanted(enum layer layer, const struct programs_wish *wish)
 void programs_put_name(const struct bpf_program *program, char *name, size_t room)
 {
 	const char *section = bpf_program__section_name(program), *own = bpf_program__name(program);
-	snprintf(name, room, "%s%s%s", section, tracepoint_of(program) ? "" : ":", tracepoint_of(program) ? "" : own);
+	snprintf(name, room, "%s%s%s", section, is_iterator(program) ? ":" : "", is_iterator(program) ? own : "");
 }
 
 /* What becomes of a program, before the kernel is asked to take it. */
 static enum program_state state_of(const struct bpf_program *program, const struct kernel_btf *types)
 {
 	const struct rule *rule = rule_of(bpf_program__name(program));
-	const char *tracepoint = tracepoint_of(program);
+	const char *tracepoint = tracepoint_of(program), *function = function_of(program);
 	const struct btf_type *type = tracepoint ? kernel_btf_tracepoint(types, tracepoint) : NULL;
 	if (rule->instead_of && kernel_btf_tracepoint(types, rule->instead_of))
 		return PROGRAM_REPLACED;
-	if (tracepoint && !type)
-		return rule->twin && kernel_btf_tracepoint(types, rule->twin) ? PROGRAM_FOR_OTHERS
-									      : PROGRAM_NO_TRACEPOINT;
+	if ((tracepoint && !type) || (function && !kernel_btf_has_function(types, function)))
+		return rule->twin && kernel_btf_offers(types, rule->twin) ? PROGRAM_FOR_OTHERS : PROGRAM_MISSING;
 	return type && rule->parameters && btf_vlen(type) != rule->parameters ? PROGRAM_FOR_OTHERS : PROGRAM_LOADS;
 }
 
@@ -205,8 +229,7 @@ int programs_check(struct bpf_object *object, const struct programs_wish *wish, 
 	bpf_object__for_each_program(program, object)
 	{
 		const struct rule *rule = rule_of(bpf_program__name(program));
-		if (!rule->required || !is_wanted(rule->layer, wish) ||
-		    state_of(program, types) != PROGRAM_NO_TRACEPOINT)
+		if (!rule->required || !is_wanted(rule->layer, wish) || state_of(program, types) != PROGRAM_MISSING)
 			continue;
 		fprintf(stderr,
 			"flextrace record: this kernel has no tracepoint %s, without which %s: use a kernel built with "
@@ -225,13 +248,30 @@ bool programs_is_required(const char *name)
 int programs_attach(struct programs *programs, struct bpf_object *object, const char *name)
 {
 	struct bpf_program *program = bpf_object__find_program_by_name(object, name);
-	if (!program || !bpf_program__autoload(program) || !tracepoint_of(program))
+	if (!program || !bpf_program__autoload(program) || is_iterator(program))
 		return 0;
 	assert(programs->link_count < PROGRAMS_MAX);
 	struct bpf_link *link = bpf_program__attach(program);
 	if (!link)
 		return -errno;
 	programs->links[programs->link_count++] = link;
+	return 0;
+}
+
+int programs_try_functions(struct bpf_object *object, const char **refused)
+{
+	struct bpf_program *program;
+	bpf_object__for_each_program(program, object)
+	{
+		if (!bpf_program__autoload(program) || !function_of(program))
+			continue;
+		struct bpf_link *link = bpf_program__attach(program);
+		if (!link) {
+			*refused = bpf_program__name(program);
+			return -errno;
+		}
+		bpf_link__destroy(link);
+	}
 	return 0;
 }
 
@@ -274,7 +314,7 @@ static const struct {
 	const char *word, *text;
 } states[] = {
 	[PROGRAM_LOADS] = {"loads", "loads"},
-	[PROGRAM_NO_TRACEPOINT] = {"no tracepoint", "left out: this kernel has no such tracepoint"},
+	[PROGRAM_MISSING] = {"missing", "left out: this kernel does not have it"},
 	[PROGRAM_REPLACED] = {"not needed", "not needed: there is a better tracepoint"},
 	[PROGRAM_FOR_OTHERS] = {"not needed", "not needed: for other kernels"},
 	[PROGRAM_REFUSED] = {"refused", "left out: this kernel refuses it"},
@@ -295,7 +335,7 @@ void programs_describe(struct bpf_object *object, const struct programs_wish *wi
 	{
 		const struct rule *rule = rule_of(bpf_program__name(program));
 		enum program_state state = outcome_of(program, types);
-		bool lost = state == PROGRAM_NO_TRACEPOINT || state == PROGRAM_REFUSED;
+		bool lost = state == PROGRAM_MISSING || state == PROGRAM_REFUSED;
 		char name[PROGRAM_NAME_BYTES];
 		if (!is_wanted(rule->layer, wish))
 			continue;

@@ -27,7 +27,7 @@ struct programs_wish {
 
 enum program_state {
 	PROGRAM_LOADS,
-	PROGRAM_NO_TRACEPOINT,
+	PROGRAM_MISSING,
 	PROGRAM_REPLACED,
 	PROGRAM_FOR_OTHERS,
 	PROGRAM_REFUSED,
@@ -42,7 +42,7 @@ struct refusal {
 
 /* 0, or -ENOENT after saying which tracepoint is missing that recording cannot do without. */
 int programs_check(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types);
-/* Switches on what this kernel has the tracepoints for and what is wished, and off the rest. */
+/* Switches on what this kernel has the tracepoints and functions for and what is wished, and off the rest. */
 void programs_choose(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types);
 /* Where it is attached; of an iterator also which it is. */
 void programs_put_name(const struct bpf_program *program, char *name, size_t room);
@@ -55,6 +55,11 @@ void programs_put(struct bpf_object *object, const struct kernel_btf *types, con
 		  int refusal_count, FILE *json);
 /* Attaches a program if it is switched on. 0 or a negative errno. The links end with the process, also if it is killed. */
 int programs_attach(struct programs *programs, struct bpf_object *object, const char *name);
+/*
+ * Whether those at functions can be attached: not every architecture can, which shows only then. 0, or a negative errno with
+ * the name of the program in *refused.
+ */
+int programs_try_functions(struct bpf_object *object, const char **refused);
 /* Attaches all that are switched on, but those of the table that are attached apart. 0 or a negative errno. */
 int programs_attach_all(struct programs *programs, struct bpf_object *object);
 /* In the reverse order. */

@@ -167,6 +167,7 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 	/* Where no name is given, libbpf looks for types in modules too, and fails if it may not. */
 	LIBBPF_OPTS(bpf_object_open_opts, open_options,
 		    .btf_custom_path = privileges_reach_modules() ? NULL : KERNEL_TYPES);
+	const char *unattached;
 	forget_words();
 	tracer->bpf = record_bpf__open_opts(&open_options);
 	if (!tracer->bpf)
@@ -180,6 +181,8 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 	leave_out_refused(tracer);
 	error = record_bpf__load(tracer->bpf);
 	_cleanup_free_ char *refused = error ? refused_program() : NULL;
+	if (!error && (error = programs_try_functions(tracer->bpf->obj, &unattached)))
+		refused = strdup(unattached);
 	if (!refused || tracer->refusal_count == REFUSALS_MAX || (!settings->survey && programs_is_required(refused)))
 		return error;
 	if (!settings->survey)

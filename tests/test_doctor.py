@@ -188,13 +188,13 @@ def row(**given) -> dict:
         ({}, "ok", "loads", ""),
         ({"required": True}, "ok", "loads", ""),
         ({"state": "not needed", "required": True}, "ok", "not needed on this kernel", ""),
-        ({"state": "no tracepoint", "since": "6.6"}, "warn", "this is lost: ", "Linux 6.6 has it: sudo apt install -t"),
-        ({"state": "no tracepoint"}, "warn", "no such tracepoint", "module"),
+        ({"state": "missing", "since": "6.6"}, "warn", "this is lost: ", "Linux 6.6 has it: sudo apt install -t"),
+        ({"state": "missing"}, "warn", "this kernel has no tp_btf/x", "module"),
         (
-            {"state": "no tracepoint", "feature": "CONFIG_BLOCK", "required": True, "layer": "block"},
+            {"state": "missing", "feature": "CONFIG_BLOCK", "required": True, "layer": "block"},
             *(
                 "fail",
-                "no such tracepoint",
+                "this kernel has no tp_btf/x",
                 "flextrace record --layer vfs ... works without; use a kernel built with CONFIG_B",
             ),
         ),

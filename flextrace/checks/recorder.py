@@ -149,8 +149,8 @@ def _program_check(row: dict[str, Any]) -> Check:
         return ok(PROGRAMS, name, "loads")
     if row["state"] == "not needed":
         return ok(PROGRAMS, name, "not needed on this kernel")
-    if row["state"] == "no tracepoint":
-        cause = f"{row['loss']}: this kernel has no such tracepoint"
+    if row["state"] == "missing":
+        cause = f"{row['loss']}: this kernel has no {row['name']}"
         if row["feature"]:
             remedy = f"use a kernel built with {row['feature']}=y, such as Debian's: sudo apt install linux-image-amd64"
         elif row["since"]:
