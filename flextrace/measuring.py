@@ -101,6 +101,14 @@ def span_bytes(access: Access, directory: Path | None, settings: Settings, wante
     return align_down(span)
 
 
+def fill_device(access: Access, confirm: str | None, settings: Settings, say: Callable[[str], None]) -> None:
+    """Write every place of a device that a workload can touch, see `selfscale.fill`."""
+    from selfscale.fill import fill  # noqa: PLC0415
+    from selfscale.plan import align_down  # noqa: PLC0415
+
+    fill(align_down(settings.high_bytes + DEVICE_MARGIN_BYTES), access, confirm, say)
+
+
 @contextlib.contextmanager
 def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | None]:
     """The directory of the files that are measured, removed afterwards unless it shall be kept; None of a device."""

@@ -82,6 +82,12 @@ def _add_access_arguments(group: argparse._ArgumentGroup) -> None:
         "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
     )
     group.add_argument(
+        "--fill",
+        action="store_true",
+        help="write all that is to be measured of DEV once before, outside the budget: flash that was never written or "
+        "was discarded answers reads without a look at its cells; needs --write",
+    )
+    group.add_argument(
         "--span",
         type=parse_size,
         metavar="SIZE",
@@ -107,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         "random": arguments.random,
         "focal": arguments.focal,
         "span_bytes": arguments.span,
+        "fill": arguments.fill,
         "access": access.as_document(),
     }
     if access.device:
@@ -124,6 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
 
             group = stack.enter_context(MemoryGroup(arguments.memory))
         image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
+        if arguments.fill and journal is None:
+            measuring.fill_device(access, arguments.confirm, _settings(arguments, machine), _say)
         spent_s = measuring.lay_out(_settings(arguments, machine), image, _say)
         if journal is None:
             machine["spent_s"] = spent_s
@@ -250,6 +259,8 @@ def _check(arguments: argparse.Namespace) -> None:
 def _check_access(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together, see `_check`."""
     measuring.check_device_options(arguments.device, arguments.write, arguments.confirm)
+    if arguments.fill and not arguments.write:
+        raise FlextraceError("--fill writes a whole --device: give --write and --confirm as well", 2)
     uncached = arguments.direct or arguments.device
     if arguments.memory and uncached:
         raise FlextraceError("--memory bounds the page cache, which direct I/O does not use: leave it out", 2)
@@ -271,6 +282,7 @@ def _same_options(arguments: argparse.Namespace) -> str:
     words += ["--focal", arguments.focal] if arguments.focal != "middle" else []
     words += ["--direct"] if arguments.direct else []
     words += ["--write", "--confirm", arguments.confirm] if arguments.write else []
+    words += ["--fill"] if arguments.fill else []
     words += ["--engine", arguments.engine] if arguments.engine != "auto" else []
     for name in ("span", "depth"):
         words += [f"--{name}", str(getattr(arguments, name))] if getattr(arguments, name) is not None else []

@@ -239,7 +239,7 @@ def measure(
 
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
         trace = Path(scratch) / "point.iotrace"
-        (make_trace or partial(_write_willy, device=access.device))(workload, trace, requests, seed)
+        (make_trace or partial(write_willy, device=access.device))(workload, trace, requests, seed)
         if directory is not None:
             # Outside the group: what is read in while confined would be charged to it, what was read before would not.
             run(trace, directory, phase="prepare", keep_image=True)
@@ -315,7 +315,7 @@ def _engine() -> Callable[..., dict[str, Any]]:
     return replay
 
 
-def _write_willy(workload: Workload, path: Path, requests: int, seed: int, device: str | None = None) -> None:
+def write_willy(workload: Workload, path: Path, requests: int, seed: int, device: str | None = None) -> None:
     """Willy's trace, on files or laid end to end on a device."""
     import characterize  # noqa: PLC0415 (pandas and Willy only when something is measured)
     from characterize.stream import stream_of  # noqa: PLC0415

@@ -5,8 +5,10 @@ import json
 import os
 import signal
 import threading
+import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from straced import needs_engine
 
@@ -16,6 +18,7 @@ from flextrace import measuring
 from flextrace.main import main
 from replayer.device_trace import geometry_of
 from selfscale.access import Access, direct_block_bytes
+from selfscale.fill import fill
 from selfscale.measure import measure
 from selfscale.profile import load
 from tests.block_device import loop_device, mounted
@@ -156,6 +159,22 @@ def test_writing_a_device_needs_its_confirmation(disk, tmp_path, capsys):
     capsys.readouterr()
     assert main(["validate", str(tmp_path / "p.json"), "--workloads", "1"]) == 2
     assert "give --write and --confirm" in capsys.readouterr().err
+
+
+def test_a_device_is_filled_to_its_end_before_it_is_measured(disk, tmp_path, capsys):
+    command = ["scale", "--device", disk.path, "-o", str(tmp_path / "p.json"), "--budget", "5s", "--fill"]
+    assert main(command) == 2
+    assert "give --write and --confirm" in capsys.readouterr().err
+    assert (tmp_path / "disk").stat().st_blocks == 0
+    access = Access("device", disk.path)
+    fill(float(SIZE), access, str(SIZE), lambda text: None)
+    pages = np.fromfile(tmp_path / "disk", dtype=np.uint8).reshape(-1, 4096)
+    assert len(pages) == SIZE // 4096
+    assert pages.any(axis=1).all()
+    assert len(zlib.compress(pages[:256].tobytes())) > 0.99 * MIB
+    assert main([*command, "--write", "--confirm", str(SIZE)]) in {0, 3}
+    assert "writing the first 64 MiB" in capsys.readouterr().err
+    assert load(tmp_path / "p.json").settings["fill"]
 
 
 def test_a_device_in_use_is_refused_and_nothing_is_left(files, tmp_path, capsys):
