@@ -4,7 +4,8 @@
  *
  * Every ring is in order, the rings among each other are not. A round takes all rings, sorts, and holds back whatever
  * ended after the round before began: such a record may still be overtaken by one from a ring that was read earlier in
- * this round.
+ * this round. It holds back for longer, though, for the sake of programs that are interrupted between reading the clock
+ * and submitting: the processor of a virtual machine may be taken away for some ten milliseconds.
  */
 #include "drain.h"
 
@@ -18,6 +19,7 @@
 
 enum {
 	PENDING_MAX = 1 << 24, /* records held in memory, 1.5 GiB; beyond that they are counted as lost */
+	HOLD_NS = 40000000, /* how long a record is waited for that others overtook */
 	FILE_SEARCH_MAX = 4096, /* how far back the FILE of a name is looked for */
 	NAME_IDS_FIRST = 0x80000000u, /* ids from the kernel side start at 1 */
 };
@@ -53,8 +55,8 @@ static void take_name(struct drain *drain, const struct ring_name *name)
 	announced->time_ns = name->time_ns;
 	switch (name->role) {
 	case NAME_OF_FILE:
-		for (size_t i = 1; i <= drain->pending_count && i <= FILE_SEARCH_MAX; i++) {
-			struct pending *pending = &drain->pending[drain->pending_count - i];
+		for (size_t i = 1; i <= drain->pending_end - drain->pending_begin && i <= FILE_SEARCH_MAX; i++) {
+			struct pending *pending = &drain->pending[drain->pending_end - i];
 			if (pending->record.kind == RECORD_FILE && pending->record.file.file == name->file) {
 				replace(&pending->path, text);
 				pending->viewer_process = name->process;
@@ -78,9 +80,20 @@ static void take_name(struct drain *drain, const struct ring_name *name)
 	}
 }
 
+/* What has been written leaves room; it is used when that moves fewer records than it frees. */
+static void close_gap(struct drain *drain)
+{
+	size_t count = drain->pending_end - drain->pending_begin;
+	if (!drain->pending_begin || count > drain->pending_begin)
+		return;
+	memcpy(drain->pending, drain->pending + drain->pending_begin, count * sizeof(*drain->pending));
+	drain->pending_begin = 0;
+	drain->pending_end = count;
+}
+
 static struct pending *add_pending(struct drain *drain)
 {
-	if (drain->pending_count == drain->pending_room) {
+	if (drain->pending_end == drain->pending_room) {
 		size_t room = drain->pending_room ? drain->pending_room * 2 : 1 << 16;
 		struct pending *grown = room <= PENDING_MAX ? realloc(drain->pending, room * sizeof(*grown)) : NULL;
 		if (!grown)
@@ -88,7 +101,7 @@ static struct pending *add_pending(struct drain *drain)
 		drain->pending = grown;
 		drain->pending_room = room;
 	}
-	struct pending *pending = &drain->pending[drain->pending_count++];
+	struct pending *pending = &drain->pending[drain->pending_end++];
 	*pending = (struct pending){.sequence = drain->sequence++};
 	return pending;
 }
@@ -263,18 +276,37 @@ static int write_pending(struct drain *drain, struct pending *pending)
 	return error;
 }
 
+/* Those from `arrived` on are new; the ones before, which are in order, mostly ended before any of them. */
+static void sort_pending(struct drain *drain, size_t arrived)
+{
+	struct pending *end = drain->pending + drain->pending_end, *fresh = drain->pending + arrived, *first = fresh;
+	const struct pending *earliest = fresh;
+	for (const struct pending *each = fresh; each < end; each++)
+		if (compare_pending(each, earliest) < 0)
+			earliest = each;
+	while (fresh < end && first > drain->pending + drain->pending_begin && compare_pending(first - 1, earliest) > 0)
+		first--;
+	qsort(first, end - first, sizeof(*first), compare_pending);
+}
+
 static int write_until(struct drain *drain, uint64_t end_ns)
 {
 	int error = 0;
-	size_t written = 0;
-	qsort(drain->pending, drain->pending_count, sizeof(*drain->pending), compare_pending);
-	while (written < drain->pending_count && drain->pending[written].end_ns <= end_ns) {
-		int result = write_pending(drain, &drain->pending[written++]);
+	while (drain->pending_begin < drain->pending_end && drain->pending[drain->pending_begin].end_ns <= end_ns) {
+		int result = write_pending(drain, &drain->pending[drain->pending_begin++]);
 		error = error ? error : result;
 	}
-	drain->pending_count -= written;
-	memmove(drain->pending, drain->pending + written, drain->pending_count * sizeof(*drain->pending));
+	close_gap(drain);
 	return error ? error : drain->writer->error;
+}
+
+/* Takes all that the rings hold. How many events, or a negative errno. */
+static int take_rings(struct drain *drain)
+{
+	size_t arrived = drain->pending_end;
+	int taken = ring_buffer__consume(drain->rings);
+	sort_pending(drain, arrived);
+	return taken;
 }
 
 int drain_init(struct drain *drain, const int *rings, int ring_count, struct writer *writer)
@@ -299,19 +331,18 @@ int drain_init(struct drain *drain, const int *rings, int ring_count, struct wri
 
 int drain_round(struct drain *drain)
 {
-	/* Everything that ended before a round began is in its ring by then, but for a program that was interrupted between
-	 * reading the clock and submitting; the extra round gives those time. */
-	uint64_t until_ns = drain->round_began_ns;
+	uint64_t before_ns = drain->round_began_ns;
 	drain->round_began_ns = monotonic_ns();
-	int taken = ring_buffer__consume(drain->rings);
+	int taken = take_rings(drain);
 	if (taken < 0)
 		return taken;
-	return write_until(drain, until_ns);
+	uint64_t held_ns = drain->round_began_ns - HOLD_NS;
+	return write_until(drain, held_ns < before_ns ? held_ns : before_ns);
 }
 
 int drain_finish(struct drain *drain)
 {
-	int taken = ring_buffer__consume(drain->rings);
+	int taken = take_rings(drain);
 	int error = write_until(drain, UINT64_MAX);
 	return taken < 0 ? taken : error;
 }
@@ -319,7 +350,7 @@ int drain_finish(struct drain *drain)
 void drain_deinit(struct drain *drain)
 {
 	ring_buffer__free(drain->rings);
-	for (size_t i = 0; i < drain->pending_count; i++) {
+	for (size_t i = drain->pending_begin; i < drain->pending_end; i++) {
 		free(drain->pending[i].path);
 		free(drain->pending[i].new_path);
 	}

@@ -44,7 +44,7 @@ struct drain {
 	struct writer *writer;
 	struct names names;
 	struct pending *pending;
-	size_t pending_count, pending_room;
+	size_t pending_begin, pending_end, pending_room;
 	uint64_t sequence;
 	uint64_t written_until_ns; /* records up to this end are in the file */
 	uint64_t late_count; /* records that arrived after their turn; the file is not in order there */
