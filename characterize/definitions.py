@@ -60,8 +60,9 @@ DEFINITIONS: dict[str, str] = {
     "or below it, and at most 0.4 % above the smallest such value; exact below 512 ns; count, mean and max are exact; "
     "requests of the block layer whose end was missed (END_UNSEEN) have none",
     "inter_arrival_time": "from the start of a request to that of the next one, whatever its thread",
-    "time_histogram": "how many response times (read, write, sync), queue, think and inter-arrival times lie within "
-    "each power of two of ns; exact",
+    "inter_sync_time": "from the start of a sync to that of the next one, whatever its thread",
+    "time_histogram": "how many response times (read, write, sync), queue, think, inter-arrival and inter-sync times "
+    "lie within each power of two of ns; exact",
     "over_time": "windows of equal width over the trace: requests and bytes that start in each, mean number in flight, "
     "working set (distinct 4 KiB blocks)",
     "sync": "fsync, fdatasync, sync_file_range, syncfs, sync, msync with MS_SYNC that succeeded; block layer: flush; "

@@ -59,10 +59,10 @@ class LayerCharacterization:
         As from `characterize.block_history`.
     sequential_runs : dict
         As `characterize.sequentiality.Sequentiality.runs`.
-    inter_arrival_time : dict or None
+    inter_arrival_time, inter_sync_time : dict or None
     time_histogram : DataFrame
         As from `characterize.time_histogram`: ``read, write, sync`` (response times), ``queue``, ``inter_arrival``,
-        ``think``, those of them that were measured.
+        ``inter_sync``, ``think``, those of them that were measured.
     file_skew : dict
         As from `characterize.file_skew.FileSkew.shares`.
     files : DataFrame
@@ -89,6 +89,7 @@ class LayerCharacterization:
     reuse: dict[str, Any]
     sequential_runs: dict[str, Any]
     inter_arrival_time: dict[str, Any] | None
+    inter_sync_time: dict[str, Any] | None
     time_histogram: pd.DataFrame
     file_skew: dict[str, Any]
     files: pd.DataFrame
@@ -139,6 +140,7 @@ class LayerCharacterization:
             "think_time": self.think_time,
             "queue_time": self.queue_time,
             "inter_arrival_time": self.inter_arrival_time,
+            "inter_sync_time": self.inter_sync_time,
             "time_histogram": self.time_histogram,
             "littles_law": self.littles_law,
             "size": {"histogram": self.size_histogram, "common": self.common_sizes},
@@ -197,6 +199,7 @@ def layer_of(
         think_time=thinks.distribution() if thinking else None,
         queue_time=summary.responses.queue_time(),
         inter_arrival_time=summary.responses.inter_arrival(),
+        inter_sync_time=summary.responses.inter_sync(),
         time_histogram=time_histogram(summary.responses.histograms() | ({"think": thinks} if thinking else {})),
         think_per_thread=summary.concurrency.think_per_thread(),
         littles_law=littles_law(workload.size_mean, mean_s, think_mean_s, in_cycle, throughput),

@@ -11,6 +11,7 @@ from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockOp, Fileop, Re
 from characterize.log_histogram import QUANTILES, LogHistogram
 from characterize.references import Columns
 from characterize.requests import Layer, actor_columns, block_records
+from characterize.start_gaps import StartGaps
 from characterize.trace import Trace
 
 SYNC_OPS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.SYNCFS)
@@ -120,20 +121,15 @@ class ResponseSummary:
         self._measured, self._arrivals = measured, arrivals
         self._times = {name: LogHistogram() for name in ("read", "write", "sync")}
         self._queued: LogHistogram | None = None
-        self._between = LogHistogram()
-        self._first: int | None = None
-        self._last: int | None = None
+        self._requests, self._syncs = StartGaps(), StartGaps()
         self._sync_busy = BusyTime()
 
     def add(self, requests: Columns, syncs: Columns) -> None:
         """Follow a chunk."""
         start, read = requests["start_ns"], requests["read"]
-        if self._arrivals and len(start):
-            self._between.add(
-                np.diff(start, prepend=start[0] if self._last is None else self._last)[self._last is None :]
-            )
-            self._first = int(start[0]) if self._first is None else self._first
-            self._last = int(start[-1])
+        if self._arrivals:
+            self._requests.add(start)
+            self._syncs.add(syncs["start_ns"])
         if "queued_ns" in requests:
             queued = requests["queued_ns"]
             queued = queued[queued != NOT_MEASURED_U64].astype(np.int64)
@@ -159,11 +155,8 @@ class ResponseSummary:
         if following._queued:
             self._queued = self._queued or LogHistogram()
             self._queued.merge(following._queued)
-        self._between.merge(following._between)
-        if following._first is not None:
-            if self._last is not None:
-                self._between.add(np.array([following._first - self._last]))
-            self._last = following._last
+        self._requests.merge(following._requests)
+        self._syncs.merge(following._syncs)
         self._sync_busy.merge(following._sync_busy)
 
     def response_time(self) -> dict[str, dict[str, float | None] | None]:
@@ -175,7 +168,9 @@ class ResponseSummary:
         times = dict(self._times) if self._measured else {}
         if self._queued:
             times["queue"] = self._queued
-        return times | ({"inter_arrival": self._between} if self._arrivals else {})
+        if self._arrivals:
+            times |= {"inter_arrival": self._requests.histogram, "inter_sync": self._syncs.histogram}
+        return times
 
     def mean_s(self) -> float:
         """Mean response time of the requests; NaN without one."""
@@ -188,7 +183,11 @@ class ResponseSummary:
 
     def inter_arrival(self) -> dict[str, float | None] | None:
         """From one start to the next, whatever the thread; None where starts are not measurements."""
-        return self._between.distribution() if self._arrivals else None
+        return self._requests.histogram.distribution() if self._arrivals else None
+
+    def inter_sync(self) -> dict[str, float | None] | None:
+        """The same of syncs."""
+        return self._syncs.histogram.distribution() if self._arrivals else None
 
     def time_in_sync_s(self) -> float:
         """Seconds with at least one sync in flight; NaN where times are not measurements."""

@@ -226,6 +226,7 @@ def _load(layer: LayerCharacterization) -> list[str]:
         _row("in I/O", _rate(time["throughput_in_io_bytes_per_s"]), "bytes / time in I/O", 4),
         _row("time in I/O", _duration(time["time_in_io_s"]), share, 4),
         _row("time in sync", _duration(time["time_in_sync_s"]), "with a sync in flight", 4),
+        *_between_syncs(layer),
         _row("in flight", _number(load.in_flight_mean), "mean number while any is", 4),
         _row("threads", _number(load.threads), f"queue depth of each {_number(load.queue_depth_per_thread)}", 4),
     ]
@@ -234,6 +235,14 @@ def _load(layer: LayerCharacterization) -> list[str]:
         lines.append(_row("think time", _ns(think["mean_ns"]), spread, 4))
         lines.append(_row("Little's law", _number(ratio), "throughput by the law / measured", 4))
     return lines
+
+
+def _between_syncs(layer: LayerCharacterization) -> list[str]:
+    times = layer.inter_sync_time
+    if not times or not times["count"]:
+        return []
+    spread = f"from one to the next; p50 {_ns(times['p50_ns'])}, p99 {_ns(times['p99_ns'])}, max {_ns(times['max_ns'])}"
+    return [_row("between syncs", _ns(times["mean_ns"]), spread, 4)]
 
 
 def _response(layer: LayerCharacterization) -> list[str]:

@@ -44,7 +44,7 @@ def compare(group, whole):
         "reuse",
     ):
         assert found[name] == whole[name], name
-    for name in ("concurrency", "think_time", "inter_arrival_time", "files"):
+    for name in ("concurrency", "think_time", "inter_arrival_time", "inter_sync_time", "files"):
         assert found[name] == whole[name], name
     assert {name: value for name, value in found["extended"].items() if name not in GLOBAL} == {
         name: value for name, value in whole["extended"].items() if name not in GLOBAL

@@ -14,7 +14,7 @@ from characterize.block_history import BlockHistorySummary
 from characterize.characterization import characterize
 from characterize.extended import BlockFlagsSummary, ExtendedSummary
 from characterize.file_skew import FileSkewSummary
-from characterize.layout import NOT_MEASURED_U32, RecordKind
+from characterize.layout import NOT_MEASURED_U32, Fileop, RecordKind
 from characterize.links import LinksSummary, moved_by_programs
 from characterize.log_histogram import rank_of
 from characterize.numbering import Numbering
@@ -23,6 +23,7 @@ from characterize.references import BlockNumbers
 from characterize.requests import columns_of, requests_of
 from characterize.sequentiality import SequentialitySummary
 from characterize.sizes import SizeSummary
+from characterize.text import render
 from characterize.touched import UniqueBytes
 
 BLOCK = 4096
@@ -182,6 +183,18 @@ def test_time_between_arrivals_crosses_chunks():
     for step in (1, 2, 100):
         found = characterize(trace, chunk_records=step).layers["vfs"].inter_arrival_time
         assert (found["count"], found["mean_ns"], found["max_ns"], found["p50_ns"]) == (4, 25, 80, 5)
+
+
+def test_time_between_syncs_crosses_chunks():
+    syncs = [{"op": Fileop.FSYNC, "start_ns": start, "duration_ns": 3, "thread": start} for start in (0, 6, 20, 104)]
+    trace = made_trace([read(0, 1, start) for start in (0, 5, 100)], fileops=syncs)
+    for step in (1, 2, 100):
+        layer = characterize(trace, chunk_records=step).layers["vfs"]
+        found = layer.inter_sync_time
+        assert (found["count"], found["mean_ns"], found["max_ns"], found["p50_ns"]) == (3, 104 / 3, 84, 14)
+        assert layer.time_histogram["inter_sync"].sum() == 3
+    assert "between syncs" in render(characterize(trace))
+    assert "between syncs" not in render(characterize(made_trace([read(0, 1)])))
 
 
 def sized(rows):
