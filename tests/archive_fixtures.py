@@ -2,12 +2,12 @@
 """A trace with every record kind, its archive, and the command line."""
 
 import pytest
-from archived import full_trace
 
 import characterize
 from characterize.archive import pack
 from characterize.layout import RecordKind
 from flextrace.main import main
+from tests.archived import full_trace
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@
 import struct
 
 import numpy as np
-from made_trace import made_trace, read, write
+
+from tests.made_trace import made_trace, read, write
 
 HEADER, RECORD = 4096, 64
 # Offsets in struct trace_header, computed by hand from the C header.

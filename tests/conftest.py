@@ -17,6 +17,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 @pytest.fixture
 def run_phase(tmp_path):
     """`straced.strace_run_phase` in a directory of the test's own."""
-    from straced import strace_run_phase  # noqa: PLC0415 (most tests need no strace)
+    from tests.straced import strace_run_phase  # noqa: PLC0415 (most tests need no strace)
 
     return partial(strace_run_phase, tmp_path)

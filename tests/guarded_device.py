@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, op
 
 import characterize
 from characterize.layout import Fileop, FileType, IoFlag
 from tests.block_device import loop_device
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, op
 
 SIZE = 400 << 20  # xfs wants 300 MiB
 PUNCH = 0x03 << 16

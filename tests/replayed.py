@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from made_trace import records
 
 from characterize.layout import FileType, RecordKind
 from characterize.trace import Trace
 from replayer.repeated_operations import RepeatedIo, repeated_fileops
+from tests.made_trace import records
 
 IMAGE = "/scratch/image"
 PROCESS = 70_000

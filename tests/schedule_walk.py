@@ -5,7 +5,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from told import PROGRAMS
+
+from tests.told import PROGRAMS
 
 SEGMENTS = PROGRAMS / "segments"
 KEPT = 64  # records of the largest trace of one segment, and operations of several: SMALL_SEGMENTS of the Makefile

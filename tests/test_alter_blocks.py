@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read
 
 import characterize
 from characterize.concurrency import concurrency_of
@@ -19,6 +18,7 @@ from flextrace.main import main
 from replayer.alter import Relative, alter
 from replayer.block_lanes import BlockOperations
 from replayer.flexible.draft import UnreachableError
+from tests.made_trace import made_trace, read
 
 COUNT = 3001
 

@@ -5,7 +5,6 @@ import resource
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
 
 import characterize
 from characterize.layout import FileFlag, Fileop, IoFlag, RecordKind
@@ -14,6 +13,7 @@ from replayer.cut import Selection, cut
 from replayer.flexible.draft import Draft
 from replayer.merge import clone
 from replayer.repeat import repeat
+from tests.made_trace import made_trace, read, write
 
 PAGE = 4096
 NAME = 1 << 31

@@ -5,16 +5,16 @@ import json
 import re
 
 import pytest
-from archived import full_trace
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
 
 import characterize
 from characterize.anonymise import Names, anonymised
 from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
 from characterize.layout import IoFlag, RecordKind, Source
+from tests.archived import full_trace
+from tests.made_trace import made_trace, read, write
 
 pytest_plugins = ["archive_fixtures"]
 KEY = b"a key of more than 16 bytes"

@@ -12,7 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from archived import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import characterize
+from characterize.archive import pack, unpack
+from characterize.archive_columns import table_of
+from characterize.errors import FlextraceError
+from characterize.layout import HeaderFlag, RecordKind
+from tests.archived import (
     FLAGS_AT,
     HEADER,
     RECORD,
@@ -22,14 +30,6 @@ from archived import (
     patch,
     trace_file,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import characterize
-from characterize.archive import pack, unpack
-from characterize.archive_columns import table_of
-from characterize.errors import FlextraceError
-from characterize.layout import HeaderFlag, RecordKind
 
 pytest_plugins = ["archive_fixtures"]
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from archived import RECORD, RECORD_COUNT_AT, assert_equal_traces, patch, trace_file
-from made_trace import made_trace, read, write
-from straced import ROOT, needs_engine
 
 import characterize
 from characterize.archive import pack
 from flextrace.main import main
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
+from tests.archived import RECORD, RECORD_COUNT_AT, assert_equal_traces, patch, trace_file
+from tests.made_trace import made_trace, read, write
+from tests.straced import ROOT, needs_engine
 from tests.synthetic_machine import MIB, Machine
 
 pytest_plugins = ["archive_fixtures", "small_file_system"]

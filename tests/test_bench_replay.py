@@ -5,12 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read
-from straced import needs_engine, needs_strace, strace
 
 import characterize
 from tests.bench.replay_lateness import lateness_ns, summary_of
 from tests.bench.replay_list import ReplayList, Requests, make_list
+from tests.made_trace import made_trace, read
+from tests.straced import needs_engine, needs_strace, strace
 
 US = 1000
 EACH = 500

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
-from straced import op
 
 import characterize
 from characterize.errors import FlextraceError
@@ -19,6 +17,8 @@ from replayer.block_lanes import BlockOperations, Lanes
 from replayer.device_places import Geometry, fit_places
 from replayer.device_trace import make_device_trace
 from replayer.willy import make_trace
+from tests.made_trace import made_trace, read, write
+from tests.straced import op
 
 DEVICE = Geometry(64 << 20, 4096)
 CHUNKS = (1, 7, 10**6)

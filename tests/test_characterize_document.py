@@ -5,7 +5,6 @@ import hashlib
 import json
 
 import pytest
-from made_trace import made_trace, read, write
 
 import characterize as package
 from characterize.characterization import characterize
@@ -13,6 +12,7 @@ from characterize.definitions import DEFINITIONS
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.text import render
 from flextrace.main import main
+from tests.made_trace import made_trace, read, write
 
 FILES = [{"file": 1, "size_bytes": 8192, "resident_bytes": 0}]
 LINK_COUNTS = ("read_bytes", "written_bytes", "others", "stacked", "orphans", "file_count", "files")

@@ -6,13 +6,13 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
 
 from characterize.characterization import characterize
 from characterize.extended import cold_frac, extended_of
 from characterize.layout import BlockFlag, HeaderFlag, IoFlag
 from characterize.requests import requests_of
 from characterize.response_time import syncs_of
+from tests.made_trace import made_trace, read, write
 
 OPEN, TRUNCATE, FALLOCATE = 1, 6, 7
 KEEP_SIZE, COLLAPSE_RANGE, ZERO_RANGE, INSERT_RANGE = 0x01, 0x08, 0x10, 0x20

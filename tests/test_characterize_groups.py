@@ -4,10 +4,8 @@
 import json
 
 import pytest
-from flexible_traces import recordings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
 
 import characterize as package
 from characterize import groups as grouping_module
@@ -18,6 +16,8 @@ from characterize.layout import HeaderFlag, RecordKind
 from characterize.stream import open_stream
 from characterize.trace import Trace
 from flextrace.main import main
+from tests.flexible_traces import recordings
+from tests.made_trace import made_trace, read, write
 
 # What depends on the whole trace and not on the group: what came first, and how long the trace is.
 GLOBAL = ("coldFrac", "coldFracMeasuredShare", "appendFrac", "overwriteFrac")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
 
 from characterize.characterization import characterize
 from characterize.concurrency import concurrency_of, littles_law
@@ -16,6 +15,7 @@ from characterize.layout import BlockFlag, BlockOp
 from characterize.requests import requests_of
 from characterize.response_time import distribution, response_times, syncs_of, think_times
 from characterize.sizes import size_histogram, sizes_of
+from tests.made_trace import made_trace, read, write
 
 FSYNC, FDATASYNC, SYNC_FILE_RANGE, OPEN = 3, 4, 5, 1
 

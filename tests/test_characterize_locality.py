@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read
 
 from characterize.locality import locality_of
 from characterize.requests import requests_of
+from tests.made_trace import made_trace, read
 
 BLOCK = 4096
 

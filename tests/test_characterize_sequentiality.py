@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
 
 from characterize.formats.foreign import read_foreign
 from characterize.requests import columns_of, requests_of
 from characterize.sequentiality import SequentialitySummary
 from characterize.workload import workload_of
+from tests.made_trace import made_trace, read, write
 
 CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 KIB = 1024

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, records, write
 
 from characterize.block_history import BlockHistorySummary
 from characterize.characterization import characterize
@@ -25,6 +24,7 @@ from characterize.sequentiality import SequentialitySummary
 from characterize.sizes import SizeSummary
 from characterize.text import render
 from characterize.touched import UniqueBytes
+from tests.made_trace import made_trace, read, records, write
 
 BLOCK = 4096
 MAKERS = st.sampled_from([read, write])

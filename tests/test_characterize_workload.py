@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
 
 from characterize.errors import FlextraceError
 from characterize.layout import BlockFlag, HeaderFlag
 from characterize.requests import requests_of
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, sequential, unique_bytes, workload_of
+from tests.made_trace import made_trace, read, write
 
 REQUESTS = st.lists(
     st.builds(

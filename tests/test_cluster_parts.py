@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flexible_traces import traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read, records, write
 from test_characterize_document import TRACES
 from test_stream import written_as_is
 
@@ -24,6 +22,8 @@ from characterize.layer_summary import Sample
 from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, HeaderFlag, RecordKind
 from characterize.stream import open_stream
 from characterize.trace import Header, Trace
+from tests.flexible_traces import traces
+from tests.made_trace import made_trace, read, records, write
 
 DAY_NS = 86_400 * 10**9
 BLOCK = 4096

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from flexible_traces import traces
-from made_trace import made_trace, read
 
 import characterize as package
 from characterize.archive import pack
@@ -23,6 +21,8 @@ from characterize.errors import FlextraceError
 from characterize.stream import open_stream
 from flextrace.characterize import add_arguments, run
 from flextrace.main import main
+from tests.flexible_traces import traces
+from tests.made_trace import made_trace, read
 
 DAY_NS = 86_400 * 10**9
 

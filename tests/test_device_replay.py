@@ -7,13 +7,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
-from straced import needs_engine
 
 import characterize
 from characterize.layout import BlockFlag, BlockOp, FileType, HeaderFlag, RecordKind
 from flextrace.main import main
 from tests.block_device import loop_device, partition
+from tests.made_trace import made_trace, read, write
+from tests.straced import needs_engine
 from tests.told import RECORDER, ROOT, run_recorder
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]

@@ -8,11 +8,11 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, ROOT, needs_engine
 
 import characterize
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, ROOT, needs_engine
 
 pytestmark = needs_engine
 pytest_plugins = ["small_file_system"]

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, needs_engine
 
 pytestmark = needs_engine
 pytest_plugins = ["small_file_system"]

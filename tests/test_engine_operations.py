@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
-from straced import DATA, needs_engine, needs_strace, op
 
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
+from tests.made_trace import made_trace, read, write
+from tests.straced import DATA, needs_engine, needs_strace, op
 
 pytestmark = [needs_engine, needs_strace]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, op
-from told import PROGRAMS, RECORDER, record, run_recorder
 
 import characterize
 from characterize.layout import Fileop, IoFlag, IoOp, Source
 from characterize.requests import left_out
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, needs_engine, op
+from tests.told import PROGRAMS, RECORDER, record, run_recorder
 
 pytestmark = [
     needs_engine,

@@ -2,12 +2,12 @@
 """What the engine does with records of every source and with every file operation, told by strace."""
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import DATA, needs_engine, needs_strace, op
 from test_mapped_files import PATHS
 
 from characterize.layout import FileFlag, Fileop, IoFlag, Source
 from characterize.requests import left_out
+from tests.made_trace import made_trace, read, write
+from tests.straced import DATA, needs_engine, needs_strace, op
 
 pytestmark = [needs_engine, needs_strace]
 

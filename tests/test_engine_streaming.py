@@ -6,14 +6,14 @@ import subprocess
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
-from straced import DATA, ENGINE, needs_engine, needs_strace, strace
-from told import PROGRAMS
 
 import characterize
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, Source
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import REQUEST_BYTES, make_large_trace
+from tests.made_trace import made_trace, read, write
+from tests.straced import DATA, ENGINE, needs_engine, needs_strace, strace
+from tests.told import PROGRAMS
 
 SMALL = PROGRAMS / "replay_small_segments"  # 64 operations in memory at once
 needs_small = pytest.mark.skipif(not SMALL.exists(), reason=f"{SMALL} is not built (make build/test-programs)")

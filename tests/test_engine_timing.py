@@ -12,12 +12,12 @@ import subprocess
 import time
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, needs_strace, op, strace
 
 import characterize
 from characterize.layout import Fileop, HeaderFlag, IoFlag, Source
 from flextrace.main import main
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytestmark = needs_engine
 

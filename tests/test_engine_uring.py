@@ -11,12 +11,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, needs_strace, op, strace
 
 import characterize
 from characterize.layout import Fileop, HeaderFlag, IoFlag, Source
 from tests.loop_file_system import loop_file_system
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytestmark = needs_engine
 

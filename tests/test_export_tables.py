@@ -4,16 +4,16 @@
 import json
 
 import pytest
-from archived import full_trace
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
-from straced import op
 
 import characterize
 from characterize.errors import FlextraceError
 from characterize.formats import csv_export, perfetto
 from characterize.layout import BlockOp, Fileop, RecordKind, Source
+from tests.archived import full_trace
+from tests.made_trace import made_trace, read, write
+from tests.straced import op
 
 pytest_plugins = ["archive_fixtures"]
 U32, U62 = st.integers(0, 2**32 - 1), st.integers(0, 2**62)

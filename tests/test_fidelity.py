@@ -8,13 +8,9 @@ import warnings
 
 import numpy as np
 import pytest
-from flexible_traces import traces
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
-from replayed import PROCESS, SHIFT_NS, replayed
 from scipy import stats
-from straced import needs_engine, op
 
 import characterize
 from characterize.document import plain
@@ -33,6 +29,10 @@ from selfscale.fidelity_report import fidelity_section
 from selfscale.fidelity_side import side_of
 from selfscale.fidelity_text import WIDTH, fidelity_lines, number_lines
 from selfscale.report import write_report
+from tests.flexible_traces import traces
+from tests.made_trace import made_trace, read, write
+from tests.replayed import PROCESS, SHIFT_NS, replayed
+from tests.straced import needs_engine, op
 
 PAGE = 4096
 STEP = 7

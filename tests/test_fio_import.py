@@ -5,8 +5,6 @@ import shutil
 import subprocess
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import needs_engine, op
 
 import characterize
 from characterize.errors import FlextraceError
@@ -15,6 +13,8 @@ from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import found_format
 from characterize.layout import Fileop, FileType, HeaderFlag, IoOp
 from flextrace.main import main
+from tests.made_trace import made_trace, read, write
+from tests.straced import needs_engine, op
 
 needs_fio = pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed")
 

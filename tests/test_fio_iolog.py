@@ -10,14 +10,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import ROOT, needs_engine, needs_strace, op, strace
 
 import characterize
 from characterize.errors import FlextraceError
 from characterize.formats import fio_iolog
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag, IoOp, Source
 from flextrace.main import main
+from tests.made_trace import made_trace, read, write
+from tests.straced import ROOT, needs_engine, needs_strace, op, strace
 
 pytest_plugins = ["archive_fixtures"]
 pytestmark = [

@@ -10,12 +10,12 @@ import subprocess
 import time
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, needs_strace, op
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
 from flextrace.main import main
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, needs_engine, needs_strace, op
 
 pytestmark = needs_engine
 

@@ -4,12 +4,12 @@
 import json
 
 import pytest
-from made_trace import made_trace, read, write
 
 import characterize as package
 from characterize.completeness import closure_of, gaps_of, sources_of
 from characterize.layout import HeaderFlag, RecordKind, Source
 from flextrace.main import main
+from tests.made_trace import made_trace, read, write
 
 METADATA = {
     "programs": ["sys_enter", "sys_exit", "block_rq_issue"],

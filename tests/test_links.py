@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
 
 import characterize as package
 from characterize.characterization import characterize
@@ -18,6 +17,7 @@ from characterize.text import render
 from characterize.workload import workload_of
 from flextrace.main import main
 from selfscale.report import trace_section
+from tests.made_trace import made_trace, read, write
 
 DISK, DM = 8 << 20, 254 << 20
 

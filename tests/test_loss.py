@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
 
 import characterize as package
 from characterize.characterization import characterize
@@ -15,6 +14,7 @@ from characterize.text import render
 from characterize.workload import workload_of
 from flextrace.main import main
 from replayer.alter import alter
+from tests.made_trace import made_trace, read, write
 
 LOST = {RecordKind.IO: 100}
 

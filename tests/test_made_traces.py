@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
-from straced import needs_engine
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
@@ -23,6 +21,8 @@ from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from replayer.run import replay
 from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, sort_like, willy
+from tests.made_trace import made_trace, read, write
+from tests.straced import needs_engine
 
 PAGE = 4096
 KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)

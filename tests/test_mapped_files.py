@@ -4,7 +4,6 @@
 import json
 
 import pytest
-from made_trace import made_trace, read, write
 
 import characterize as package
 from characterize.characterization import characterize
@@ -16,6 +15,7 @@ from characterize.text import render
 from characterize.workload import Workload, workload_of
 from flextrace.main import main
 from replayer.alter import alter
+from tests.made_trace import made_trace, read, write
 
 PAGE = 4096
 ESTIMATED, PROGRAM = int(IoFlag.ESTIMATED), int(IoFlag.ESTIMATED | IoFlag.PROGRAM)

@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
-from replayed import SHIFT_NS, replayed
-from straced import op
 
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind, Source
 from characterize.stream import Chunk, Stream, stream_of
@@ -19,6 +16,9 @@ from replayer.operation_form import operations_of
 from replayer.order_check import RULES
 from replayer.order_sweep import Times, sweep, sweep_ranges
 from replayer.replay_recording import replay_part
+from tests.made_trace import made_trace, read, write
+from tests.replayed import SHIFT_NS, replayed
+from tests.straced import op
 
 ROWS = st.lists(
     st.tuples(

@@ -15,9 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from made_trace import made_trace, read
-from straced import ENGINE, ROOT
-from told import PROGRAMS, RECORDER, arguments_of, run_recorder
 
 import characterize
 from characterize.layout import HeaderFlag
@@ -25,6 +22,9 @@ from characterize.workload import PARAMETERS
 from flextrace.main import main
 from replayer.order_check import PROMISES
 from tests import ordinary_user
+from tests.made_trace import made_trace, read
+from tests.straced import ENGINE, ROOT
+from tests.told import PROGRAMS, RECORDER, arguments_of, run_recorder
 
 pytestmark = [
     pytest.mark.root,

@@ -10,8 +10,6 @@ import sys
 import time
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import ROOT, needs_engine
 
 import characterize
 from characterize.errors import FlextraceError
@@ -20,6 +18,8 @@ from characterize.workload import workload_of
 from flextrace.main import main
 from replayer.confine import MemoryGroup
 from replayer.run import prepare, replay
+from tests.made_trace import made_trace, read, write
+from tests.straced import ROOT, needs_engine
 
 pytestmark = needs_engine
 

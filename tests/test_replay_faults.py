@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read
-from straced import ENGINE, needs_engine
 
 import characterize
 from characterize.layout import FileType, IoFlag
 from tests.block_device import loop_device, run
 from tests.made_devices import mapped, scsi_disk
+from tests.made_trace import made_trace, read
+from tests.straced import ENGINE, needs_engine
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="disks need root")]
 

@@ -10,12 +10,12 @@ import time
 
 import numpy as np
 import pytest
-from made_trace import made_trace
-from straced import ENGINE, needs_engine, needs_strace, op
 
 import characterize
 from characterize.layout import Fileop
+from tests.made_trace import made_trace
 from tests.page_cache import PAGE_BYTES, cache_only, cached_ranges
+from tests.straced import ENGINE, needs_engine, needs_strace, op
 from tests.told import RECORDER
 
 pytestmark = needs_engine

@@ -8,10 +8,10 @@ recorded, which takes no time when it is replayed: so what follows is far too ea
 import sys
 
 import pytest
-from made_trace import made_trace, read, write
-from straced import needs_engine, needs_strace, op
 
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag
+from tests.made_trace import made_trace, read, write
+from tests.straced import needs_engine, needs_strace, op
 
 pytestmark = [needs_engine, needs_strace]
 

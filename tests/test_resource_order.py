@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read, write
-from resource_rules import RENAME_EXCHANGE, must_precede
-from schedule_walk import check_pass, ended_before, needs_walk, walk
-from straced import op
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag
+from tests.made_trace import made_trace, read, write
+from tests.resource_rules import RENAME_EXCHANGE, must_precede
+from tests.schedule_walk import check_pass, ended_before, needs_walk, walk
+from tests.straced import op
 
 pytestmark = needs_walk
 

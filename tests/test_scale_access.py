@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from straced import needs_engine
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
@@ -24,6 +23,7 @@ from selfscale.profile import load
 from tests.block_device import loop_device, mounted
 from tests.page_cache import resident_pages
 from tests.small_file_system import small_file_system  # noqa: F401
+from tests.straced import needs_engine
 from tests.synthetic_machine import Machine
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]

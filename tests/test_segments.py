@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from appended_records import append_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read, records
-from schedule_walk import KEPT, check_pass, check_takes, ended_before, needs_walk, walk
 
 import characterize
 from characterize.layout import RecordKind
+from tests.appended_records import append_records
+from tests.made_trace import made_trace, read, records
+from tests.schedule_walk import KEPT, check_pass, check_takes, ended_before, needs_walk, walk
 
 LATEST = 2**64 - 1
 

@@ -4,9 +4,8 @@
 import subprocess
 import sys
 
-from made_trace import made_trace, read
-
 import characterize
+from tests.made_trace import made_trace, read
 
 LOADED = (
     "import sys; from flextrace.main import main; assert main(['characterize', sys.argv[1]]) == 0; "

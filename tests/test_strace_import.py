@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from straced import ROOT, needs_engine
 
 import characterize
 from characterize.errors import FlextraceError
@@ -19,6 +18,7 @@ from characterize.formats.strace_arguments import unescaped
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, Source
 from characterize.workload import workload_of
 from flextrace.main import main
+from tests.straced import ROOT, needs_engine
 
 needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 needs_recorder = pytest.mark.skipif(

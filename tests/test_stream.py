@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from flexible_traces import recordings, traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_trace import made_trace, read, records, write
 from test_characterize_document import TRACES
 
 import characterize as package
@@ -22,6 +20,8 @@ from characterize.layout import HEADER_DTYPE, TRACE_HEADER_BYTES, TRACE_RECORD_B
 from characterize.stream import TIMED, Chunk, Linked, open_stream, stream_of, stream_of_pieces
 from characterize.trace import Trace
 from characterize.workload import workload_of
+from tests.flexible_traces import recordings, traces
+from tests.made_trace import made_trace, read, records, write
 
 STEPS = (1, 7, 1000)
 START = st.integers(0, 12)

@@ -7,11 +7,11 @@ import shutil
 import subprocess
 
 import pytest
-from straced import ROOT, needs_engine
 
 from tests import signatures
 from tests.block_device import BlockDevice, mounted, partition, run
 from tests.guarded_device import SIZE, digest
+from tests.straced import ROOT, needs_engine
 
 pytest_plugins = ["guarded_device"]
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]

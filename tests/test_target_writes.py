@@ -7,13 +7,13 @@ import subprocess
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
-from straced import ENGINE, needs_engine, needs_strace, strace
 
 import characterize
 from characterize.layout import FileType
 from tests.block_device import run
 from tests.guarded_device import PUNCHED, SIZE, WRITES, digest, trace_of
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, needs_engine, needs_strace, strace
 
 pytest_plugins = ["guarded_device"]
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]

@@ -6,11 +6,11 @@ import struct
 
 import numpy as np
 import pytest
-from made_trace import made_trace, read, write
 
 import characterize
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
+from tests.made_trace import made_trace, read, write
 
 HEADER, RECORD = 4096, 64
 # Offsets in struct trace_header, computed by hand from the C header.

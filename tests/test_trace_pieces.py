@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_trace import made_trace, read
 
 import characterize
 from characterize.layout import BlockDataClass, RecordKind
 from flextrace.main import main
+from tests.made_trace import made_trace, read
 
 HEADER, RECORD = 4096, 64
 FLAGS_AT, VERSION_MINOR_AT, LOST_AT = 20, 10, 72 + 16 * 8
