@@ -314,7 +314,7 @@ static const struct {
 	const char *word, *text;
 } states[] = {
 	[PROGRAM_LOADS] = {"loads", "loads"},
-	[PROGRAM_MISSING] = {"missing", "left out: this kernel does not have it"},
+	[PROGRAM_MISSING] = {"missing", "left out: this kernel has no such tracepoint or function"},
 	[PROGRAM_REPLACED] = {"not needed", "not needed: there is a better tracepoint"},
 	[PROGRAM_FOR_OTHERS] = {"not needed", "not needed: for other kernels"},
 	[PROGRAM_REFUSED] = {"refused", "left out: this kernel refuses it"},
