@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind
+from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind, Source
 
 ROOT = Path(__file__).parent.parent
 RECORDER = ROOT / "build" / "flextrace-record"
@@ -136,7 +136,9 @@ def test_records_of_a_thread_are_in_order_and_ids_unique(known_runs):
     for trace, _, _ in known_runs:
         io = trace.io
         assert io["id"].is_unique
-        assert (io.groupby("thread")["start_ns"].diff().dropna() >= 0).all()
+        # A page fault that reads its page maps those around it before it ends: a record within a record.
+        calls = io[io["source"] != Source.MMAP]
+        assert (calls.groupby("thread")["start_ns"].diff().dropna() >= 0).all()
         assert trace.header.metadata["records_out_of_order"] == 0
 
 
