@@ -206,7 +206,7 @@ def test_the_text_ends_with_the_verdict_and_names_each_program(place):
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1].startswith("recording works here")
     sources = "".join(path.read_text() for path in (ROOT / "bpf").glob("*.bpf.c"))
-    sections = sources.count('SEC("tp_btf/') + sources.count('SEC("iter/')
+    sections = sum(sources.count(f'SEC("{kind}/') for kind in ("tp_btf", "fentry", "iter"))
     lines = done.stdout.split("\nprograms\n")[1].split("\n\n")[0].splitlines()
     assert len([line for line in lines if not line.startswith("        ->")]) == sections > 30
     assert len({line.split()[1] for line in lines if not line.startswith("        ->")}) == sections
