@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Tracepoints and a function inside a running call -> its exact file position, where several threads share one (file_position.bpf.h).
+ * Tracepoints and a function inside a running call -> its exact file position, where several threads share one
+ * (file_position.bpf.h).
  */
 #include "file_position.bpf.h"
 

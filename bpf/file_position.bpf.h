@@ -8,10 +8,10 @@
  * and where both sides are equal the offset is exact. If the lock was fought for, contention_end fires with the lock
  * held, and the position read there is exact as well. So is one that is read further inside the call, where the kernel
  * has tracepoints for that (a read that looks for its pages, a write that begins in ext4 or xfs) or, before 6.11, lets a
- * program at a function of its own (that asks whether the call is allowed). Only without those, and
- * where another thread came between entry and lock, or between unlock and exit, do the sides differ: the record then
- * carries IO_OFFSET_INFERRED and the width of the interval, and the recorder finds the place that the other calls leave
- * free (shared_offset.c). With O_APPEND the file's size takes the place of the position at entry, and for a positioned
+ * program at a function of its own (that asks whether the call is allowed). Only without those, and where another thread
+ * came between entry and lock, or between unlock and exit, do the sides differ: the record then carries
+ * IO_OFFSET_INFERRED and the width of the interval, and the recorder finds the place that the other calls leave free
+ * (shared_offset.c). With O_APPEND the file's size takes the place of the position at entry, and for a positioned
  * call that appends also at exit.
  */
 #ifndef FLEXTRACE_FILE_POSITION_BPF_H

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Name of a tracepoint or a function -> its type, in the kernel or in a module that is loaded: distributions build file systems so.
+ * Name of a tracepoint -> its type, in the kernel or in a module that is loaded: distributions build file systems so; and
+ * whether the kernel has a function.
  */
 #include "kernel_btf.h"
 
