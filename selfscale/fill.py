@@ -7,7 +7,6 @@ fast as it ever will again.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import tempfile
 import time
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_duration
 from characterize.workload import Workload
 from selfscale.access import Access
@@ -43,7 +43,7 @@ def fill(size_bytes: float, access: Access, confirm: str | None, say: Callable[[
     Raises
     ------
     FlextraceError
-        The device refuses it, see `replayer.run.replay`.
+        The device refuses it, see `replayer.run.replay`, or a write failed.
     """
     from replayer.run import replay  # noqa: PLC0415
 
@@ -68,5 +68,13 @@ def fill(size_bytes: float, access: Access, confirm: str | None, say: Callable[[
     with tempfile.TemporaryDirectory(prefix="flextrace-fill-", dir=trace_directory()) as scratch:
         trace = Path(scratch) / "fill.iotrace"
         write_willy(workload, trace, requests, seed=0, device=access.device)
-        options = dataclasses.replace(access, writes=True).replay_options(confirm)
-        replay(trace, None, timing="asap", order="thread", interval_ms=INTERVAL_MS, on_interval=on_interval, **options)
+        options = access.replay_options(confirm)
+        result = replay(
+            trace, None, timing="asap", order="thread", interval_ms=INTERVAL_MS, on_interval=on_interval, **options
+        )
+    if failed := result["operations"]["failed"] + result["operations"]["short"]:
+        errors = ", ".join(f"{count} {name}" for name, count in result["errors"].items()) or "short requests"
+        raise FlextraceError(
+            f"cannot fill {access.device}: {failed} of {requests} writes failed or were short ({errors}); leave --fill "
+            "out to measure what it still does, or take another device"
+        )

@@ -177,6 +177,14 @@ def test_a_device_is_filled_to_its_end_before_it_is_measured(disk, tmp_path, cap
     assert load(tmp_path / "p.json").settings["fill"]
 
 
+def test_a_device_that_fails_writes_is_not_called_filled(disk, monkeypatch):
+    """The loop device does not fail; the engine's document says that it did."""
+    result = {"operations": {"failed": 2, "short": 1}, "errors": {"EIO": 2}}
+    monkeypatch.setattr("replayer.run.replay", lambda *arguments, **options: result)
+    with pytest.raises(FlextraceError, match=f"cannot fill {disk.path}: 3 of 65 writes failed or were short .2 EIO"):
+        fill(float(SIZE), Access("device", disk.path), str(SIZE), lambda text: None)
+
+
 def test_a_device_in_use_is_refused_and_nothing_is_left(files, tmp_path, capsys):
     _, device = files
     assert main(["scale", "--device", device.path, "-o", str(tmp_path / "p.json"), "--budget", "5s"]) == 1
