@@ -93,7 +93,7 @@ def test_the_traces_are_of_that_kernel(known_runs):
 
 
 def test_no_offset_of_threads_that_share_a_position_is_worked_out(known_runs):
-    """There is no tracepoint for it on that kernel, and what is worked out was wrong for one of 70."""
+    """There is no tracepoint for it on that kernel, and what is worked out may be wrong."""
     for trace, _, _ in known_runs:
         assert not (trace.io["flags"] & int(IoFlag.OFFSET_INFERRED)).any()
 
