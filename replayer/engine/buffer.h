@@ -26,6 +26,24 @@ static inline uint64_t write_place(uint64_t number)
 	return (number * WRITE_STEP % WRITE_PLACES) * WRITE_PLACE_BYTES;
 }
 
+/*
+ * Reads of a run with times go from one page to the other in the same way, over more than the second-level cache of most
+ * processors holds: an application seldom reads to where it has just read, and what it computed has passed through
+ * that cache meanwhile (docs/decisions/0010).
+ */
+enum {
+	READ_PLACES = 1024, /* at most; a power of two */
+	READ_STEP = WRITE_STEP,
+	READ_PLACE_BYTES = 4096,
+	READ_SLACK_BYTES_MAX = 32 << 20, /* of all threads: a confined run has that much less for its page cache */
+};
+
+/* `places` is a power of two. */
+static inline uint64_t read_place(uint64_t number, uint32_t places)
+{
+	return (number * READ_STEP & (places - 1)) * READ_PLACE_BYTES;
+}
+
 struct buffer {
 	uint8_t *data; /* page-aligned */
 	uint64_t bytes;

@@ -20,9 +20,10 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 	if (!request_prepare(worker, io, number, &request))
 		return;
 	off_t offset = (off_t)request.offset;
+	uint8_t *read_data = worker->read_data.data + read_place(number, worker->read_places);
 	request_start(worker, &request, now_ns());
 	ssize_t result = request.write ? pwrite(request.descriptor, request.write_data, request.bytes, offset)
-				       : pread(request.descriptor, worker->read_data.data, request.bytes, offset);
+				       : pread(request.descriptor, read_data, request.bytes, offset);
 	int error = result < 0 ? -errno : 0;
 
 	request_finish(worker, &request, error ? error : result, now_ns());

@@ -127,6 +127,24 @@ static void *work(void *argument)
 	return NULL;
 }
 
+static int map_read_data(struct worker *worker)
+{
+	const struct run *run = worker->run;
+	uint32_t bytes = worker->plan->read_bytes_max;
+	bool moves = run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL && bytes;
+	uint64_t slack_bytes_max = READ_SLACK_BYTES_MAX / run->schedule->thread_count;
+
+	worker->read_places = moves ? READ_PLACES : 1;
+	while (worker->read_places > 1 && (uint64_t)worker->read_places * READ_PLACE_BYTES > slack_bytes_max)
+		worker->read_places /= 2;
+	struct buffer *data = &worker->read_data;
+	int error = buffer_map(data, bytes + (uint64_t)(worker->read_places - 1) * READ_PLACE_BYTES, 0);
+	/* The first touch of a page is not the read's to pay for. */
+	if (!error && moves)
+		memset(data->data, 0, data->bytes < BUFFER_WINDOW_BYTES ? data->bytes : BUFFER_WINDOW_BYTES);
+	return error;
+}
+
 static int prepare_workers(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
@@ -144,7 +162,7 @@ static int prepare_workers(struct run *run)
 		worker->run = run;
 		worker->plan = &schedule->threads[t];
 		worker->cursor = schedule_cursor(run->schedule, t);
-		error = buffer_map(&worker->read_data, worker->plan->read_bytes_max, 0);
+		error = map_read_data(worker);
 		/* Mapped and not allocated: of each histogram only the few pages that are used are there. */
 		void *histograms =
 			mmap(NULL, histogram_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -88,6 +88,7 @@ struct worker {
 	const struct thread_plan *plan;
 	struct cursor cursor;
 	struct buffer read_data;
+	uint32_t read_places; /* in it, 1 = always its beginning */
 	struct histogram *histograms; /* HISTOGRAMS */
 	struct tally tally;
 	struct order_waiter waiter;
