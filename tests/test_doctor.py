@@ -32,6 +32,8 @@ def host(tmp_path):
         "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet acpi_pm",
         "proc/sys/kernel/unprivileged_bpf_disabled": "2",
         "proc/sys/kernel/perf_event_paranoid": "3",
+        "sys/bus/virtio/devices/virtio0/device": "0x0005",
+        "sys/bus/virtio/devices/virtio0/features": "0110000",
         "proc/self/io": "rchar: 1",
         "proc/self/uid_map": "         0          0 4294967295",
         "proc/self/status": "Name:\tx\nNoNewPrivs:\t0\nCapEff:\t000000c000000000",
@@ -55,6 +57,7 @@ def test_a_good_machine_passes_all_checks_of_the_kernel(host):
     assert len({check.name for check in checks}) == len(checks)
 
 
+BALLOON = "sys/bus/virtio/devices/virtio0"
 CLOCK = "sys/devices/system/clocksource/clocksource0"
 
 
@@ -83,6 +86,8 @@ CLOCK = "sys/devices/system/clocksource/clocksource0"
         (f"{CLOCK}/current_clocksource", "hpet", "clock", "warn", "hpet: slow", "echo tsc | sudo tee "),
         (f"{CLOCK}/current_clocksource", "kvm-clock", "clock", "ok", "kvm-clock", ""),
         (f"{CLOCK}/current_clocksource", None, "clock", "ok", "does not say", ""),
+        (f"{BALLOON}/features", "0110010", "free memory", "ok", "takes it back", ""),
+        (f"{BALLOON}/features", "0110001", "free memory", "ok", "stays", ""),
     ],
 )
 def test_one_fact_of_the_kernel_differs(host, tmp_path, case):

@@ -10,6 +10,7 @@ AREA = "kernel"
 OLDEST_TESTED = (6, 1)
 NEWER_KERNEL = "sudo apt install -t bookworm-backports linux-image-amd64 (of Debian's backports), then reboot"
 FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "xen")
+VIRTIO_BALLOON, REPORTING_BIT = "0x0005", 5
 
 
 def kernel_checks(host: Host) -> list[Check]:
@@ -23,6 +24,7 @@ def kernel_checks(host: Host) -> list[Check]:
         settings_check(host),
         accounts_check(host),
         clock_check(host),
+        memory_check(host),
     ]
 
 
@@ -130,3 +132,12 @@ def clock_check(host: Host) -> Check:
         if better
         else "the kernel found no faster one (sudo dmesg | grep -i clocksource says why): expect a higher cost",
     )
+
+
+def memory_check(host: Host) -> Check:
+    """A virtual machine's host may take free memory back (virtio 1.2, 5.5: free page reporting)."""
+    for device in sorted((host.sys / "bus/virtio/devices").glob("*")):
+        features = host.text(device / "features") or ""
+        if host.text(device / "device") == VIRTIO_BALLOON and features[REPORTING_BIT : REPORTING_BIT + 1] == "1":
+            return ok(AREA, "free memory", "its host takes it back: times of its first use differ from run to run")
+    return ok(AREA, "free memory", "stays with this machine")

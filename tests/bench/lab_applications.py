@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from replayer.binaries import find_binary
+from tests.bench.backed_memory import back_free_memory
 from tests.bench.load import UnavailableError
 from tests.bench.postgres_load import programs as postgres_programs
 from tests.bench.postgres_load import server_user
@@ -168,6 +169,7 @@ def record_application(application: Application, point: Path, memory_bytes: int,
     try:
         command = application.prepare(place)
         _evict(place)
+        back_free_memory()
         record = [*_flextrace("record"), "--quiet", "--force", "--layer", "vfs", "--memory", str(memory_bytes)]
         code = _run(*record, "-o", str(trace), "--path", str(place), "--", *command, accept=(0, NOT_TRUSTWORTHY))[0]
         text = _run(*_flextrace("characterize"), str(trace), "--format", "json", accept=(0, NOT_TRUSTWORTHY))[1]
