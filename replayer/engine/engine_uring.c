@@ -98,14 +98,16 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 		uint64_t left_ns = worker->due.at_ns - now;
 
 		ring_submit(worker);
-		if (!worker->ring->in_flight)
+		if (!worker->ring->in_flight) {
 			pacer_wait_until(pacer, worker->due.at_ns);
-		else if (left_ns > pacer->margin_ns)
+		} else if (left_ns > pacer->margin_ns) {
 			ring_wait(worker, worker->due.at_ns - pacer->margin_ns);
-		else if (spinning || (spinning = pacer_may_spin(pacer)))
+		} else if (spinning || (spinning = pacer_may_spin(pacer))) {
+			pacer_pause(pacer);
 			ring_reap(worker);
-		else
+		} else {
 			ring_wait(worker, worker->due.at_ns);
+		}
 		worker->due = due_of(worker, record);
 	}
 	if (spinning)
@@ -152,6 +154,17 @@ static void done_at_once(struct worker *worker, const struct operation *operatio
 	cursor_complete(&worker->cursor, operation);
 }
 
+/*
+ * A device that has run out of work waits while a batch is put together, so that the first direct requests go at once and
+ * the batches grow with what is under way. What the page cache has is done within the call: the larger, the better.
+ */
+static bool batch_is_due(const struct ring *ring, const struct request *request)
+{
+	bool waits = request->class & CLASS_DIRECT && ring->in_flight - ring->batch_count < ring->batch_count;
+
+	return waits || ring->batch_count == RING_BATCH;
+}
+
 static void launch(struct worker *worker, const struct operation *operation, const union record *record,
 		   uint64_t ready_ns)
 {
@@ -180,7 +193,7 @@ static void launch(struct worker *worker, const struct operation *operation, con
 		flight_finish(worker, index, error, now_ns());
 		return;
 	}
-	if (ring->batch_count == RING_BATCH)
+	if (batch_is_due(ring, &request))
 		ring_submit(worker);
 }
 
