@@ -47,12 +47,21 @@ void pacer_init(struct pacer *pacer, uint32_t threads, const atomic_bool *stop)
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		pacer->processors = CPU_COUNT(&processors);
 	pacer->spinners_max = pacer->processors ? pacer->processors - 1 : 0;
+	pacer->crowded = threads > (uint32_t)pacer->spinners_max;
 	pacer->wake_up_ns = measure_wake_up();
 	if (!pacer->spinners_max)
 		return;
 	pacer->margin_ns = pacer->wake_up_ns < MARGIN_NS_MIN ? MARGIN_NS_MIN : pacer->wake_up_ns;
 	if (pacer->margin_ns > MARGIN_NS_MAX)
 		pacer->margin_ns = MARGIN_NS_MAX;
+}
+
+void pacer_pause(const struct pacer *pacer)
+{
+	if (pacer->crowded)
+		sched_yield();
+	else
+		pause_processor();
 }
 
 bool pacer_may_spin(struct pacer *pacer)
@@ -91,6 +100,6 @@ void pacer_wait_until(struct pacer *pacer, uint64_t due_ns)
 		return;
 	}
 	while (now_ns() < due_ns)
-		pause_processor();
+		pacer_pause(pacer);
 	pacer_spun(pacer);
 }

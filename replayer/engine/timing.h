@@ -15,6 +15,7 @@ struct pacer {
 	uint64_t margin_ns; /* how long before the due time to wake up and spin; 0 = nobody spins */
 	atomic_int spinners;
 	int spinners_max; /* more would take the processors that the operations need */
+	bool crowded; /* not all threads may spin: who does lets those go first that wake up on its processor */
 	int processors;
 	atomic_int awake; /* threads of the replay that do not sleep until a time or until another one has got on */
 	const atomic_bool *stop;
@@ -60,6 +61,9 @@ static inline bool pacer_has_room(const struct pacer *pacer)
 /* Reserves the right to spin; false when as many threads spin as there are processors to spare. */
 bool pacer_may_spin(struct pacer *pacer);
 void pacer_spun(struct pacer *pacer);
+
+/* Between two looks of who spins. */
+void pacer_pause(const struct pacer *pacer);
 
 /* Returns at due_ns (CLOCK_MONOTONIC) or soon after a stop was asked for. */
 void pacer_wait_until(struct pacer *pacer, uint64_t due_ns);

@@ -4,7 +4,8 @@
 A request is ready when it is due and the one before it of the same thread has ended. Late is its start, as `flextrace
 record` saw it, after that; behind is its start after its due time. When a replay began to count its time only it knows:
 it is taken from the first requests, of which a tenth counts as early or punctual. What the engine says of itself stands
-beside that. The recorder runs on another processor where there is one.
+beside that, and what its null engine says of itself, which does no I/O and is not recorded: what this host allows. The
+recorder runs on another processor where there is one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ QUANTILES = {"p50_us": 0.5, "p99_us": 0.99, "p999_us": 0.999, "max_us": 1.0}
 DRIFT_TARGET_US = 100
 EDGE_SHARE = 0.01  # of the requests, at each end, between which drift is measured
 PUNCTUAL_SHARE = 0.1
-ENGINE, FIO = "flextrace", "fio iolog"
+ENGINE, NULL, FIO = "flextrace", "null engine", "fio iolog"
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,17 @@ class Place:
     def command(self, command: list[str], trace: Path) -> list[str]:
         """The replay on its processors, inside a recorder on the last one, out of the way."""
         record = [str(find_binary("flextrace-record")), "--quiet", "--force", "--layer=vfs", "-o", str(trace), "--"]
-        processors = [str(processor) for processor in sorted(os.sched_getaffinity(0))]
-        own = processors[:1] if self.one_processor else processors
-        return ["taskset", "-c", processors[-1], *record, "taskset", "-c", ",".join(own), *command]
+        return ["taskset", "-c", processors()[-1], *record, *self.unrecorded(command)]
+
+    def unrecorded(self, command: list[str]) -> list[str]:
+        """The replay on its processors."""
+        own = processors()[:1] if self.one_processor else processors()
+        return ["taskset", "-c", ",".join(own), *command]
+
+
+def processors() -> list[str]:
+    """Those that this process may run on."""
+    return [str(processor) for processor in sorted(os.sched_getaffinity(0))]
 
 
 PLACES = (
@@ -108,6 +117,7 @@ def run_rounds(plan: ReplayList, place: Place, trace: Path, rounds: int) -> pd.D
     """Lateness of engine and fio in turns; one row for each run and who measured it."""
     ways: list[Callable[[], list[dict[str, Any]]]] = [
         lambda: engine_lateness(plan, place, trace),
+        lambda: null_lateness(plan, place),
         lambda: fio_lateness(plan, place, trace),
     ]
     rows = []
@@ -121,11 +131,22 @@ def engine_lateness(plan: ReplayList, place: Place, trace: Path) -> list[dict[st
     """By a recording, and by the engine itself, in the same run."""
     document = run_json(place.command(plan.engine_command("--timing=recorded"), trace))
     recorded = {"replay": ENGINE, "by": "recording"} | summary_of(*lateness_ns(trace, plan))
+    return [recorded, {"replay": ENGINE, "by": "itself"} | own_summary(document)]
+
+
+def null_lateness(plan: ReplayList, place: Place) -> list[dict[str, Any]]:
+    """By itself: it issues nothing that a recording could have."""
+    document = run_json(place.unrecorded(plan.engine_command("--timing=recorded", "--engine=null")))
+    return [{"replay": NULL, "by": "itself"} | own_summary(document)]
+
+
+def own_summary(document: dict[str, Any]) -> dict[str, float]:
+    """What an engine says of its lateness."""
     accuracy = document["accuracy"]
     own = {name: accuracy["lateness"][f"{name.removesuffix('_us')}_ns"] / 1e3 for name in QUANTILES}
     own["behind_p99_us"] = accuracy["behind"]["p99_ns"] / 1e3
     own["drift_us"] = accuracy["drift_ns"] / 1e3
-    return [recorded, {"replay": ENGINE, "by": "itself"} | own]
+    return own
 
 
 def fio_lateness(plan: ReplayList, place: Place, trace: Path) -> list[dict[str, Any]]:
