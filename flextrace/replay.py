@@ -30,6 +30,7 @@ from replayer.run import (
     FITS,
     LATE_POLICIES,
     LAYERS,
+    LAYOUTS,
     ORDERS,
     SYNC_CHOICES,
     THREADS_MAX,
@@ -156,6 +157,13 @@ def _add_start_arguments(group: argparse._ArgumentGroup) -> None:
         default="random",
         metavar="KIND",
         help="of files and writes: random (default), or compressible[:PERCENT], to that share of its size (50)",
+    )
+    group.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default="any",
+        help="blocks of the files: any (default), or recorded: in the order of their places on the device where the "
+        "trace knows them (ext4, btrfs, xfs)",
     )
     group.add_argument("--force-space", action="store_true", help="begin although the space seems too little")
 
@@ -300,6 +308,7 @@ def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderComman
         "cache": arguments.cache,
         "keep_image": bool(arguments.image),
         "data": arguments.data,
+        "layout": arguments.layout,
         "loop": arguments.loop,
         "max_seconds": arguments.max_time,
         "speed": arguments.speed,
@@ -326,6 +335,7 @@ def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderComman
             order=arguments.order,
             phase="prepare",
             data=arguments.data,
+            layout=arguments.layout,
             force_space=arguments.force_space,
         )
         document = replay(

@@ -22,6 +22,8 @@ class EngineOptions(TypedDict, total=False):
     data : str
         Of the files and of what is written: ``random``, ``compressible`` or ``compressible:PERCENT``, which compresses
         to about PERCENT of its size (50).
+    layout : {"any", "recorded"}
+        Blocks of the files: as the file system chooses, or in the order of their recorded places.
     phase : {"all", "prepare", "run"}
         ``prepare`` lays out the files and leaves them; ``run`` expects them.
     keep_image : bool
@@ -58,6 +60,7 @@ class EngineOptions(TypedDict, total=False):
     order: str | None
     cache: str
     data: str
+    layout: str
     phase: str
     keep_image: bool
     loop: bool

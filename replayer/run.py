@@ -22,6 +22,7 @@ from replayer.engine_options import EngineOptions, engine_arguments
 TIMINGS = ("asap", "think", "recorded")
 ORDERS = ("resource", "recorded", "thread")
 CACHES = ("recorded", "warm", "cold", "keep")
+LAYOUTS = ("any", "recorded")
 PHASES = ("all", "prepare", "run")
 ENGINES = ("auto", "sync", "io_uring", "null")
 LATE_POLICIES = ("catch-up", "skip", "slip")

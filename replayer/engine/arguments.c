@@ -28,6 +28,7 @@ enum option_key {
 	KEY_DIRECT,
 	KEY_SYNC,
 	KEY_DATA,
+	KEY_LAYOUT,
 	KEY_DEVICE,
 	KEY_WRITE,
 	KEY_CONFIRM,
@@ -39,6 +40,7 @@ const char *const caches[] = {"recorded", "warm", "cold", "keep", NULL};
 const char *const late_policies[] = {"catch-up", "skip", "slip", NULL};
 const char *const directs[] = {"recorded", "on", "off", NULL};
 const char *const syncs[] = {"recorded", "off", NULL};
+const char *const layouts[] = {"any", "recorded", NULL};
 const char *const phases[] = {"all", "prepare", "run", NULL};
 
 static const struct argp_option options[] = {
@@ -81,6 +83,10 @@ static const struct argp_option options[] = {
 	{"force-space", KEY_FORCE_SPACE, NULL, 0, "Begin although the space seems too little", 3},
 	{"data", KEY_DATA, "KIND", 0,
 	 "Data of files and writes: random (default), or compressible[:PERCENT] to that share of its size (50)", 3},
+	{"layout", KEY_LAYOUT, "HOW", 0,
+	 "Blocks of the files: any (default), or recorded: in the order of their places where the trace knows them "
+	 "(ext4, btrfs, xfs)",
+	 3},
 	{NULL, 0, NULL, 0, "Onto a block device:", 4},
 	{"device", KEY_DEVICE, "DEVICE", 0, "Takes the place of the trace's block device; nobody else may use it", 4},
 	{"write", KEY_WRITE, NULL, 0, "Do the trace's writes on it as well, which destroys what is there", 4},
@@ -218,6 +224,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		if (data_parse(text) < 0)
 			argp_error(state, "--data does not know '%s'", text);
 		arguments->data_percent = (unsigned int)data_parse(text);
+		return 0;
+	case KEY_LAYOUT:
+		arguments->layout = parse_choice("layout", text, layouts, state);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (arguments->trace)

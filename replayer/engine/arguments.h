@@ -12,6 +12,7 @@ enum { EXIT_USAGE = 2, EXIT_NOT_TRUSTWORTHY = 3 };
 enum phase { PHASE_ALL, PHASE_PREPARE, PHASE_RUN };
 enum direct_choice { DIRECT_RECORDED, DIRECT_ON, DIRECT_OFF };
 enum sync_choice { SYNC_RECORDED, SYNC_OFF };
+enum layout_choice { LAYOUT_ANY, LAYOUT_RECORDED };
 
 struct arguments {
 	const char *trace;
@@ -22,6 +23,7 @@ struct arguments {
 	int phase;
 	int direct; /* enum direct_choice */
 	int sync; /* enum sync_choice */
+	int layout; /* enum layout_choice */
 	unsigned int data_percent;
 	const char *device;
 	const char *confirm;
@@ -37,6 +39,7 @@ extern const char *const caches[];
 extern const char *const late_policies[];
 extern const char *const directs[];
 extern const char *const syncs[];
+extern const char *const layouts[];
 extern const char *const phases[];
 
 /* Ends the program with EXIT_USAGE and a message where the command line says nothing that can be done. */

@@ -139,6 +139,43 @@ int image_use_target(struct image *image, struct file_table *table)
 	return 0;
 }
 
+static uint64_t hash_number(uint64_t hash, uint64_t number)
+{
+	for (int byte = 0; byte < 8; byte++)
+		hash = (hash ^ (number >> (8 * byte) & 0xff)) * 0x100000001b3ull; /* FNV-1a */
+	return hash;
+}
+
+uint64_t image_hash(const struct image *image, const struct file_table *table)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (uint32_t id = 1; id < table->count; id++) {
+		const struct file *file = &table->files[id];
+
+		if (!file->laid_out)
+			continue;
+		hash = hash_number(hash_number(hash, id), file->directory);
+		hash = hash_number(hash, file->layout_bytes);
+	}
+	for (size_t i = 0; image->places && i < image->places->count; i++) {
+		const struct piece *piece = &image->places->pieces[i];
+
+		hash = hash_number(hash_number(hash, piece->file), piece->offset);
+		hash = hash_number(hash, piece->bytes);
+	}
+	return hash;
+}
+
+bool image_is_placed(const struct image *image, const struct file_table *table)
+{
+	struct seal seal;
+
+	if (!image->places || !image->places->count)
+		return true;
+	return !seal_read(image->directory, &seal) && seal.finished && seal.files_hash == image_hash(image, table);
+}
+
 int image_check_space(const struct image *image, const struct file_table *table)
 {
 	uint64_t needed = table->growth_bytes;
@@ -166,6 +203,9 @@ int image_check_space(const struct image *image, const struct file_table *table)
 		if (table->files[id].layout_bytes > there)
 			needed = add_saturating(needed, table->files[id].layout_bytes - there);
 	}
+	/* For a while the pieces are there twice. */
+	if (!image_is_placed(image, table))
+		needed = add_saturating(needed, image->places->bytes);
 	/* Block maps and directories take room as well; 1 % is more than ext4, xfs and btrfs need. */
 	needed = add_saturating(needed, needed / 100);
 	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
@@ -185,28 +225,6 @@ int image_check_space(const struct image *image, const struct file_table *table)
 		return -ENOSPC;
 	}
 	return 0;
-}
-
-static uint64_t hash_number(uint64_t hash, uint64_t number)
-{
-	for (int byte = 0; byte < 8; byte++)
-		hash = (hash ^ (number >> (8 * byte) & 0xff)) * 0x100000001b3ull; /* FNV-1a */
-	return hash;
-}
-
-uint64_t image_hash(const struct file_table *table)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (uint32_t id = 1; id < table->count; id++) {
-		const struct file *file = &table->files[id];
-
-		if (!file->laid_out)
-			continue;
-		hash = hash_number(hash_number(hash, id), file->directory);
-		hash = hash_number(hash, file->layout_bytes);
-	}
-	return hash;
 }
 
 static int check_seal(struct image *image, const struct file_table *table)
@@ -230,7 +248,13 @@ static int check_seal(struct image *image, const struct file_table *table)
 			 wanted);
 		return -ENOENT;
 	}
-	image->other_trace = seal.files_hash != image_hash(table);
+	image->other_trace = seal.files_hash != image_hash(image, table);
+	if (image->other_trace && image->places && image->places->count) {
+		complain("the image in %s was not made with --layout recorded of this trace: run with --phase prepare "
+			 "first",
+			 image->path);
+		return -ENOENT;
+	}
 	return 0;
 }
 

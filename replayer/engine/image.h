@@ -12,6 +12,7 @@
 
 #include "replayer/engine/files.h"
 #include "replayer/engine/image_seal.h"
+#include "replayer/engine/recorded_places.h"
 #include "replayer/engine/target_guard.h"
 
 enum { IMAGE_NAME_BYTES = 16 };
@@ -22,6 +23,7 @@ struct image {
 	const struct target
 		*target; /* the device that takes the place of the trace's block devices; NULL = none does */
 	unsigned int data_percent; /* kind of data, see data_fill.h */
+	const struct recorded_places *places; /* in whose order data gets its blocks; NULL = the file system chooses */
 	bool sealed; /* laid out by this process */
 	bool other_trace; /* laid out for another one, whose files serve as well */
 	bool made_directory; /* did not exist before */
@@ -62,8 +64,17 @@ int image_lay_out(struct image *image, const struct file_table *table);
  */
 int image_check(struct image *image, const struct file_table *table);
 
-/* Hash of which files an image has and of their sizes. */
-uint64_t image_hash(const struct file_table *table);
+/*
+ * Gives the pieces of image->places their blocks in that order, one behind the other; for a while they take twice their
+ * room. -EOPNOTSUPP on a file system that lets nobody do so. -EINTR after a stop.
+ */
+int image_place(const struct image *image);
+
+/* Whether the data has its blocks in the wanted order: it is already so, or none is wanted. */
+bool image_is_placed(const struct image *image, const struct file_table *table);
+
+/* Hash of which files an image has, of their sizes and of their places. */
+uint64_t image_hash(const struct image *image, const struct file_table *table);
 
 /* Removes files that do not exist at the start of the trace. */
 int image_remove_created(const struct image *image, const struct file_table *table);

@@ -125,7 +125,7 @@ static int write_seal(const struct image *image, const struct file_table *table,
 	struct seal seal = {.finished = finished, .data_percent = image->data_percent};
 
 	if (finished)
-		seal.files_hash = image_hash(table);
+		seal.files_hash = image_hash(image, table);
 	int error = seal_write(image->directory, &seal);
 	if (error)
 		complain("cannot write to %s: %s", image->path, strerror(-error));
@@ -169,10 +169,13 @@ int image_lay_out(struct image *image, const struct file_table *table)
 	int error = write_marker(image);
 	if (!error)
 		error = seal_read(image->directory, &seal);
+	bool placed = image_is_placed(image, table);
 	if (!error)
 		error = write_seal(image, table, false);
 	if (!error)
 		error = lay_out_files(image, table, !seal.found || seal.data_percent != image->data_percent);
+	if (!error && !placed)
+		error = image_place(image);
 	if (!error)
 		error = write_seal(image, table, true);
 	image->sealed = !error;

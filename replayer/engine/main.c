@@ -129,6 +129,7 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		.direct = directs[arguments->direct],
 		.sync = syncs[arguments->sync],
 		.late = late_policies[arguments->run.late],
+		.layout = layouts[arguments->layout],
 	};
 	struct run run = {.trace = trace,
 			  .table = table,
@@ -189,6 +190,7 @@ static int replay(struct arguments *arguments)
 	__attribute__((cleanup(schedule_free))) struct schedule schedule = {0};
 	__attribute__((cleanup(target_close))) struct target target = {.descriptor = -1};
 	__attribute__((cleanup(image_close))) struct image image = {.directory = -1};
+	__attribute__((cleanup(recorded_places_free))) struct recorded_places places = {0};
 
 	if (trace_open(&trace, arguments->trace))
 		return EXIT_FAILURE;
@@ -213,6 +215,11 @@ static int replay(struct arguments *arguments)
 			       .stop = &stop};
 	if (image.target && image_use_target(&image, &table))
 		return EXIT_FAILURE;
+	if (arguments->layout == LAYOUT_RECORDED && arguments->run.engine != ENGINE_NULL) {
+		if (recorded_places_read(&places, &trace, &table))
+			return EXIT_FAILURE;
+		image.places = &places;
+	}
 	if (arguments->run.engine != ENGINE_NULL && image_open(&image))
 		return EXIT_FAILURE;
 	return execute(arguments, &trace, &table, &schedule, &image, engine_why);

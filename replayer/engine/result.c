@@ -291,7 +291,13 @@ static void print_warnings(const struct result *result, const struct totals *tot
 	if (result->ranges_cut)
 		json_text(NULL, "the trace has more cached ranges than are kept: the last ones were left out");
 	if (result->image->other_trace)
-		json_text(NULL, "the image was made for another trace; its files have the sizes that this one needs");
+		json_text(NULL,
+			  "the image was made for another trace or --layout; its files have the sizes that this one "
+			  "needs");
+	if (result->image->places && !result->image->places->count)
+		json_text(NULL, "the trace has no places of its files on a device: --layout recorded changed nothing");
+	if (result->image->places && result->image->places->too_many)
+		json_text(NULL, "the trace has more places of its files than are kept: the last ones were left out");
 	if (result->image->target && !strcmp(result->cache, "warm"))
 		json_text(NULL, "nothing of the device was brought into the page cache: --cache warm is for files");
 	if (table->extended) {
@@ -374,6 +380,9 @@ bool result_print(const struct result *result)
 	json_count("bytes", result->table->laid_out_bytes);
 	json_count("built_bytes", result->image->built_bytes);
 	json_text("data", data);
+	json_text("layout", result->layout);
+	json_count("layout_pieces", result->image->places ? result->image->places->count : 0);
+	json_count("layout_bytes", result->image->places ? result->image->places->bytes : 0);
 	json_count("cache_wanted_ranges", result->cache_report.wanted_ranges);
 	json_count("cache_achieved_bytes", result->cache_report.achieved_bytes);
 	json_count("cache_wanted_bytes", result->cache_report.wanted_bytes);

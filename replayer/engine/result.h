@@ -22,6 +22,7 @@ struct result {
 	const char *direct;
 	const char *sync;
 	const char *late;
+	const char *layout;
 	struct cache_report cache_report;
 	bool ranges_cut; /* more cached ranges were recorded than can be kept */
 };

@@ -24,6 +24,7 @@ union record {
 	struct text_record text;
 	struct gap_record gap;
 	struct resident_record resident;
+	struct block_data_record block_data;
 };
 
 /* IO and FILEOP records share these places, so that order and time need not look at the kind. */
