@@ -28,10 +28,10 @@ from replayer.flexible.draft import Draft
 
 # Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
 # stay with its data (2: whatever its depth). What is best depends on how regular reuse is, and on how many runs are
-# under way at once, each of which needs a file.
+# under way at once, each of which needs a file: of a sort the part decides on where runs meet, with no rule to be seen.
 OPTIONS = (
     *((room, tolerance) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
-    *((room, 2.0) for room in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, np.inf)),
+    *((room, 2.0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
 )
 TOLERANCES_LARGER = (1 / 64, 0.4)
 # Deviations that are not told apart, of the footprint relative (or one request), of seqFrac absolute.

@@ -137,15 +137,17 @@ def summary(name: str, parameter: str, outcomes: list[Outcome]) -> str:
     done = [outcome for outcome in outcomes if outcome.manifest]
     refused = len(outcomes) - len(done)
     if not done:
-        return f"| {name} | {parameter} | 0 | {refused} | | | | | |"
+        return f"| {name} | {parameter} | 0 | {refused} | | | | | | |"
     target = max(outcome.error(parameter) for outcome in done)
     held, which = max(outcome.held(parameter) for outcome in done)
     bent = [outcome.bent for outcome in done]
     curves = [outcome.manifest.curve for outcome in done if outcome.manifest]
     least = max(curve.least_error for curve in curves)
+    scaled = [curve.scaled_error for curve in curves if curve.scaled_error is not None]
     return (
         f"| {name} | {parameter} | {len(done)} | {refused} | {target:.2%} | {held:.2%}{f' ({which})' if held else ''} "
-        f"| {max(bent):.3f} | {sum(off <= CURVE_HELD for off in bent)} | {least:.3f} |"
+        f"| {max(bent):.3f} | {sum(off <= CURVE_HELD for off in bent)} | {least:.3f} "
+        f"| {f'{max(scaled):.3f}' if scaled else ''} |"
     )
 
 
