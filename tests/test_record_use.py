@@ -211,7 +211,7 @@ def test_duration_of_a_process_leaves_it_alone(tmp_path):
     process = subprocess.Popen(["sh", "-c", loop])
     try:
         done = subprocess.run(
-            [RECORDER, "-q", "-o", tmp_path / "t", "--duration", "0.3", "-p", str(process.pid)],
+            [RECORDER, "-q", "--layer=vfs", "-o", tmp_path / "t", "--duration", "0.3", "-p", str(process.pid)],
             capture_output=True,
             text=True,
             timeout=120,

@@ -21,6 +21,8 @@ CLIENTS = 4
 START_SECONDS_MAX = 60
 # No TCP; and no checkpoint by time in the middle of one run but not of the next.
 SETTINGS = {"listen_addresses": "", "checkpoint_timeout": "1h", "max_wal_size": "8GB"}
+FEW_BUFFERS = {"shared_buffers": "16MB"}
+TOUCH_SECONDS = 5
 
 
 def programs() -> Path:
@@ -45,7 +47,7 @@ def result_of(output: str) -> Result:
 
 
 @contextmanager
-def server(place: Path) -> Iterator[int]:
+def server(place: Path, more_settings: dict[str, str]) -> Iterator[int]:
     """A new cluster in a directory that is made, its socket there too; the process id of its postmaster."""
     user = server_user()
     place.mkdir()
@@ -53,7 +55,7 @@ def server(place: Path) -> Iterator[int]:
     cluster = place / "cluster"
     initdb = [str(programs() / "initdb"), "-D", str(cluster), "-U", "postgres", "--auth=trust", "--no-sync"]
     subprocess.run(initdb, check=True, capture_output=True, cwd=place, **user)
-    settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+    settings = [word for name, value in (SETTINGS | more_settings).items() for word in ("-c", f"{name}={value}")]
     with (place / "server.log").open("w") as log:
         postmaster = subprocess.Popen(
             [programs() / "postgres", "-D", cluster, "-k", place, *settings], stdout=log, stderr=log, cwd=place, **user
@@ -72,14 +74,16 @@ def server(place: Path) -> Iterator[int]:
 
 
 @contextmanager
-def postgres_load(directory: Path, seconds: float) -> Iterator[Load]:
-    """pgbench's transactions like TPC-B, its default."""
+def postgres_load(directory: Path, seconds: float, touched: bool = False) -> Iterator[Load]:
+    """pgbench's transactions like TPC-B, its default; touched: into few buffers, each of which has been used before."""
     place = directory / "postgres"
-    with server(place) as postmaster:
+    with server(place, FEW_BUFFERS if touched else {}) as postmaster:
         client = [str(programs() / "pgbench"), "-h", str(place), "-U", "postgres"]
         subprocess.run([*client, "-i", "-s", str(SCALE), "postgres"], check=True, capture_output=True)
+        if touched:
+            subprocess.run([*client, "-T", str(TOUCH_SECONDS), "postgres"], check=True, capture_output=True)
         yield Load(
-            f"PostgreSQL, pgbench, scale {SCALE}, {CLIENTS} clients",
+            f"PostgreSQL, pgbench, scale {SCALE}, {CLIENTS} clients{', touched buffers' if touched else ''}",
             "transactions",
             5,
             [*client, "-c", str(CLIENTS), "-T", str(max(round(seconds), 1)), "postgres"],
