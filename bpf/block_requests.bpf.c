@@ -457,3 +457,25 @@ int BPF_PROG(block_rq_complete_nested, struct request *request, __u8 status, uns
 	add_to_total(state->device, request->cmd_flags, bytes, true, own);
 	return 0;
 }
+
+/*
+ * At the end of recording, over `requests`: those that have ended unseen and that the kernel has not given out again. The
+ * time of the issue tells whether it did so between the two looks.
+ */
+SEC("iter/bpf_map_elem")
+int find_ended_requests(struct bpf_iter__bpf_map_elem *context)
+{
+	__u64 *entry = context->key;
+	if (!entry)
+		return 0;
+	__u64 key = *entry;
+	struct request_state *state = bpf_map_lookup_elem(&requests, &key);
+	if (!state || state->phase != REQUEST_ISSUED)
+		return 0;
+	__u64 issued_ns = state->issued_ns;
+	int references = BPF_CORE_READ((struct request *)key, ref.counter);
+	barrier();
+	if (!references && *(volatile __u8 *)&state->phase == REQUEST_ISSUED && state->issued_ns == issued_ns)
+		end_was_missed(state);
+	return 0;
+}

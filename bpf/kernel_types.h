@@ -174,6 +174,13 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	void *key; /* NULL after the last one */
+	void *value;
+};
+
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
@@ -255,6 +262,7 @@ struct request {
 	struct bio *bio;
 	__u64 start_time_ns; /* 0 where nobody needs it */
 	struct block_device *part;
+	atomic_t ref; /* 0 from its end on until it is given out again */
 };
 
 /* Direct I/O of a file system that uses iomap: bi_private of its bios. */

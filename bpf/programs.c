@@ -110,6 +110,9 @@ static const struct rule {
 	{.program = "block_rq_complete_nested",
 	 .loss = "requests that end while the end of another is being recorded are recorded without a response time",
 	 .layer = LAYER_BLOCK},
+	{.program = "find_ended_requests",
+	 .loss = "the last requests of a recording are not recorded if their end was missed",
+	 .layer = LAYER_BLOCK},
 	{.program = "block_bio_complete", .loss = LOSS_BIO, .layer = LAYER_BLOCK},
 	{.program = "block_rq_requeue",
 	 .loss = "that a device sent a request back is not recorded",
@@ -290,12 +293,15 @@ void programs_detach(struct programs *programs)
 		bpf_link__destroy(programs->links[--programs->link_count]);
 }
 
-int programs_run_iterator(struct bpf_object *object, const char *name)
+int programs_run_iterator(struct bpf_object *object, const char *name, const struct bpf_map *map)
 {
 	struct bpf_program *program = bpf_object__find_program_by_name(object, name);
 	if (program && !bpf_program__autoload(program))
 		return 0;
-	struct bpf_link *link = program ? bpf_program__attach_iter(program, NULL) : NULL;
+	union bpf_iter_link_info walked = {.map.map_fd = map ? bpf_map__fd(map) : 0};
+	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = map ? &walked : NULL,
+		    .link_info_len = map ? sizeof(walked) : 0);
+	struct bpf_link *link = program ? bpf_program__attach_iter(program, &options) : NULL;
 	if (!link)
 		return program ? -errno : -ENOENT;
 	_cleanup_close_ int iterator = bpf_iter_create(bpf_link__fd(link));

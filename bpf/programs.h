@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 struct bpf_link;
+struct bpf_map;
 struct bpf_object;
 struct bpf_program;
 struct kernel_btf;
@@ -64,7 +65,7 @@ int programs_try_functions(struct bpf_object *object, const char **refused);
 int programs_attach_all(struct programs *programs, struct bpf_object *object);
 /* In the reverse order. */
 void programs_detach(struct programs *programs);
-/* Runs an iterator once, over all there is, if it is switched on. 0 or a negative errno. */
-int programs_run_iterator(struct bpf_object *object, const char *name);
+/* Runs an iterator once, over all there is, or all of `map`, if it is switched on. 0 or a negative errno. */
+int programs_run_iterator(struct bpf_object *object, const char *name, const struct bpf_map *map);
 
 #endif /* FLEXTRACE_PROGRAMS_H */

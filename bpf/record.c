@@ -210,6 +210,7 @@ static int begin(struct session *session)
 static int end(struct session *session)
 {
 	writer_mark_end(&session->writer);
+	tracer_find_ended_requests(&session->tracer);
 	closure_end_disks(&session->closure, &session->tracer);
 	tracer_detach(&session->tracer);
 	closure_end_tasks(&session->closure, &session->tracer);

@@ -239,7 +239,7 @@ int tracer_adopt(struct tracer *tracer, pid_t target)
 	int error = 0;
 	tracer->bpf->bss->target_process = target;
 	for (size_t i = target ? 0 : 1; !error && i < sizeof(iterators) / sizeof(iterators[0]); i++)
-		error = programs_run_iterator(tracer->bpf->obj, iterators[i]);
+		error = programs_run_iterator(tracer->bpf->obj, iterators[i], NULL);
 	return error ? explain("look through the tasks", error) : 0;
 }
 
@@ -249,12 +249,17 @@ int tracer_adopt_arrivals(struct tracer *tracer)
 	if (arrivals == tracer->group_arrivals)
 		return 0;
 	tracer->group_arrivals = arrivals;
-	return programs_run_iterator(tracer->bpf->obj, "adopt_group");
+	return programs_run_iterator(tracer->bpf->obj, "adopt_group", NULL);
+}
+
+void tracer_find_ended_requests(struct tracer *tracer)
+{
+	programs_run_iterator(tracer->bpf->obj, "find_ended_requests", tracer->bpf->maps.requests);
 }
 
 void tracer_detach(struct tracer *tracer)
 {
-	programs_run_iterator(tracer->bpf->obj, "collect_accounts");
+	programs_run_iterator(tracer->bpf->obj, "collect_accounts", NULL);
 	programs_detach(&tracer->programs);
 }
 

@@ -50,6 +50,8 @@ int tracer_attach(struct tracer *tracer);
 int tracer_adopt(struct tracer *tracer, pid_t target);
 /* Takes in the threads of processes that were moved into the control group since the last time. 0 or a negative errno. */
 int tracer_adopt_arrivals(struct tracer *tracer);
+/* Records the block requests that have ended unseen, while all programs are still attached. */
+void tracer_find_ended_requests(struct tracer *tracer);
 /* Ends tracing of each task at the moment at which what it was charged is read. */
 void tracer_detach(struct tracer *tracer);
 /* Sections of the programs that are loaded, as elements of a JSON array. */

@@ -91,11 +91,20 @@ def is_covered(run: Run) -> None:
         assert pieces["sector"].iloc[0] == block["sector"]
         assert (pieces["sector"].iloc[1:].to_numpy() == ends.iloc[:-1].to_numpy()).all()
         assert pieces["bytes"].sum() == block["bytes"]
-    # Where no program ran at the end of a request, nobody knows its pages (docs/decisions/0006): a few, if any.
+    # Where no program ran at the end of a request, nobody knows its pages (docs/decisions/0006): those of one or two
+    # interrupts, if any.
     unseen = (data["flags"].to_numpy() & int(BlockFlag.END_UNSEEN)) != 0
-    assert unseen.sum() <= len(data) / 20
+    assert unseen.sum() <= max(3, len(data) / 20)
     assert set(run.pieces["block"]) | set(data.index[unseen]) == set(data.index)
     assert (run.pieces["file"].gt(0) | run.pieces["class"].isin(FILELESS)).all()
+
+
+def adds_up(run: Run, pieces: pd.DataFrame, expected_bytes: int) -> bool:
+    """Of requests whose end no program saw nobody knows the pages (docs/decisions/0006); is_covered limits them."""
+    unseen = (run.blocks["flags"].to_numpy() & int(BlockFlag.END_UNSEEN)) != 0
+    without_pieces = ~run.blocks.index.isin(run.pieces["block"])
+    unknown_bytes = run.blocks.loc[unseen & without_pieces, "bytes"].sum()
+    return expected_bytes - unknown_bytes <= pieces["bytes"].sum() <= expected_bytes
 
 
 def pieces_of(run: Run, name: str) -> pd.DataFrame:
@@ -157,7 +166,7 @@ def test_each_piece_of_a_file_is_where_the_file_system_put_it(system, tmp_path, 
         assert pieces["bytes"].sum() >= FILE_BYTES
     else:
         assert set(pieces["class"]) == {CLASS_OF_WAY[way]}
-        assert pieces["bytes"].sum() == FILE_BYTES
+        assert adds_up(recorded, pieces, FILE_BYTES)
     are_placed(pieces, file, btrfs_chunks(device) if kind == "btrfs" else [])
     are_caused(pieces, recorded.trace.io.set_index("id"))
 
@@ -188,7 +197,7 @@ def test_many_small_files_and_an_fsync_of_each(system, tmp_path):
     is_covered(recorded)
     assert len(recorded.of(BlockOp.FLUSH)) == recorded.counted["flushes"]
     by_file = pieces_of(recorded, "small7")
-    assert by_file["bytes"].sum() == 7 * 4096
+    assert adds_up(recorded, by_file, 7 * 4096)
     assert set(by_file["class"]) == {BlockDataClass.WRITEBACK}
 
 
