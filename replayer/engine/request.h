@@ -48,8 +48,11 @@ static inline void count_moved(struct worker *worker, bool write, uint64_t bytes
 
 	tally->bytes[write] += bytes;
 	tally->requests[write]++;
-	atomic_store_explicit(&worker->bytes, tally->bytes[0] + tally->bytes[1], memory_order_relaxed);
-	atomic_store_explicit(&worker->requests, tally->requests[0] + tally->requests[1], memory_order_relaxed);
+	struct moved *moved = &worker->moved;
+	uint64_t requests = tally->requests[0] + tally->requests[1];
+	atomic_store_explicit(&moved->requests_begun, requests, memory_order_relaxed);
+	atomic_store_explicit(&moved->bytes, tally->bytes[0] + tally->bytes[1], memory_order_release);
+	atomic_store_explicit(&moved->requests, requests, memory_order_release);
 }
 
 #endif

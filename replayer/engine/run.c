@@ -197,14 +197,28 @@ struct interval_totals {
 	struct device_traffic device;
 };
 
+/* A thread that moves on between two looks is looked at again; at most that often. */
+enum { LOOKS_MAX = 1000 };
+
+static void add_moved(const struct moved *moved, struct interval_totals *totals)
+{
+	uint64_t requests, bytes;
+	int looks = 0;
+
+	do {
+		requests = atomic_load_explicit(&moved->requests, memory_order_acquire);
+		bytes = atomic_load_explicit(&moved->bytes, memory_order_acquire);
+	} while (atomic_load_explicit(&moved->requests_begun, memory_order_relaxed) != requests && ++looks < LOOKS_MAX);
+	totals->requests += requests;
+	totals->bytes += bytes;
+}
+
 static void print_interval(const struct run *run, uint64_t now, struct interval_totals *last)
 {
 	struct interval_totals totals = {.device = device_traffic_now()};
 
-	for (uint32_t t = 0; t < run->schedule->thread_count; t++) {
-		totals.bytes += atomic_load_explicit(&run->workers[t].bytes, memory_order_relaxed);
-		totals.requests += atomic_load_explicit(&run->workers[t].requests, memory_order_relaxed);
-	}
+	for (uint32_t t = 0; t < run->schedule->thread_count; t++)
+		add_moved(&run->workers[t].moved, &totals);
 	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu", (double)now / 1e9,
 	       (unsigned long long)(totals.bytes - last->bytes),
 	       (unsigned long long)(totals.requests - last->requests));

@@ -79,10 +79,18 @@ struct run {
 	atomic_bool *stop;
 };
 
-struct worker {
-	/* What the sampler reads; written by this thread only. */
-	_Alignas(64) _Atomic uint64_t bytes;
+/*
+ * What a thread has moved, for the sampler, which must see the bytes of as many requests as it sees. The thread writes the
+ * three in this order, and nobody else does: bytes between two equal numbers of requests are theirs.
+ */
+struct moved {
+	_Atomic uint64_t requests_begun;
+	_Atomic uint64_t bytes;
 	_Atomic uint64_t requests;
+};
+
+struct worker {
+	_Alignas(64) struct moved moved;
 
 	_Alignas(64) struct run *run;
 	const struct thread_plan *plan;
