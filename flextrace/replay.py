@@ -128,6 +128,12 @@ def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--depth", type=int, metavar="N", help="at most N requests in flight per thread (default: as recorded)"
     )
+    group.add_argument(
+        "--lead",
+        type=int,
+        metavar="N",
+        help="asap: no thread gets more than N operations ahead of the slowest (default: as far as it can)",
+    )
     group.add_argument("--direct", choices=DIRECT_CHOICES, default="recorded", help="O_DIRECT (default: as recorded)")
     group.add_argument(
         "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync and its kin (default: as recorded)"
@@ -316,6 +322,7 @@ def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderComman
         "late_limit_ms": arguments.late_limit and arguments.late_limit * 1e3,
         "engine": arguments.engine,
         "depth": arguments.depth,
+        "lead": arguments.lead,
         "direct": arguments.direct,
         "sync": arguments.sync,
         "force_space": arguments.force_space,

@@ -44,6 +44,8 @@ class EngineOptions(TypedDict, total=False):
         What issues the requests (docs/decisions/0010-engines-and-lateness.md). ``null`` issues none.
     depth : int, optional
         Requests in flight per thread at most; default: as recorded, or 1 for synthetic traces.
+    lead : int, optional
+        With timing "asap": operations that a thread may be ahead of the slowest one (docs/decisions/0025); default: any.
     direct : {"recorded", "on", "off"}
         O_DIRECT.
     sync : {"recorded", "off"}
@@ -71,6 +73,7 @@ class EngineOptions(TypedDict, total=False):
     late_limit_ms: float | None
     engine: str
     depth: int | None
+    lead: int | None
     direct: str
     sync: str
     force_space: bool

@@ -18,6 +18,12 @@ What writes need
     Buffered writes cost memory speed until the page cache must write back. A run with writes is measured only after
     it has written `settle_bytes`, so that it cannot end while the cache still absorbs.
 
+Processes that keep step
+    Each process has a file of its own. One that is a little ahead has its file used more often and keeps it in the
+    cache, which makes it faster still, until one or two processes run from memory and the others starve: which ones,
+    and when, is chance. So none gets further ahead than the share `LEAD_SHARE` of its file
+    (docs/decisions/0025-processes-keep-step.md), as a benchmark that waits for the last of its processes measures it.
+
 With O_DIRECT, on files or on a device (`selfscale.access`), there is no cache to be warmed, settled or confined.
 """
 
@@ -50,6 +56,9 @@ REQUESTS_MIN, REQUESTS_MAX = 20_000, 4_000_000
 REQUESTS_PER_S_MAX = 1_000_000
 """No machine makes more buffered requests a second per thread; bounds a trace that is not repeated."""
 INTERVAL_MS = 50
+LEAD_SHARE = 1 / 16
+LEAD_MIN, LEAD_MAX = 16, 512
+"""Requests: with fewer, processes wait for each other's chance; more are not needed."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,14 @@ def trace_length(workload: Workload, max_seconds: float) -> tuple[int, bool]:
     usable = math.ceil(REQUESTS_PER_S_MAX * max_seconds * workload.process_num)
     requests = max(REQUESTS_MIN, min(cover, usable, REQUESTS_MAX))
     return requests, requests >= cover
+
+
+def lead_of(workload: Workload) -> int | None:
+    """Requests that a process may be ahead of the slowest one; None of a single one."""
+    if workload.process_num <= 1:
+        return None
+    file_requests = workload.unique_bytes / workload.process_num / workload.size_mean
+    return int(min(LEAD_MAX, max(LEAD_MIN, file_requests * LEAD_SHARE)))
 
 
 def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> float:
@@ -249,6 +266,7 @@ def measure(
             directory,
             timing="asap",
             order="thread",
+            lead=lead_of(workload),
             phase="run",
             keep_image=directory is not None,
             loop=loop,

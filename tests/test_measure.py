@@ -7,7 +7,7 @@ import math
 import pytest
 
 from characterize.workload import Workload
-from selfscale.measure import REQUESTS_MAX, Point, measure, settle_bytes, trace_length
+from selfscale.measure import LEAD_MAX, LEAD_MIN, REQUESTS_MAX, Point, lead_of, measure, settle_bytes, trace_length
 
 MIB = 1 << 20
 WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
@@ -55,6 +55,16 @@ def run(replay, tmp_path, **options):
 
 def quiet(rate, count=600):
     return [rate * (1.01 if index % 2 else 0.99) for index in range(count)]
+
+
+def test_processes_keep_step(tmp_path):
+    """Within a sixteenth of their files: 32 MiB of each, in requests of 64 KiB."""
+    replay = FakeReplay(quiet(1e8))
+    run(replay, tmp_path)
+    assert replay.calls[-1]["lead"] == 32 == lead_of(WORKLOAD)
+    assert lead_of(WORKLOAD.replace(process_num=1.0)) is None
+    assert lead_of(WORKLOAD.replace(size_mean=512.0)) == LEAD_MAX
+    assert lead_of(WORKLOAD.replace(size_mean=1048576.0)) == LEAD_MIN
 
 
 def test_image_is_prepared_outside_the_group_and_run_inside(tmp_path):

@@ -23,6 +23,7 @@ enum option_key {
 	KEY_INTERVAL_MS,
 	KEY_ENGINE,
 	KEY_DEPTH,
+	KEY_LEAD,
 	KEY_LATE,
 	KEY_LATE_LIMIT_MS,
 	KEY_DIRECT,
@@ -61,6 +62,8 @@ static const struct argp_option options[] = {
 	 "leave "
 	 "out requests beyond --late-limit-ms; slip: move all later times",
 	 1},
+	{"lead", KEY_LEAD, "N", 0,
+	 "asap: no thread begins more than about N operations beyond the slowest (default: every thread as it can)", 1},
 	{"late-limit-ms", KEY_LATE_LIMIT_MS, "MS", 0, "For --late skip (default 10)", 1},
 	{"loop", KEY_LOOP, NULL, 0, "Begin again at the end, until stopped", 1},
 	{"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after S seconds", 1},
@@ -118,12 +121,12 @@ static double parse_positive(const char *option, const char *text, struct argp_s
 	return value;
 }
 
-static uint32_t parse_depth(const char *text, struct argp_state *state)
+static uint32_t parse_count(const char *option, const char *text, uint32_t count_max, struct argp_state *state)
 {
-	double value = parse_positive("depth", text, state);
+	double value = parse_positive(option, text, state);
 
-	if (value != floor(value) || value > RING_DEPTH_MAX)
-		argp_error(state, "--depth needs a whole number up to %d, not '%s'", RING_DEPTH_MAX, text);
+	if (value != floor(value) || value > count_max)
+		argp_error(state, "--%s needs a whole number up to %u, not '%s'", option, count_max, text);
 	return (uint32_t)value;
 }
 
@@ -158,6 +161,8 @@ static void check_together(const struct arguments *arguments, const struct argp_
 		argp_error(state, "--depth is for --engine io_uring");
 	if (arguments->run.late != LATE_CATCH_UP && arguments->run.timing != TIMING_RECORDED)
 		argp_error(state, "--late is for --timing recorded: nothing else has times to be late for");
+	if (arguments->run.lead && arguments->run.timing != TIMING_ASAP)
+		argp_error(state, "--lead is for --timing asap: the others have times that threads keep");
 	if ((arguments->write || arguments->confirm) && !arguments->device)
 		argp_error(state, "--write and --confirm are for a --device");
 	if (arguments->write != !!arguments->confirm)
@@ -206,7 +211,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		arguments->run.engine = (enum engine)parse_choice("engine", text, engine_names, state);
 		return 0;
 	case KEY_DEPTH:
-		arguments->run.depth = parse_depth(text, state);
+		arguments->run.depth = parse_count("depth", text, RING_DEPTH_MAX, state);
+		return 0;
+	case KEY_LEAD:
+		arguments->run.lead = parse_count("lead", text, LEAD_MAX, state);
 		return 0;
 	case KEY_LATE:
 		arguments->run.late = (enum late_policy)parse_choice("late", text, late_policies, state);

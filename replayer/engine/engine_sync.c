@@ -37,6 +37,8 @@ void pass_in_turn(struct worker *worker, action *act)
 {
 	for (const struct operation *operation;
 	     !run_stopped(worker->run) && (operation = cursor_next(&worker->cursor));) {
+		if (lead_count(worker))
+			lead_wait(worker);
 		if (!take_turn(worker, operation, act)) {
 			cursor_back(&worker->cursor);
 			break;

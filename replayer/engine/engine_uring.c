@@ -197,6 +197,17 @@ static void launch(struct worker *worker, const struct operation *operation, con
 		ring_submit(worker);
 }
 
+/* Waits for threads that are behind, with nothing in flight whose end would be seen late. */
+static void keep_step(struct worker *worker)
+{
+	if (!lead_count(worker))
+		return;
+	ring_submit(worker);
+	while (worker->ring->in_flight && !run_stopped(worker->run))
+		ring_wait(worker, UINT64_MAX);
+	lead_wait(worker);
+}
+
 /* False after a stop, when the operation is still to be done. */
 static bool take_turn(struct worker *worker, const struct operation *operation)
 {
@@ -204,6 +215,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 	const union record *record = operation->record;
 	uint64_t ready_ns = 0;
 
+	keep_step(worker);
 	wait_own(worker, record, &ready_ns);
 	ring_wait_due(worker, record);
 	wait_order(worker, operation, &ready_ns);

@@ -298,6 +298,9 @@ static void print_warnings(const struct result *result, const struct totals *tot
 		json_text(NULL, "the trace has no places of its files on a device: --layout recorded changed nothing");
 	if (result->image->places && result->image->places->too_many)
 		json_text(NULL, "the trace has more places of its files than are kept: the last ones were left out");
+	if (result->run && result->run->lead.given_up)
+		json_text(NULL, "no operation came to an end while threads waited for the slowest one: --lead was given "
+				"up from there on");
 	if (result->image->target && !strcmp(result->cache, "warm"))
 		json_text(NULL, "nothing of the device was brought into the page cache: --cache warm is for files");
 	if (table->extended) {
@@ -365,6 +368,8 @@ bool result_print(const struct result *result)
 	json_text("phase", result->phase);
 	json_text("timing", result->timing);
 	json_text("order", result->order);
+	if (result->options->lead)
+		json_count("lead", result->options->lead);
 	json_text("cache", result->cache);
 	json_number("speed", result->options->speed);
 	json_count("threads", result->schedule->thread_count);

@@ -116,6 +116,7 @@ static void *work(void *argument)
 		while (run->options->loop && !run_stopped(run))
 			run_pass(worker);
 	}
+	lead_lift(&run->lead);
 	pacer_asleep(&run->pacer);
 	if (atomic_fetch_sub(&run->running, 1) == 1)
 		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
@@ -337,6 +338,7 @@ int run_all(struct run *run)
 	uint32_t started;
 
 	pacer_init(&run->pacer, run->schedule->thread_count, run->stop);
+	lead_init(&run->lead, run->options->lead, run->schedule->thread_count);
 	if (run->options->engine != ENGINE_NULL)
 		descriptors_start_pass(&run->descriptors);
 	if (run->undo)

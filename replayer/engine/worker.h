@@ -13,6 +13,7 @@
 #include "replayer/engine/files.h"
 #include "replayer/engine/histogram.h"
 #include "replayer/engine/image.h"
+#include "replayer/engine/lead.h"
 #include "replayer/engine/order.h"
 #include "replayer/engine/schedule.h"
 #include "replayer/engine/tally.h"
@@ -38,6 +39,7 @@ struct run_options {
 	bool calls_stay; /* io_uring only for what was asynchronous when recorded */
 	bool untimed; /* the trace has an order, no times */
 	uint32_t depth; /* requests in flight per thread; 0 = as recorded */
+	uint32_t lead; /* operations that a thread may be ahead of the slowest; 0 = any number */
 	enum late_policy late;
 	uint64_t late_limit_ns; /* LATE_SKIP */
 	enum timing timing;
@@ -60,6 +62,7 @@ struct run {
 	struct feed feed;
 	struct order order;
 	struct pacer pacer;
+	struct lead lead;
 	struct buffer write_data; /* read by all threads */
 	struct busy_time io_time;
 	struct busy_time sync_time;
@@ -100,6 +103,7 @@ struct worker {
 	struct histogram *histograms; /* HISTOGRAMS */
 	struct tally tally;
 	struct order_waiter waiter;
+	struct lead_place lead;
 	struct ring *ring; /* NULL without io_uring */
 	struct due due; /* of the operation at hand */
 	uint64_t recorded_end_ns; /* recorded end of the operation that the next think time follows; 0 = none yet */

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns counts of begun operations into waits of the threads that are ahead.
+#include "replayer/engine/lead.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "replayer/engine/worker.h"
+
+enum {
+	LOOK_NS = 20 * 1000 * 1000, /* between two looks for a stop */
+	IDLE_LOOKS_MAX = 100, /* in a row in which no thread moved anything */
+};
+
+void lead_init(struct lead *lead, uint32_t operations, uint32_t threads)
+{
+	*lead = (struct lead){.threads = threads};
+	if (threads > 1 && operations)
+		lead->block_operations = operations > LEAD_BLOCKS ? operations / LEAD_BLOCKS : 1;
+}
+
+/* The last thread to begin a block takes the slot for the block LEAD_SLOTS later, which no thread can be near yet. */
+static void arrive(struct lead *lead, uint32_t block)
+{
+	_Atomic uint32_t *arrived = &lead->arrived[block % LEAD_SLOTS];
+
+	if (atomic_fetch_add(arrived, 1) + 1 < lead->threads)
+		return;
+	atomic_store(arrived, 0);
+	/* Blocks are begun in order by every thread, so that they become complete in order. Not where it was lifted. */
+	uint32_t expected = block;
+
+	if (atomic_compare_exchange_strong(&lead->begun, &expected, block + 1))
+		syscall(SYS_futex, &lead->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+static bool must_wait(const struct lead *lead, const struct lead_place *place)
+{
+	uint32_t begun = atomic_load(&lead->begun);
+
+	return begun != UINT32_MAX && place->block > (uint64_t)begun + LEAD_BLOCKS;
+}
+
+bool lead_count(struct worker *worker)
+{
+	struct lead *lead = &worker->run->lead;
+	struct lead_place *place = &worker->lead;
+
+	if (!lead->block_operations || place->left--)
+		return false;
+	place->left = lead->block_operations - 1;
+	arrive(lead, place->block++);
+	return must_wait(lead, place);
+}
+
+static uint64_t moved_requests(const struct run *run)
+{
+	uint64_t requests = 0;
+
+	for (uint32_t t = 0; t < run->schedule->thread_count; t++)
+		requests += atomic_load_explicit(&run->workers[t].moved.requests, memory_order_relaxed);
+	return requests;
+}
+
+void lead_wait(struct worker *worker)
+{
+	struct run *run = worker->run;
+	struct lead *lead = &run->lead;
+	uint64_t moved = moved_requests(run);
+	int idle = 0;
+
+	pacer_asleep(&run->pacer);
+	while (must_wait(lead, &worker->lead) && !run_stopped(run)) {
+		struct timespec until = {.tv_nsec = LOOK_NS};
+		uint32_t begun = atomic_load(&lead->begun);
+
+		if (!must_wait(lead, &worker->lead))
+			break;
+		syscall(SYS_futex, &lead->begun, FUTEX_WAIT_PRIVATE, begun, &until, NULL, 0);
+		uint64_t now_moved = moved_requests(run);
+
+		idle = now_moved == moved ? idle + 1 : 0;
+		moved = now_moved;
+		if (idle == IDLE_LOOKS_MAX) {
+			lead->given_up = true;
+			lead_lift(lead);
+		}
+	}
+	pacer_awake(&run->pacer);
+}
+
+void lead_lift(struct lead *lead)
+{
+	atomic_store(&lead->begun, UINT32_MAX);
+	syscall(SYS_futex, &lead->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
