@@ -45,7 +45,7 @@ class EngineOptions(TypedDict, total=False):
     depth : int, optional
         Requests in flight per thread at most; default: as recorded, or 1 for synthetic traces.
     lead : int, optional
-        With timing "asap": operations that a thread may be ahead of the slowest one (docs/decisions/0025); default: any.
+        With timing "asap": operations that a thread may be ahead of the slowest (docs/decisions/0025); default: any.
     direct : {"recorded", "on", "off"}
         O_DIRECT.
     sync : {"recorded", "off"}
