@@ -118,6 +118,10 @@ bench-cluster: build ## elapsed time of characterize on 1 and 2 worker processes
 bench-predict: build build/.apt-test build/.apt-bench build/tests/debit_credit ## predictions of four lab machines, and of applications on them, beside their targets (2 h)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_predict $(BENCH_ARGS)
 
+.PHONY: bench-step
+bench-step: build build/.apt-test build/.apt-bench ## how far measurements of one workload lie apart, with processes that keep step and without (8 min)
+	$(SUDO) $(PYTHON) -m tests.bench.bench_step $(BENCH_ARGS)
+
 .PHONY: bench-models
 bench-models: build ## every model's error on machines that are formulas, with equal points
 	$(PYTHON) -m tests.bench.bench_models $(BENCH_ARGS)

@@ -24,6 +24,11 @@ Processes that keep step
     and when, is chance. So none gets further ahead than the share `LEAD_SHARE` of its file
     (docs/decisions/0025-processes-keep-step.md), as a benchmark that waits for the last of its processes measures it.
 
+Where a run begins
+    With as much of every file in the cache as the cache can hold of all of them, min(1, M / U): that is what is left
+    after any number of requests. Files read in one after the other would end with the last ones cached whole and the
+    first ones not at all.
+
 With O_DIRECT, on files or on a device (`selfscale.access`), there is no cache to be warmed, settled or confined.
 """
 
@@ -256,7 +261,10 @@ def measure(
 
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
         trace = Path(scratch) / "point.iotrace"
-        (make_trace or partial(write_willy, device=access.device))(workload, trace, requests, seed)
+        limit_bytes = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
+        (make_trace or partial(write_willy, device=access.device, cache_bytes=limit_bytes))(
+            workload, trace, requests, seed
+        )
         if directory is not None:
             # Outside the group: what is read in while confined would be charged to it, what was read before would not.
             run(trace, directory, phase="prepare", keep_image=True)
@@ -333,15 +341,26 @@ def _engine() -> Callable[..., dict[str, Any]]:
     return replay
 
 
-def write_willy(workload: Workload, path: Path, requests: int, seed: int, device: str | None = None) -> None:
-    """Willy's trace, on files or laid end to end on a device."""
+def write_willy(
+    workload: Workload,
+    path: Path,
+    requests: int,
+    seed: int,
+    device: str | None = None,
+    cache_bytes: float = math.inf,
+) -> None:
+    """Willy's trace, on files of which a cache of `cache_bytes` holds equal shares, or laid end to end on a device."""
     import characterize  # noqa: PLC0415 (pandas and Willy only when something is measured)
+    from characterize.layout import RecordKind  # noqa: PLC0415
     from characterize.stream import stream_of  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
     trace = make_trace(workload, requests=requests, seed=seed, allow_partial=True)
     if device is None:
+        cached_share = min(1.0, cache_bytes / workload.unique_bytes)
+        files = trace.arrays[RecordKind.FILE]
+        files["resident_bytes"] = (cached_share * files["size_bytes"]).astype("u8")
         characterize.write(trace, path)
     else:
         make_device_trace(stream_of(trace), path, geometry_of(Path(device)))
