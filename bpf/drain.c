@@ -20,7 +20,7 @@
 enum {
 	PENDING_MAX = 1 << 24, /* records held in memory, 1.5 GiB; beyond that they are counted as lost */
 	HOLD_NS = 40000000, /* how long a record is waited for that others overtook */
-	FILE_SEARCH_MAX = 4096, /* how far back the FILE of a name is looked for */
+	FILE_SEARCH_MAX = 1 << 20, /* how far back a name's FILE is looked for: HOLD_NS at 25 million a second */
 	NAME_IDS_FIRST = 0x80000000u, /* ids from the kernel side start at 1 */
 };
 
