@@ -346,6 +346,7 @@ def write_willy(
     path: Path,
     requests: int,
     seed: int,
+    *,
     device: str | None = None,
     cache_bytes: float = math.inf,
 ) -> None:

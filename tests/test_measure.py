@@ -6,8 +6,19 @@ import math
 
 import pytest
 
+import characterize
 from characterize.workload import Workload
-from selfscale.measure import LEAD_MAX, LEAD_MIN, REQUESTS_MAX, Point, lead_of, measure, settle_bytes, trace_length
+from selfscale.measure import (
+    LEAD_MAX,
+    LEAD_MIN,
+    REQUESTS_MAX,
+    Point,
+    lead_of,
+    measure,
+    settle_bytes,
+    trace_length,
+    write_willy,
+)
 
 MIB = 1 << 20
 WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
@@ -65,6 +76,15 @@ def test_processes_keep_step(tmp_path):
     assert lead_of(WORKLOAD.replace(process_num=1.0)) is None
     assert lead_of(WORKLOAD.replace(size_mean=512.0)) == LEAD_MAX
     assert lead_of(WORKLOAD.replace(size_mean=1048576.0)) == LEAD_MIN
+
+
+@pytest.mark.parametrize(("cache_bytes", "cached_bytes"), [(16 * MIB, 8 * MIB), (256 * MIB, 32 * MIB)])
+def test_a_point_begins_with_equal_shares_of_every_file_in_the_cache(tmp_path, cache_bytes, cached_bytes):
+    path = tmp_path / "trace"
+    write_willy(WORKLOAD, path, 20_000, 1, cache_bytes=cache_bytes)
+    files = characterize.open(path).files
+    assert files["size_bytes"].tolist() == [32 * MIB] * 2
+    assert files["resident_bytes"].tolist() == [cached_bytes] * 2
 
 
 def test_image_is_prepared_outside_the_group_and_run_inside(tmp_path):

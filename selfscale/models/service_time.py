@@ -50,6 +50,8 @@ CONSTANTS = {
     "device_write_byte_s": Guess(1.5e-9, 2.0),
     "overlap_frac": Guess(0.5, 0.7),
     "random_frac": Guess(0.3, 1.0),
+    "restart_frac": Guess(0.7, 0.8),
+    "waste_frac": Guess(0.5, 0.8),
     "write_wait_frac": Guess(0.3, 1.0),
     "spill_frac": Guess(0.02, 1.5),
     "read_cache": Guess(1.0, 0.25),
@@ -61,8 +63,10 @@ CONSTANTS = {
 }
 """The caches as shares of the border of the profile. Shares, 1 at most: overlap_frac of the time of a byte beyond the
 first window is left of it, since a long request becomes commands that overlap; random_frac of the access of a request
-that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
-what fits the write cache is written back all the same."""
+that is written back is left if it is sequential; waste_frac of a window, or of what a run of sequential reads has read,
+is read ahead and thrown away at its end; a writer waits for write_wait_frac of the device's time; spill_frac of what
+fits the write cache is written back all the same. restart_frac is the part of an access that it takes to begin reading
+ahead."""
 
 
 def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> dict[str, np.ndarray]:
@@ -70,7 +74,7 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
 
     Parameters
     ----------
-    constants : ndarray, shape (22,), or (22, k, 1) for k sets at once
+    constants : ndarray, shape (24,), or (24, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -87,7 +91,10 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
     # Whole pages move; sequential requests of less than a page share one. What is written in part is read before.
     moved = random * np.maximum(size, PAGE_BYTES) + table.seq_frac * size
     partial = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
-    seeks = random + table.seq_frac * np.minimum(1.0, size / WINDOW_BYTES)
+    # Read-ahead begins with the second request of a run, and with as little as that has read before.
+    runs = random * table.seq_frac
+    seeks = random + runs * k["restart_frac"] + table.seq_frac * np.minimum(1.0, size / WINDOW_BYTES)
+    thrown_away = np.minimum(runs * WINDOW_BYTES, table.seq_frac * size) * np.minimum(k["waste_frac"], 1.0)
     extents = random + table.seq_frac * np.minimum(k["random_frac"], 1.0)
     longer = np.maximum(0.0, moved - WINDOW_BYTES)
     waited = moved - longer + longer * np.minimum(k["overlap_frac"], 1.0)
@@ -97,7 +104,7 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
         + far * size * k["far_byte_s"]
         + pages * miss * k["miss_page_s"]
     )
-    reading = read * miss * (seeks * k["access_read_s"] + waited * k["device_read_byte_s"])
+    reading = read * miss * (seeks * k["access_read_s"] + (waited + thrown_away) * k["device_read_byte_s"])
     reading = reading + partial * (k["access_read_s"] + PAGE_BYTES * k["device_read_byte_s"])
     writing = write * spill * (extents * k["access_write_s"] + waited * k["device_write_byte_s"])
     return {
@@ -122,9 +129,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (22,)
+    constants : ndarray, shape (24,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (22, 22)
+    covariance : ndarray, shape (24, 24)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -139,7 +146,7 @@ class ServiceTimes:
         return log_throughput(self.constants, table, self.border_bytes)
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 22)."""
+        """Derivative of `log_throughput` by the constants, shape (n, 24)."""
         steps = STEP * np.eye(len(self.constants))
         moved = np.hstack([self.constants[:, None] + steps, self.constants[:, None] - steps])
         # All at once, an axis for the sets of constants before that of the workloads: a prediction is to take 10 ms.

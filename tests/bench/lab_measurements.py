@@ -15,7 +15,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from selfscale.predict import Predictor
 from selfscale.profile import Profile
 from selfscale.self_scaling import BudgetSpentError
 from selfscale.validate import plan
+from tests.bench.host_speed import copy_bytes_per_s
 
 POINTS_FEW, POINTS_MANY = 90, 200
 """The bars are set for these numbers of points."""
@@ -38,6 +39,7 @@ AT_ONCE = 10
 """Workloads that are chosen with one fit."""
 PREDICTIONS_TIMED = 30
 RETRIES_WITHOUT_PROGRESS = 3
+HOST_COPY = "host_copy_bytes_per_s"
 KB, MB = 1024, 10**6
 # Thesis, table 5.2: uniqueBytes, seqFrac, readFrac, sizeMean, processNum.
 TABLE_5_2 = {
@@ -117,15 +119,15 @@ def add_points(profile: Profile, measure: Measure, effort: Effort) -> list[Point
     return grown.measured[len(profile.measured) :]
 
 
-def random_pass(profile: Profile, measure: Measure, effort: Effort, repeat: int) -> list[Point]:
-    """The random workloads once, then those of table 5.2, role ``table``."""
+def random_pass(profile: Profile, measure: Measure, effort: Effort, repeat: int) -> list[Document]:
+    """The random workloads once, then those of table 5.2, role ``table``; with `HOST_COPY`, the host's speed then."""
     validation = plan(profile, effort.workloads, seconds=effort.seconds, seed=effort.seed, orthogonal=False)
     steps = [step for step in validation.steps if step.repeat == repeat]
     steps += [
         Step(workload, "table", effort.seconds, repeat=repeat, number=number, planned=len(TABLE_5_2), seed=effort.seed)
         for number, workload in enumerate(TABLE_5_2.values(), 1)
     ]
-    return [step.label(measure(step)) for step in steps]
+    return [{**step.label(measure(step)).as_document(), HOST_COPY: copy_bytes_per_s()} for step in steps]
 
 
 def prediction_ms(profile: Profile) -> list[float]:
@@ -178,14 +180,11 @@ def measure_stages(
         record.setdefault("seconds", {})[name] = time.monotonic() - begin
         keep()
 
-    def documents(points: Sequence[Point]) -> list[Document]:
-        return [point.as_document() for point in points]
-
     stage("profile", lambda: explore(settings, measure).as_document())
     profile = profile_of(record["profile"])
-    stage("random 0", lambda: documents(random_pass(profile, measure, effort, 0)))
-    stage("more", lambda: documents(add_points(profile, measure, effort)))
-    stage("random 1", lambda: documents(random_pass(profile, measure, effort, 1)))
+    stage("random 0", lambda: random_pass(profile, measure, effort, 0))
+    stage("more", lambda: [point.as_document() for point in add_points(profile, measure, effort)])
+    stage("random 1", lambda: random_pass(profile, measure, effort, 1))
     stage("prediction_ms", lambda: prediction_ms(grown_profile(record, effort.points)))
 
 

@@ -23,6 +23,7 @@ from selfscale.predict import Predictor, record_scores
 from selfscale.profile import Profile
 from tests.bench.barred import Bar, Line, frame
 from tests.bench.lab_measurements import (
+    HOST_COPY,
     POINTS_FEW,
     POINTS_MANY,
     TABLE_5_2,
@@ -85,6 +86,20 @@ class Results:
         """Error of the second pass; of those that were measured twice."""
         errors = np.abs(self.again - self.measured) / self.measured
         return errors[np.isfinite(errors)]
+
+    @cached_property
+    def host_repeatability(self) -> np.ndarray:
+        """How far the host's own speed, of copies in memory beside the workloads, differed between the passes."""
+        first, second = (
+            {
+                Point.from_document(point).workload: point[HOST_COPY]
+                for point in self.record.get(f"random {repeat}", [])
+                if point["role"] == "random" and HOST_COPY in point
+            }
+            for repeat in (0, 1)
+        )
+        both = [workload for workload in self.workloads if workload in first and workload in second]
+        return np.array([abs(second[workload] / first[workload] - 1) for workload in both])
 
     @cached_property
     def regions(self) -> np.ndarray:
@@ -150,7 +165,8 @@ def all_models(machines: Sequence[Results], points: int) -> pd.DataFrame:
     rows = []
     for one in machines:
         repeated = Judged("repeatability", 0, one.repeatability, np.array([]))
-        for judged in [repeated, *(each for name, each in one.judged(points).items() if name != "best")]:
+        host = Judged("the host's copies in memory, repeated", 0, one.host_repeatability, np.array([]))
+        for judged in [host, repeated, *(each for name, each in one.judged(points).items() if name != "best")]:
             if len(judged.errors):
                 median, upper, high = (f"{100 * value:.1f} %" for value in np.quantile(judged.errors, (0.5, 0.75, 0.9)))
                 covered = f"{100 * judged.inside.mean():.0f} %" if len(judged.inside) else "-"
