@@ -22,7 +22,7 @@ from selfscale.self_scaling import SelfScaling
 
 BORDER_OVERRUN = 1.3
 """Of the time for the uniqueBytes curve: beyond it no border is searched for more closely."""
-BRACKET = 1.05
+BRACKET = 1.025
 """Bisection stops when both sides of a border are this close."""
 CERTAIN_FALL = 4.0
 """A border with a smaller fall may be a disturbance of one point: both sides are measured again."""

@@ -15,8 +15,9 @@ from selfscale.measure import Point
 from selfscale.profile import Region
 from selfscale.sampling import LOGARITHMIC
 
-NOISE_MIN, NOISE_UNSTEADY = 0.02, 0.08
-"""Standard deviation of ln(throughput) of a point: at least, and at least where it was not steady."""
+NOISE_MIN, NOISE_UNSTEADY, NOISE_UNKNOWN = 0.02, 0.08, 0.3
+"""Standard deviation of ln(throughput) of a point: at least, at least where it was not steady, and of a run that was too
+short for an interval."""
 Z90, Z95 = 1.644854, 1.959964
 
 
@@ -81,7 +82,7 @@ def noise_of(points: Sequence[Point]) -> np.ndarray:
     """Standard deviation of ln(throughput) that the measurements themselves had, shape (n,)."""
     throughput = np.array([point.throughput_bytes_per_s for point in points])
     half_width = np.array([point.ci95_half_width_bytes_per_s for point in points])
-    noise = np.where(np.isfinite(half_width), half_width, 0.0) / Z95 / throughput
+    noise = np.where(np.isfinite(half_width), half_width / Z95 / throughput, NOISE_UNKNOWN)
     steady = np.array([point.steady for point in points], bool)
     return np.maximum(noise, np.where(steady, NOISE_MIN, NOISE_UNSTEADY))
 

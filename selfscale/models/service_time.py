@@ -18,8 +18,12 @@ import numpy as np
 from selfscale.models.measured import Columns, Measured, miss_frac
 
 WINDOW_BYTES = 128 * 1024.0
-"""Linux's default window: sequential misses share one access of the device per window."""
+"""Of a longer request the parts overlap."""
 PAGE_BYTES = 4096.0
+SCAN_EAGERNESS = 10
+"""How many times as fast as those of drawn requests the misses of scans grow behind the border."""
+RANDOM_FRAC_MIN = 1e-3
+"""Of what is called sequential throughout: Willy's runs end at the ends of their files."""
 PHYSICS_ERROR = 0.08
 """Standard deviation of ln(throughput) that the formula is trusted with beside the noise of a point."""
 HUBER = 4.0
@@ -51,9 +55,12 @@ CONSTANTS = {
     "overlap_frac": Guess(0.5, 0.7),
     "random_frac": Guess(0.3, 1.0),
     "restart_frac": Guess(0.7, 0.8),
-    "waste_frac": Guess(0.5, 0.8),
+    "window_bytes": Guess(5e5, 1.0),
+    "ahead_factor": Guess(1.5, 0.7),
+    "ahead_random_bytes": Guess(2e4, 1.0),
     "write_wait_frac": Guess(0.3, 1.0),
     "spill_frac": Guess(0.02, 1.5),
+    "flush_eagerness": Guess(6.0, 0.8),
     "read_cache": Guess(1.0, 0.25),
     "write_cache": Guess(0.8, 0.8),
     "near_cache": Guess(0.2, 0.8),
@@ -63,10 +70,39 @@ CONSTANTS = {
 }
 """The caches as shares of the border of the profile. Shares, 1 at most: overlap_frac of the time of a byte beyond the
 first window is left of it, since a long request becomes commands that overlap; random_frac of the access of a request
-that is written back is left if it is sequential; waste_frac of a window, or of what a run of sequential reads has read,
-is read ahead and thrown away at its end; a writer waits for write_wait_frac of the device's time; spill_frac of what
-fits the write cache is written back all the same. restart_frac is the part of an access that it takes to begin reading
-ahead."""
+that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
+what fits the write cache is written back all the same.
+
+Read-ahead: it costs restart_frac of an access to begin; sequential misses share one access per window_bytes; at the end
+of a run ahead_factor times what it has read, at most a window, was read in vain, and ahead_random_bytes of a random read.
+flush_eagerness is how many times as fast as misses the share of what is written back grows behind the border: where
+eviction meets dirty pages, the kernel wakes up threads that write back all of them."""
+
+
+def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
+    """Share of the reads that miss the cache."""
+    drawn = miss_frac(table.unique_bytes, border_bytes * k["read_cache"])
+    # A run as long as its file finds nothing that the one before it left: the last pages pushed the first ones out.
+    file_share = table.size_mean * table.process_num / table.unique_bytes
+    scanned = file_share / (file_share + np.maximum(1 - table.seq_frac, RANDOM_FRAC_MIN))
+    return drawn + (1 - drawn) * scanned * (1 - np.maximum(1 - drawn, 0.0) ** SCAN_EAGERNESS)
+
+
+def _spill_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
+    """Share of the written bytes that are written back to the device while the workload runs."""
+    kept = 1 - miss_frac(table.unique_bytes, border_bytes * k["write_cache"])
+    spill = 1 - np.maximum(kept, 0.0) ** np.maximum(k["flush_eagerness"], 1.0)
+    return spill + np.minimum(k["spill_frac"], 1.0) * (1 - spill)
+
+
+def _reads_of_miss(k: dict[str, np.ndarray], table: Columns) -> tuple[np.ndarray, np.ndarray]:
+    """Accesses of the device that a read which misses costs, and bytes that are read in vain for it."""
+    random, size = 1 - table.seq_frac, table.size_mean
+    # Read-ahead begins with the second request of a run.
+    runs = random * table.seq_frac
+    accesses = random + runs * k["restart_frac"] + table.seq_frac * np.minimum(1.0, size / k["window_bytes"])
+    ahead = np.minimum(runs * k["window_bytes"], table.seq_frac * size * k["ahead_factor"])
+    return accesses, ahead + random * k["ahead_random_bytes"]
 
 
 def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> dict[str, np.ndarray]:
@@ -74,7 +110,7 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
 
     Parameters
     ----------
-    constants : ndarray, shape (24,), or (24, k, 1) for k sets at once
+    constants : ndarray, shape (27,), or (27, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -82,19 +118,14 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     read, size = table.read_frac, table.size_mean
     write = 1 - read
-    miss = miss_frac(table.unique_bytes, border_bytes * k["read_cache"])
-    spill = miss_frac(table.unique_bytes, border_bytes * k["write_cache"])
-    spill = spill + np.minimum(k["spill_frac"], 1.0) * (1 - spill)
+    miss, spill = _miss_frac(k, table, border_bytes), _spill_frac(k, table, border_bytes)
     far = miss_frac(table.unique_bytes, border_bytes * k["near_cache"], 0.1)
     pages = np.maximum(size, PAGE_BYTES) / PAGE_BYTES
     random = 1 - table.seq_frac
     # Whole pages move; sequential requests of less than a page share one. What is written in part is read before.
     moved = random * np.maximum(size, PAGE_BYTES) + table.seq_frac * size
     partial = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
-    # Read-ahead begins with the second request of a run, and with as little as that has read before.
-    runs = random * table.seq_frac
-    seeks = random + runs * k["restart_frac"] + table.seq_frac * np.minimum(1.0, size / WINDOW_BYTES)
-    thrown_away = np.minimum(runs * WINDOW_BYTES, table.seq_frac * size) * np.minimum(k["waste_frac"], 1.0)
+    accesses, in_vain = _reads_of_miss(k, table)
     extents = random + table.seq_frac * np.minimum(k["random_frac"], 1.0)
     longer = np.maximum(0.0, moved - WINDOW_BYTES)
     waited = moved - longer + longer * np.minimum(k["overlap_frac"], 1.0)
@@ -104,7 +135,7 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
         + far * size * k["far_byte_s"]
         + pages * miss * k["miss_page_s"]
     )
-    reading = read * miss * (seeks * k["access_read_s"] + (waited + thrown_away) * k["device_read_byte_s"])
+    reading = read * miss * (accesses * k["access_read_s"] + (waited + in_vain) * k["device_read_byte_s"])
     reading = reading + partial * (k["access_read_s"] + PAGE_BYTES * k["device_read_byte_s"])
     writing = write * spill * (extents * k["access_write_s"] + waited * k["device_write_byte_s"])
     return {
@@ -129,9 +160,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (24,)
+    constants : ndarray, shape (27,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (24, 24)
+    covariance : ndarray, shape (27, 27)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -146,7 +177,7 @@ class ServiceTimes:
         return log_throughput(self.constants, table, self.border_bytes)
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 24)."""
+        """Derivative of `log_throughput` by the constants, shape (n, 27)."""
         steps = STEP * np.eye(len(self.constants))
         moved = np.hstack([self.constants[:, None] + steps, self.constants[:, None] - steps])
         # All at once, an axis for the sets of constants before that of the workloads: a prediction is to take 10 ms.
