@@ -16,8 +16,8 @@ from selfscale.profile import Region
 from selfscale.sampling import LOGARITHMIC
 
 NOISE_MIN, NOISE_UNSTEADY, NOISE_UNKNOWN = 0.02, 0.08, 0.3
-"""Standard deviation of ln(throughput) of a point: at least, at least where it was not steady, and of a run that was too
-short for an interval."""
+"""Standard deviation of ln(throughput) of a point: at least, at least where it was not steady, and of a run too short
+for an interval."""
 Z90, Z95 = 1.644854, 1.959964
 
 
