@@ -73,8 +73,8 @@ first window is left of it, since a long request becomes commands that overlap; 
 that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
 what fits the write cache is written back all the same.
 
-Read-ahead: it costs restart_frac of an access to begin; sequential misses share one access per window_bytes. Read in vain
-are ahead_factor times what a run has read, at most a window, at its end, and ahead_random_bytes with a random read.
+Read-ahead: it costs restart_frac of an access to begin; sequential misses share one access per window_bytes. Read in
+vain are ahead_factor times what a run has read, at most a window, at its end, and ahead_random_bytes per random read.
 flush_eagerness is how many times as fast as misses the share of what is written back grows behind the border: where
 eviction meets dirty pages, the kernel wakes up threads that write back all of them."""
 
