@@ -87,7 +87,7 @@ def noise_of(points: Sequence[Point]) -> np.ndarray:
     return np.maximum(noise, np.where(steady, NOISE_MIN, NOISE_UNSTEADY))
 
 
-def miss_frac(unique_bytes: np.ndarray, cache_bytes: float, width: float = 0.02) -> np.ndarray:
+def miss_frac(unique_bytes: np.ndarray, cache_bytes: float | np.ndarray, width: float = 0.02) -> np.ndarray:
     """Share of uniformly drawn requests beyond a cache: max(0, 1 - cache / uniqueBytes), rounded off over `width`."""
     beyond = 1 - cache_bytes / unique_bytes
     return (beyond + np.sqrt(beyond**2 + width**2)) / 2
