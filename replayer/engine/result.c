@@ -299,8 +299,9 @@ static void print_warnings(const struct result *result, const struct totals *tot
 	if (result->image->places && result->image->places->too_many)
 		json_text(NULL, "the trace has more places of its files than are kept: the last ones were left out");
 	if (result->run && result->run->lead.given_up)
-		json_text(NULL, "no operation came to an end while threads waited for the slowest one: --lead was given "
-				"up from there on");
+		json_text(NULL,
+			  "no operation came to an end while threads waited for the slowest one: --lead was given "
+			  "up from there on");
 	if (result->image->target && !strcmp(result->cache, "warm"))
 		json_text(NULL, "nothing of the device was brought into the page cache: --cache warm is for files");
 	if (table->extended) {
