@@ -57,13 +57,13 @@ static const struct argp_option options[] = {
 	 "foreign traces); thread: for nothing (default for synthetic ones)",
 	 1},
 	{"speed", KEY_SPEED, "FACTOR", 0, "Divide recorded times by FACTOR (default 1)", 1},
+	{"lead", KEY_LEAD, "N", 0,
+	 "asap: no thread begins more than about N operations beyond the slowest (default: every thread as it can)", 1},
 	{"late", KEY_LATE, "POLICY", 0,
 	 "What --timing recorded does with operations behind their times: catch-up (default): begin at once; skip: "
 	 "leave "
 	 "out requests beyond --late-limit-ms; slip: move all later times",
 	 1},
-	{"lead", KEY_LEAD, "N", 0,
-	 "asap: no thread begins more than about N operations beyond the slowest (default: every thread as it can)", 1},
 	{"late-limit-ms", KEY_LATE_LIMIT_MS, "MS", 0, "For --late skip (default 10)", 1},
 	{"loop", KEY_LOOP, NULL, 0, "Begin again at the end, until stopped", 1},
 	{"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after S seconds", 1},

@@ -37,10 +37,8 @@ static void arrive(struct lead *lead, uint32_t block)
 		syscall(SYS_futex, &lead->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static bool must_wait(const struct lead *lead, const struct lead_place *place)
+static bool is_ahead(const struct lead_place *place, uint32_t begun)
 {
-	uint32_t begun = atomic_load(&lead->begun);
-
 	return begun != UINT32_MAX && place->block > (uint64_t)begun + LEAD_BLOCKS;
 }
 
@@ -53,7 +51,7 @@ bool lead_count(struct worker *worker)
 		return false;
 	place->left = lead->block_operations - 1;
 	arrive(lead, place->block++);
-	return must_wait(lead, place);
+	return is_ahead(place, atomic_load(&lead->begun));
 }
 
 static uint64_t moved_requests(const struct run *run)
@@ -70,15 +68,13 @@ void lead_wait(struct worker *worker)
 	struct run *run = worker->run;
 	struct lead *lead = &run->lead;
 	uint64_t moved = moved_requests(run);
+	uint32_t begun;
 	int idle = 0;
 
 	pacer_asleep(&run->pacer);
-	while (must_wait(lead, &worker->lead) && !run_stopped(run)) {
+	while (is_ahead(&worker->lead, begun = atomic_load(&lead->begun)) && !run_stopped(run)) {
 		struct timespec until = {.tv_nsec = LOOK_NS};
-		uint32_t begun = atomic_load(&lead->begun);
 
-		if (!must_wait(lead, &worker->lead))
-			break;
 		syscall(SYS_futex, &lead->begun, FUTEX_WAIT_PRIVATE, begun, &until, NULL, 0);
 		uint64_t now_moved = moved_requests(run);
 
