@@ -475,7 +475,7 @@ int find_ended_requests(struct bpf_iter__bpf_map_elem *context)
 	__u64 issued_ns = state->issued_ns;
 	int references = BPF_CORE_READ((struct request *)key, ref.counter);
 	barrier();
-	if (!references && *(volatile __u8 *)&state->phase == REQUEST_ISSUED && state->issued_ns == issued_ns)
+	if (!references && state->phase == REQUEST_ISSUED && state->issued_ns == issued_ns)
 		end_was_missed(state);
 	return 0;
 }
