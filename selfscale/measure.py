@@ -22,7 +22,7 @@ Processes that keep step
     Each process has a file of its own. One that is a little ahead has its file used more often and keeps it in the
     cache, which makes it faster still, until one or two processes run from memory and the others starve: which ones,
     and when, is chance. So none gets further ahead than the share `LEAD_SHARE` of its file
-    (docs/decisions/0025-processes-keep-step.md), as a benchmark that waits for the last of its processes measures it.
+    (docs/decisions/0025-processes-keep-step.md).
 
 Where a run begins
     With as much of every file in the cache as the cache can hold of all of them, min(1, M / U): that is what is left
@@ -188,11 +188,6 @@ def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> 
     return min(absorbed / write_share, 4 * absorbed)
 
 
-def _settle_bytes_here(workload: Workload, memory_group: MemoryGroup | None) -> float:
-    limit = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
-    return settle_bytes(workload, limit, dirty_limit_bytes(limit, confined=memory_group is not None))
-
-
 def trace_directory() -> Path:
     """Where traces of points go: memory, if it has the room, else the temporary directory."""
     shared = Path("/dev/shm")
@@ -250,7 +245,9 @@ def measure(
     run = replay or _engine()
     begin = time.monotonic()
     requests, loop = trace_length(workload, max_seconds)
-    settle = _settle_bytes_here(workload, memory_group) if access.cached else 0.0
+    limit_bytes = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
+    dirty_limit = dirty_limit_bytes(limit_bytes, confined=memory_group is not None)
+    settle = settle_bytes(workload, limit_bytes, dirty_limit) if access.cached else 0.0
     stop_rule = RULES[rule](target, min_seconds, settle)
     intervals: list[dict[str, Any]] = []
 
@@ -261,7 +258,6 @@ def measure(
 
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
         trace = Path(scratch) / "point.iotrace"
-        limit_bytes = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
         (make_trace or partial(write_willy, device=access.device, cache_bytes=limit_bytes))(
             workload, trace, requests, seed
         )
