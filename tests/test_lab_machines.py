@@ -17,7 +17,7 @@ from replayer.confine import MemoryGroup
 from selfscale.environment import environment, mount_of
 from selfscale.measure import evict
 from tests.bench import lab_machines
-from tests.bench.lab_machines import MIB, LabMachine, Throttle, lab_machine
+from tests.bench.lab_machines import MIB, VM, LabMachine, Throttle, lab_machine
 from tests.bench.load import UnavailableError
 
 SMALL = 16 * MIB
@@ -43,6 +43,7 @@ def traces_left() -> list[str]:
     ]
     left += [str(path) for path in Path("/dev/shm").glob("flextrace-lab-*")]
     left += [str(path) for path in Path("/sys/block").glob("zram*") if (path / "disksize").read_text() != "0\n"]
+    left += [f"{path}: {path.read_text()}" for path in VM.glob("dirty_*")]
     return left
 
 
@@ -72,7 +73,9 @@ def test_machine_has_the_file_system_the_device_and_the_cache_that_it_states(mac
                 assert BACKING[machine.device] in backing_file(device)
                 assert backing_file(device).startswith("/dev/shm") == (machine.device == "memory")
             with MemoryGroup(machine.memory_bytes) as group:
-                assert environment(place, machine.memory_bytes)["cache_limit_bytes"] == machine.memory_bytes
+                facts = environment(place, machine.memory_bytes)
+                assert facts["cache_limit_bytes"] == machine.memory_bytes
+                assert facts["dirty_limit_bytes"] == machine.memory_bytes // 5
                 # Reading more than the limit leaves at most the limit charged.
                 file = place / "f0"
                 file.write_bytes(os.urandom(3 * machine.memory_bytes))

@@ -2,8 +2,12 @@
 """Turns a memory limit, a file system and a device into a machine that was not there before, and takes it away again.
 
 Machines that differ by factors of ten on one host, with the true size of the cache known (design.md, section 5). All
-that is made (image, loop device, zram, mount, throttle) is taken away in the reverse order, also after an error and
-when interrupted: signals wait while something is made or taken away, so that nothing falls between the two.
+that is made (image, loop device, zram, mount, throttle, dirty limits) is taken away in the reverse order, also after an
+error and when interrupted: signals wait while something is made or taken away, so that nothing falls between the two.
+
+Dirty limits are those of the memory that the machine has, the kernel's default shares of it. They hold for the whole
+host meanwhile. Without, a group of version 1 has the host's: it fills with dirty pages, and reclaim writes them back in
+bursts of seconds (docs/decisions/0023).
 """
 
 from __future__ import annotations
@@ -25,6 +29,9 @@ from selfscale.plan import Settings
 from tests.bench.load import UnavailableError
 
 MIB = 1 << 20
+DIRTY_FRACS = {"dirty_background_bytes": 0.1, "dirty_bytes": 0.2}
+"""Of the memory, where the kernel begins to write back and where it makes writers wait: its defaults."""
+VM = Path("/proc/sys/vm")
 SHARED_MEMORY = Path("/dev/shm")
 ZRAM_CONTROL = Path("/sys/class/zram-control")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -150,6 +157,7 @@ def lab_machine(machine: LabMachine, directory: Path) -> Iterator[Path]:
         device = _zram(stack, machine.size_bytes) if machine.device == "zram" else _loop(stack, machine, place)
         if machine.throttle:
             _throttle(stack, device, machine.throttle)
+        _dirty_limits(stack, machine.memory_bytes)
         _run(f"mkfs.{machine.file_system}", *MAKE[machine.file_system], device)
         point = place / "mounted"
         point.mkdir()
@@ -239,6 +247,22 @@ def _throttle(stack: contextlib.ExitStack, device: Path, throttle: Throttle) -> 
                 return file
 
             _made(stack, limit, lambda file: file.write_text(f"{name} 0"))
+
+
+def _dirty_limits(stack: contextlib.ExitStack, memory_bytes: int) -> None:
+    for name, frac in DIRTY_FRACS.items():
+        limit = VM / name
+        # Bytes of 0 say that the ratio holds, which writing the bytes has set to 0.
+        ratio = VM / name.replace("bytes", "ratio")
+        before = limit if int(limit.read_text()) else ratio
+        value = before.read_text()
+        if not os.access(limit, os.W_OK):
+            raise UnavailableError(f"{limit} cannot be written, and with the limit of this host writes come in bursts")
+        _made(
+            stack,
+            lambda limit=limit, frac=frac: limit.write_text(str(int(frac * memory_bytes))),
+            lambda _, before=before, value=value: before.write_text(value),
+        )
 
 
 def _blkio_root() -> Path:
