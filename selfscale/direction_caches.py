@@ -5,9 +5,10 @@ They may differ: Sprite's log-structured file system cached 20 MB for reads and 
 figure 4.8), and Linux makes writers wait at a limit of dirty pages that is below the size of the page cache. Half
 reads and half writes show that as two borders or as one, and not whose they are.
 
-What is measured for it: the ends of the readFrac curves are there already and bracket both caches. The brackets are
-narrowed, the wider one first, at the borders of the uniqueBytes curve and then by bisection. A cache that is shared
-costs two points for each direction.
+What is measured for it: the middles of the first and the last region, which bracket both caches and are ends of
+readFrac curves. Reads first, whose bracket is narrowed at places that are given (the falls of the uniqueBytes curve),
+then by bisection; then writes, for which the end of the reads' cache is the first place. A cache that is shared costs
+writes two points beside these ends.
 
 Where in the fall the cache ends: at the thesis's knee (4.3), 75 % of the throughput inside, since the curve has too few
 points for slopes, and since the middle between top and foot, which `selfscale.regions` takes, lies further behind the
@@ -34,10 +35,8 @@ READS, WRITES = 1.0, 0.0
 """Values of readFrac."""
 KNEE = 0.75
 """Of the throughput inside the cache; below it a working set is beyond it."""
-BRACKET = 1.17
-"""A cache is known when its bracket is at most this wide."""
-NEAR = 1.08
-"""This factor before and behind a border of the uniqueBytes curve are the first places to look at."""
+BRACKET = {READS: 1.06, WRITES: 1.17}
+"""A cache is known when its bracket is at most this wide; that of reads is the size of the file cache."""
 NOISE = 1.1
 """What repeated measurements may differ by. Two caches are told apart if their intervals lie this far apart."""
 TRIES_MAX = 2
@@ -145,17 +144,15 @@ def differ(one: DirectionCache | None, other: DirectionCache | None) -> bool:
     return larger.low_bytes > NOISE * smaller.high_bytes
 
 
-def next_probe(
-    points: Sequence[Point], regions: Sequence[Region], boundaries_bytes: Sequence[float]
-) -> Workload | None:
+def next_probe(points: Sequence[Point], regions: Sequence[Region], hints_bytes: Sequence[float]) -> Workload | None:
     """The workload that tells next where the caches of reads and of writes end.
 
     Parameters
     ----------
     points, regions
         As for `direction_cache`.
-    boundaries_bytes : sequence of float
-        Borders of the uniqueBytes curve.
+    hints_bytes : sequence of float
+        uniqueBytes near which a cache may end.
 
     Returns
     -------
@@ -164,7 +161,7 @@ def next_probe(
     """
     if not regions:
         return None
-    brackets = []
+    hints = list(hints_bytes)
     for read_frac in (READS, WRITES):
         curve = of_direction(points, regions, read_frac)
         focal = regions[0].focal.replace(read_frac=read_frac)
@@ -182,12 +179,12 @@ def next_probe(
                 return focal.replace(unique_bytes=size)
         if read_frac == READS and _moved_to_storage(curve) > UNCACHED_FRAC:
             return None
-        if fall and (place := _between(fall, boundaries_bytes)):
-            width = fall.bad.workload.unique_bytes / fall.good.workload.unique_bytes
-            workload = focal.replace(unique_bytes=place)
-            if len(_tries(points, workload)) < TRIES_MAX:
-                brackets.append((width, workload))
-    return max(brackets, key=lambda bracket: bracket[0])[1] if brackets else None
+        if fall:
+            place = focal.replace(unique_bytes=_between(fall, hints))
+            if _width(fall) > BRACKET[read_frac] and len(_tries(points, place)) < TRIES_MAX:
+                return place
+            hints = [fall.good.workload.unique_bytes, fall.bad.workload.unique_bytes, *hints]
+    return None
 
 
 def _fall(curve: dict[float, list[Point]]) -> Fall | None:
@@ -216,14 +213,14 @@ def _moved_to_storage(curve: dict[float, list[Point]]) -> float:
     return (fastest(next(iter(curve.values()))).device_frac or 0.0) if curve else 0.0
 
 
-def _between(fall: Fall, boundaries_bytes: Sequence[float]) -> float | None:
-    """Where to look inside a bracket; None where it is narrow enough."""
+def _width(fall: Fall) -> float:
+    return fall.bad.workload.unique_bytes / fall.good.workload.unique_bytes
+
+
+def _between(fall: Fall, hints: Sequence[float]) -> float:
+    """Where to look inside a bracket."""
     good, bad = fall.good.workload.unique_bytes, fall.bad.workload.unique_bytes
-    if bad / good <= BRACKET:
-        return None
-    likely = [align(size * factor) for size in boundaries_bytes for factor in (1 / NEAR, NEAR)]
-    place = next((size for size in likely if good < size < bad), align(math.sqrt(good * bad)))
-    return place if good < place < bad else None
+    return next((size for size in hints if good < size < bad), align(math.sqrt(good * bad)))
 
 
 def _cache_by_cost(fall: Fall) -> float:

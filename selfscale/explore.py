@@ -3,7 +3,9 @@
 
 1. Probe sizeMean and processNum at a small and at a large uniqueBytes; the focal values are those whose performance is
    halfway between minimum and maximum. They come first: the uniqueBytes curve is measured at the focal vector.
-2. Measure the uniqueBytes curve, find its falls, and refine each by bisection: that is the effective size of the cache.
+2. Measure the uniqueBytes curve and find its falls. Find where reads alone and writes alone leave the cache: these are
+   the borders, one or two (writers may be made to wait long before the cache is full, and half reads and half writes
+   show no more than that). Refine by bisection what of the falls they do not explain.
 3. Per region, with uniqueBytes in its middle: what all self-scaling benchmarks do (`selfscale.self_scaling`).
 """
 
@@ -15,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from selfscale.direction_caches import READS, WRITES, direction_cache
 from selfscale.plan import align
 from selfscale.profile import Region
 from selfscale.regions import Border, find_borders, halfway
@@ -28,6 +31,8 @@ CERTAIN_FALL = 4.0
 """A border with a smaller fall may be a disturbance of one point: both sides are measured again."""
 FILL_GAP, FILL_FALL = 1.08, 1.3
 """A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it."""
+APART = 1.5
+"""Borders that are closer make no region between them."""
 GAIN = 1.1
 """A probe that brings less than this factor over the one before it ends the range of its parameter."""
 
@@ -38,7 +43,7 @@ class Exploration(SelfScaling):
     def _find_regions(self, rest_s: float) -> None:
         if self.settings.points_affordable >= 45:
             self._probe(until_s=0.22 * rest_s)
-        self._unique_bytes_curve(until_s=0.5 * rest_s)
+        self._unique_bytes_curve(until_s=0.55 * rest_s)
 
     # ---- step 1 ----
 
@@ -85,6 +90,7 @@ class Exploration(SelfScaling):
     # ---- step 2 ----
 
     def _unique_bytes_curve(self, until_s: float) -> None:
+        """Measure the curve; set borders and regions."""
         settings = self.settings
         count = 7 if settings.points_affordable < 120 else 9 if settings.points_affordable < 400 else 14
         sizes = self._unique_bytes_for(self._focal, count)
@@ -99,18 +105,35 @@ class Exploration(SelfScaling):
 
         try:
             for index, size in enumerate(self._shuffled(sizes)):
-                take(size, count - index + 8)
-            # Where points cost more than planned, a coarse border is better than regions without a focal point.
-            refine_until_s = BORDER_OVERRUN * until_s
+                take(size, count - index + 18)
             borders = self._confirmed(measured, take)
-            self.boundaries = [self._refine(border, measured, take, refine_until_s) for border in borders]
+            self._set_regions([border.good_bytes for border in borders], min(measured), max(measured))
+            # Where points cost more than planned, coarse borders are better than regions without a focal point.
+            refine_until_s = BORDER_OVERRUN * until_s
+            self._direction_caches(until_s, hints=[edge for border in borders for edge in border.edges])
+            caches = self._certain_caches()
+            unexplained = [border for border in borders if not border.explained_by(caches)]
+            edges = [self._refine(border, measured, take, refine_until_s) for border in unexplained]
+            for cache in caches:
+                if all(abs(math.log(cache / edge)) > math.log(APART) for edge in edges):
+                    edges.append(cache)
+            self._set_regions(edges, min(measured), max(measured))
             if self.spent_s < refine_until_s:
-                self._fill_falls(measured, take, 4 if settings.points_affordable < 240 else 8)
+                self._fill_falls(measured, take, 7 if settings.points_affordable < 240 else 11)
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
-            if len(measured) >= 2:
-                self.boundaries = self.boundaries or [border.good_bytes for border in self._borders(measured)]
-                self._set_regions(min(measured), max(measured))
+            if len(measured) >= 2 and not self.regions:
+                borders = self._borders(measured)
+                self._set_regions([border.good_bytes for border in borders], min(measured), max(measured))
+
+    def _certain_caches(self) -> list[float]:
+        """Sizes of the caches of reads and of writes, as far as they are certain."""
+        caches = [direction_cache(self.points, self.regions, read_frac) for read_frac in (READS, WRITES)]
+        return [
+            cache.size_bytes
+            for cache in caches
+            if cache and (cache.steady or cache.inside_bytes_per_s > CERTAIN_FALL * cache.beyond_bytes_per_s)
+        ]
 
     def _borders(self, measured: dict[float, float]) -> list[Border]:
         x = np.array(sorted(measured))
@@ -175,7 +198,8 @@ class Exploration(SelfScaling):
                 break
             take(align(math.sqrt(low * high)), left)
 
-    def _set_regions(self, low: float, high: float) -> None:
+    def _set_regions(self, boundaries: list[float], low: float, high: float) -> None:
+        self.boundaries = sorted(boundaries)
         edges = [low, *self.boundaries, high]
         self.regions = [
             Region(start, end, self._focal.replace(unique_bytes=align((start + end) / 2)))

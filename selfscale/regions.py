@@ -7,12 +7,15 @@ docs/decisions/0004-regions-on-log-axes.md: a border is where the slope lies bel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 DROP_MIN = 1.6
 """A fall by less than this factor is no border: noise, not another level of storage."""
+NEAR = 1.1
+"""What misses cost moves the fall of one workload against that of another by about this factor."""
 CACHED_DEVICE_FRAC = 0.01
 """Below this share of bytes from and to storage a point is served by the page cache (measured: up to 0.002 while the
 working set fits, from 1 on as soon as it does not)."""
@@ -38,6 +41,17 @@ class Border:
     bad_bytes: float
     threshold: float
     fall: float
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """Measured uniqueBytes before and behind it."""
+        return self.good_bytes, self.bad_bytes
+
+    def explained_by(self, caches_bytes: Sequence[float]) -> bool:
+        """Whether caches that other points showed end there; of two that make one fall, its middle is between them."""
+        return bool(caches_bytes) and (
+            self.good_bytes / NEAR <= max(caches_bytes) and min(caches_bytes) <= self.bad_bytes * NEAR
+        )
 
 
 def log_slopes(x: np.ndarray, throughput: np.ndarray) -> np.ndarray:

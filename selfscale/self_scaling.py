@@ -4,7 +4,7 @@
 A benchmark of its own (`selfscale.explore`, `selfscale.knee`) chooses the focal vectors. From there on all do the same:
 
 1. Per region: one curve per parameter around its focal vector (thesis 4.2), reference points in between.
-2. Where the caches of reads and of writes end, if not where the border is (`selfscale.direction_caches`).
+2. Where the caches of reads and of writes end, if that is not known by then (`selfscale.direction_caches`).
 3. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
 4. On demand, random workloads, each twice in different order (5.3).
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,8 +122,8 @@ class SelfScaling(ABC):
 
     def _take(self, workload: Workload, role: str, until_s: float, left: int, **labels: Any) -> Point:
         """Measure one of `left` points that may be spent on until `until_s` of the budget is gone."""
-        slot = min((until_s - self.spent_s) / max(1, left), self.settings.budget_s * POINT_SHARE_MAX)
-        run_s = min(RUN_S_MAX, max(RUN_S_MIN, slot - self._overhead_s()))
+        slot_s = min((until_s - self.spent_s) / max(1, left), self.settings.budget_s * POINT_SHARE_MAX)
+        run_s = min(RUN_S_MAX, max(RUN_S_MIN, slot_s - self._overhead_s()))
         if self.points and self.spent_s + self._overhead_s() + RUN_S_MIN > self.settings.budget_s:
             raise BudgetSpentError
         step = Step(
@@ -205,10 +205,16 @@ class SelfScaling(ABC):
 
     # ---- step 2 ----
 
-    def _direction_caches(self, until_s: float) -> None:
-        """Measure where the caches of reads and of writes end, while time is left."""
+    def _direction_caches(self, until_s: float, hints: Sequence[float] = ()) -> None:
+        """Measure where the caches of reads and of writes end, while time is left.
+
+        Parameters
+        ----------
+        hints : sequence of float
+            uniqueBytes to look at first, beside the borders.
+        """
         while self._may_vary("readFrac") and self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s:
-            if (workload := next_probe(self.points, self.regions, self.boundaries)) is None:
+            if (workload := next_probe(self.points, self.regions, [*hints, *self.boundaries])) is None:
                 break
             self._take(workload, "direction", until_s, DIRECTION_POINTS)
 

@@ -19,7 +19,7 @@ from selfscale.direction_caches import (
     direction_cache,
     next_probe,
 )
-from selfscale.explore import Exploration
+from selfscale.explore import APART, Exploration
 from selfscale.measure import Point
 from selfscale.plan import Settings, Step
 from selfscale.profile import Region
@@ -52,6 +52,12 @@ def test_caches_of_different_sizes_are_told_apart(read, write):
         assert cache.low_bytes <= true <= cache.high_bytes
         assert cache.size_bytes == pytest.approx(true, rel=0.15)
     assert differ(*found)
+    small, large = sorted(cache.size_bytes for cache in found)
+    if large > APART * small:
+        assert exploration.boundaries == [small, large]
+    else:
+        assert len(exploration.boundaries) == 1
+        assert small <= exploration.boundaries[0] <= large
 
 
 @given(
@@ -68,17 +74,21 @@ def test_one_cache_for_both_is_never_called_two(cache, fetch_us, store_us, seed,
     assert not differ(*caches(explore(machine, seed=seed)))
 
 
-def test_a_shared_cache_costs_two_points_for_each_direction():
+def test_of_a_shared_cache_writes_cost_two_points_beside_the_ends():
     exploration = explore(DirectionMachine(128 * MIB, 128 * MIB))
-    assert sum(point.role == "direction" for point in exploration.points) == 4
-    assert all(cache.high_bytes <= BRACKET * cache.size_bytes for cache in caches(exploration))
+    searched = Counter(point.workload.read_frac for point in exploration.points if point.role == "direction")
+    assert searched[WRITES] == 4
+    assert searched[READS] <= 8
+    for cache, read_frac in zip(caches(exploration), (READS, WRITES), strict=True):
+        assert cache.high_bytes <= BRACKET[read_frac] * cache.size_bytes
 
 
 def test_write_through_has_a_cache_for_reads_only_even_if_half_reads_show_none():
     # Writes cost so much that half reads and half writes are as slow inside the cache as beyond it.
     exploration = explore(DirectionMachine(128 * MIB, 0, fetch_s=500e-6, store_s=20e-3), budget_s=60.0)
-    assert exploration.boundaries == []
     read, write = caches(exploration)
+    assert exploration.boundaries == [read.size_bytes]
+    assert len(exploration.regions) == 2
     assert read.low_bytes <= 128 * MIB <= read.high_bytes
     assert write is None
     assert not differ(read, write)
