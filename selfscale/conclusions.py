@@ -137,6 +137,18 @@ def conclude(profile: Profile) -> Conclusions:
     )
 
 
+def file_cache_bytes(profile: Profile) -> float | None:
+    """Effective size of the file cache; None where no border was found.
+
+    The first border of the uniqueBytes curve; where reads and writes have different caches, that of reads, since the
+    other one is a limit on what is dirty in it.
+    """
+    read, write = (direction_cache(profile.measured, profile.regions, frac) for frac in (READS, WRITES))
+    if read and differ(read, write):
+        return read.size_bytes
+    return profile.boundaries_bytes[0] if profile.boundaries_bytes else None
+
+
 def record_findings(profile: Profile) -> None:
     """Put the conclusions into the profile's document."""
     profile.findings = conclude(profile).as_document()

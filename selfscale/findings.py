@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from characterize.units import format_bytes
 from selfscale.access import Access
-from selfscale.conclusions import conclude
+from selfscale.conclusions import conclude, file_cache_bytes
 from selfscale.cross_validation import Score, best_of
 from selfscale.predict import errors_on_random
 from selfscale.profile import Profile
@@ -37,11 +37,10 @@ def _cache(profile: Profile) -> str:
             f"Throughput does not fall with uniqueBytes{inside}: either nothing is cached, or the device is as fast as "
             "the cache, or uniqueBytes did not reach the size of the cache."
         )
-    first, *others = profile.boundaries_bytes
-    text = f"The effective size of the page cache is {format_bytes(first)}{inside}."
-    if others:
-        sizes = ", ".join(format_bytes(size) for size in others)
-        text += f" Throughput falls again at {sizes}."
+    cache = file_cache_bytes(profile) or 0.0
+    text = f"The effective size of the page cache is {format_bytes(cache)}{inside}."
+    if others := [format_bytes(size) for size in profile.boundaries_bytes if size != cache]:
+        text += f" Throughput also falls at {', '.join(others)}."
     return text
 
 

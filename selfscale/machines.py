@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.workload import FIELD_OF, PARAMETERS
+from selfscale.conclusions import file_cache_bytes
 from selfscale.profile import Curve, Profile
 
 COMMON_SIZE_BYTES = 32 * 1024
@@ -52,12 +53,12 @@ def cache_sizes(profiles: Sequence[Profile]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``machine, cache_bytes`` (the first border between regions; NaN where none was found), ``memory_bytes`` (of the
-        memory group if there was one), ``share``.
+        ``machine, cache_bytes`` (NaN where no border was found), ``memory_bytes`` (of the memory group if there was
+        one), ``share``.
     """
     rows = []
     for name, profile in zip(names_of(profiles), profiles, strict=True):
-        cache = profile.boundaries_bytes[0] if profile.boundaries_bytes else math.nan
+        cache = file_cache_bytes(profile) or math.nan
         memory = profile.environment.get("memory_limit_bytes") or profile.environment.get("memory_bytes") or math.nan
         rows.append({"machine": name, "cache_bytes": cache, "memory_bytes": memory, "share": cache / memory})
     return pd.DataFrame(rows)

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from selfscale.conclusions import file_cache_bytes
 from selfscale.measure import Point
 from selfscale.validate import Validation, compare_models
 from tests.bench.barred import Bar, Line, frame
@@ -149,7 +150,7 @@ def test_errors_by_place_are_of_all_workloads_twice(noisy):
     steady = table["random workloads"].str.contains("steady")
     assert table.loc[steady, "n"].sum() == table.loc[~steady, "n"].sum() == len(results.workloads)
     errors = results.judged(POINTS_FEW)["best"].errors
-    border = profile_of(noisy["profile"]).boundaries_bytes[0]
+    border = file_cache_bytes(profile_of(noisy["profile"]))
     below = [workload.unique_bytes < 0.8 * border for workload in results.workloads]
     row = table[table["random workloads"].str.startswith("below")].iloc[0]
     assert (row["n"], row["median"]) == (sum(below), f"{100 * np.median(errors[below]):.0f} %")

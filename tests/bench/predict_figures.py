@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.errors import FlextraceError
+from selfscale.conclusions import file_cache_bytes
 from selfscale.measure import Point
 from selfscale.models.measured import region_of
 from selfscale.predict import Predictor, record_scores
@@ -150,12 +151,12 @@ class Results:
 
 
 def cache_sizes(machines: Sequence[Results]) -> list[Line]:
-    """Distance of the border that was found from the limit."""
+    """Distance of the cache's size that was found from the limit."""
     lines = []
     for one in machines:
-        limit, found = one.record["machine"]["memory_bytes"], one.profile.boundaries_bytes
-        error = abs(found[0] / limit - 1) if found else float("nan")
-        text = f"{found[0] / (1 << 20):.1f}" if found else "no border found"
+        limit, found = one.record["machine"]["memory_bytes"], file_cache_bytes(one.profile)
+        error = abs(found / limit - 1) if found else float("nan")
+        text = f"{found / (1 << 20):.1f}" if found else "no border found"
         lines.append(Line(one.name, f"{text} of {limit >> 20} MiB", np.array([error]), 0.5, Bar(0.05)))
     return lines
 
@@ -218,7 +219,7 @@ def places_of_errors(machines: Sequence[Results], points: int) -> pd.DataFrame:
             continue
         judged = one.judged(points)["best"]
         again = np.abs(one.again - one.measured) / one.measured
-        border = one.profile.boundaries_bytes[0] if one.profile.boundaries_bytes else np.inf
+        border = file_cache_bytes(one.profile) or np.inf
         place = np.array([workload.unique_bytes for workload in one.workloads]) / border
         explored = np.mean([point.steady for point in one.profile.measured])
         for name, chosen in {
