@@ -120,9 +120,19 @@ class SelfScaling(ABC):
         recent = [max(0.0, point.cost_s - point.elapsed_s) for point in self.points[-5:]]
         return sum(recent) / len(recent) if recent else 0.5
 
+    def _slot_s(self, rest_s: float, left: int) -> float:
+        """What one of `left` points may cost: what those that become steady will not need goes to those that do not."""
+        equal_s = rest_s / max(1, left)
+        early_s = [point.cost_s for point in self.points if point.steady]
+        if left <= 1 or not early_s:
+            return equal_s
+        early_frac, others = len(early_s) / len(self.points), left - 1
+        saved_s = early_frac * others * sum(early_s) / len(early_s)
+        return max(equal_s, (rest_s - saved_s) / (1 + (1 - early_frac) * others))
+
     def _take(self, workload: Workload, role: str, until_s: float, left: int, **labels: Any) -> Point:
         """Measure one of `left` points that may be spent on until `until_s` of the budget is gone."""
-        slot_s = min((until_s - self.spent_s) / max(1, left), self.settings.budget_s * POINT_SHARE_MAX)
+        slot_s = min(self._slot_s(until_s - self.spent_s, left), self.settings.budget_s * POINT_SHARE_MAX)
         run_s = min(RUN_S_MAX, max(RUN_S_MIN, slot_s - self._overhead_s()))
         if self.points and self.spent_s + self._overhead_s() + RUN_S_MIN > self.settings.budget_s:
             raise BudgetSpentError
