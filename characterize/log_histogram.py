@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numba
 import numpy as np
@@ -51,13 +52,24 @@ class LogHistogram:
             self.largest = max(self.largest, int(values.max()))
             _count(values, self._counts, self._tops)
 
+    def __getstate__(self) -> tuple[Any, ...]:
+        # A part of a trace is sent with hundreds of these when it has groups.
+        used = np.flatnonzero(self._counts)
+        return self.count, self.total, self.largest, used, self._counts[used], self._tops[used]
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.count, self.total, self.largest, used, counts, tops = state
+        self._counts, self._tops = np.zeros(BUCKETS, np.int64), np.zeros(BUCKETS, np.int64)
+        self._counts[used], self._tops[used] = counts, tops
+
     def merge(self, other: LogHistogram) -> None:
         """Count what `other` counted, too."""
         self.count += other.count
         self.total += other.total
         self.largest = max(self.largest, other.largest)
-        self._counts += other._counts
-        np.maximum(self._tops, other._tops, out=self._tops)
+        used = np.flatnonzero(other._counts)
+        self._counts[used] += other._counts[used]
+        self._tops[used] = np.maximum(self._tops[used], other._tops[used])
 
     @property
     def mean(self) -> float:

@@ -2,6 +2,7 @@
 """Logarithmic histograms against the sorted values: how far quantiles may be off, what is exact, merging."""
 
 import math
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -57,6 +58,19 @@ def test_merging_is_adding_in_any_order(first, second, third):
     other = histogram(first)
     other.merge(right)
     assert left.distribution() == other.distribution() == histogram(first + second + third).distribution()
+
+
+@given(VALUES, VALUES)
+def test_what_is_sent_goes_on_as_what_stayed(values, more):
+    stayed, sent = histogram(values), pickle.loads(pickle.dumps(histogram(values)))
+    for one in (stayed, sent):
+        one.add(np.array(more, np.int64))
+    assert sent.distribution() == stayed.distribution()
+    assert [it.tolist() for it in sent.buckets()] == [it.tolist() for it in stayed.buckets()]
+
+
+def test_an_empty_one_is_sent_in_few_bytes():
+    assert len(pickle.dumps(LogHistogram())) < 1000
 
 
 def test_nothing():
