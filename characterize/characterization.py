@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from characterize.border import Border
 from characterize.definitions import DEFINITIONS
 from characterize.document import plain
 from characterize.errors import FlextraceError
@@ -240,9 +241,9 @@ class TraceSummary:
 
     def merge(self, following: TraceSummary) -> None:
         """Count what `following` counted: the next part of the trace, in the order of time. Neither has groups."""
-        appended_less = self.application.merge(following.application)
-        self.layers["vfs"].merge(following.layers["vfs"], appended_less)
+        self.layers["vfs"].merge(following.layers["vfs"], Border(self.application.sizes))
         self.layers["block"].merge(following.layers["block"])
+        self.application.merge(following.application)
         self.links.merge(following.links)
 
     def groups(self, elapsed_s: float) -> list[Group]:

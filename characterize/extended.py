@@ -11,6 +11,8 @@ import math
 import numpy as np
 import pandas as pd
 
+from characterize.appended_ranges import AppendedRanges
+from characterize.border import Border
 from characterize.file_sizes import UNKNOWN, FileSizes
 from characterize.grouped_sums import GroupedSums
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, BlockFlag, IoFlag, RecordKind
@@ -26,8 +28,8 @@ _BLOCK_FLAGS = {"readaheadFrac": BlockFlag.READAHEAD, "metadataFrac": BlockFlag.
 class ExtendedSummary:
     """The extended parameters of requests of the application's layer that come in chunks.
 
-    The chunks have two columns more: ``fresh`` (`characterize.touched.FreshBytes`) and ``appended``
-    (`characterize.file_sizes`), which depend on what came before.
+    The chunks have columns more, which depend on what came before: ``fresh`` (`characterize.touched.FreshBytes`) and
+    those of `characterize.file_sizes`; of a part that follows another, ``number`` of the request in it, too.
 
     Parameters
     ----------
@@ -36,14 +38,14 @@ class ExtendedSummary:
     measured : bool
         Whether the trace has run: what it missed may else be its parent's.
     follows : bool
-        Whether to keep the reads of fresh bytes, of which some may not be fresh after a part before.
+        Whether to keep the reads of fresh bytes, and what was appended: after a part before it may be less.
     """
 
     def __init__(self, files: np.ndarray, measured: bool, *, follows: bool = False) -> None:
         self._measured, self._follows = measured, follows
-        self._requests = 0
         self._fresh: list[np.ndarray] = []
-        self._missing = missing_shares(files)
+        self._appended = AppendedRanges()
+        self._files = files
         self._sums = dict.fromkeys(
             (
                 *("requests", "direct", "writes", "stable_writes", "written", "sized", "appended", "read", "syncs"),
@@ -83,9 +85,9 @@ class ExtendedSummary:
         if self._follows:
             chosen = np.flatnonzero(read & (fresh > 0))
             known = np.where(recorded, missed, NOT_RECORDED)[chosen]
-            rows = (chosen + self._requests, fresh[chosen], known, requests["file"][chosen])
+            rows = (requests["number"][chosen], fresh[chosen], known, requests["file"][chosen])
             self._fresh.append(np.column_stack(rows).astype(np.int64))
-            self._requests += len(read)
+            self._appended.add(requests)
         rest = read & ~recorded
         if rest.any():
             self._unrecorded.add(requests["file"][rest], fresh[rest], size[rest])
@@ -96,20 +98,12 @@ class ExtendedSummary:
             self._sums[name] += count
         self._unrecorded.merge(other._unrecorded)
 
-    def follow(self, following: ExtendedSummary, request: np.ndarray, fresh: np.ndarray, appended_less: int) -> None:
-        """Count what `following` counted, given what of it is fresh and appended after these requests.
-
-        Parameters
-        ----------
-        request, fresh : ndarray
-            As from `characterize.touched.FreshBytes.merge`.
-        appended_less : int
-            As from `characterize.file_sizes.FileSizes.merge`.
-        """
+    def follow(self, following: ExtendedSummary, border: Border) -> None:
+        """Count what `following` counted, given what of it is fresh and appended after the parts before."""
         self.merge(following)
-        self._sums["appended"] -= appended_less
+        self._sums["appended"] -= following._appended.within(border.sizes)
         number, before, missed, file = np.concatenate([np.zeros((0, 4), np.int64), *following._fresh]).T
-        now = fresh[np.searchsorted(request, number)]
+        now = border.fresh[np.searchsorted(border.request, number)]
         recorded = missed != NOT_RECORDED
         self._sums["cold"] += int((np.minimum(missed, now) - np.minimum(missed, before))[recorded].sum())
         rest = ~recorded
@@ -136,7 +130,7 @@ class ExtendedSummary:
     def _cold(self) -> tuple[float, float]:
         """coldFrac and coldFracMeasuredShare."""
         file, (fresh, size) = self._unrecorded.result()
-        missing = self._missing.reindex(file).to_numpy()
+        missing = missing_shares(self._files).reindex(file).to_numpy()
         known = ~np.isnan(missing)
         cold = self._sums["cold"] + float(fresh[known] @ missing[known])
         of = self._sums["missed_of"] + int(size[known].sum())
@@ -199,7 +193,7 @@ def extended_of(trace: Trace, requests: pd.DataFrame, syncs: pd.DataFrame) -> di
     fresh = [np.zeros(0, np.int64), *(touched.add(columns, batch) for batch in numbers.references(columns))]
     columns["fresh"] = np.concatenate(fresh)
     ordered = fileops[np.argsort(fileops["start_ns"], kind="stable")]
-    columns["appended"] = FileSizes(files).appended(columns, ordered)
+    columns |= FileSizes(files).appended(columns, ordered)
     summary = ExtendedSummary(files, trace.measured)
     summary.add(columns, len(syncs))
     return summary.result()

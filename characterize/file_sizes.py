@@ -38,44 +38,37 @@ class FileSizes:
         self._sizes = np.zeros(len(files), np.int64) if follows else files["size_bytes"].astype(np.int64)
         self._sizes[files["type"] == FileType.BLOCK_DEVICE] = _ENDLESS
         self._follows = follows
-        # By file: by how much its size was shifted; whether the size does not depend on that at the begin any more
-        # (nor do bytes that are appended then); and the range of the bytes appended so far, ended by the next range.
-        self._begin = np.zeros((len(files), 4), np.int64)
-        self._ranges: list[np.ndarray] = []
+        # By file: by how much its size was shifted; whether the size does not depend on that at the begin any more.
+        self._begin = np.zeros((len(files), 2), np.int64)
 
-    def appended(self, requests: Columns, fileops: np.ndarray) -> np.ndarray:
+    def appended(self, requests: Columns, fileops: np.ndarray) -> dict[str, np.ndarray]:
         """Follow a chunk of requests and of FILEOP records; of those that start together the file operation is first.
 
         Returns
         -------
-        ndarray of int64, shape (requests,)
-            Bytes behind the end of the file: 0 for a read, `UNKNOWN` where the size of the file is not known.
+        dict of str to ndarray of int64, shape (requests,)
+            ``appended``, bytes behind the end of the file: 0 for a read, `UNKNOWN` where the size of the file is not
+            known. Where a part before says that, also ``appended_to``, the end of these bytes in the file as it was at
+            the begin (what was put in or taken out since then apart); `UNKNOWN` where that has no influence any more.
         """
         what, when, file, argument, length = _size_changes(fileops)
         start, offset, size, read = (requests[name] for name in ("start_ns", "offset", "bytes", "read"))
         place, changed = self._places(requests["file"]), self._places(file)
-        ranges = np.empty((len(start) if self._follows else 0, 3), np.int64)
-        appended, used = _follow(
-            start, offset, size, read, place, when, what, changed, argument, length, self._sizes, self._begin, ranges
+        ends = np.full(len(start) if self._follows else 0, UNKNOWN, np.int64)
+        appended = _follow(
+            start, offset, size, read, place, when, what, changed, argument, length, self._sizes, self._begin, ends
         )
-        if used:
-            self._ranges.append(ranges[:used].copy())
-        return appended
+        return {"appended": appended, "appended_to": ends} if self._follows else {"appended": appended}
 
-    def merge(self, following: FileSizes) -> int:
-        """Go on to where `following` ends, which began where these end; returns how many bytes less it appended.
+    def of(self, file: np.ndarray) -> np.ndarray:
+        """The sizes now of files with a FILE record."""
+        return self._sizes[self._places(file)]
 
-        A write of ``[offset, end)`` to a file of size s that has grown to M since appends what of ``[max(offset, M),
-        end)`` is behind s. So the ranges, shifted to where they would be at the begin, are all that has to be known.
-        """
-        places = np.arange(len(self._files))
-        ranges = np.concatenate([*following._ranges, np.column_stack([places, following._begin[:, 2:]])])
-        size = self._sizes[ranges[:, 0]]
-        less = int((np.clip(size, ranges[:, 1], ranges[:, 2]) - ranges[:, 1]).sum())
+    def merge(self, following: FileSizes) -> None:
+        """Go on to where `following` ends, which began where these end."""
         shift, known = following._begin[:, 0], following._begin[:, 1] > 0
         shifted = np.where(self._sizes == _ENDLESS, _ENDLESS, np.maximum(self._sizes + shift, following._sizes))
         self._sizes = np.where(known, following._sizes, shifted)
-        return less
 
     def _places(self, file: np.ndarray) -> np.ndarray:
         """Rows of files, `UNKNOWN` for one without a FILE record."""
@@ -117,12 +110,11 @@ def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
     change_length: np.ndarray,
     sizes: np.ndarray,
     begin: np.ndarray,
-    ranges: np.ndarray,
-) -> tuple[np.ndarray, int]:
-    """Appended bytes by request; ranges of them that have ended (file, low, high) are in `ranges`, if it has room."""
+    ends: np.ndarray,
+) -> np.ndarray:
+    """Appended bytes by request; sets their ends in the file as it was at the begin, if there is room."""
     appended = np.empty(len(start), np.int64)
     at = 0
-    used = 0
     for request in range(len(start) + 1):
         while at < len(change) and (request == len(start) or change_start[at] <= start[request]):
             file = change_place[at]
@@ -145,13 +137,7 @@ def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
         elif not read[request]:
             end = offset[request] + size[request]
             appended[request] = max(0, end - max(sizes[file], offset[request]))
-            if len(ranges) > 0 and appended[request] > 0 and begin[file, 1] == 0:
-                high = end - begin[file, 0]
-                low = high - appended[request]
-                if begin[file, 3] != low:
-                    ranges[used, 0], ranges[used, 1], ranges[used, 2] = file, begin[file, 2], begin[file, 3]
-                    used += 1
-                    begin[file, 2] = low
-                begin[file, 3] = high
+            if len(ends) > 0 and begin[file, 1] == 0:
+                ends[request] = end - begin[file, 0]
             sizes[file] = max(sizes[file], end)
-    return appended, used
+    return appended

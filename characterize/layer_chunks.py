@@ -32,8 +32,13 @@ class ApplicationChunks:
         self.moved = dict.fromkeys(IoOp, 0)
         self.mapped, self.mapped_out = dict.fromkeys(IoOp, 0), dict.fromkeys(IoOp, 0)
 
-    def merge(self, following: ApplicationChunks) -> int:
-        """Go on to where `following` ends; returns how many bytes less its writes appended than it found."""
+    @property
+    def sizes(self) -> FileSizes:
+        """The sizes of files now."""
+        return self._sizes
+
+    def merge(self, following: ApplicationChunks) -> None:
+        """Go on to where `following` ends."""
         for mine, its in (
             (self.moved, following.moved),
             (self.mapped, following.mapped),
@@ -41,21 +46,22 @@ class ApplicationChunks:
         ):
             for op, count in its.items():
                 mine[op] += count
-        return self._sizes.merge(following._sizes)
+        self._sizes.merge(following._sizes)
 
     def in_flight(self, records: Chunk) -> LayerChunk:
         """Requests and syncs that began before the first chunk; nothing is counted of them."""
         io = records.arrays[RecordKind.IO]
         chosen = np.flatnonzero((io["result"] > 0) & ~left_out_of(io, self._mmap, self._system))
         requests = request_columns(rows_at(io, chosen), "vfs")
-        return LayerChunk(requests, sync_columns(records.arrays[RecordKind.FILEOP], "vfs"), {})
+        nothing = _rest(io[:0], np.zeros(0, np.int64), "file", "result")
+        return LayerChunk(requests, sync_columns(records.arrays[RecordKind.FILEOP], "vfs"), nothing)
 
     def chunk(self, records: Chunk) -> LayerChunk:
         """The next chunk."""
         io, fileops = records.arrays[RecordKind.IO], records.arrays[RecordKind.FILEOP]
         out, done = left_out_of(io, self._mmap, self._system), io["result"] > 0
         requests = request_columns(rows_at(io, np.flatnonzero(done & ~out)), "vfs")
-        requests["appended"] = self._sizes.appended(requests, fileops)
+        requests |= self._sizes.appended(requests, fileops)
         why = np.where(io["result"] < 0, FAILED, np.where(done, LEFT_OUT, EMPTY))
         for op, moved in moved_by_programs(io).items():
             self.moved[op] += moved

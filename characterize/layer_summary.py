@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from characterize.block_history import BlockHistorySummary
+from characterize.border import Border
 from characterize.concurrency import ConcurrencySummary
 from characterize.extended import BlockFlagsSummary, ExtendedSummary
 from characterize.file_skew import FileSkewSummary
@@ -77,8 +78,9 @@ class LayerChunk:
     Attributes
     ----------
     requests : dict of str to ndarray
-        Columns of `characterize.requests.requests_of`, by their start; layer vfs: ``appended`` too
-        (`characterize.file_sizes`), and ``fresh`` (`characterize.touched`) once the whole trace's summary has it.
+        Columns of `characterize.requests.requests_of`, by their start; layer vfs: those of `characterize.file_sizes`
+        too, and ``fresh`` (`characterize.touched`) once the whole trace's summary has it; of a part of a trace that is
+        not the first one then also ``number``, of the request in the part.
     syncs : dict of str to ndarray
         Columns of `characterize.response_time.sync_columns`, by their start.
     rest : dict of str to ndarray
@@ -107,7 +109,7 @@ class LayerSummary:
     """
 
     def __init__(self, conditions: Conditions, *, whole: bool = True, follows: bool = False) -> None:
-        self.conditions = conditions
+        self.conditions, self._follows = conditions, follows
         layer, measured = conditions.layer, conditions.measured
         self.counts = dict.fromkeys(("reads", "writes", "read_bytes", "written_bytes", "failed", "empty", "syncs"), 0)
         if layer == "vfs":
@@ -157,6 +159,8 @@ class LayerSummary:
                 self._locality.add(requests, references)
         if self._touched:
             requests["fresh"] = np.concatenate(fresh)
+            if self._follows:
+                requests["number"] = np.arange(self.requests - len(requests["bytes"]), self.requests)
         if self.conditions.layer == "vfs":
             self.extended.add(requests, len(chunk.syncs["start_ns"]))
         else:
@@ -167,10 +171,10 @@ class LayerSummary:
         self.concurrency.carry(chunk.requests)
         self.responses.carry(chunk.syncs)
 
-    def merge(self, following: LayerSummary, appended_less: int = 0) -> None:
+    def merge(self, following: LayerSummary, border: Border | None = None) -> None:
         """Count what `following` counted, which began where this ends.
 
-        `appended_less` : as from `characterize.file_sizes.FileSizes.merge`.
+        `border` : of the application's layer; the summary of the whole trace completes it for those of groups.
         """
         for name, count in following.counts.items():
             self.counts[name] += count
@@ -189,10 +193,10 @@ class LayerSummary:
             self._sampled.merge(following._sampled)
         else:
             self._locality.merge(following._locality, numbers)
-        if self._touched and following._touched:
-            self.extended.follow(
-                following.extended, *self._touched.merge(following._touched, numbers), appended_less=appended_less
-            )
+        if border:
+            if self._touched and following._touched:
+                border.request, border.fresh = self._touched.merge(following._touched, numbers)
+            self.extended.follow(following.extended, border)
 
     def _count(self, chunk: LayerChunk) -> None:
         size, read, rest = chunk.requests["bytes"], chunk.requests["read"], chunk.rest
