@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the appended bytes of a part of a trace, whose files began empty, into those that files of some size had before.
+"""Turns what a part of a trace appended to files that began empty into what files of some size had of it before.
 
 A write of ``[offset, end)`` to a file of size s that has grown to M since appends what of ``[max(offset, M), end)`` is
 behind s. So the ranges, shifted to where they would be at the begin, are all that has to be known.

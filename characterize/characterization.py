@@ -12,10 +12,11 @@ from characterize.border import Border
 from characterize.definitions import DEFINITIONS
 from characterize.document import plain
 from characterize.errors import FlextraceError
-from characterize.groups import Group, GroupsByKey, GroupsByWindow, Key, RequestsByKey
+from characterize.grouping import Grouping, TraceGroups
+from characterize.groups import Group
 from characterize.layer_characterization import LayerCharacterization, layer_of
 from characterize.layer_chunks import ApplicationChunks, BlockChunks
-from characterize.layer_summary import Conditions, LayerSummary, Sample
+from characterize.layer_summary import Conditions, LayerChunk, LayerSummary, Sample
 from characterize.layout import HeaderFlag, IoOp, RecordKind
 from characterize.links import Links, LinksSummary
 from characterize.loss import Totals, is_lossy, kept_share, totals_of
@@ -142,23 +143,6 @@ def characterization_of(summary: TraceSummary, provenance: dict[str, Any]) -> Ch
     )
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """What to divide requests by, beside the whole.
-
-    Attributes
-    ----------
-    by : {"process", "file", "device"} or None
-    window_s : float or None
-        Width of windows of time.
-    layers : tuple of {"vfs", "block"}
-    """
-
-    by: Key | None = None
-    window_s: float | None = None
-    layers: tuple[Layer, ...] = ("vfs",)
-
-
 class TraceSummary:
     """Both layers of a trace, and why the bytes of the lower one moved.
 
@@ -201,31 +185,15 @@ class TraceSummary:
         self.links = LinksSummary(stream.all_stacked)
         self.application = ApplicationChunks(stream, mmap, follows=in_flight is not None)
         self.block = BlockChunks(stream)
+        flying: dict[Layer, LayerChunk] | None = None
         if in_flight is not None:
-            self.layers["vfs"].carry(self.application.in_flight(in_flight))
-            self.layers["block"].carry(self.block.chunk(in_flight))
-        self._by_key: dict[Layer, GroupsByKey] = {}
-        self._by_window: dict[Layer, GroupsByWindow] = {}
-        for layer in grouping.layers if grouping else ():
-            conditions = self.layers[layer].conditions
-            if grouping and grouping.window_s is not None:
-                self._by_window[layer] = GroupsByWindow(conditions, facts, grouping.window_s)
-        if grouping and grouping.by is not None:
-            self._by_key = self._groups_of(grouping.by, grouping.layers)
-
-    def _groups_of(self, by: Key, layers: tuple[Layer, ...]) -> dict[Layer, GroupsByKey]:
-        """Empty summaries of the keys with most requests, which one more pass finds."""
-        facts = self.stream.facts
-        counts = {layer: RequestsByKey(by, layer, facts) for layer in layers}
-        application, block = ApplicationChunks(self.stream, self.mmap), BlockChunks(self.stream)
-        for part in one_ahead(self.stream.chunks()):
-            if isinstance(part, Chunk):
-                for layer, count in counts.items():
-                    count.add(application.chunk(part) if layer == "vfs" else block.chunk(part))
-        return {
-            layer: GroupsByKey(self.layers[layer].conditions, facts, by, count.heaviest())
-            for layer, count in counts.items()
-        }
+            flying = {"vfs": self.application.in_flight(in_flight), "block": self.block.chunk(in_flight)}
+            for layer, chunk in flying.items():
+                self.layers[layer].carry(chunk)
+        self._groups: TraceGroups | None = None
+        if grouping:
+            conditions = {layer: summary.conditions for layer, summary in self.layers.items()}
+            self._groups = TraceGroups(grouping, conditions, stream, mmap, flying)
 
     def add(self, part: Chunk | Linked) -> None:
         """Count a part of the stream."""
@@ -235,21 +203,22 @@ class TraceSummary:
             for layer in LAYERS:
                 chunk = self.application.chunk(part) if layer == "vfs" else self.block.chunk(part)
                 self.layers[layer].add(chunk)
-                for groups in (self._by_key.get(layer), self._by_window.get(layer)):
-                    if groups:
-                        groups.add(chunk)
+                if self._groups:
+                    self._groups.add(layer, chunk)
 
     def merge(self, following: TraceSummary) -> None:
-        """Count what `following` counted: the next part of the trace, in the order of time. Neither has groups."""
-        self.layers["vfs"].merge(following.layers["vfs"], Border(self.application.sizes))
-        self.layers["block"].merge(following.layers["block"])
+        """Count what `following` counted: the next part of the trace, in the order of time."""
+        borders: dict[Layer, Border | None] = {"vfs": Border(self.application.sizes), "block": None}
+        for layer, summary in self.layers.items():
+            summary.merge(following.layers[layer], borders[layer])
+        if self._groups and following._groups:
+            self._groups.merge(following._groups, borders)
         self.application.merge(following.application)
         self.links.merge(following.links)
 
     def groups(self, elapsed_s: float) -> list[Group]:
         """Everything about the groups."""
-        by_key = [group for groups in self._by_key.values() for group in groups.result(elapsed_s)]
-        return by_key + [group for groups in self._by_window.values() for group in groups.result()]
+        return self._groups.result(self.stream.facts, elapsed_s) if self._groups else []
 
     def layer(self, layer: Layer, elapsed_s: float) -> LayerCharacterization:
         """Everything about one layer."""

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns chunks of requests into the same measures for each process, file, device or window of time.
+"""Turns chunks of requests into the same measures for each process, file or device.
 
 The keys with most requests have a summary each, all others one together, so that the number of keys does not set the
-memory. A window is reduced to its numbers as soon as it is over, so that there is one at a time.
+memory.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from characterize.border import Border
 from characterize.errors import FlextraceError
 from characterize.grouped_sums import GroupedSums
 from characterize.layer_characterization import LayerCharacterization, layer_of
@@ -27,7 +27,6 @@ from characterize.workload import FIELD_OF
 Key = Literal["process", "file", "device"]
 KEYS: tuple[Key, ...] = ("process", "file", "device")
 GROUPS_MAX = 64
-WINDOWS_MAX = 1000
 OTHERS = "others"
 
 _OTHERS = -1
@@ -82,8 +81,37 @@ def table_of(groups: list[Group]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype({"key": "Int64"}) if rows else pd.DataFrame()
 
 
-def key_column(by: Key, layer: Layer, facts: Trace) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+@dataclass(frozen=True)
+class KeyColumn:
     """What turns columns of requests, syncs or others into their keys.
+
+    Attributes
+    ----------
+    by : {"process", "file", "device"}
+    name : str
+        Of the column; of the block layer, ``file`` is the device.
+    files, devices : ndarray of int64 or None
+        Where the column is not the key yet: files, ascending, and their devices, which are.
+    """
+
+    by: Key
+    name: str
+    files: np.ndarray | None = None
+    devices: np.ndarray | None = None
+
+    def of(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The keys."""
+        named = columns[self.name]
+        if self.files is None or self.devices is None:
+            return named
+        if not len(self.files):
+            return np.full(len(named), _OTHERS)
+        place = np.minimum(np.searchsorted(self.files, named), len(self.files) - 1)
+        return np.where(self.files[place] == named, self.devices[place], _OTHERS)
+
+
+def key_column(by: Key, layer: Layer, facts: Trace) -> KeyColumn:
+    """Where the keys of a layer of a trace are.
 
     Raises
     ------
@@ -92,21 +120,13 @@ def key_column(by: Key, layer: Layer, facts: Trace) -> Callable[[Mapping[str, np
     """
     if layer == "block" and by == "file":
         raise FlextraceError("requests of the block layer have no file: use --by file with --layer vfs", 2)
-    if by != "device" or layer == "block":
-        name = "file" if by == "device" else by
-        return lambda columns: columns[name]
+    if by != "device":
+        return KeyColumn(by, by)
+    if layer == "block":
+        return KeyColumn(by, "file")
     files = facts.arrays[RecordKind.FILE]
     known, first = np.unique(files["file"].astype(np.int64), return_index=True)
-    device = files["device"].astype(np.int64)[first]
-
-    def device_of(columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        file = columns["file"]
-        if not len(known):
-            return np.full(len(file), _OTHERS)
-        place = np.minimum(np.searchsorted(known, file), len(known) - 1)
-        return np.where(known[place] == file, device[place], _OTHERS)
-
-    return device_of
+    return KeyColumn(by, "file", known, files["device"].astype(np.int64)[first])
 
 
 class RequestsByKey:
@@ -118,8 +138,12 @@ class RequestsByKey:
 
     def add(self, chunk: LayerChunk) -> None:
         """Count a chunk."""
-        keys = self._key(chunk.requests)
+        keys = self._key.of(chunk.requests)
         self._sums.add(np.ascontiguousarray(keys), np.ones(len(keys), np.int64))
+
+    def merge(self, other: RequestsByKey) -> None:
+        """Count what `other` counted, too."""
+        self._sums.merge(other._sums)
 
     def heaviest(self, limit: int = GROUPS_MAX) -> list[int]:
         """The keys with most requests, most first."""
@@ -134,28 +158,40 @@ class GroupsByKey:
     Parameters
     ----------
     conditions : Conditions
-    facts : Trace
-    by : {"process", "file", "device"}
+    key : KeyColumn
     keys : list of int
         As from `RequestsByKey.heaviest`.
+    in_flight : LayerChunk or None
+        Of a part of a trace that follows another, to be merged into it: what is in flight where it begins.
     """
 
-    def __init__(self, conditions: Conditions, facts: Trace, by: Key, keys: list[int]) -> None:
-        self._conditions, self._facts, self._by = conditions, facts, by
-        self._key = key_column(by, conditions.layer, facts)
-        self._keys = keys
-        self._summaries = {key: LayerSummary(conditions, whole=False) for key in (*keys, _OTHERS)}
+    def __init__(
+        self, conditions: Conditions, key: KeyColumn, keys: list[int], in_flight: LayerChunk | None = None
+    ) -> None:
+        self._conditions, self._key, self._keys = conditions, key, keys
+        follows = in_flight is not None
+        self._summaries = {it: LayerSummary(conditions, whole=False, follows=follows) for it in (*keys, _OTHERS)}
+        for its, own in self._divided(in_flight) if in_flight else ():
+            self._summaries[its].carry(own)
 
     def add(self, chunk: LayerChunk) -> None:
         """Count a chunk that the summary of the whole trace has counted."""
-        parts = [self._numbers(columns) for columns in (chunk.requests, chunk.syncs, chunk.rest)]
-        for number in np.unique(np.concatenate(parts)).tolist():
-            chosen = [part == number for part in parts]
-            own = LayerChunk(*(_rows(columns, mask) for columns, mask in zip(_columns_of(chunk), chosen, strict=True)))
-            self._summaries[self._keys[number] if number >= 0 else _OTHERS].add(own)
+        for key, own in self._divided(chunk):
+            self._summaries[key].add(own)
+
+    def merge(self, following: GroupsByKey, border: Border | None) -> None:
+        """Count what `following` counted of the same keys; the summary of the whole trace has completed `border`."""
+        for key, summary in self._summaries.items():
+            summary.merge(following._summaries[key], border)
+
+    def _divided(self, chunk: LayerChunk) -> Iterator[tuple[int, LayerChunk]]:
+        """What each key has of a chunk."""
+        numbers = [self._numbers(columns) for columns in (chunk.requests, chunk.syncs, chunk.rest)]
+        for number, own in divided(chunk, numbers):
+            yield self._keys[number] if number >= 0 else _OTHERS, own
 
     def _numbers(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        keys = self._key(columns)
+        keys = self._key.of(columns)
         if not self._keys:
             return np.full(len(keys), _OTHERS)
         order = np.argsort(self._keys)
@@ -163,88 +199,27 @@ class GroupsByKey:
         place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
         return np.where(ordered[place] == keys, order[place], _OTHERS)
 
-    def result(self, elapsed_s: float) -> list[Group]:
+    def result(self, facts: Trace, elapsed_s: float) -> list[Group]:
         """The groups that have requests, most first, the others last."""
-        names = _names(self._by, self._facts)
+        names = _names(self._key.by, facts)
         return [
             Group(
-                by=self._by,
+                by=self._key.by,
                 key=None if key == _OTHERS else key,
                 name=OTHERS if key == _OTHERS else names(key),
                 layer=self._conditions.layer,
-                characterization=layer_of(summary, self._facts, elapsed_s),
+                characterization=layer_of(summary, facts, elapsed_s),
             )
             for key, summary in self._summaries.items()
             if summary.requests
         ]
 
 
-class GroupsByWindow:
-    """The same measures for each window of time; a request belongs to the one in which it starts.
-
-    Raises
-    ------
-    FlextraceError
-        The windows are too narrow or too many, or the trace has no times.
-    """
-
-    def __init__(self, conditions: Conditions, facts: Trace, window_s: float) -> None:
-        if not conditions.arrivals:
-            raise FlextraceError("this trace has not run yet, it has no times to be divided into windows", 2)
-        span_ns = conditions.last_ns - conditions.first_ns
-        if not window_s >= 1e-9 or span_ns / (window_s * 1e9) > WINDOWS_MAX:
-            least = span_ns / 1e9 / WINDOWS_MAX
-            raise FlextraceError(
-                f"windows of {window_s:g} s are too many for {span_ns / 1e9:g} s: give at least {least:.3g} s", 2
-            )
-        self._conditions, self._facts = conditions, facts
-        self._width = round(window_s * 1e9)
-        self._number = -1
-        self._summary: LayerSummary | None = None
-        self._groups: list[Group] = []
-
-    def add(self, chunk: LayerChunk) -> None:
-        """Count a chunk that the summary of the whole trace has counted."""
-        parts = _columns_of(chunk)
-        windows = [(columns["start_ns"] - self._conditions.first_ns) // self._width for columns in parts]
-        for number in np.unique(np.concatenate(windows)).tolist():
-            if number != self._number:
-                self._close()
-                self._number = number
-                first = self._conditions.first_ns + number * self._width
-                within = replace(self._conditions, first_ns=first, last_ns=first + self._width - 1)
-                self._summary = LayerSummary(within, whole=False)
-            masks = [window == number for window in windows]
-            own = LayerChunk(*(_rows(columns, mask) for columns, mask in zip(parts, masks, strict=True)))
-            assert self._summary is not None
-            self._summary.add(own)
-
-    def _close(self) -> None:
-        if self._summary is None or not self._summary.requests:
-            return
-        begin_s = self._number * self._width / 1e9
-        width_s = (
-            min(self._width, self._conditions.last_ns - self._conditions.first_ns - self._number * self._width) / 1e9
-        )
-        self._groups.append(
-            Group(
-                by="window",
-                key=self._number,
-                name=f"{begin_s:g} to {begin_s + width_s:g} s",
-                layer=self._conditions.layer,
-                characterization=layer_of(self._summary, self._facts, width_s if width_s > 0 else math.nan),
-            )
-        )
-        self._summary = None
-
-    def result(self) -> list[Group]:
-        """The windows that have requests, in their order."""
-        self._close()
-        return self._groups
-
-
-def _columns_of(chunk: LayerChunk) -> tuple[Mapping[str, np.ndarray], ...]:
-    return chunk.requests, chunk.syncs, chunk.rest
+def divided(chunk: LayerChunk, numbers: Sequence[np.ndarray]) -> Iterator[tuple[int, LayerChunk]]:
+    """What each group has of a chunk, ascending; `numbers`: the group of every row of its requests, syncs and rest."""
+    columns = (chunk.requests, chunk.syncs, chunk.rest)
+    for number in np.unique(np.concatenate(numbers)).tolist():
+        yield number, LayerChunk(*(_rows(its, of == number) for its, of in zip(columns, numbers, strict=True)))
 
 
 def _rows(columns: Mapping[str, np.ndarray], mask: np.ndarray) -> dict[str, np.ndarray]:

@@ -113,7 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.kernel_start import start_kernels  # noqa: PLC0415
 
     start_kernels()
-    from characterize.characterization import Grouping, characterize  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.characterization import characterize  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.grouping import Grouping  # noqa: PLC0415
     from characterize.stream import open_stream  # noqa: PLC0415
 
     divided = arguments.workers is not None or arguments.scheduler is not None

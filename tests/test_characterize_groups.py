@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import characterize as package
 from characterize import groups as grouping_module
-from characterize.characterization import Grouping, characterize
+from characterize.characterization import characterize
 from characterize.errors import FlextraceError
+from characterize.grouping import Grouping
 from characterize.groups import table_of
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.stream import open_stream

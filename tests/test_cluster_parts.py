@@ -18,8 +18,11 @@ from characterize.cluster import plan
 from characterize.cluster.characterize_set import characterize_set
 from characterize.document import plain
 from characterize.errors import FlextraceError
+from characterize.grouping import Grouping
+from characterize.groups import KEYS, Key, RequestsByKey
 from characterize.layer_summary import Sample
 from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, HeaderFlag, RecordKind
+from characterize.requests import LAYERS, Layer
 from characterize.stream import open_stream
 from characterize.trace import Header, Trace
 from tests.flexible_traces import traces
@@ -66,7 +69,8 @@ def busy_records(draw):
         # Windows of time are then 20 ns wide, and borders lie within them.
         rows.append((RecordKind.IO, read(0, BLOCK, 4000)))
     sizes = [draw(st.sampled_from([0, 500, BLOCK, 20_000])) for _ in range(2)]
-    files = [{"file": file, "type": 1, "size_bytes": size, "resident_bytes": 9} for file, size in enumerate(sizes, 1)]
+    known = {"type": 1, "resident_bytes": 9}
+    files = [{**known, "file": file, "device": file, "size_bytes": size} for file, size in enumerate(sizes, 1)]
     return [(RecordKind.FILE, row) for row in files] + rows
 
 
@@ -78,6 +82,29 @@ def test_whatever_the_cuts_the_document_is_the_same(tmp_path_factory, rows, cuts
         patch.setattr(plan, "_borders", lambda pieces, parts: sorted(cuts) if pieces else [])
         merged = characterize_set([path], piece_records=piece_records)
     assert document(merged) == document(characterize(open_stream(path)))
+
+
+def groupings() -> st.SearchStrategy[Grouping]:
+    """By a key and by windows of which some lie in several parts, and some parts in one."""
+    layers: dict[Key, tuple[Layer, ...]] = {"process": LAYERS, "file": ("vfs",), "device": LAYERS}
+    return st.builds(
+        lambda by, window_ns: Grouping(by, window_ns / 1e9, layers[by]),
+        st.sampled_from(KEYS),
+        st.sampled_from([5, 8, 16, 100]),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(busy_records(), st.sets(st.integers(1, 31), max_size=12), st.sampled_from([1, 5, 1000]), groupings())
+def test_whatever_the_cuts_the_groups_are_the_same(tmp_path_factory, rows, cuts, piece_records, grouping):
+    path = written_as_is(tmp_path_factory.mktemp("parts"), rows)
+    with pytest.MonkeyPatch.context() as patch:
+        # Fewer groups than files, processes and devices, so that some are together.
+        patch.setattr(RequestsByKey.heaviest, "__defaults__", (2,))
+        patch.setattr(plan, "_borders", lambda pieces, parts: sorted(cuts) if pieces else [])
+        merged = characterize_set([path], grouping=grouping, piece_records=piece_records)
+        whole = characterize(open_stream(path), grouping=grouping)
+    assert document(merged) == document(whole)
 
 
 @pytest.mark.parametrize("name", [*TRACES, *traces()])

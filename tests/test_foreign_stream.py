@@ -12,12 +12,13 @@ from pyarrow import csv, parquet
 from test_formats import EXPECTED, made
 
 import characterize as package
-from characterize.characterization import Grouping, characterize
+from characterize.characterization import characterize
 from characterize.errors import FlextraceError
 from characterize.formats import lines
 from characterize.formats.foreign_stream import stream_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.formats.reordering import Reordering
+from characterize.grouping import Grouping
 from characterize.layout import RecordKind
 from characterize.stream import TIMED, Chunk, open_stream
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from characterize.characterization import Characterization, TraceSummary, characterization_of
-from characterize.cluster.part import PartTask, no_chunks, summarize
+from characterize.cluster.part import PartTask, count_keys, no_chunks, summarize
 from characterize.cluster.plan import Plan, input_of, plan_of
 from characterize.cluster.recording import Recording, files_of, open_recording
 from characterize.cluster.survey import Survey, in_flight, joined, survey
 from characterize.errors import FlextraceError
+from characterize.grouping import Grouping
 from characterize.layer_summary import Sample
 from characterize.provenance import provenance_of
 from characterize.requests import MMAP_RULES, Mmap
@@ -36,6 +38,7 @@ def characterize_set(
     mmap: Mmap = "data",
     *,
     sample: Sample | None = None,
+    grouping: Grouping | None = None,
     engine: Engine = map,
     parts: int = 1,
     piece_records: int = PIECE_RECORDS,
@@ -52,6 +55,8 @@ def characterize_set(
         Which accesses to mapped files count as requests, see `characterize.requests.left_out`.
     sample : Sample or None
         Estimate stack depths from a sample of the blocks; None: they are exact.
+    grouping : Grouping or None
+        What else to divide the requests by.
     engine : callable
         Who works; `map` is this process alone.
     parts : int
@@ -78,8 +83,11 @@ def characterize_set(
     wanted = max(parts, -(-sum(it.records for it in surveys) // PART_RECORDS))
     plan = plan_of(recordings, surveys, wanted)
     stream = Stream(plan.facts, no_chunks, plan.first_ns, plan.last_ns, plan.all_stacked)
-    whole = TraceSummary(stream, mmap, sample)
-    for summary in engine(summarize, _tasks(plan, engine, mmap, sample)):
+    tasks = _tasks(plan, engine, mmap, sample)
+    if grouping and grouping.by:
+        grouping = _with_keys(grouping, tasks, engine)
+    whole = TraceSummary(stream, mmap, sample, grouping)
+    for summary in engine(summarize, [replace(task, grouping=grouping) for task in tasks]):
         whole.merge(pickle.loads(summary))
     return characterization_of(whole, input_of(list(engine(provenance_of, files))))
 
@@ -105,6 +113,15 @@ def _records_before(recording: Recording, piece: int) -> int:
     return min(piece * recording.piece_records, recording.records)
 
 
+def _with_keys(grouping: Grouping, tasks: Sequence[PartTask], engine: Engine) -> Grouping:
+    """The same with those keys that have most requests in the whole set."""
+    first, *others = engine(count_keys, [replace(task, grouping=grouping) for task in tasks])
+    for counts in others:
+        for layer, count in counts.items():
+            first[layer].merge(count)
+    return replace(grouping, keys={layer: count.heaviest() for layer, count in first.items()})
+
+
 def _tasks(plan: Plan, engine: Engine, mmap: Mmap, sample: Sample | None) -> list[PartTask]:
     """One task for each part, with what is in flight where it begins."""
     asked = [
@@ -126,6 +143,7 @@ def _tasks(plan: Plan, engine: Engine, mmap: Mmap, sample: Sample | None) -> lis
             in_flight=joined(arrays),
             mmap=mmap,
             sample=sample,
+            grouping=None,
         )
         for part, arrays in zip(plan.parts, flying, strict=True)
     ]

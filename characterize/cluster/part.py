@@ -13,9 +13,11 @@ from characterize.characterization import TraceSummary
 from characterize.cluster.plan import Part
 from characterize.cluster.recording import Recording
 from characterize.cluster.survey import words_of
+from characterize.grouping import Grouping, requests_by_key
+from characterize.groups import RequestsByKey
 from characterize.layer_summary import Sample
 from characterize.layout import RecordKind
-from characterize.requests import Mmap
+from characterize.requests import Layer, Mmap
 from characterize.stream import TIMED, Chunk, Linked, Stream, one_ahead, stream_of_pieces
 from characterize.trace import Trace
 
@@ -39,6 +41,8 @@ class PartTask:
         Records that start before the part and end after its begin.
     mmap : {"data", "all", "none"}
     sample : Sample or None
+    grouping : Grouping or None
+        With its keys, once they are known.
     """
 
     part: Part
@@ -50,6 +54,7 @@ class PartTask:
     in_flight: Chunk
     mmap: Mmap
     sample: Sample | None
+    grouping: Grouping | None
 
 
 def summarize(task: PartTask) -> bytes:
@@ -60,17 +65,26 @@ def summarize(task: PartTask) -> bytes:
     FlextraceError
         A file cannot be read or is damaged.
     """
-    # The header that is counted in is a part's; the facts are those of the whole set.
-    stream = stream_of_pieces(lambda: _pieces(task), lambda _: Trace(replace(task.facts.header), {}))
-    stream = replace(
-        stream, facts=task.facts, first_ns=task.first_ns, last_ns=task.last_ns, all_stacked=task.all_stacked
-    )
-    summary = TraceSummary(stream, task.mmap, task.sample, in_flight=task.in_flight)
+    stream = stream_of_part(task)
+    summary = TraceSummary(stream, task.mmap, task.sample, task.grouping, task.in_flight)
     for chunk in one_ahead(stream.chunks()):
         summary.add(chunk)
     # Its records are not needed any more, and cannot be sent.
     summary.stream = Stream(Trace(task.facts.header, {}), no_chunks, task.first_ns, task.last_ns, task.all_stacked)
     return pickle.dumps(summary)
+
+
+def count_keys(task: PartTask) -> dict[Layer, RequestsByKey]:
+    """How many requests of a part each key of its grouping has, by layer."""
+    assert task.grouping is not None
+    return requests_by_key(stream_of_part(task), task.mmap, task.grouping)
+
+
+def stream_of_part(task: PartTask) -> Stream:
+    """The records of a part, with what is known of the whole set."""
+    # The header that is counted in is a part's; the facts are those of the whole set.
+    stream = stream_of_pieces(lambda: _pieces(task), lambda _: Trace(replace(task.facts.header), {}))
+    return replace(stream, facts=task.facts, first_ns=task.first_ns, last_ns=task.last_ns, all_stacked=task.all_stacked)
 
 
 def no_chunks() -> Iterator[Chunk | Linked]:
