@@ -19,7 +19,7 @@ from characterize.errors import FlextraceError
 from characterize.grouped_sums import GroupedSums
 from characterize.layer_characterization import LayerCharacterization, layer_of
 from characterize.layer_summary import Conditions, LayerChunk, LayerSummary
-from characterize.layout import RecordKind, device_name
+from characterize.layout import RecordKind
 from characterize.requests import Layer
 from characterize.trace import Trace
 from characterize.workload import FIELD_OF
@@ -230,15 +230,14 @@ def _names(by: Key, facts: Trace) -> Callable[[int], str]:
     if by == "file":
         return lambda key: facts.paths.get(key, "")
     if by == "device":
-        return device_name
+        return facts.device_name
+    names = process_names(facts) | facts.process_names
+    return lambda key: names.get(key, "")
+
+
+def process_names(facts: Trace) -> dict[int, str]:
+    """Program of every process: the name of its first thread, where that is known."""
     tasks = facts.tasks
     comm = dict(zip(tasks["process"].tolist(), tasks["comm"].tolist(), strict=True))
-    # A process has the name of its first thread.
-    comm |= {
-        process: name
-        for process, thread, name in zip(
-            tasks["process"].tolist(), tasks["thread"].tolist(), tasks["comm"].tolist(), strict=True
-        )
-        if process == thread
-    }
-    return lambda key: comm.get(key, "")
+    first = tasks[tasks["process"] == tasks["thread"]]
+    return comm | dict(zip(first["process"].tolist(), first["comm"].tolist(), strict=True))

@@ -33,6 +33,7 @@ from characterize.layout import (
     TRACE_VERSION_MINOR,
     HeaderFlag,
     RecordKind,
+    device_name,
 )
 from characterize.trace_head import count_records, is_foreign, json_text, read_head
 from characterize.trace_writer import write
@@ -89,6 +90,8 @@ class Trace:
         Structured arrays, dtypes from `characterize.layout`, in file order; every kind but TEXT is present.
     paths : dict of int to str
         Path of every file id.
+    device_names, process_names : dict of int to str
+        Of devices and processes that have another number here than where they were recorded.
     block_of_data : ndarray of int64, shape (number of BLOCK_DATA records,)
         Row number of the BLOCK record that each BLOCK_DATA record is a piece of; -1 where that is not in the trace.
     """
@@ -112,8 +115,14 @@ class Trace:
             for kind, dtype in RECORD_DTYPE.items()
             if kind is not RecordKind.TEXT
         }
+        self.device_names: dict[int, str] = {}
+        self.process_names: dict[int, str] = {}
         pieces = len(self.arrays[RecordKind.BLOCK_DATA])
         self.block_of_data = np.full(pieces, -1, np.int64) if block_of_data is None else block_of_data
+
+    def device_name(self, device: int) -> str:
+        """``major:minor`` of a device."""
+        return self.device_names.get(device) or device_name(device)
 
     def _frame(self, kind: RecordKind) -> pd.DataFrame:
         array = self.arrays[kind]

@@ -249,6 +249,47 @@ def test_several_recordings_are_one_workload(tmp_path):
     assert characterize_set([first, second]).provenance["input"]["files"][1]["path"].endswith("b.iotrace")
 
 
+def two_hosts(directory: Path) -> list[Path]:
+    """Recordings of two machines with the same numbers and paths."""
+    paths = []
+    for host in range(2):
+        rows = [read(BLOCK * at, BLOCK, 1000 + 20 * at + host, 30, thread=6, process=5) for at in range(20)]
+        blocks = [{"op": 1, "bytes": BLOCK, "sector": 8 * at, "start_ns": 1000 + 20 * at + host} for at in range(20)]
+        paths.append(
+            recording(
+                directory,
+                f"{host}.iotrace",
+                rows[: 20 - host],
+                blocks=blocks[: 20 - host],
+                files=[{"file": 1, "size_bytes": 100, "device": 8 << 20}],
+                paths={1: "/data"},
+                tasks=[{"thread": 5, "process": 5, "comm": b"sort"}],
+                start_monotonic_ns=900,
+                start_realtime_ns=DAY_NS + 900,
+                end_monotonic_ns=2000,
+            )
+        )
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [("file", ["/data", "/data (2)"]), ("process", ["sort", "sort (2)"]), ("device", ["8:0", "8:0 (2)"])],
+)
+def test_groups_of_two_hosts_are_apart(tmp_path, by, names):
+    paths = two_hosts(tmp_path)
+    layers: tuple[Layer, ...] = ("vfs",) if by != "device" else LAYERS
+    for parts in (1, 4):
+        groups = characterize_set(paths, grouping=Grouping(by, layers=layers), parts=parts, piece_records=7).groups
+        assert [(group.name, group.characterization.requests) for group in groups] == [
+            (name, requests) for _ in layers for name, requests in zip(names, (20, 19), strict=True)
+        ]
+        assert len({group.key for group in groups}) == 2
+        alone = [characterize(open_stream(path)).layers["vfs"] for path in paths]
+        for group, its in zip(groups, alone, strict=False):
+            assert group.characterization.parameters == its.parameters
+
+
 def test_a_directory_of_archives_is_a_set(tmp_path):
     directory = tmp_path / "set"
     directory.mkdir()
