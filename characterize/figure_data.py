@@ -7,19 +7,17 @@ need not fit into memory; it is read twice more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from characterize.characterization import Characterization
-from characterize.layer_characterization import LayerCharacterization
 from characterize.layer_chunks import ApplicationChunks, BlockChunks
 from characterize.layer_summary import LayerChunk
-from characterize.layout import device_name
 from characterize.log_histogram import LogHistogram
-from characterize.places import Places, Spans
+from characterize.places import PlaceCounts, Places, Spans
 from characterize.requests import Layer, Mmap, arrivals_measured, times_measured
 from characterize.response_time import end_seen
 from characterize.stream import Chunk, Stream, one_ahead, stream_of
@@ -68,14 +66,33 @@ def figure_data_of(trace: Trace | Stream, numbers: Characterization) -> dict[Lay
         Of that trace.
     """
     stream = trace if isinstance(trace, Stream) else stream_of(trace)
-    facts = stream.facts
-    layers: dict[Layer, LayerCharacterization] = {
-        layer: numbers.layers[layer] for layer in TITLES if numbers.layers[layer].requests
-    }
-    passes = _Passes(stream, numbers.mmap, list(layers)) if layers and arrivals_measured(facts) else None
+    layers = layers_with_places(stream.facts, numbers)
+    seen = places_and_times(stream, numbers.mmap, spans_of(stream, numbers.mmap, layers)) if layers else {}
+    return figure_data(stream.facts, numbers, seen)
+
+
+def layers_with_places(facts: Trace, numbers: Characterization) -> list[Layer]:
+    """Layers whose requests have to be looked at again: all that have some, if their starts are measurements."""
+    return [layer for layer in TITLES if numbers.layers[layer].requests and arrivals_measured(facts)]
+
+
+def figure_data(facts: Trace, numbers: Characterization, seen: Mapping[Layer, Seen]) -> dict[Layer, FigureData]:
+    """The data of every layer that has requests.
+
+    Parameters
+    ----------
+    facts : Trace
+        As of a `characterize.stream.Stream`.
+    numbers : Characterization
+    seen : mapping of str to Seen
+        Of the layers with places.
+    """
     limit = facts.header.metadata.get("memory_limit_bytes")
     data = {}
-    for layer, one in layers.items():
+    for layer in TITLES:
+        one = numbers.layers[layer]
+        if not one.requests:
+            continue
         marks = {"uniqueBytes": one.parameters.unique_bytes}
         marks["equivalent uniqueBytes"] = one.locality.equivalent_unique_bytes
         if limit and layer == "vfs":
@@ -86,8 +103,8 @@ def figure_data_of(trace: Trace | Stream, numbers: Characterization) -> dict[Lay
             miss_ratios=one.locality.miss_ratio_curve(),
             marks={name: value for name, value in marks.items() if np.isfinite(value) and value > 0},
             rate_and_depth=None if one.over_time is None else rate_and_depth(one.over_time),
-            places=passes.places[layer] if passes else None,
-            response_times=response_percentiles(passes.times[layer]) if passes and times_measured(facts) else None,
+            places=seen[layer].places if layer in seen else None,
+            response_times=response_percentiles(seen[layer].times) if layer in seen and times_measured(facts) else None,
         )
     return data
 
@@ -134,33 +151,66 @@ def response_percentiles(times: Mapping[str, LogHistogram]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-class _Passes:
-    """Two looks at the requests of some layers."""
+class Seen:
+    """Where the requests of a layer went, and how long they and syncs took.
 
-    def __init__(self, stream: Stream, mmap: Mmap, layers: list[Layer]) -> None:
-        spans = {layer: Spans() for layer in layers}
-        for layer, chunk in _chunks(stream, mmap, layers):
-            spans[layer].add(chunk.requests)
+    Parameters
+    ----------
+    stream : Stream
+    layer : {"vfs", "block"}
+    files : DataFrame
+        As from `characterize.places.Spans.files`.
+
+    Attributes
+    ----------
+    places : Places
+    times : dict of str to LogHistogram
+        Of ``read``, ``write``, ``sync``.
+    """
+
+    def __init__(self, stream: Stream, layer: Layer, files: pd.DataFrame) -> None:
         paths = stream.facts.paths
         name_of: dict[Layer, Callable[[int], str]] = {
             "vfs": lambda file: paths.get(file, f"file {file}"),
-            "block": device_name,
+            "block": stream.facts.device_name,
         }
-        self.places = {
-            layer: Places(spans[layer].files(), stream.first_ns, stream.last_ns, name_of[layer]) for layer in layers
-        }
-        self.times = {layer: {name: LogHistogram() for name in ("read", "write", "sync")} for layer in layers}
-        for layer, chunk in _chunks(stream, mmap, layers):
-            requests, syncs, times = chunk.requests, chunk.syncs, self.times[layer]
-            if len(requests["bytes"]):
-                self.places[layer].add(requests)
-            duration, read, seen = requests["end_ns"] - requests["start_ns"], requests["read"], end_seen(requests)
-            times["read"].add(duration[read & seen])
-            times["write"].add(duration[~read & seen])
-            times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+        self.places = Places(files, stream.first_ns, stream.last_ns, name_of[layer])
+        self.times = {name: LogHistogram() for name in ("read", "write", "sync")}
+
+    def add(self, chunk: LayerChunk) -> None:
+        """Look at a chunk."""
+        requests, syncs = chunk.requests, chunk.syncs
+        if len(requests["bytes"]):
+            self.places.add(requests)
+        duration, read, seen = requests["end_ns"] - requests["start_ns"], requests["read"], end_seen(requests)
+        self.times["read"].add(duration[read & seen])
+        self.times["write"].add(duration[~read & seen])
+        self.times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+
+    def merge(self, counted: PlaceCounts, times: Mapping[str, LogHistogram]) -> None:
+        """Add what another one counted and timed, all of whose requests start after these."""
+        self.places.counted.merge(counted)
+        for name, its in times.items():
+            self.times[name].merge(its)
 
 
-def _chunks(stream: Stream, mmap: Mmap, layers: list[Layer]) -> Iterator[tuple[Layer, LayerChunk]]:
+def spans_of(stream: Stream, mmap: Mmap, layers: Sequence[Layer]) -> dict[Layer, Spans]:
+    """The first look: how high the files of some layers stand."""
+    spans = {layer: Spans() for layer in layers}
+    for layer, chunk in _chunks(stream, mmap, layers):
+        spans[layer].add(chunk.requests)
+    return spans
+
+
+def places_and_times(stream: Stream, mmap: Mmap, spans: Mapping[Layer, Spans]) -> dict[Layer, Seen]:
+    """The second look; `spans`: of the whole trace."""
+    seen = {layer: Seen(stream, layer, its.files()) for layer, its in spans.items()}
+    for layer, chunk in _chunks(stream, mmap, list(spans)):
+        seen[layer].add(chunk)
+    return seen
+
+
+def _chunks(stream: Stream, mmap: Mmap, layers: Sequence[Layer]) -> Iterator[tuple[Layer, LayerChunk]]:
     application, block = ApplicationChunks(stream, mmap), BlockChunks(stream)
     for part in one_ahead(stream.chunks()):
         if isinstance(part, Chunk):

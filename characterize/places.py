@@ -9,6 +9,7 @@ are looked at twice: by `Spans`, then by `Places`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,10 @@ class Spans:
         chunk.index = pd.Index(requests["file"], name="file")
         self._files = _summed(pd.concat([self._files, _summed(chunk)]))
 
+    def merge(self, following: Spans) -> None:
+        """Count what `following` counted, all of whose requests start after these."""
+        self._files = _summed(pd.concat([self._files, following._files]))
+
     def files(self) -> pd.DataFrame:
         """By file, in the order of first use: ``base_bytes`` (place of its begin), ``span_bytes, requests, bytes``."""
         files = self._files.copy()
@@ -45,6 +50,31 @@ class Spans:
 
 def _summed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.groupby(level="file", sort=False).agg({"span_bytes": "max", "requests": "sum", "bytes": "sum"})
+
+
+@dataclass
+class PlaceCounts:
+    """What is counted of places.
+
+    Attributes
+    ----------
+    requests : ndarray of int64, shape (2, BANDS, WINDOWS)
+        By direction (read, written), place and time of their start.
+    moved : ndarray of int64, shape (2, files, WINDOWS)
+        Bytes by direction, file (as `Places.names`) and time.
+    points : list of DataFrame
+        The requests one by one, where they are few.
+    """
+
+    requests: np.ndarray
+    moved: np.ndarray
+    points: list[pd.DataFrame] = field(default_factory=list)
+
+    def merge(self, following: PlaceCounts) -> None:
+        """Count what `following` counted, all of whose requests start after these."""
+        self.requests += following.requests
+        self.moved += following.moved
+        self.points += following.points
 
 
 class Places:
@@ -61,10 +91,7 @@ class Places:
 
     Attributes
     ----------
-    counts : ndarray of int64, shape (2, BANDS, WINDOWS)
-        Requests by direction (read, written), place and time of their start.
-    moved : ndarray of int64, shape (2, files, WINDOWS)
-        Bytes by direction, file (as `names`) and time.
+    counted : PlaceCounts
     names : list of str
         Of the `FILES_SHOWN` files with most bytes, most first; the last one is `OTHERS` if there are more.
     """
@@ -77,10 +104,10 @@ class Places:
         self._row_of = np.minimum(np.argsort(order), FILES_SHOWN)
         self.names = [name_of(int(file)) for file in files.index[order[:FILES_SHOWN]]]
         self.names += [OTHERS] * (len(files) > FILES_SHOWN)
-        self.counts = np.zeros((2, BANDS, WINDOWS), np.int64)
-        self.moved = np.zeros((2, len(self.names), WINDOWS), np.int64)
         self._single = int(files["requests"].sum()) <= POINTS_MAX
-        self._points: list[pd.DataFrame] = []
+        self.counted = PlaceCounts(
+            np.zeros((2, BANDS, WINDOWS), np.int64), np.zeros((2, len(self.names), WINDOWS), np.int64)
+        )
 
     def add(self, requests: Columns) -> None:
         """Count a chunk."""
@@ -88,11 +115,21 @@ class Places:
         place = self._files["base_bytes"].to_numpy()[number] + requests["offset"]
         since = requests["start_ns"] - self._first
         window, written = since // self._width_ns, (~requests["read"]).astype(np.int64)
-        _count(self.counts, written, place // self._band_bytes, window, np.ones(len(window), np.int64))
-        _count(self.moved, written, self._row_of[number], window, requests["bytes"])
+        _count(self.counted.requests, written, place // self._band_bytes, window, np.ones(len(window), np.int64))
+        _count(self.counted.moved, written, self._row_of[number], window, requests["bytes"])
         if self._single:
             columns = {"time_s": since / 1e9, "place_bytes": place, "number": number, "read": requests["read"]}
-            self._points.append(pd.DataFrame(columns | {name: requests[name] for name in ("offset", "bytes")}))
+            self.counted.points.append(pd.DataFrame(columns | {name: requests[name] for name in ("offset", "bytes")}))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Requests by direction, place and time."""
+        return self.counted.requests
+
+    @property
+    def moved(self) -> np.ndarray:
+        """Bytes by direction, file and time."""
+        return self.counted.moved
 
     @property
     def requests(self) -> int:
@@ -113,7 +150,7 @@ class Places:
         """Every request: ``time_s`` since the begin, ``place_bytes, file, offset, bytes, read``; None if too many."""
         if not self._single:
             return None
-        frame = pd.concat(self._points, ignore_index=True)
+        frame = pd.concat(self.counted.points, ignore_index=True)
         names = np.array([self._name_of(int(file)) for file in self._files.index], object)
         frame.insert(2, "file", names[frame.pop("number").to_numpy()])
         return frame
