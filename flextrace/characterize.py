@@ -16,9 +16,10 @@ from flextrace.foreign_options import add_foreign_arguments, assumptions, foreig
 
 if TYPE_CHECKING:
     from characterize.characterization import Characterization
+    from characterize.figure_data import FigureData
+    from characterize.grouping import Grouping
     from characterize.layer_summary import Sample
     from characterize.requests import Layer
-    from characterize.stream import Stream
 
 _LAYERS: dict[str, tuple[Layer, ...]] = {"vfs": ("vfs",), "block": ("block",), "both": ("vfs", "block")}
 SCHEMA_OF_SEVERAL = "flextrace.characterizations/1"
@@ -118,18 +119,21 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.stream import open_stream  # noqa: PLC0415
 
     divided = arguments.workers is not None or arguments.scheduler is not None
-    figures = _figure_paths(arguments, layers) if arguments.figures and not divided else {}
+    shown = [_name_of_set(arguments.files)] if divided else arguments.files
+    figures = _figure_paths(arguments, shown, layers) if arguments.figures else {}
     grouping = Grouping(arguments.by, window_s, grouped) if arguments.by or window_s is not None else None
     results, complete = [], True
     if divided:
-        results.append(_divided(arguments, sample))
+        results.append(_divided(arguments, sample, grouping, figures))
     for file in [] if divided else arguments.files:
         stream = open_stream(file, foreign=foreign_options(arguments))
         if assumed := assumptions(stream.facts):
             print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)
         results.append(characterize(stream, arguments.mmap, sample=sample, grouping=grouping))
         if file in figures:
-            _write_figures(stream, results[-1], figures[file])
+            from characterize.figure_data import figure_data_of  # noqa: PLC0415
+
+            _write_figures(figure_data_of(stream, results[-1]), figures[file])
     if arguments.format == "json":
         _print_documents(results, layers)
     else:
@@ -156,14 +160,19 @@ def _missing(result: Characterization) -> str:
     )
 
 
+def _name_of_set(files: list[Path]) -> Path:
+    """What several recordings that are one workload are called."""
+    return files[0] if len(files) == 1 else Path("recordings")
+
+
 def _figure_paths(
-    arguments: argparse.Namespace, layers: tuple[Layer, ...]
+    arguments: argparse.Namespace, files: list[Path], layers: tuple[Layer, ...]
 ) -> dict[Path, dict[tuple[Layer, str], Path]]:
     """Where the figures of every file go; refuses before the work what would fail after it."""
     from characterize.plots import check_matplotlib, figure_paths  # noqa: PLC0415 (only where figures are drawn)
 
     check_matplotlib()
-    paths = [figure_paths(arguments.figures, file, layers, arguments.figure_format) for file in arguments.files]
+    paths = [figure_paths(arguments.figures, file, layers, arguments.figure_format) for file in files]
     every = [path for one in paths for path in one.values()]
     if len(set(every)) < len(every):
         raise FlextraceError("files of equal names would share their figures: give one --figures DIR to each", 2)
@@ -173,32 +182,38 @@ def _figure_paths(
         arguments.figures.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FlextraceError(f"cannot make directory {arguments.figures}: {error.strerror}") from error
-    return dict(zip(arguments.files, paths, strict=True))
+    return dict(zip(files, paths, strict=True))
 
 
-def _write_figures(stream: Stream, numbers: Characterization, paths: dict[tuple[Layer, str], Path]) -> None:
-    from characterize.figure_data import figure_data_of  # noqa: PLC0415
+def _write_figures(data: dict[Layer, FigureData], paths: dict[tuple[Layer, str], Path]) -> None:
     from characterize.plots import write_figures  # noqa: PLC0415
 
-    for path in write_figures(figure_data_of(stream, numbers), paths):
+    for path in write_figures(data, paths):
         print(f"flextrace characterize: figure {path}", file=sys.stderr)
 
 
-def _divided(arguments: argparse.Namespace, sample: Sample | None) -> Characterization:
-    """The numbers of all files as one workload, made by several processes."""
-    from characterize.cluster.characterize_set import characterize_set  # noqa: PLC0415
+def _divided(
+    arguments: argparse.Namespace,
+    sample: Sample | None,
+    grouping: Grouping | None,
+    figures: dict[Path, dict[tuple[Layer, str], Path]],
+) -> Characterization:
+    """The numbers of all files as one workload, made by several processes, and its figures."""
+    from characterize.cluster.characterize_set import characterize_recordings  # noqa: PLC0415
     from characterize.cluster.engine import dask_engine  # noqa: PLC0415 (Dask is an extra)
+    from characterize.cluster.figures import figure_data_of_set  # noqa: PLC0415
+    from characterize.cluster.recording_set import open_set  # noqa: PLC0415
 
-    if arguments.by or arguments.window is not None or arguments.figures:
-        raise FlextraceError(
-            "--by, --window and --figures are not divided among workers: leave out --workers and --scheduler", 2
-        )
     if foreign_options(arguments) is not None:
         raise FlextraceError("a trace of another tool is not divided among workers: 'flextrace import' it first", 2)
     # Workers elsewhere have another working directory.
     files = [file.absolute() for file in arguments.files] if arguments.scheduler else arguments.files
     with dask_engine(arguments.scheduler, arguments.workers) as (engine, parts):
-        return characterize_set(files, arguments.mmap, sample=sample, engine=engine, parts=parts)
+        recordings = open_set(files, engine=engine, parts=parts)
+        numbers = characterize_recordings(recordings, arguments.mmap, sample=sample, grouping=grouping)
+        for paths in figures.values():
+            _write_figures(figure_data_of_set(recordings, numbers), paths)
+    return numbers
 
 
 def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -> None:

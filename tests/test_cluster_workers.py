@@ -93,6 +93,31 @@ def test_the_verb_uses_a_scheduler(database, workers, capsys):
 
 
 @needs_dask
+def test_groups_and_windows_by_a_scheduler(database, workers, capsys):
+    _, _, address = workers
+    asked = ["characterize", str(database), "--by", "file", "--window", "100ms", "--format", "json"]
+    assert main(asked) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert {group["by"] for group in alone["groups"]} == {"file", "window"}
+    assert main([*asked, "--scheduler", address]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == alone["groups"]
+
+
+@needs_dask
+def test_figures_by_a_scheduler(database, workers, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    _, _, address = workers
+    asked = ["characterize", str(database), "--figure-format", "svg", "--figures"]
+    assert main([*asked, str(tmp_path / "alone")]) == 0
+    assert main([*asked, str(tmp_path / "divided"), "--scheduler", address]) == 0
+    told = capsys.readouterr().err
+    alone = sorted(path.name for path in (tmp_path / "alone").iterdir())
+    assert alone == sorted(path.name for path in (tmp_path / "divided").iterdir())
+    assert "a-vfs-sizes.svg" in alone
+    assert all(str(tmp_path / "divided" / name) in told for name in alone)
+
+
+@needs_dask
 def test_a_bad_file_among_many_is_named(workers, tmp_path):
     engine, _, _ = workers
     directory = tmp_path / "set"
@@ -125,7 +150,6 @@ def refused(*arguments: str) -> str:
 
 
 def test_what_is_not_divided_is_refused(database):
-    assert "are not divided among workers" in refused(str(database), "--workers", "2", "--by", "file")
     assert "flextrace import" in refused(str(database), "--workers", "2", "--from", "spc")
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from characterize.cluster.characterize_set import Engine
+from characterize.cluster.recording_set import Engine
 from characterize.errors import FlextraceError
 
 EXTRA = "flextrace[cluster]"

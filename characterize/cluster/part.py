@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from characterize.characterization import TraceSummary
 from characterize.cluster.plan import Part
 from characterize.cluster.recording import Recording
-from characterize.cluster.survey import words_of
+from characterize.cluster.survey import nothing_in_flight, words_of
 from characterize.grouping import Grouping, requests_by_key
 from characterize.groups import RequestsByKey
 from characterize.layer_summary import Sample
@@ -37,9 +37,9 @@ class PartTask:
     first_ns, last_ns : int
     all_stacked : bool
         Of the whole set, as `facts`.
-    in_flight : Chunk
-        Records that start before the part and end after its begin.
     mmap : {"data", "all", "none"}
+    in_flight : Chunk
+        Records that start before the part and end after its begin, where it is to be summarized.
     sample : Sample or None
     grouping : Grouping or None
         With its keys, once they are known.
@@ -51,10 +51,10 @@ class PartTask:
     first_ns: int
     last_ns: int
     all_stacked: bool
-    in_flight: Chunk
     mmap: Mmap
-    sample: Sample | None
-    grouping: Grouping | None
+    in_flight: Chunk = field(default_factory=nothing_in_flight)
+    sample: Sample | None = None
+    grouping: Grouping | None = None
 
 
 def summarize(task: PartTask) -> bytes:
