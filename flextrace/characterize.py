@@ -162,7 +162,10 @@ def _missing(result: Characterization) -> str:
 
 def _name_of_set(files: list[Path]) -> Path:
     """What several recordings that are one workload are called."""
-    return files[0] if len(files) == 1 else Path("recordings")
+    if len(files) > 1:
+        return Path("recordings")
+    # The current directory has no name as it is given.
+    return files[0].resolve() if files[0].is_dir() else files[0]
 
 
 def _figure_paths(
