@@ -22,7 +22,7 @@ from characterize.grouping import Grouping
 from characterize.groups import KEYS, Key, RequestsByKey
 from characterize.layer_summary import Sample
 from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, HeaderFlag, RecordKind
-from characterize.requests import LAYERS, Layer
+from characterize.requests import LAYERS, Layer, arrivals_measured
 from characterize.stream import open_stream
 from characterize.trace import Header, Trace
 from tests.flexible_traces import traces
@@ -116,6 +116,25 @@ def test_one_four_and_sixteen_parts(name, tmp_path):
         assert document(characterize_set([path], parts=parts, piece_records=5000)) == whole
 
 
+@pytest.mark.parametrize("by", KEYS)
+@pytest.mark.parametrize("name", traces())
+def test_groups_of_one_four_and_sixteen_parts(name, by, tmp_path):
+    path = package.write(traces()[name], tmp_path / "a.iotrace")
+    stream = open_stream(path)
+    window_s = (stream.last_ns - stream.first_ns) / 7e9 if arrivals_measured(stream.facts) else None
+    grouping = Grouping(by, window_s)
+    whole = document(characterize(stream, grouping=grouping))
+    assert len(whole["groups"]) >= (8 if window_s else 1)
+    for parts in (1, 4, 16):
+        assert document(characterize_set([path], grouping=grouping, parts=parts, piece_records=5000)) == whole
+
+
+def test_windows_of_a_trace_that_has_not_run_are_refused(tmp_path):
+    path = package.write(traces()["willy"], tmp_path / "a.iotrace")
+    with pytest.raises(FlextraceError, match="has no times to be divided into windows"):
+        characterize_set([path], grouping=Grouping(window_s=1.0), parts=4)
+
+
 def many_streams(count: int) -> Trace:
     """More sequential streams than the queue holds, taken up again in an order of chance."""
     random = np.random.default_rng(3)
@@ -183,6 +202,21 @@ def test_a_fixed_rate_gives_the_same_depths_in_parts(skewed):
         assert merged.layers["vfs"].locality.references == pytest.approx(whole.layers["vfs"].locality.references)
         assert np.abs(curve(merged, sizes) - curve(whole, sizes)).mean() < 0.001
         assert merged.layers["vfs"].parameters == whole.layers["vfs"].parameters
+
+
+def test_groups_are_sampled_as_the_whole_is(skewed):
+    sizes = np.arange(1, 101) * 150 * BLOCK
+    sample, grouping = Sample(rate=0.1), Grouping("file", 1e-3)
+    whole = characterize(open_stream(skewed), sample=sample, grouping=grouping).groups
+    assert [group.by for group in whole] == ["file", "file", "window", "window"]
+    for parts in (1, 4, 16):
+        merged = characterize_set([skewed], sample=sample, grouping=grouping, parts=parts).groups
+        for mine, its in zip(merged, whole, strict=True):
+            found, expected = mine.characterization, its.characterization
+            assert (mine.key, found.parameters, found.counts) == (its.key, expected.parameters, expected.counts)
+            assert found.locality.sampled == expected.locality.sampled
+            far = np.abs(found.locality.miss_ratio(sizes) - expected.locality.miss_ratio(sizes))
+            assert far.mean() < 0.001
 
 
 def test_a_fixed_size_stays_within_the_error_of_the_sample(skewed):
