@@ -274,10 +274,14 @@ def test_several_recordings_are_one_workload(tmp_path):
         start_monotonic_ns=900,
         end_monotonic_ns=2200,
     )
-    whole = document(characterize(by_hand))
+    grouping = Grouping("process", 2e-7, LAYERS)
+    whole = document(characterize(by_hand, grouping=grouping))
+    assert {(group["by"], group["layer"]) for group in whole["groups"]} == {
+        (by, layer) for by in ("process", "window") for layer in LAYERS
+    }
     for parts in (1, 4, 16):
-        merged = document(characterize_set([first, second], parts=parts, piece_records=7))
-        for name in ("layers", "links", "elapsed_s"):
+        merged = document(characterize_set([first, second], grouping=grouping, parts=parts, piece_records=7))
+        for name in ("layers", "links", "elapsed_s", "groups"):
             assert merged[name] == whole[name]
     assert whole["layers"]["vfs"]["parameters"]["processNum"] == 3
     assert characterize_set([first, second]).provenance["input"]["files"][1]["path"].endswith("b.iotrace")

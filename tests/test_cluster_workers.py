@@ -19,7 +19,7 @@ from characterize.cluster.engine import dask_engine
 from characterize.cluster.part import summarize
 from characterize.errors import FlextraceError
 from characterize.stream import open_stream
-from flextrace.characterize import add_arguments, run
+from flextrace.characterize import _name_of_set, add_arguments, run
 from flextrace.main import main
 from tests.flexible_traces import traces
 from tests.made_trace import made_trace, read
@@ -151,6 +151,13 @@ def refused(*arguments: str) -> str:
 
 def test_what_is_not_divided_is_refused(database):
     assert "flextrace import" in refused(str(database), "--workers", "2", "--from", "spc")
+
+
+def test_the_figures_of_a_set_have_a_name(database, monkeypatch):
+    monkeypatch.chdir(database.parent)
+    assert _name_of_set([database]) == database
+    assert _name_of_set([Path()]).name == database.parent.name
+    assert _name_of_set([database, database]).name == "recordings"
 
 
 def test_without_dask_the_message_says_what_to_install(database, monkeypatch):
