@@ -17,8 +17,9 @@ from statistics import median
 import psutil  # distributed needs it
 
 from characterize.characterization import characterize
-from characterize.cluster.characterize_set import Engine, characterize_set
+from characterize.cluster.characterize_set import characterize_set
 from characterize.cluster.engine import dask_engine
+from characterize.cluster.recording_set import Engine
 from characterize.stream import open_stream
 from tests.bench.mixed_trace import make_mixed_trace
 
