@@ -222,6 +222,20 @@ def test_a_call_with_other_arguments_is_counted(tmp_path):
     assert trace.header.metadata["imported"]["left_out_calls_not_understood"] == 1
 
 
+def test_a_copy_asks_for_what_it_moved(tmp_path):
+    """GNU cp asks for 8 EiB until the file ends: a replay of that would write as much as one call takes."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 open("/a", O_RDONLY) = 3\n'
+        '1700000000.000002 open("/b", O_WRONLY|O_CREAT, 0666) = 4\n'
+        "1700000000.000003 copy_file_range(3, NULL, 4, NULL, 9223372035781033984, 0) = 5000\n"
+        "1700000000.000004 copy_file_range(3, NULL, 4, NULL, 9223372035781033984, 0) = 0\n"
+        "1700000000.000005 sendfile(4, 3, NULL, 18446744073709551615) = 0\n"
+    )
+    io = characterize.open(path).io.sort_values("start_ns", kind="stable")
+    assert io["asked_bytes"].tolist() == io["result"].tolist() == [5000, 5000, 0, 0, 0, 0]
+
+
 def test_without_f_there_is_one_thread(tmp_path):
     path = tmp_path / "log"
     path.write_text('1700000000.000001 open("/a", O_RDONLY) = 3\n1700000000.000002 read(3, "", 5) = 5\n')

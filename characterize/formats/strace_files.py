@@ -240,17 +240,17 @@ class OpenFiles:
         self._numbers.sizes[file] = max(size, self._numbers.sizes[file])
 
     def _copy(self, call: Call, process: Process) -> None:
+        """What was moved counts as asked for: programs ask for all that there may be (cp for 8 EiB), a replay must not."""
         parts = call.arguments.split(", ")
         source_first = call.name == "copy_file_range"
         sides = ((0, 1, _READ), (2, 3, _WRITE)) if source_first else ((1, 2, _READ), (0, None, _WRITE))
-        asked = numbers_behind(call.arguments, 1 + source_first)[0]
         for side, at, op in sides:
             description = self._of(call, process, parts[side])
             if description is None or call.result < 0:
                 continue
             given = re.match(r"\[(\d+)", parts[at]) if at is not None else None
             offset = int(given[1]) if given else description.position
-            end = self._moved(call, process, description, (op, offset, asked, description.flags))
+            end = self._moved(call, process, description, (op, offset, call.result, description.flags))
             if given is None:
                 description.position = end
 
