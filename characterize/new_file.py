@@ -12,6 +12,18 @@ from typing import BinaryIO
 from characterize.errors import FlextraceError
 
 
+def check_replaceable(path: Path) -> None:
+    """Refuse what a new file must not take the place of, such as /dev/null: root may rename a file over a device.
+
+    Raises
+    ------
+    FlextraceError
+        There is something there that is no regular file.
+    """
+    if path.exists() and not path.is_file():
+        raise FlextraceError(f"cannot write {path}: it is not a regular file; choose another name", exit_code=2)
+
+
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     """A stream to write a new file with, and to read it back.
@@ -22,10 +34,11 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     Raises
     ------
     FlextraceError
-        The file exists and `force` is not given, or it cannot be written.
+        The file exists and `force` is not given, what is there is no regular file, or it cannot be written.
     """
     if path.exists() and not force:
         raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
+    check_replaceable(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         with unfinished.open("x+b") as stream:

@@ -7,6 +7,7 @@ and memory control groups. An unknown unit is an error, never a guess.
 
 from __future__ import annotations
 
+import math
 import re
 
 from characterize.errors import FlextraceError
@@ -29,7 +30,10 @@ def _parse(text: str, units: dict[str, float], what: str, example: str) -> float
         raise FlextraceError(
             f"{what} {text!r} is not understood: give a number and a unit, such as {example} (units: {allowed})", 2
         )
-    return float(match[1] + (match[2] or "")) * units[match[3]]
+    value = float(match[1] + (match[2] or "")) * units[match[3]]
+    if math.isinf(value):
+        raise FlextraceError(f"{what} {text!r} is too large: give one such as {example}", 2)
+    return value
 
 
 def parse_size(text: str) -> int:

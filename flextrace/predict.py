@@ -82,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(
             "--measured-on takes an application as it was recorded: give --trace FILE, and no changed parameter", 2
         )
+    _check_sizes(changes)
     settings = _settings(arguments.settings)
     profile = Profile.load(arguments.profile, tables=True)
     application = _application(arguments, changes, profile)
@@ -117,15 +118,25 @@ class Made:
     relatives: list[Relative] = field(default_factory=list)
 
 
+def _check_sizes(changes: dict[str, float]) -> None:
+    """Models work on the logarithms of these."""
+    for name in ("unique_bytes", "size_mean", "process_num"):
+        if not 0 < changes.get(name, 1) < math.inf:
+            raise FlextraceError(f"--{name.replace('_', '-')} {changes[name]:g}: give a number above 0", 2)
+
+
 def _settings(texts: list[str]) -> dict[str, float]:
     """Values of --set."""
     settings = {}
     for text in texts:
         name, _, value = text.partition("=")
         try:
-            settings[name.strip()] = float(value)
+            number = float(value)
         except ValueError:
-            raise FlextraceError(f"--set {text}: give NAME=VALUE with a number", 2) from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise FlextraceError(f"--set {text}: give NAME=VALUE with a number", 2)
+        settings[name.strip()] = number
     return settings
 
 

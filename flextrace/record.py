@@ -17,6 +17,7 @@ from types import FrameType
 
 from characterize.errors import FlextraceError
 from characterize.expansion import ARCHIVE_SUFFIX
+from characterize.new_file import check_replaceable
 from characterize.units import parse_size
 from flextrace.export import write_archive
 from replayer.binaries import find_binary
@@ -99,6 +100,8 @@ def warm(paths: list[Path], group: MemoryGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the recorder; its exit code is passed on."""
     archive = archive_name(arguments)
+    if arguments.output:
+        check_replaceable(Path(arguments.output))
     recorder = [str(find_binary("flextrace-record")), "--layer", arguments.layer]
     for option in RECORDER_OPTIONS:
         if (value := getattr(arguments, option)) is not None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.new_file import check_replaceable
 from characterize.units import format_duration, parse_duration, parse_size
 from flextrace import measuring
 from replayer.run import make_directory
@@ -245,6 +246,7 @@ def _check(arguments: argparse.Namespace) -> None:
             )
     if not arguments.output.resolve().parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
+    check_replaceable(arguments.output)
     if arguments.resume or arguments.force:
         return
     if arguments.output.exists():

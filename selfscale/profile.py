@@ -8,6 +8,7 @@ Curves (the thesis's single parameter graphs, 4.2) are not stored: they are foun
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from characterize.errors import FlextraceError
+from characterize.new_file import check_replaceable
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.measure import Point
 from selfscale.table_workload import TableWorkload
@@ -196,6 +198,7 @@ class Profile:
             The file cannot be written.
         """
         path = Path(path)
+        check_replaceable(path)
         partial = path.with_name(path.name + ".partial")
         try:
             partial.write_text(json.dumps(self.as_document(), indent=1, allow_nan=False) + "\n")
@@ -226,7 +229,7 @@ class Profile:
             document = json.loads(path.read_text())
         except OSError as error:
             raise FlextraceError(f"cannot read profile {path}: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FlextraceError(
                 f"{path} is not a profile: it is no JSON document; make one with 'flextrace scale'"
             ) from error
@@ -240,13 +243,14 @@ class Profile:
             raise FlextraceError(
                 f"profile {path} has version {version}, this flextrace reads up to {SCHEMA_VERSION}: use a newer one"
             )
-        table = document.get("table", {})
+        table = document.get("table") or {}
         if table and not tables:
             raise FlextraceError(
                 f"{path} is a model of a table ('flextrace fit') and not of a machine: only 'flextrace predict' and "
                 "'flextrace rank' can use it"
             )
         try:
+            _check_shape(document)
             points = [Point.from_document(point) for point in document["points"]]
             if table:
                 points = [
@@ -274,10 +278,21 @@ class Profile:
                 findings=document.get("findings", {}),
                 path=path,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FlextraceError(
                 f"profile {path} is damaged ({error!r}): make it again with 'flextrace scale'"
             ) from error
+
+
+def _check_shape(document: dict[str, Any]) -> None:
+    """What nothing else looks at before somebody computes with it."""
+    for name in ("environment", "drift", "settings", "models", "knee", "table", "findings"):
+        if not isinstance(document.get(name, {}), dict):
+            raise TypeError(f"{name} is no object")
+    for number, point in enumerate(document["points"]):
+        throughput = point["throughput_bytes_per_s"]
+        if isinstance(throughput, bool) or not isinstance(throughput, int | float) or not 0 <= throughput < math.inf:
+            raise ValueError(f"points[{number}] has throughput {throughput!r}")
 
 
 def load(path: str | os.PathLike[str]) -> Profile:

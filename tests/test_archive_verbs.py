@@ -15,9 +15,11 @@ import pytest
 
 import characterize
 from characterize.archive import pack
+from characterize.errors import FlextraceError
 from flextrace.main import main
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
+from selfscale.profile import Profile
 from tests.archived import RECORD, RECORD_COUNT_AT, assert_equal_traces, patch, trace_file
 from tests.made_trace import made_trace, read, write
 from tests.straced import ROOT, needs_engine
@@ -82,6 +84,25 @@ def test_nonsense_is_refused(trace, archive, tmp_path, cli):
         assert status in (1, 2), words
         assert message in error
         assert sorted(tmp_path.iterdir()) == [trace, archive]
+
+
+def test_what_is_no_file_stays_what_it_is(trace, archive, tmp_path, cli):
+    """Root may rename a file over a device: /dev/full must not become a trace."""
+    for name, words in (
+        ("p.iotrace", ("import", archive)),
+        ("p.csv", ("export", trace)),
+        ("p", ("record", "--", "true")),
+        ("p", ("scale", "--directory", tmp_path / "none")),
+    ):
+        pipe = tmp_path / name
+        os.mkfifo(pipe)
+        status, error = cli(words[0], "-o", pipe, "--force", *words[1:])
+        assert (status, pipe.is_fifo()) == (2, True), words
+        assert "not a regular file" in error
+        pipe.unlink()
+    os.mkfifo(tmp_path / "p.json")
+    with pytest.raises(FlextraceError, match="not a regular file"):
+        Profile().save(tmp_path / "p.json")
 
 
 def test_a_trace_is_not_exported_over_itself(trace, cli):

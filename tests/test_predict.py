@@ -175,6 +175,56 @@ def test_missing_parameters_are_named(profile, capsys):
         assert option in error
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--unique-bytes", "0"], "--unique-bytes 0: give a number above 0"),
+        (["--size-mean", "0K"], "--size-mean 0: give a number above 0"),
+        (["--process-num", "-1"], "--process-num -1: give a number above 0"),
+        (["--process-num", "nan"], "--process-num nan: give a number above 0"),
+        (["--process-num", "inf"], "--process-num inf: give a number above 0"),
+        (["--set", "depth=nan"], "--set depth=nan: give NAME=VALUE with a number"),
+    ],
+)
+def test_values_that_no_workload_has(profile, capsys, words, said):
+    assert main(["predict", str(profile.path), *OPTIONS, *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"settings": None}, "settings is no object"),
+        ({"environment": []}, "environment is no object"),
+        ({"models": "x"}, "models is no object"),
+        ({"throughput_bytes_per_s": "fast"}, "points[3] has throughput 'fast'"),
+        ({"throughput_bytes_per_s": math.nan}, "points[3] has throughput nan"),
+        ({"throughput_bytes_per_s": -1}, "points[3] has throughput -1"),
+        ({"workload": {"uniqueBytes": 10**400}}, "too large"),
+    ],
+)
+def test_a_damaged_profile_is_told_in_one_line(profile, tmp_path, capsys, changes, said):
+    document = json.loads(profile.path.read_text())
+    for name, value in changes.items():
+        if name in document:
+            document[name] = value
+        elif name == "workload":
+            document["points"][3][name] |= value
+        else:
+            document["points"][3][name] = value
+    (tmp_path / "p.json").write_text(json.dumps(document))
+    assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert "is damaged" in error
+
+
+def test_a_profile_of_brackets_is_none(tmp_path, capsys):
+    (tmp_path / "p.json").write_text("[" * 100_000)
+    assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 1
+    assert "no JSON document" in capsys.readouterr().err
+
+
 def test_wrong_files_and_models_are_named(profile, tmp_path, capsys):
     assert main(["predict", str(tmp_path / "none.json"), *OPTIONS]) == 1
     assert main(["predict", str(profile.path), *OPTIONS, "--model", "oracle"]) == 2
