@@ -84,6 +84,12 @@ def format_bytes(size: float) -> str:
     return f"{size:.4g} TiB"
 
 
+def format_megabytes(size: float) -> str:
+    """10^6 bytes with four digits, and never with an exponent: ``454.4``, ``12250``."""
+    megabytes = size / 1e6
+    return f"{megabytes:.0f}" if abs(megabytes) >= 1000 else f"{megabytes:.4g}"
+
+
 def format_duration(seconds: float) -> str:
     """Seconds in a readable unit, such as ``12.3 us`` or ``4 min 10 s``."""
     if seconds >= 100:

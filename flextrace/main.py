@@ -51,7 +51,8 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
     )
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in VERBS.items():
-        subparser = subparsers.add_parser(name, help=summary, description=summary.capitalize() + ".", epilog=EXIT_CODES)
+        description = f"{summary[0].upper()}{summary[1:]}."
+        subparser = subparsers.add_parser(name, help=summary, description=description, epilog=EXIT_CODES)
         if name == verb:
             module = importlib.import_module(f"flextrace.{name if name != 'import' else 'import_'}")
             module.add_arguments(subparser)

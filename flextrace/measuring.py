@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes, format_duration
+from characterize.units import format_bytes, format_duration, format_megabytes
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
@@ -248,7 +248,7 @@ class Progress:
 
 
 def _outcome(point: Point) -> str:
-    text = f"{point.throughput_bytes_per_s / 1e6:.4g} MB/s"
+    text = f"{format_megabytes(point.throughput_bytes_per_s)} MB/s"
     if point.throughput_bytes_per_s > 0 and point.ci95_half_width_bytes_per_s < float("inf"):
         text += f" +- {point.ci95_half_width_bytes_per_s / point.throughput_bytes_per_s:.1%}"
     return text if point.steady else f"{text} (not steady: {point.reason})"

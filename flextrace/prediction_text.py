@@ -7,7 +7,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from characterize.units import format_bytes, format_duration
+from characterize.units import format_bytes, format_duration, format_megabytes
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
@@ -72,7 +72,8 @@ def recorded_lines(application: Application) -> list[str]:
     if times is None:
         return ["no elapsed time: the trace has no recorded times"]
     text = (
-        f"recorded: {times.throughput_bytes_per_s / 1e6:.4g} MB/s in I/O, elapsed {format_duration(times.elapsed_s)} = "
+        f"recorded: {format_megabytes(times.throughput_bytes_per_s)} MB/s in I/O, "
+        f"elapsed {format_duration(times.elapsed_s)} = "
         f"{format_duration(times.outside_s)} not in I/O (taken as it is; {format_duration(times.sync_s)} with a sync "
         f"in flight) + {format_duration(times.waiting_s)} waiting for I/O"
     )
@@ -124,7 +125,8 @@ def treatment_lines(verb: str, treated: list[tuple[str, float, str]]) -> list[st
 def rates(estimated: Estimated) -> str:
     """A throughput and its interval."""
     return (
-        f"{estimated.value / 1e6:.4g} MB/s, 90 % interval {estimated.low / 1e6:.4g} to {estimated.high / 1e6:.4g} MB/s"
+        f"{format_megabytes(estimated.value)} MB/s, 90 % interval {format_megabytes(estimated.low)} to "
+        f"{format_megabytes(estimated.high)} MB/s"
     )
 
 

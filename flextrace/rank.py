@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.units import format_duration
+from characterize.units import format_duration, format_megabytes
 
 if TYPE_CHECKING:
     from selfscale.application import Application
@@ -23,12 +23,16 @@ SETS = ("table5.2",)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
+    parser.usage = (
+        "flextrace rank [OPTION ...] TRACE PROFILE.json ...\n"
+        "       flextrace rank [OPTION ...] --workloads table5.2 PROFILE.json ..."
+    )
     parser.add_argument(
         "files",
         type=Path,
         nargs="+",
-        metavar="TRACE PROFILE.json ...",
-        help="a recording of the application, and the machines; only machines with --workloads",
+        metavar="FILE",
+        help="TRACE PROFILE.json ...: a recording of the application, and the machines; only machines with --workloads",
     )
     parser.add_argument(
         "--workloads",
@@ -102,11 +106,11 @@ def _ranking_lines(application: Application, tables: list[list[Entry]]) -> list[
             throughput, ratio = entry.throughput, ratio_to(entry, entries[0])
             apart = entry is entries[0] or told_apart(ratio)
             unsure |= not apart
-            interval = f"{throughput.low / 1e6:.4g} to {throughput.high / 1e6:.4g}"
+            interval = f"{format_megabytes(throughput.low)} to {format_megabytes(throughput.high)}"
             elapsed = format_duration(entry.elapsed_s.value) if entry.elapsed_s else "-"
-            cost = f"{entry.per_cost / 1e6:.4g}" if math.isfinite(entry.per_cost) else "-"
+            cost = format_megabytes(entry.per_cost) if math.isfinite(entry.per_cost) else "-"
             lines.append(
-                f"  {entry.machine.name:20}{throughput.value / 1e6:>10.4g}{interval:>20}"
+                f"  {entry.machine.name:20}{format_megabytes(throughput.value):>10}{interval:>20}"
                 f"{f'{ratio.ratio:.3g}' + ('' if apart else ' ~'):>10}{elapsed:>14}{cost:>16}"
             )
         lines += _outside_lines(entries)
@@ -129,7 +133,7 @@ def _ratio_lines(machines: list[Machine], tables: list[list[Entry]]) -> list[str
             entry = of[machine.path]
             ratio = ratio_to(entry, of[first.path]).ratio
             mark = "" if entry.estimate.prediction.inside_range else " !"
-            cells.append(f"{entry.throughput.value / 1e6:.4g} ({ratio:.3g}x){mark}")
+            cells.append(f"{format_megabytes(entry.throughput.value)} ({ratio:.3g}x){mark}")
         lines.append(f"  {entries[0].estimate.basis:18}" + "".join(f"{cell:>20}" for cell in cells))
     outside = [line for entries in tables for line in _outside_lines(entries, entries[0].estimate.basis + ", ")]
     return lines + (["! OUTSIDE what was measured of that machine:", *outside] if outside else [])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from characterize.units import format_bytes, format_duration
+from characterize.units import format_bytes, format_duration, format_megabytes
 
 WIDTH = 79
 ABSENT = "-"
@@ -29,7 +29,7 @@ def share(value: float) -> str:
 
 def rate(value: float) -> str:
     """Bytes per second as MB/s."""
-    return f"{value / 1e6:.4g} MB/s"
+    return f"{format_megabytes(value)} MB/s"
 
 
 def time_ns(value: float) -> str:

@@ -55,7 +55,7 @@ def _quality(profile: Profile) -> list[str]:
     for entry in profile.drift.get("reference_points", []):
         if entry["spread"] > 0.15:
             sentences.append(
-                f"The reference point of region {entry['region'] + 1} was measured "
+                f"The reference point of the {region_name(entry['region'], len(profile.regions))} was measured "
                 f"{len(entry['throughput_bytes_per_s'])} times and differed by {entry['spread']:.0%}: "
                 "the machine was not quiet, or its device changes with use."
             )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes
+from characterize.units import format_bytes, format_megabytes
 from characterize.workload import PARAMETERS
 from selfscale import machines
 from selfscale.conclusions import conclude
@@ -127,7 +127,7 @@ def side_by_side_section(profiles: Sequence[Profile]) -> Section:
             format_bytes(focal[name]) if name in ("uniqueBytes", "sizeMean") else format_cell(focal[name])
             for name in PARAMETERS
         ]
-        rate = "not measured" if math.isnan(focal["bytes_per_s"]) else f"{focal['bytes_per_s'] / 1e6:.4g} MB/s"
+        rate = "not measured" if math.isnan(focal["bytes_per_s"]) else f"{format_megabytes(focal['bytes_per_s'])} MB/s"
         rows.append([Cell(text) for text in (focal["machine"], focal["level"], *values, rate)])
     headings = ["machine", "region", *PARAMETERS, "throughput"]
     section.tables = [Table("Focal vectors", headings, rows)] if rows else []

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.workload import FIELD_OF, PARAMETERS
+from selfscale.access import Access
 from selfscale.conclusions import file_cache_bytes
 from selfscale.profile import Curve, Profile
 
@@ -31,11 +32,18 @@ def names_of(profiles: Sequence[Profile]) -> list[str]:
     ]
 
 
-def level_of(region: int, count: int) -> str:
+def level_of(profile: Profile, region: int) -> str:
     """What a region's requests are mostly served by: the paper has a file cache and a disk."""
+    count = len(profile.regions)
     if count == 1:
         return "only region"
+    if not _file_cache_takes_part(profile):
+        return f"device, region {region + 1}"
     return {0: "file cache", count - 1: "disk"}.get(region, f"region {region + 1}")
+
+
+def _file_cache_takes_part(profile: Profile) -> bool:
+    return Access.of(profile.settings).cached
 
 
 def value_at(curve: Curve, value: float) -> float:
@@ -53,12 +61,12 @@ def cache_sizes(profiles: Sequence[Profile]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``machine, cache_bytes`` (NaN where no border was found), ``memory_bytes`` (of the memory group if there was
-        one), ``share``.
+        ``machine, cache_bytes`` (NaN where none was found, or the file cache takes no part), ``memory_bytes`` (of the
+        memory group if there was one), ``share``.
     """
     rows = []
     for name, profile in zip(names_of(profiles), profiles, strict=True):
-        cache = file_cache_bytes(profile) or math.nan
+        cache = (file_cache_bytes(profile) if _file_cache_takes_part(profile) else None) or math.nan
         memory = profile.environment.get("memory_limit_bytes") or profile.environment.get("memory_bytes") or math.nan
         rows.append({"machine": name, "cache_bytes": cache, "memory_bytes": memory, "share": cache / memory})
     return pd.DataFrame(rows)
@@ -82,7 +90,7 @@ def at_focal_points(profiles: Sequence[Profile]) -> pd.DataFrame:
                 {
                     "machine": name,
                     "region": index + 1,
-                    "level": level_of(index, len(profile.regions)),
+                    "level": level_of(profile, index),
                     **{parameter: getattr(region.focal, FIELD_OF[parameter]) for parameter in PARAMETERS},
                     "bytes_per_s": curve.throughput[at[0]] if len(at) else math.nan,
                     "half_width_95_bytes_per_s": curve.half_width_95[at[0]] if len(at) else math.nan,
@@ -114,7 +122,7 @@ def reads_of_common_size(profiles: Sequence[Profile]) -> pd.DataFrame:
                 {
                     "machine": name,
                     "region": index + 1,
-                    "level": level_of(index, len(profile.regions)),
+                    "level": level_of(profile, index),
                     "reads_bytes_per_s": reads,
                     "size_multiplier": multiplier,
                     "common_size_bytes_per_s": reads * multiplier,
@@ -133,7 +141,7 @@ def by_read_share(profiles: Sequence[Profile]) -> pd.DataFrame:
     """
     frames = []
     for name, profile in zip(names_of(profiles), profiles, strict=True):
-        if profile.regions:
+        if profile.regions and _file_cache_takes_part(profile):
             curve = profile.curve("readFrac", 0)
             throughput = curve.throughput * size_multiplier(profile, 0)
             frames.append(pd.DataFrame({"machine": name, "readFrac": curve.x, "bytes_per_s": throughput}))

@@ -75,7 +75,8 @@ def focal_points(profiles: Sequence[Profile]) -> Figure | None:
     sentence = (
         "Throughput of Willy at the focal vector of each performance region (Chen & Patterson 1994, tables 2 and 3). "
         "Each machine's benchmark chose its own vectors, which stand in the table, so that bars of different machines "
-        "are of different workloads; the next figure has the same request on all. Bars are 95 % confidence intervals."
+        "are of different workloads; the next figure has the same request on all. Error bars are 95 % "
+        "confidence intervals."
     )
     return Figure("Throughput at the focal points", sentence, figure, data)
 

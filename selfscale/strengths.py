@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from characterize.units import format_bytes
+from characterize.units import format_bytes, format_megabytes
 from selfscale.conclusions import GAIN, LOSS, NONE, UNCLEAR, Benefit, Conclusions, Repeatability
 from selfscale.direction_caches import DirectionCache
 from selfscale.write_policy import CANCELLING, THROUGH, UNCACHED, WritePolicy
@@ -37,7 +37,7 @@ def strengths(conclusions: Conclusions) -> list[str]:
 
 def rate(bytes_per_s: float) -> str:
     """A throughput for people."""
-    return f"{bytes_per_s / 1e6:.4g} MB/s"
+    return f"{format_megabytes(bytes_per_s)} MB/s"
 
 
 def _caches(conclusions: Conclusions) -> str:
@@ -152,7 +152,8 @@ def _repeatable(repeated: Repeatability) -> str:
     unsteady = f"{repeated.unsteady} of {repeated.points} points were not steady"
     if repeated.median is None or repeated.largest is None:
         return f"Repeatability: not known, nothing was measured twice; {unsteady}."
+    workloads = f"{repeated.repeated} workload" + "s" * (repeated.repeated != 1)
     return (
-        f"Repeatability: what was measured again (of {repeated.repeated} workloads) differed by "
+        f"Repeatability: what was measured again (of {workloads}) differed by "
         f"{repeated.median:.1%} in the median, {repeated.largest:.1%} at most; {unsteady}."
     )

@@ -8,6 +8,7 @@ import pytest
 
 from characterize.workload import FIELD_OF, Workload
 from selfscale import machines
+from selfscale.access import Access
 from selfscale.machines_figures import machines_figures
 from selfscale.measure import Point
 from selfscale.profile import Profile, Region
@@ -46,6 +47,15 @@ def test_cache_sizes_are_of_the_memory_group_else_of_the_memory():
     assert data["machine"].tolist() == ["group", "whole", "none"]
     assert data["share"].tolist()[:2] == pytest.approx([100 / 128, 100 / 1024])
     assert math.isnan(data["cache_bytes"][2])
+
+
+def test_a_device_without_a_file_cache_has_none_in_the_figures():
+    raw = machine("raw")
+    raw.settings = {"access": Access("device", "/dev/x").as_document()}
+    assert math.isnan(machines.cache_sizes([raw])["cache_bytes"][0])
+    assert machines.by_read_share([raw]).empty
+    assert machines.at_focal_points([raw])["level"].tolist() == ["device, region 1", "device, region 2"]
+    assert set(machines.by_read_share([raw, machine("a")])["machine"]) == {"a"}
 
 
 def test_throughput_at_the_focal_points():

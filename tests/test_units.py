@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes, format_duration, parse_duration, parse_fraction, parse_size
+from characterize.units import (
+    format_bytes,
+    format_duration,
+    format_megabytes,
+    parse_duration,
+    parse_fraction,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,3 +96,11 @@ def test_text_of_bytes_is_read_back(size):
 )
 def test_durations_as_text(seconds, expected):
     assert format_duration(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(454.44e6, "454.4"), (12_254.3e6, "12254"), (9999.96e6, "10000"), (1.683e6, "1.683"), (0, "0")],
+)
+def test_megabytes_as_text(size, expected):
+    assert format_megabytes(size) == expected

@@ -240,7 +240,7 @@ class OpenFiles:
         self._numbers.sizes[file] = max(size, self._numbers.sizes[file])
 
     def _copy(self, call: Call, process: Process) -> None:
-        """What was moved counts as asked for: programs ask for all that there may be (cp for 8 EiB), a replay must not."""
+        """What was moved is what was asked for: cp asks for 8 EiB, to get all that there is, and a replay must not."""
         parts = call.arguments.split(", ")
         source_first = call.name == "copy_file_range"
         sides = ((0, 1, _READ), (2, 3, _WRITE)) if source_first else ((1, 2, _READ), (0, None, _WRITE))
