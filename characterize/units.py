@@ -58,6 +58,19 @@ def parse_duration(text: str) -> float:
     return _parse(text, DURATION_UNITS, "duration", "10m")
 
 
+def parse_seed(text: str) -> int:
+    """A seed for numpy's generators, which take none below 0.
+
+    Raises
+    ------
+    FlextraceError
+        Not a whole number from 0 on.
+    """
+    if not text.isdecimal():
+        raise FlextraceError(f"seed {text!r} is not understood: give a whole number from 0 on", 2)
+    return int(text)
+
+
 def parse_fraction(text: str) -> float:
     """A fraction from 0 to 1 from text such as ``0.8`` or ``80%``.
 

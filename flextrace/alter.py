@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.layout import RecordKind
-from characterize.units import format_bytes
+from characterize.units import format_bytes, parse_seed
 
 if TYPE_CHECKING:
     from replayer.alter import Manifest
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="where the wanted or the held cannot be met within 1 %%, write what comes near, say so, and exit with 3",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
+    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the flexible trace (.iotrace)")
     output.add_argument("--force", action="store_true", help="overwrite OUT")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes, parse_duration, parse_size
+from characterize.units import format_bytes, parse_duration, parse_seed, parse_size
 from replayer.run import make_directory
 
 WIDTH, LABEL_WIDTH, CELL_WIDTH = 98, 26, 12
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default 30 s)"
     )
     parser.add_argument("--timing", choices=("think", "asap"), default="think", help="of the replay (default think)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of Willy's traces (default 0)")
+    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of Willy's traces (default 0)")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the comparison document")
     parser.add_argument("--force", action="store_true", help="overwrite the output file")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
+from characterize.units import parse_seed
 
 if TYPE_CHECKING:
     from selfscale.cross_validation import Score
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--skip-bad", action="store_true", help="leave out, and count, lines that cannot be used")
     parser.add_argument("--cost", type=float, metavar="N", help="of the machine, in any currency, for 'flextrace rank'")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the cross-validation (default 0)")
+    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of the cross-validation (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite the profile")
 
 

@@ -18,6 +18,7 @@ from characterize.units import format_bytes, format_duration, format_megabytes
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
     from selfscale.access import Access
+    from selfscale.journal import Journal
     from selfscale.measure import Point
     from selfscale.plan import Settings, Step
 
@@ -245,6 +246,15 @@ class Progress:
             return point
 
         return told
+
+
+def kept(error: FlextraceError, journal: Journal, again: str) -> FlextraceError:
+    """The error of a run, with where is what it measured before and how to go on; without that nothing is left."""
+    if not journal.holds_points():
+        journal.remove()
+        return error
+    told = f"{error}\nwhat was measured before is kept in {journal.path}; continue with: flextrace {again}"
+    return FlextraceError(told, error.exit_code)
 
 
 def _outcome(point: Point) -> str:

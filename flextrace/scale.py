@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_replaceable
-from characterize.units import format_duration, parse_duration, parse_size
+from characterize.units import format_duration, parse_duration, parse_seed, parse_size
 from flextrace import measuring
 from replayer.run import make_directory
 
@@ -62,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "perform well",
     )
     _add_access_arguments(parser.add_argument_group("how requests reach storage"))
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of workloads and of their order (default 0)")
+    parser.add_argument(
+        "--seed", type=parse_seed, default=0, metavar="N", help="of workloads and of their order (default 0)"
+    )
     parser.add_argument(
         "--random", type=int, default=0, metavar="N", help="also measure N random workloads twice and print the errors"
     )
@@ -147,6 +149,8 @@ def run(arguments: argparse.Namespace) -> int:
             exploration.run()
         except KeyboardInterrupt:
             code = 130
+        except FlextraceError as error:
+            raise measuring.kept(error, journal, f"scale --resume {_same_options(arguments)}") from error
         progress.close()
         _finish(arguments, exploration, _environment(arguments), chosen)
     if code == 0:

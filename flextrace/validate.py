@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.units import parse_duration, parse_size
+from characterize.units import parse_duration, parse_seed, parse_size
 from flextrace import measuring
 from replayer.run import make_directory
 
@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", type=parse_size, metavar="SIZE", help="memory group (default: the profile's)")
     parser.add_argument("--write", action="store_true", help="write the profile's device again, if it has one")
     parser.add_argument("--confirm", metavar="ID", help="its serial number, or its size in bytes if it has none")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the workloads and their order (default 0)")
+    parser.add_argument(
+        "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default 0)"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE.json", help="document (default: PROFILE-validation.json)"
     )
@@ -115,16 +117,22 @@ def run(arguments: argparse.Namespace) -> int:
             progress.close()
             _say(f"interrupted; continue with: flextrace validate --resume {_same_options(arguments)}")
             return 130
+        except FlextraceError as error:
+            raise measuring.kept(error, journal, f"validate --resume {_same_options(arguments)}") from error
     document = _document(arguments, profile, result, chosen, warnings)
     text = json.dumps(document, indent=1, allow_nan=False)
-    try:
-        output.write_text(text + "\n")
-    except OSError as error:
-        raise FlextraceError(f"cannot write {output}: {error.strerror}") from error
+    _write(output, text)
     journal.remove()
     print(text if arguments.format == "json" else format_rows(result["rows"], len(validation.workloads)))
     _say(f"every measured point is in {output}")
     return 3 if warnings else 0
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text + "\n")
+    except OSError as error:
+        raise FlextraceError(f"cannot write {output}: {error.strerror}") from error
 
 
 def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journal_path: Path) -> None:
@@ -143,6 +151,8 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         raise FlextraceError(f"profile {arguments.profile} is of {device}: leave --directory and --memory out", 2)
     if arguments.directory is None and not device and not profile.environment.get("directory"):
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
+    if not output.resolve().parent.is_dir():
+        raise FlextraceError(f"cannot write {output}: its directory does not exist; create it", 2)
     if arguments.resume or arguments.force:
         return
     if output.exists():

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes, parse_fraction, parse_size
+from characterize.units import format_bytes, parse_fraction, parse_seed, parse_size
 
 SCHEMA = "flextrace.willy/1"
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument(
         "--align", type=parse_size, default=4096, metavar="SIZE", help="of offsets, sizes (default: 4096)"
     )
-    shape.add_argument("--seed", type=int, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
+    shape.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
 
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the trace (.iotrace)")

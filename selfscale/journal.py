@@ -116,6 +116,10 @@ class Journal:
 
         return step
 
+    def holds_points(self) -> bool:
+        """Whether anything was measured, now or before."""
+        return len(self.path.read_bytes().splitlines()) > 1
+
     def remove(self) -> None:
         """Delete the file, when the profile holds everything."""
         self.path.unlink(missing_ok=True)

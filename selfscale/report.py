@@ -18,6 +18,7 @@ from characterize.errors import FlextraceError
 from characterize.figure_data import TITLES, figure_data_of
 from characterize.layer_characterization import LayerCharacterization
 from characterize.links import Links
+from characterize.new_file import new_file
 from characterize.provenance import tool_version
 from characterize.requests import LAYERS, Layer
 from characterize.stream import Stream, stream_of
@@ -100,18 +101,9 @@ def write_report(
         plotly=get_plotlyjs(),
         shown_rows=SHOWN_ROWS,
     )
-    _write(path, page, force)
+    with new_file(path, force=force) as stream:
+        stream.write(page.encode("utf-8", errors="backslashreplace"))
     return path
-
-
-def _write(path: Path, page: str, force: bool) -> None:
-    try:
-        with path.open("w" if force else "x", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(page)
-    except FileExistsError as error:
-        raise FlextraceError(f"{path} exists already: choose another name or give --force", 2) from error
-    except OSError as error:
-        raise FlextraceError(f"cannot write report {path}: {error.strerror}") from error
 
 
 def _warnings(

@@ -7,6 +7,8 @@ import dataclasses
 import functools
 import json
 import re
+import resource
+import signal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -281,6 +283,22 @@ def test_nothing_is_loaded_from_anywhere(page: Page) -> None:
     assert not any("http" in text for attributes, text in page.scripts if attributes.get("class") == "plot-data")
     assert "link" not in page.tags
     assert "iframe" not in page.tags
+
+
+def test_a_report_that_does_not_fit_leaves_nothing_and_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "r.html"
+    path.write_text("the old one")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
+    try:
+        with pytest.raises(FlextraceError, match=r"cannot write .*too large"):
+            write_report(path, profiles=[make_profile()], force=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.read_text() == "the old one"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_name_with_markup_stays_text(page: Page) -> None:

@@ -109,6 +109,31 @@ def test_terminated_and_resumed(place, formula, capsys, interrupt_at):
     assert load(place / "p.json").measured == resumed.measured
 
 
+def test_a_failure_keeps_what_was_measured_and_says_where(place, formula, capsys, monkeypatch):
+    def fails(request):
+        if len(formula.measured) == 5:
+            raise FlextraceError("cannot write to d: No such file or directory")
+        return formula.measure(request)
+
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: fails)
+    assert main(command(place)) == 1
+    error = capsys.readouterr().err
+    journal = place / "p.json.points.ndjson"
+    assert "cannot write to d: No such file" in error
+    assert f"is kept in {journal}; continue with: flextrace scale --resume --directory" in error
+    assert len(journal.read_text().splitlines()) == 1 + 5
+
+
+def test_a_failure_before_the_first_point_leaves_nothing(place, formula, capsys, monkeypatch):
+    def fails(request):
+        raise FlextraceError("--depth needs a whole number up to 4096", 2)
+
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: fails)
+    assert main(command(place)) == 2
+    assert "kept" not in capsys.readouterr().err
+    assert not list(place.glob("p.json*"))
+
+
 @pytest.fixture
 def quick(monkeypatch):
     """No model is fitted: neither to choose workloads nor to be scored."""

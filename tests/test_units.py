@@ -12,6 +12,7 @@ from characterize.units import (
     format_megabytes,
     parse_duration,
     parse_fraction,
+    parse_seed,
     parse_size,
 )
 
@@ -104,3 +105,10 @@ def test_durations_as_text(seconds, expected):
 )
 def test_megabytes_as_text(size, expected):
     assert format_megabytes(size) == expected
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "x", "", "nan"])
+def test_seeds_that_are_none(text):
+    assert parse_seed("17") == 17
+    with pytest.raises(FlextraceError, match="seed"):
+        parse_seed(text)

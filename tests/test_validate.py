@@ -144,6 +144,19 @@ def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsy
     assert not list(place.glob("*.ndjson"))
 
 
+def test_a_failure_keeps_what_was_measured_and_says_where(place, machine, capsys, monkeypatch):
+    def fails(request):
+        if len(machine.measured) == 5:
+            raise FlextraceError("cannot write to d: No such file or directory")
+        return machine.measure(request)
+
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: fails)
+    assert main(command(place, "--no-orthogonal")) == 1
+    error = capsys.readouterr().err
+    assert "points.ndjson; continue with: flextrace validate --resume" in error
+    assert len(next(place.glob("*.ndjson")).read_text().splitlines()) == 1 + 5
+
+
 def test_refusals(place, machine, capsys):
     assert main(command(place, "--workloads", "0")) == 2
     (place / "p-validation.json").write_text("")
