@@ -43,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, print the table; 3 if a row that claims the application's conditions did not have them."""
     if arguments.repeat < 1:
         raise FlextraceError(f"--repeat {arguments.repeat} runs nothing: give at least 1", 2)
+    if arguments.output and not arguments.output.resolve().parent.is_dir():
+        raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
     if arguments.output and arguments.output.exists() and not arguments.force:
         raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
     make_directory(arguments.directory)

@@ -157,6 +157,14 @@ def test_a_failure_keeps_what_was_measured_and_says_where(place, machine, capsys
     assert len(next(place.glob("*.ndjson")).read_text().splitlines()) == 1 + 5
 
 
+def test_a_directory_that_is_missing_is_told_before_anything_runs(place, machine, capsys):
+    assert main(command(place, "-o", str(place / "none" / "v.json"))) == 2
+    words = ["compare", "t.iotrace", "--profile", str(place / "p.json"), "--directory", str(place / "d")]
+    assert main([*words, "-o", str(place / "none" / "c.json")]) == 2
+    assert capsys.readouterr().err.count("its directory does not exist; create it") == 2
+    assert not machine.measured
+
+
 def test_refusals(place, machine, capsys):
     assert main(command(place, "--workloads", "0")) == 2
     (place / "p-validation.json").write_text("")
