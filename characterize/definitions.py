@@ -36,7 +36,8 @@ DEFINITIONS: dict[str, str] = {
     "miss_ratio_curves": "the same by unit and direction; one stack holds what is read and written; a request "
     "misses unless all of its blocks are held, a byte with its block",
     "sampled": "stack depths are estimated from a sample of the blocks (SHARDS), at this rate, and only the curve "
-    "of all references is; null: exact",
+    "of all references is; the rate is above the one asked for where that gives fewer than about 16384 blocks; null: "
+    "exact",
     "reuse": "what was done to a block before: shares of all block references that are the first read or write of it, "
     "or follow a read or a write; time: from the start of the write to that of what follows it",
     # the other definitions of sequential

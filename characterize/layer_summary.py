@@ -19,14 +19,14 @@ from characterize.references import BlockNumbers, Columns
 from characterize.requests import Layer
 from characterize.response_time import ResponseSummary
 from characterize.sequentiality import SequentialitySummary
-from characterize.shards import SampledLocality
+from characterize.shards import SAMPLED_LEAST, SampledLocality
 from characterize.sizes import SizeSummary
 from characterize.touched import FreshBytes, UniqueBytes
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Of which blocks stack depths are followed: of a share, or of as many as fit in some memory.
+    """Of which blocks stack depths are followed: of a share, but not of very few, or of as many as fit in some memory.
 
     Attributes
     ----------
@@ -40,7 +40,9 @@ class Sample:
 
     def summary(self, *, follows: bool = False) -> SampledLocality:
         """An empty summary of such a sample."""
-        return SampledLocality(1.0 if self.rate is None else self.rate, self.size_bytes, follows=follows)
+        if self.rate is None:
+            return SampledLocality(size_bytes=self.size_bytes, follows=follows)
+        return SampledLocality(self.rate, blocks_least=SAMPLED_LEAST, follows=follows)
 
 
 @dataclass(frozen=True)

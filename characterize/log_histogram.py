@@ -150,6 +150,11 @@ def least_of(bucket: np.ndarray) -> np.ndarray:
     return (bucket - (octave << _SUB_BITS)) << octave
 
 
+def middle_of(bucket: np.ndarray) -> np.ndarray:
+    """Mean of the smallest and the largest value of a bucket."""
+    return (least_of(bucket) + (least_of(bucket + 1) - 1)) / 2
+
+
 @numba.njit(cache=True, inline="always")
 def bucket_of(value: np.int64) -> np.int64:
     """Bucket of a value."""

@@ -4,13 +4,15 @@
 Waldspurger, Park, Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015: a block is sampled if a
 hash of its place is below a threshold, so all of its references are or none. A depth among the sampled blocks, divided
 by the rate, estimates the depth among all. With a fixed size the rate falls whenever more blocks are sampled than have
-room.
+room. A fixed rate is higher, and falls to it in the same way, while the blocks are few: the error depends on how many
+are sampled, not on their share.
 
 What the sample has too many or too few references, compared with all that were seen, is taken from the depths at which
 a reference tells most of it: the regression estimator of survey sampling (Cochran, *Sampling Techniques*, 7.4), with
-blocks as clusters and the number of references, which is known, as the auxiliary variable. Where few hot blocks make
-the difference it is their small depths, and the result that of the authors' SHARDS-adj, which puts all at depth 0;
-where all blocks are alike it is all depths. Blocks in a row are sampled evenly, not at random, for the same reason.
+blocks as clusters and what is known of all as auxiliary variables: the number of references, and that of blocks
+(`characterize.distinct_count`). Where few hot blocks make the difference it is their small depths, and the result that
+of the authors' SHARDS-adj, which puts all at depth 0; where all blocks are alike it is all depths. Blocks in a row are
+sampled evenly, not at random, for the same reason.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from collections.abc import Mapping
 import numba
 import numpy as np
 
+from characterize.distinct_count import MAP_BITS, distinct_of, empty_map
 from characterize.errors import FlextraceError
 from characterize.locality import Locality
-from characterize.log_histogram import BUCKETS, bucket_of, least_of
+from characterize.log_histogram import BUCKETS, bucket_of, middle_of
 from characterize.lru_stack import COLD, LruStack
 from characterize.numbering import Numbering, grown
 from characterize.references import BLOCK_BYTES, segment_keys
@@ -30,13 +33,13 @@ from characterize.references import BLOCK_BYTES, segment_keys
 _HASH_BITS = 40
 _HASH_END = 1 << _HASH_BITS
 _SEGMENT_BITS = 32
-# What a sample of a fixed size takes beside its blocks (histogram, a batch of references), and for each block: key 8,
-# table 14, slot 4, owners of two slots 8, hash 8, and the key and slot again while the sample shrinks.
-_FIXED_BYTES = 320 << 10
+# What a sample of a fixed size takes beside its blocks (histogram, map of all blocks, a batch of references), and for
+# each block: key 8, table 14, slot 4, owners of two slots 8, hash 8, and key and slot again while the sample shrinks.
+_FIXED_BYTES = 448 << 10
 _BYTES_PER_BLOCK = 54
-_BLOCKS_LEAST = 256
-# So much of a full sample stays when the rate falls: it then falls rarely.
-_KEPT_SHARE = 7 / 8
+_BLOCKS_FEWEST = 256
+SAMPLED_LEAST = 1 << 14
+"""Blocks that a sample by rate should have: the error is about 0.2 / sqrt(blocks), whatever the share."""
 _BATCH = 1 << 12
 # 2^64 / golden ratio: of its multiples, any number in a row is spread evenly over 2^64 (Weyl).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -49,9 +52,11 @@ class SampledLocality:
     Parameters
     ----------
     rate : float
-        Share of the blocks to sample, above 0 and at most 1; at first, if `size_bytes` is given.
+        Share of the blocks to sample, above 0 and at most 1; without meaning if `size_bytes` is given.
     size_bytes : int or None
         Memory that the sample may take.
+    blocks_least : int
+        The rate is higher than `rate` while fewer blocks than about this were sampled: it falls from 1 as they come.
     follows : bool
         Whether to keep what is needed to be merged into a part before: the order of the first references.
 
@@ -61,20 +66,24 @@ class SampledLocality:
         The rate is out of range, or the size too small.
     """
 
-    def __init__(self, rate: float = 1.0, size_bytes: int | None = None, *, follows: bool = False) -> None:
+    def __init__(
+        self, rate: float = 1.0, size_bytes: int | None = None, *, blocks_least: int = 0, follows: bool = False
+    ) -> None:
         if not 0 < rate <= 1:
             raise FlextraceError(f"a sample of {rate:g} of all blocks is impossible: give a rate above 0, up to 1", 2)
-        self._blocks_max: int | None = None
+        self._method = "SHARDS, fixed rate" + (f" but {blocks_least} blocks at least" if blocks_least else "")
+        # The rate falls when more blocks are sampled, but not below the threshold.
+        self._blocks_max, self._threshold_least = blocks_least * 8 // 7, max(1, round(rate * _HASH_END))
         if size_bytes is not None:
+            self._method, self._threshold_least = "SHARDS, fixed size", 1
             self._blocks_max = (size_bytes - _FIXED_BYTES) // _BYTES_PER_BLOCK
-            if self._blocks_max < _BLOCKS_LEAST:
-                least = _FIXED_BYTES + _BLOCKS_LEAST * _BYTES_PER_BLOCK
+            if self._blocks_max < _BLOCKS_FEWEST:
+                least = _FIXED_BYTES + _BLOCKS_FEWEST * _BYTES_PER_BLOCK
                 raise FlextraceError(f"a sample in {size_bytes} bytes is too small: give at least {least}", 2)
-        self._threshold = max(1, round(rate * _HASH_END))
+        self._threshold = _HASH_END if self._blocks_max else self._threshold_least
         self._references = 0
-        # By the rate that they were sampled with, so that the sum does not depend on the batches.
-        self._cold: dict[int, int] = {}
         self._weights = np.zeros(BUCKETS)
+        self._touched = empty_map()
         self._segments = Numbering()
         self._blocks = Numbering()
         self._hashes = np.zeros(0, np.int64)
@@ -95,7 +104,7 @@ class SampledLocality:
     @property
     def nbytes(self) -> int:
         """Memory that is in use, in bytes."""
-        fixed = self._weights.nbytes + self._heat.nbytes + 24 * _BATCH
+        fixed = self._weights.nbytes + self._heat.nbytes + self._touched.nbytes + 24 * _BATCH
         return fixed + self._blocks.nbytes + self._stack.nbytes + self._hashes.nbytes + self._reuses.nbytes
 
     def add(self, requests: Mapping[str, np.ndarray]) -> None:
@@ -105,7 +114,7 @@ class SampledLocality:
         request, block = 0, 0
         while request < len(file):
             request, block, seen, found = _sample(
-                file, offset, size, request, block, self._threshold, files, blocks, hashes
+                file, offset, size, request, block, self._threshold, self._touched, files, blocks, hashes
             )
             self._references += seen
             if found:
@@ -118,7 +127,7 @@ class SampledLocality:
         while len(keys):
             numbers = self._blocks.number(keys)
             end, known = len(keys), len(self._hashes)
-            if self._blocks_max is not None and len(self._blocks) > self._blocks_max:
+            if self._falls and len(self._blocks) > self._blocks_max:
                 end = int(np.argmax(numbers == self._blocks_max)) + 1
             self._hashes = grown(self._hashes, max(known, int(numbers[:end].max()) + 1))
             self._reuses = grown(self._reuses, len(self._hashes))
@@ -128,16 +137,23 @@ class SampledLocality:
                 self._first = np.concatenate([self._first, np.arange(self._firsts, self._firsts + new)])
                 self._firsts += new
             depths = self._stack.depths(numbers[:end], len(self._hashes))
-            cold = _count(numbers[:end], depths, 1 / self.rate, self._weights, self._heat, self._reuses)
-            self._cold[self._threshold] = self._cold.get(self._threshold, 0) + cold
+            _count(numbers[:end], depths, 1 / self.rate, self._weights, self._heat, self._reuses)
             keys, hashes = keys[end:], hashes[end:]
-            if len(self._hashes) == (self._blocks_max or 0) + 1:
-                self._shrink(self._threshold_for(int(len(self._hashes) * _KEPT_SHARE)))
+            if self._falls and len(self._hashes) > self._blocks_max:
+                self._shrink(self._threshold_that_fits())
                 keys, hashes = keys[hashes < self._threshold], hashes[hashes < self._threshold]
 
-    def _threshold_for(self, blocks: int) -> int:
-        """The threshold with which `blocks` of the sampled ones stay."""
-        return int(np.partition(self._hashes, blocks)[blocks])
+    @property
+    def _falls(self) -> bool:
+        """Whether a lower rate is allowed."""
+        return self._threshold > self._threshold_least
+
+    def _threshold_that_fits(self) -> int:
+        """The next lower threshold with which there is room, of a list, so that parts of a trace come to the same."""
+        threshold = self._threshold
+        while threshold > self._threshold_least and np.count_nonzero(self._hashes < threshold) > self._blocks_max:
+            threshold = max(threshold * 7 // 8, self._threshold_least)
+        return threshold
 
     def _shrink(self, threshold: int) -> None:
         """Lower the threshold; the blocks that stay do so in the order that they have on the stack."""
@@ -172,14 +188,12 @@ class SampledLocality:
         self._heat += following._heat * (1 + int((its * known).sum()) / within if within else 1.0)
         self._weights += following._weights
         self._references += following._references
-        for threshold, count in following._cold.items():
-            self._cold[threshold] = self._cold.get(threshold, 0) + count
+        self._touched |= following._touched
         depths = self._stack.append(numbers, oldest_first[oldest_first >= 0], distinct)
-        cold = _count(numbers, depths, 1 / self.rate, self._weights, self._heat, self._reuses)
-        self._cold[self._threshold] = self._cold.get(self._threshold, 0) - (len(numbers) - cold)
+        _count(numbers, depths, 1 / self.rate, self._weights, self._heat, self._reuses)
         self._reuses[numbers] += its.astype(np.int32)
-        if self._blocks_max is not None and len(self._hashes) > self._blocks_max:
-            self._shrink(self._threshold_for(int(self._blocks_max * _KEPT_SHARE)))
+        if self._falls and len(self._hashes) > self._blocks_max:
+            self._shrink(self._threshold_that_fits())
 
     def _number(self, other: SampledLocality, chosen: np.ndarray) -> np.ndarray:
         """Numbers here of the blocks of `other`, which get some in the order of `chosen`; -1 of those not chosen."""
@@ -192,21 +206,33 @@ class SampledLocality:
 
     def result(self) -> Locality:
         """What was counted so far."""
-        cold = sum(count * _HASH_END / threshold for threshold, count in self._cold.items())
+        sampled = len(self._blocks) / self.rate
+        cold = self._distinct(sampled)
+        # Of more blocks than the sample stands for there are more references, too, and more at each depth.
+        scale = cold / sampled if sampled else 1.0
         used = np.flatnonzero(self._weights)
         last = int(used[-1]) + 1 if len(used) else 1
-        counts = self._weights[:last].copy()
+        counts = self._weights[:last] * scale
         counts += (self._references - counts.sum() - cold) * self._blame(counts)
         return Locality(
             counts=counts,
             cold=cold,
-            depths=least_of(np.arange(last)),
+            depths=np.rint(middle_of(np.arange(last)) * scale).astype(np.int64),
             sampled={
-                "method": "SHARDS, " + ("fixed rate" if self._blocks_max is None else "fixed size"),
+                "method": self._method,
                 "rate": self.rate,
                 "blocks": len(self._blocks),
             },
         )
+
+    def _distinct(self, sampled: float) -> float:
+        """How many blocks there are: what the sample and the map say, each weighted by how sure it is."""
+        by_map, its_variance = distinct_of(self._touched)
+        variance = sampled * (1 / self.rate - 1)
+        if not variance or by_map == np.inf:
+            return sampled
+        mean = (sampled * its_variance + by_map * variance) / (its_variance + variance)
+        return min(mean, float(self._references))
 
     def _blame(self, counts: np.ndarray) -> np.ndarray:
         """How much of a wrong number of references is due to each bucket; the sum is 1."""
@@ -221,13 +247,13 @@ class SampledLocality:
 
 
 @numba.njit(cache=True, inline="always")
-def _hash(file: np.int64, block: np.int64) -> np.int64:
-    """40 bits that consecutive blocks have spread evenly, and the pieces of files at random."""
+def _hash(file: np.int64, block: np.int64) -> np.uint64:
+    """Consecutive blocks have upper bits spread evenly, and the pieces of files at random."""
     piece = np.uint64(file) * _GOLDEN + np.uint64(block >> _PIECE_BITS)
     piece = (piece ^ (piece >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     piece = (piece ^ (piece >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     piece ^= piece >> np.uint64(31)
-    return np.int64((np.uint64(block) * _GOLDEN + piece) >> np.uint64(64 - _HASH_BITS))
+    return np.uint64(block) * _GOLDEN + piece
 
 
 @numba.njit(cache=True, nogil=True)
@@ -238,6 +264,7 @@ def _sample(  # noqa: PLR0917 (a kernel has its state in arguments)
     request: int,
     block: int,
     threshold: int,
+    touched: np.ndarray,
     files: np.ndarray,
     blocks: np.ndarray,
     hashes: np.ndarray,
@@ -252,7 +279,11 @@ def _sample(  # noqa: PLR0917 (a kernel has its state in arguments)
         low = offset[request] // BLOCK_BYTES
         high = (offset[request] + size[request] - 1) // BLOCK_BYTES
         for number in range(low + block, high + 1):
-            value = _hash(file[request], np.int64(number))
+            spread = _hash(file[request], np.int64(number))
+            value = np.int64(spread >> np.uint64(64 - _HASH_BITS))
+            # At random, unlike the hash: linear counting asks for it.
+            bit = ((spread ^ (spread >> np.uint64(32))) * np.uint64(0x94D049BB133111EB)) >> np.uint64(64 - MAP_BITS)
+            touched[bit >> np.uint64(6)] |= np.uint64(1) << (bit & np.uint64(63))
             seen += 1
             if value < threshold:
                 files[found] = file[request]
@@ -271,15 +302,11 @@ def _sample(  # noqa: PLR0917 (a kernel has its state in arguments)
 @numba.njit(cache=True, nogil=True)
 def _count(  # noqa: PLR0917 (a kernel has its state in arguments)
     numbers: np.ndarray, depths: np.ndarray, weight: float, weights: np.ndarray, heat: np.ndarray, reuses: np.ndarray
-) -> int:
-    """Add what each depth stands for to its bucket; returns how many are cold."""
-    cold = 0
+) -> None:
+    """Add what each depth stands for to its bucket."""
     for place in range(len(depths)):
-        if depths[place] == COLD:
-            cold += 1
-        else:
+        if depths[place] != COLD:
             reuses[numbers[place]] += 1
             bucket = bucket_of(np.int64(depths[place] * weight))
             weights[bucket] += weight
             heat[bucket] += weight * reuses[numbers[place]]
-    return cold

@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample",
         metavar="RATE|SIZE",
-        help="estimate LRU stack depths from a share of the blocks (1%%, 0.01), or from as many as fit in some memory "
-        "(2MiB); default: exact",
+        help="estimate LRU stack depths from a share of the blocks (1%%, 0.01; of few blocks more, about 16384 at "
+        "least), or from as many as fit in some memory (2MiB); default: exact",
     )
     parser.add_argument(
         "--by",

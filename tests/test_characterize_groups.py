@@ -159,7 +159,8 @@ def test_verb_side_by_side(written, tmp_path, capsys):
 def test_verb_sample(written, capsys, sample):
     assert main(["characterize", str(written), "--sample", sample, "--format", "json"]) == 0
     locality = json.loads(capsys.readouterr().out)["layers"]["vfs"]["locality"]
-    assert locality["sampled"]["rate"] == (0.5 if sample != "2MiB" else 1)
+    # The trace has so few blocks that all are in the sample.
+    assert locality["sampled"]["rate"] == 1
     assert main(["characterize", str(written), "--sample", sample]) == 0
     assert "estimated from" in capsys.readouterr().out
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from characterize import numbering
+from characterize.distinct_count import MAP_BITS, distinct_of, empty_map
 from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.locality import LocalitySummary, locality_of
@@ -19,7 +20,7 @@ from characterize.lru_stack import COLD, LruStack
 from characterize.numbering import Numbering
 from characterize.references import BATCH_REFERENCES, BlockNumbers
 from characterize.requests import columns_of, requests_of
-from characterize.shards import SampledLocality
+from characterize.shards import SAMPLED_LEAST, SampledLocality
 
 CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 BLOCK = 4096
@@ -173,7 +174,13 @@ def distance(sample, exact):
 
 
 @pytest.mark.parametrize(
-    ("options", "error"), [({"rate": 0.01}, 0.006), ({"size_bytes": 2 << 20}, 0.005), ({"rate": 1.0}, 0.0005)]
+    ("options", "error"),
+    [
+        ({"rate": 0.01}, 0.006),
+        ({"rate": 0.01, "blocks_least": SAMPLED_LEAST}, 0.002),
+        ({"size_bytes": 2 << 20}, 0.002),
+        ({"rate": 1.0}, 0.0005),
+    ],
 )
 def test_a_sample_is_near_the_whole(options, error):
     requests = mixed(1_000_000, 300_000)
@@ -188,11 +195,54 @@ def test_a_sample_is_near_the_whole(options, error):
         assert result.sampled["rate"] < 1
 
 
-def test_a_sample_does_not_depend_on_the_steps():
+def test_few_blocks_are_sampled_at_a_higher_rate():
+    requests = mixed(200_000, 100_000)
+    for rate, wanted in ((0.01, None), (0.3, 0.3)):
+        sample = SampledLocality(rate, blocks_least=SAMPLED_LEAST)
+        sample.add(requests)
+        found = sample.result().sampled
+        assert found["blocks"] > 0.98 * SAMPLED_LEAST
+        assert found["rate"] == (pytest.approx(wanted) if wanted else pytest.approx(SAMPLED_LEAST / 90_000, rel=0.2))
+    few = mixed(1000, SAMPLED_LEAST)
+    sample = SampledLocality(0.01, blocks_least=SAMPLED_LEAST)
+    sample.add(few)
+    assert sample.result().sampled["rate"] == 1
+
+
+def test_the_sample_is_set_right_by_the_number_of_blocks():
+    """Blocks that lie anywhere, hardly any of them touched twice: 1 % of them are off by several percent."""
+    random = np.random.default_rng(9)
+    blocks = random.integers(0, 10**10, 100_000)
+    blocks[::300] = blocks[1::300]
+    for file in range(6):
+        requests = {"file": np.full(100_000, file), "offset": blocks * BLOCK, "bytes": np.full(100_000, BLOCK)}
+        sample = SampledLocality(0.01)
+        sample.add(requests)
+        exact = locality_of(pd.DataFrame(requests))
+        assert sample.result().cold == pytest.approx(exact.cold, rel=0.003)
+        assert distance(sample.result(), exact) < 0.003
+
+
+@pytest.mark.parametrize("count", [0, 1, 5000, 1_000_000, 4_000_000])
+def test_different_hashes_are_counted(count):
+    bitmap = empty_map()
+    bits = np.random.default_rng(1).integers(0, 1 << MAP_BITS, count).astype(np.uint64)
+    np.bitwise_or.at(bitmap, (bits >> np.uint64(6)).astype(np.intp), np.uint64(1) << (bits & np.uint64(63)))
+    found, variance = distinct_of(bitmap)
+    assert abs(found - count) <= 3 * variance**0.5
+    assert variance**0.5 <= 0.002 * count
+
+
+def test_a_full_map_counts_nothing():
+    assert distinct_of(~empty_map()) == (np.inf, np.inf)
+
+
+@pytest.mark.parametrize("options", [{"size_bytes": 600_000}, {"rate": 0.01, "blocks_least": 3000}])
+def test_a_sample_does_not_depend_on_the_steps(options):
     requests = mixed(50_000, 30_000)
     results = []
     for step in (1000, 7777, 50_000):
-        sample = SampledLocality(size_bytes=600_000)
+        sample = SampledLocality(**options)
         for at in range(0, 50_000, step):
             sample.add({name: column[at : at + step] for name, column in requests.items()})
         results.append(sample.result())

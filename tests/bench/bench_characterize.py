@@ -26,7 +26,7 @@ from characterize.formats.foreign import read_foreign
 from characterize.locality import Locality, LocalitySummary
 from characterize.references import BLOCK_BYTES, BlockNumbers
 from characterize.requests import columns_of, requests_of
-from characterize.shards import SampledLocality
+from characterize.shards import SAMPLED_LEAST, SampledLocality
 from tests.bench.bench_archive import TELLING_ITS_MEMORY
 from tests.bench.findings import Finding, exactly, print_findings, print_table
 from tests.bench.mixed_trace import make_mixed_trace
@@ -182,7 +182,12 @@ def measure_samples(count: int, blocks: int, rounds: int) -> list[Finding]:
             made["cloudPhysicsIO"] = {**real, "file": real["file"] + seed}
         for name, requests in made.items():
             whole, _, _ = exact(requests)
-            for kind, sample in (("1 %", SampledLocality(RATE)), ("2 MiB", SampledLocality(size_bytes=SIZE_BYTES))):
+            samples = {
+                "1 %": SampledLocality(RATE),
+                "--sample 1%": SampledLocality(RATE, blocks_least=SAMPLED_LEAST),
+                "2 MiB": SampledLocality(size_bytes=SIZE_BYTES),
+            }
+            for kind, sample in samples.items():
                 seconds = in_chunks(requests, sample.add)
                 rows.append(
                     {
@@ -200,7 +205,7 @@ def measure_samples(count: int, blocks: int, rounds: int) -> list[Finding]:
     )
     print(frame.groupby(["trace", "sample"], sort=False)["error"].max().to_string())
     findings = []
-    for kind, limit in (("1 %", 0.002), ("2 MiB", 0.01)):
+    for kind, limit in (("1 %", 0.002), ("--sample 1%", 0.002), ("2 MiB", 0.01)):
         mine = frame[frame["sample"] == kind]
         made_only = mine[mine["trace"] != "cloudPhysicsIO"]
         findings.append(Finding(kind, "M references/s", 50, spread_of(made_only["M refs/s"]), "M/s", True))
