@@ -167,7 +167,8 @@ class LocalitySummary:
         offset, size, read = (requests[name][part] for name in ("offset", "bytes", "read"))
         cold = np.empty(references.distinct - self._cold if self._follows else 0, np.int16)
         requests_with = np.empty((len(size) if self._follows else 0, 3), np.int64)
-        used = _tally(depths, references.blocks, offset, size, read, self._counts, self._held, cold, requests_with)
+        _count(depths, self._counts)
+        used = _tally(depths, references.blocks, offset, size, read, self._held, cold, requests_with)
         self._cold_bytes.append(cold)
         self._cold_requests.append(requests_with[:used].copy())
         self._cold = references.distinct
@@ -246,18 +247,25 @@ def _point_of(depth: np.int64) -> np.int64:
 
 
 @numba.njit(cache=True, nogil=True)
+def _count(depths: np.ndarray, counts: np.ndarray) -> None:
+    """Count depths. Nothing else is done between these look-ups, so that the processor has many of them under way."""
+    for depth in depths:
+        if depth >= 0:
+            counts[depth] += 1
+
+
+@numba.njit(cache=True, nogil=True)
 def _tally(  # noqa: PLR0917 (a kernel has its state in arguments)
     depths: np.ndarray,
     blocks: np.ndarray,
     offset: np.ndarray,
     size: np.ndarray,
     read: np.ndarray,
-    counts: np.ndarray,
     held: np.ndarray,
     cold_bytes: np.ndarray,
     cold_requests: np.ndarray,
 ) -> int:
-    """Count depths; a request needs a cache for its deepest block, and each block has the bytes that it asks of it.
+    """Count what caches hold; a request needs one for its deepest block, a block has the bytes that it asks of it.
 
     Lists what is cold, if there is room; returns the number of requests listed.
     """
@@ -276,7 +284,6 @@ def _tally(  # noqa: PLR0917 (a kernel has its state in arguments)
             depth = depths[at]
             point = np.int64(_POINTS)
             if depth >= 0:
-                counts[depth] += 1
                 point = _point_of(depth)
                 warm = max(warm, point)
             else:
