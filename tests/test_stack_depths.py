@@ -65,6 +65,17 @@ def test_numbers_against_a_dictionary(keys, step):
     assert found.keys.tolist() == list(known)
 
 
+def test_numbers_of_keys_that_come_again_while_the_table_grows():
+    """More keys than are looked up together, half of them new, many twice among the same ones."""
+    keys = np.random.default_rng(4).integers(0, np.arange(1, 30_001))
+    known: dict[int, int] = {}
+    wanted = [known.setdefault(key, len(known)) for key in keys.tolist()]
+    for step in (511, 513, 30_000):
+        found = Numbering()
+        numbers = [found.number(keys[at : at + step]) for at in range(0, len(keys), step)]
+        assert np.concatenate(numbers).tolist() == wanted
+
+
 @pytest.mark.parametrize("stride", [1, 16, 17, 4096, 1 << 32, 610])
 def test_numbers_of_regular_keys(stride):
     """Whatever bits the keys differ in, the table fills up and every key is found again."""
