@@ -18,6 +18,7 @@ import numpy as np
 from characterize.numbering import room_for, zeros
 
 _SLOTS_PER_WORD = 64
+# `_depths` counts on two.
 _GROUP_WORDS = 2
 _SLOTS_PER_GROUP = _SLOTS_PER_WORD * _GROUP_WORDS
 # How many references earlier a slot is asked for, since it is in no near cache.
@@ -64,9 +65,12 @@ class LruStack:
         depths = np.empty(len(numbers), np.int32)
         done = 0
         while True:
+            before, begin, slots = done, self._next, len(self._owner_of)
             done, self._next, self.living = _depths(
-                numbers, done, self._slot_of, self._owner_of, self._live, self._tree, self._next, self.living, depths
+                numbers, done, self._slot_of, slots, self._live, self._tree, self._next, self.living, depths
             )
+            # Every reference took the next slot.
+            self._owner_of[begin : self._next] = numbers[before:done]
             if done == len(numbers):
                 return depths
             self._make_room()
@@ -140,10 +144,10 @@ def _live_in(live: np.ndarray, group: int) -> np.int64:
 @numba.njit(cache=True, inline="always")
 def _change(tree: np.ndarray, group: int, by: np.int64) -> None:
     """Count so many more live slots in a group."""
-    node = group + 1
-    while node < len(tree):
+    node = np.uint64(group + 1)
+    while node < np.uint64(len(tree)):
         tree[node] += by
-        node += node & -node
+        node += node & (~node + np.uint64(1))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -186,7 +190,7 @@ def _depths(  # noqa: PLR0917 (a kernel has its state in arguments)
     numbers: np.ndarray,
     done: int,
     slot_of: np.ndarray,
-    owner_of: np.ndarray,
+    slots: int,
     live: np.ndarray,
     tree: np.ndarray,
     next_slot: int,
@@ -195,31 +199,31 @@ def _depths(  # noqa: PLR0917 (a kernel has its state in arguments)
 ) -> tuple[int, int, int]:
     """Depths from `done` on; returns how many are done (fewer than all if the slots are used up), next slot, living."""
     for place in range(done, len(numbers)):
-        if next_slot == len(owner_of):
+        if next_slot == slots:
             return place, next_slot, living
         if place + _AHEAD < len(numbers):
             depths[place + _AHEAD] = slot_of[numbers[place + _AHEAD]]  # so that it comes; written anew below
-        number = numbers[place]
+        # Unsigned numbers of elements need no look whether they count from the end.
+        number = np.uint64(numbers[place])
         old = int(slot_of[number])
         if old < 0:
             living += 1
             depths[place] = COLD
         else:
             word, group = old >> 6, old // _SLOTS_PER_GROUP
-            # Bits 0 ... old of the word, those of the words before it and of the groups before: not newer than it.
+            # Bits 0 ... old of the word, those of the word before it and of the groups before: not newer than it.
             upto = _ones(live[word] & (~np.uint64(0) >> np.uint64(63 - (old & 63))))
-            for before in range(group * _GROUP_WORDS, word):
-                upto += _ones(live[before])
-            node = group
-            while node > 0:
+            # All bits of the first word, if it is the one before, without a branch: every other time it would be wrong.
+            upto += _ones(live[group * _GROUP_WORDS]) & -(word & 1)
+            node = np.uint64(group)
+            while node > np.uint64(0):
                 upto += tree[node]
-                node &= node - 1
+                node &= node - np.uint64(1)
             depths[place] = living - upto
             live[word] &= ~(np.uint64(1) << np.uint64(old & 63))
             if group < next_slot // _SLOTS_PER_GROUP:
                 _change(tree, group, np.int64(-1))
         slot_of[number] = next_slot
-        owner_of[next_slot] = number
         live[next_slot >> 6] |= np.uint64(1) << np.uint64(next_slot & 63)
         next_slot += 1
         if next_slot % _SLOTS_PER_GROUP == 0:
