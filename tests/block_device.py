@@ -9,7 +9,7 @@ import os
 import re
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,9 +129,11 @@ def quiet_xfs() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def mounted(kind: str, disk: BlockDevice, place: Path, *mount_options: str) -> Iterator[Path]:
+def mounted(
+    kind: str, disk: BlockDevice, place: Path, *mount_options: str, make_options: Sequence[str] = ()
+) -> Iterator[Path]:
     options = ["-E", "lazy_itable_init=0,lazy_journal_init=0"] if kind == "ext4" else []
-    run(f"mkfs.{kind}", "-q", *options, disk.path)
+    run(f"mkfs.{kind}", "-q", *options, *make_options, disk.path)
     place.mkdir()
     with quiet_xfs():
         done = subprocess.run(

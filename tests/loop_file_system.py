@@ -26,12 +26,12 @@ class LoopFileSystem:
 
 
 @contextlib.contextmanager
-def loop_file_system(kind: str, directory: Path) -> Iterator[LoopFileSystem]:
+def loop_file_system(kind: str, directory: Path, *make_options: str) -> Iterator[LoopFileSystem]:
     """Make, mount, and take away again."""
     if os.geteuid() != 0:
         pytest.skip("a loop device needs root")
     with (
         loop_device(directory / f"{kind}.image", IMAGE_BYTES) as disk,
-        mounted(kind, disk, directory / kind) as place,
+        mounted(kind, disk, directory / kind, make_options=make_options) as place,
     ):
         yield LoopFileSystem(kind, place, disk)

@@ -169,11 +169,15 @@ uint64_t image_hash(const struct image *image, const struct file_table *table)
 
 bool image_is_placed(const struct image *image, const struct file_table *table)
 {
+	struct places_seen seen;
 	struct seal seal;
 
 	if (!image->places || !image->places->count)
 		return true;
-	return !seal_read(image->directory, &seal) && seal.finished && seal.files_hash == image_hash(image, table);
+	if (seal_read(image->directory, &seal) || !seal.finished || seal.files_hash != image_hash(image, table))
+		return false;
+	/* Replays since then may have made files anew, or written on a file system that writes elsewhere each time. */
+	return !image_see_places(image, &seen) && !seen.backward;
 }
 
 int image_check_space(const struct image *image, const struct file_table *table)

@@ -17,6 +17,12 @@
 
 enum { IMAGE_NAME_BYTES = 16 };
 
+/* How the recorded places lie on the image's device. */
+struct places_seen {
+	uint64_t runs; /* parts that do not begin where the one before ends, the first one counted as well */
+	uint64_t backward; /* of these, parts that lie before the one that they should follow */
+};
+
 struct image {
 	const char *path; /* NULL where the trace needs no directory: it has only the device */
 	int directory; /* descriptor, locked against a second replay */
@@ -24,6 +30,7 @@ struct image {
 		*target; /* the device that takes the place of the trace's block devices; NULL = none does */
 	unsigned int data_percent; /* kind of data, see data_fill.h */
 	const struct recorded_places *places; /* in whose order data gets its blocks; NULL = the file system chooses */
+	struct places_seen seen; /* of these places, when the image was ready */
 	bool sealed; /* laid out by this process */
 	bool other_trace; /* laid out for another one, whose files serve as well */
 	bool made_directory; /* did not exist before */
@@ -64,11 +71,17 @@ int image_lay_out(struct image *image, const struct file_table *table);
  */
 int image_check(struct image *image, const struct file_table *table);
 
+/* Refuses (-EOPNOTSUPP) a file system that lets nobody choose blocks. Leaves nothing behind. */
+int image_can_place(const struct image *image);
+
 /*
- * Gives the pieces of image->places their blocks in that order, one behind the other; for a while they take twice their
- * room. -EOPNOTSUPP on a file system that lets nobody do so. -EINTR after a stop.
+ * Gives the pieces of image->places their blocks in that order, one behind the other as far as there is room in one piece;
+ * for a while they take twice their room. -EINTR after a stop.
  */
 int image_place(const struct image *image);
+
+/* -ENODATA, -ENOENT when a piece is not there, -EINTR after a stop; says nothing. */
+int image_see_places(const struct image *image, struct places_seen *seen);
 
 /* Whether the data has its blocks in the wanted order: it is already so, or none is wanted. */
 bool image_is_placed(const struct image *image, const struct file_table *table);

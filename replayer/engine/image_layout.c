@@ -164,12 +164,17 @@ int image_lay_out(struct image *image, const struct file_table *table)
 
 	if (!image->path)
 		return 0;
-	if (image->sealed)
-		return lay_out_files(image, table, false); /* between two passes */
-	int error = write_marker(image);
+	if (image->sealed) { /* between two passes */
+		int error = lay_out_files(image, table, false);
+
+		return error || image_is_placed(image, table) ? error : image_place(image);
+	}
+	bool placed = image_is_placed(image, table);
+	int error = placed ? 0 : image_can_place(image);
+	if (!error)
+		error = write_marker(image);
 	if (!error)
 		error = seal_read(image->directory, &seal);
-	bool placed = image_is_placed(image, table);
 	if (!error)
 		error = write_seal(image, table, false);
 	if (!error)

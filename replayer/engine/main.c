@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "replayer/engine/arguments.h"
 #include "replayer/engine/cache_state.h"
@@ -69,6 +70,17 @@ static struct class_choice choose_classes(const struct arguments *arguments)
 	};
 }
 
+static int see_places(struct image *image)
+{
+	int error = image->places ? image_see_places(image, &image->seen) : 0;
+
+	if (error && error != -EINTR)
+		complain("the files in %s do not lie as --layout recorded had put them (%s): run with --phase prepare "
+			 "first",
+			 image->path, strerror(-error));
+	return error == -EINTR ? 0 : error; /* the run then ends with its result */
+}
+
 /* Has the image ready. */
 static int prepare(const struct arguments *arguments, const struct file_table *table, struct image *image)
 {
@@ -78,12 +90,16 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 		return 0;
 	if (arguments->phase == PHASE_RUN) {
 		error = image_check(image, table);
-		return error ? error : image_remove_created(image, table);
+		if (!error)
+			error = image_remove_created(image, table);
+		return error ? error : see_places(image);
 	}
 	if (!arguments->force_space)
 		error = image_check_space(image, table);
 	if (!error)
 		error = image_lay_out(image, table);
+	if (!error)
+		error = see_places(image);
 	if (error == -EINTR)
 		complain("interrupted while laying out %s", image->path);
 	/* What was made for this replay goes, unless it is to be kept. */

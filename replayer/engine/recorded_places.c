@@ -6,10 +6,15 @@
 #include "replayer/engine/message.h"
 #include "replayer/engine/recorded_places.h"
 
-enum {
-	PIECES_MAX = 2 << 20, /* 64 MiB */
-	SECTOR_BYTES = 512,
-};
+/* Tests have fewer. */
+#ifndef PIECES_MAX
+#define PIECES_MAX (2u << 20) /* 64 MiB */
+#endif
+
+enum { PIECES_MIN = 1024, SECTOR_BYTES = 512 };
+
+_Static_assert(sizeof(struct piece) == 32, "piece size");
+_Static_assert(PIECES_MAX >= PIECES_MIN, "pieces are made in steps from PIECES_MIN on");
 
 static int compare(uint64_t a, uint64_t b)
 {
@@ -62,7 +67,7 @@ static int make_room(struct recorded_places *places)
 	if (places->count < places->capacity)
 		return 0;
 	if (places->capacity < PIECES_MAX) {
-		size_t capacity = places->capacity ? 2 * places->capacity : 1024;
+		size_t capacity = places->capacity ? 2 * places->capacity : PIECES_MIN;
 		struct piece *larger = realloc(places->pieces, capacity * sizeof(*larger));
 
 		if (!larger)

@@ -13,6 +13,8 @@
 #include "replayer/engine/result.h"
 #include "replayer/engine/ring.h"
 
+enum { FEW_RUNS_BYTES = 16 << 20 }; /* runs of recorded places are as long as this in a healthy file system */
+
 static const char *const mismatch_names[MISMATCHES] = {"short", "longer", "failed", "succeeded", "other_error"};
 
 static const char *const skip_names[SKIP_REASONS] = {
@@ -269,6 +271,31 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 	return trusted;
 }
 
+static void print_places_warnings(const struct image *image)
+{
+	const struct places_seen *seen = &image->seen;
+	char text[256];
+
+	if (!image->places->count)
+		json_text(NULL, "the trace has no places of its files on a device: --layout recorded changed nothing");
+	if (image->places->too_many)
+		json_text(NULL, "the trace has more places of its files than are kept: the last ones were left out");
+	if (seen->runs > 1 + image->places->bytes / FEW_RUNS_BYTES) {
+		snprintf(text, sizeof(text),
+			 "the free space of the file system is in pieces: what --layout recorded would put side by "
+			 "side lies in %llu places",
+			 (unsigned long long)seen->runs);
+		json_text(NULL, text);
+	}
+	if (seen->backward) {
+		snprintf(text, sizeof(text),
+			 "the file system did not keep the order of --layout recorded: %llu of %llu places lie "
+			 "before the one that they should follow",
+			 (unsigned long long)seen->backward, (unsigned long long)seen->runs);
+		json_text(NULL, text);
+	}
+}
+
 static void print_warnings(const struct result *result, const struct totals *totals)
 {
 	const struct file_table *table = result->table;
@@ -294,10 +321,8 @@ static void print_warnings(const struct result *result, const struct totals *tot
 		json_text(NULL,
 			  "the image was made for another trace or --layout; its files have the sizes that this one "
 			  "needs");
-	if (result->image->places && !result->image->places->count)
-		json_text(NULL, "the trace has no places of its files on a device: --layout recorded changed nothing");
-	if (result->image->places && result->image->places->too_many)
-		json_text(NULL, "the trace has more places of its files than are kept: the last ones were left out");
+	if (result->image->places)
+		print_places_warnings(result->image);
 	if (result->run && result->run->lead.given_up)
 		json_text(NULL,
 			  "no operation came to an end while threads waited for the slowest one: --lead was given "
@@ -389,6 +414,7 @@ bool result_print(const struct result *result)
 	json_text("layout", result->layout);
 	json_count("layout_pieces", result->image->places ? result->image->places->count : 0);
 	json_count("layout_bytes", result->image->places ? result->image->places->bytes : 0);
+	json_count("layout_runs", result->image->seen.runs);
 	json_count("cache_wanted_ranges", result->cache_report.wanted_ranges);
 	json_count("cache_achieved_bytes", result->cache_report.achieved_bytes);
 	json_count("cache_wanted_bytes", result->cache_report.wanted_bytes);
