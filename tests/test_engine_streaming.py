@@ -123,6 +123,22 @@ def test_every_pass_over_segments_begins_from_the_same_files(tmp_path):
     assert document["operations"]["failed"] == 0
 
 
+@needs_small
+def test_a_pass_over_segments_that_cannot_be_undone_ends_the_loop(tmp_path):
+    """A symbolic link stands where a file has to be laid out again, and is not followed."""
+    fileops = [
+        {"op": Fileop.UNLINK, "start_ns": 1, "duration_ns": 1, "file": 2},
+        {"op": Fileop.SYMLINK, "start_ns": 5, "duration_ns": 1, "file": 1, "argument": 2},
+    ]
+    io = [read(0, 100, 20 + 10 * at, 15, thread=1 + at % 3) for at in range(300)]
+    files = [{"file": file, "size_bytes": 100} for file in (1, 2)]
+    trace = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
+    command = [SMALL, trace, f"--directory={tmp_path / 'image'}", "--loop", "--max-seconds=30"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 1
+    assert "cannot lay out" in done.stderr
+
+
 REQUESTS = 4_500_007  # more than the engine has in memory at once
 LIMIT_BYTES = 128 << 20  # less than half of the records alone
 

@@ -84,6 +84,8 @@ static void undo_pass(struct run *run)
 
 		run->error = error == -EINTR ? 0 : error;
 		run->again = !run->error && !run_stopped(run);
+		if (run->error)
+			atomic_store(run->stop, true); /* the thread that reads the trace waits for it */
 		if (!run->again)
 			return;
 		descriptors_start_pass(&run->descriptors);
