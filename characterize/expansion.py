@@ -19,6 +19,8 @@ _PARQUET_MAGIC = b"PAR1"
 def is_archive(path: Path) -> bool:
     """Whether a file is a Parquet file, an archive or not; a file that cannot be read is none."""
     try:
+        if not path.is_file():  # a pipe would wait for who writes into it
+            return False
         with path.open("rb") as stream:
             return stream.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
     except OSError:

@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 
 from characterize.errors import FlextraceError
-from characterize.layout import TRACE_RECORD_BYTES, BlockFlag, BlockOp, IoFlag, IoOp, RecordKind, Source
+from characterize.layout import (
+    NOT_MEASURED_U64,
+    TRACE_RECORD_BYTES,
+    BlockFlag,
+    BlockOp,
+    IoFlag,
+    IoOp,
+    RecordKind,
+    Source,
+)
 from characterize.trace import Trace
 
 Layer = Literal["vfs", "block"]
@@ -23,6 +32,7 @@ SYSTEM_DIRECTORIES = ("/usr/", "/lib/", "/lib32/", "/lib64/", "/bin/", "/sbin/",
 LOCAL_DIRECTORY = "/usr/local/"
 
 SECTOR_BYTES = 512
+OFFSET_MAX = 2**63 - 2**32  # sizes have 32 bits
 
 # What makes one stream of requests (seqFrac): see `characterize.workload.sequential`.
 STREAM_OF: dict[str, tuple[str, ...]] = {"vfs": ("thread", "file"), "block": ("file",)}
@@ -141,7 +151,7 @@ def request_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
         size, file, offset = array["bytes"], array["device"], array["sector"] * np.uint64(SECTOR_BYTES)
         read = array["op"] == BlockOp.READ
         extra = ("queued_ns",)
-    return {
+    columns = {
         **actor_columns(array, file),
         "offset": offset.astype(np.int64),
         "bytes": size.astype(np.int64),
@@ -149,19 +159,39 @@ def request_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
         "flags": np.ascontiguousarray(array["flags"]),
         **{name: np.ascontiguousarray(array[name]) for name in extra},
     }
+    _check_possible(columns)
+    return columns
 
 
 def actor_columns(array: np.ndarray, file: np.ndarray) -> dict[str, np.ndarray]:
     """When records ran, who they are of and on which file: ``start_ns, end_ns, thread, process, file``, int64."""
-    start = array["start_ns"].astype(np.int64)
+    start, duration = array["start_ns"].astype(np.int64), array["duration_ns"].astype(np.int64)
+    # What ran took time, also where the clock did not see it.
+    end = start + np.maximum(duration, 1)
+    _refuse((start < 0) | (duration < 0) | (end < start), "times")
     return {
         "start_ns": start,
-        # What ran took time, also where the clock did not see it.
-        "end_ns": start + np.maximum(array["duration_ns"].astype(np.int64), 1),
+        "end_ns": end,
         "thread": array["thread"].astype(np.int64),
         "process": array["process"].astype(np.int64),
         "file": file.astype(np.int64),
     }
+
+
+def _check_possible(columns: dict[str, np.ndarray]) -> None:
+    """Refuse what no machine can have done, before its numbers overflow."""
+    bad = (columns["offset"] < 0) | (columns["offset"] > OFFSET_MAX)
+    if "queued_ns" in columns:
+        queued = columns["queued_ns"]
+        bad |= (queued >= np.uint64(2**63)) & (queued != NOT_MEASURED_U64)
+    _refuse(bad, "places or times in a queue")
+
+
+def _refuse(bad: np.ndarray, what: str) -> None:
+    if bad.any():
+        raise FlextraceError(
+            f"the trace is damaged: {np.count_nonzero(bad)} of {len(bad)} records have impossible {what}"
+        )
 
 
 def columns_of(requests: pd.DataFrame) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,14 @@ from characterize.layout import (
     HeaderFlag,
 )
 
+_CLOCKS = ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns")
+
 
 def is_foreign(path: Path) -> bool:
     """Whether a file has some content, and other than a trace has; one that cannot be read is none."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as stream:
             begin = stream.read(len(TRACE_MAGIC))
     except OSError:
@@ -31,7 +36,10 @@ def is_foreign(path: Path) -> bool:
 def read_head(path: Path) -> tuple[bytes, int]:
     """The header of a trace that this program can read, and the size of the file."""
     try:
-        file_bytes = path.stat().st_size
+        status = path.stat()
+        if stat.S_ISFIFO(status.st_mode):
+            raise FlextraceError(f"cannot read trace {path}: it is a pipe, and has to be a file, which can be mapped")
+        file_bytes = status.st_size
         with path.open("rb") as stream:
             head = stream.read(TRACE_HEADER_BYTES)
     except OSError as error:
@@ -69,6 +77,8 @@ def check_head(path: Path, head: bytes) -> None:
             f"{path} is damaged: header of {raw['header_bytes']} and records of {raw['record_bytes']} bytes, "
             f"expected {TRACE_HEADER_BYTES} and {TRACE_RECORD_BYTES}"
         )
+    if max(int(raw[name]) for name in _CLOCKS) > np.iinfo(np.int64).max:
+        raise FlextraceError(f"{path} is damaged: its header has impossible times")
 
 
 def count_records(path: Path, raw: np.void, file_bytes: int, warnings: list[str]) -> int:

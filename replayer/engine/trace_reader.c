@@ -66,7 +66,7 @@ static void close_descriptor(const int *descriptor)
 
 int trace_open(struct trace *trace, const char *path)
 {
-	__attribute__((cleanup(close_descriptor))) int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+	__attribute__((cleanup(close_descriptor))) int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct stat status;
 
 	*trace = (struct trace){.path = path};

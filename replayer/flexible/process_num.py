@@ -89,9 +89,6 @@ def _width(draft: Draft) -> dict[int, int]:
 
 def _merge(draft: Draft, target: int) -> None:
     leader = _groups(draft, target)
-    size = max(leader) + 1
-    table = np.arange(size)
-    table[list(leader)] = list(leader.values())
     process_of = dict(zip(draft.io["thread"].tolist(), draft.io["process"].tolist(), strict=True))
     process_of.update(zip(draft.fileops["thread"].tolist(), draft.fileops["process"].tolist(), strict=True))
     unit_begin = _unit_begins(draft)
@@ -99,14 +96,15 @@ def _merge(draft: Draft, target: int) -> None:
         [draft.io[["start_ns", "duration_ns", "thread"]], draft.fileops[["start_ns", "duration_ns", "thread"]]]
     )
     own = both["thread"].astype(np.int64)
-    thread = table[own]
+    # Not by a table: the numbers of a damaged trace's threads may be any.
+    threads, at = np.unique(own, return_inverse=True)
+    thread = np.array([leader.get(one, one) for one in threads.tolist()], np.int64)[at]
     order = np.lexsort((np.arange(len(both)), both["start_ns"], own, unit_begin))
     if draft.untimed:
         new = np.empty(len(both), np.int64)
         by_thread = order[np.argsort(thread[order], kind="stable")]
-        counts = np.bincount(thread, minlength=size)
-        ahead = np.cumsum(counts) - counts
-        new[by_thread] = np.arange(len(both)) - ahead[thread[by_thread]]
+        _, first, counts = np.unique(thread[by_thread], return_index=True, return_counts=True)
+        new[by_thread] = np.arange(len(both)) - np.repeat(first, counts)
     else:
         from replayer.flexible.reschedule import reschedule  # noqa: PLC0415 (numba is slow to import)
 

@@ -75,7 +75,7 @@ def _lay_out(draft: Draft, file: int, size: int) -> bool:
         opens = (draft.fileops["file"] == file) & (draft.fileops["op"] == Fileop.OPEN)
         draft.fileops["flags"][opens] &= ~np.uint32(IoFlag.CREATED | IoFlag.TRUNCATED)
     elif resident != NOT_MEASURED_U64:
-        record["resident_bytes"] = round(size * resident / before) if before else size
+        record["resident_bytes"] = min(round(size * resident / before), size) if before else size
     record["size_bytes"] = max(size, before)
     draft.files[index[0]] = record
     return was_created
