@@ -83,6 +83,16 @@ def test_a_thread_of_any_number_costs_no_memory(tmp_path):
     assert verb("alter", path, "--process-num=1", "--nearest", "-o", tmp_path / "o.iotrace") in {0, 3}
 
 
+@pytest.mark.parametrize("option", ["--time-scale=2", "--think-scale=2"])
+def test_impossible_times_of_what_is_no_request_are_not_scaled(tmp_path, capsys, option):
+    trace = parent()
+    trace.arrays[RecordKind.IO]["result"][3] = -5
+    trace.arrays[RecordKind.IO]["duration_ns"][3] = MAX
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    assert verb("alter", path, option, "-o", tmp_path / "o.iotrace") == 1
+    assert "impossible times" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("seed", ["-1", "1.5", "x", ""])
 def test_seeds_are_whole_numbers_from_0_on(tmp_path, capsys, seed):
     path = characterize.write(parent(), tmp_path / "t.iotrace")

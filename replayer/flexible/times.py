@@ -121,6 +121,8 @@ def _operations(draft: Draft) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     both = [draft.io, draft.fileops]
     start = np.concatenate([records["start_ns"].astype(np.int64) for records in both])
     duration = np.concatenate([records["duration_ns"].astype(np.int64) for records in both])
+    if ((start < 0) | (duration < 0) | (start + duration < start)).any():
+        raise FlextraceError("times cannot be scaled: the trace is damaged, some of its records have impossible times")
     return start, start + duration, np.concatenate([records["thread"].astype(np.int64) for records in both])
 
 
