@@ -77,7 +77,7 @@ class Access:
         confirm : str or None
             Serial number or size of the device, where it is to be written.
         """
-        options: dict[str, Any] = {"cache": "warm" if self.cached else "cold"}
+        options: dict[str, Any] = {"cache": "recorded" if self.cached else "cold"}
         if self.mode == "direct":
             options["direct"] = "on"
         if self.mode == "device":

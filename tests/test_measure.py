@@ -94,7 +94,7 @@ def test_image_is_prepared_outside_the_group_and_run_inside(tmp_path):
     prepare, measured = replay.calls
     assert prepare["phase"] == "prepare"
     assert prepare.get("memory_group") is None
-    assert (measured["phase"], measured["cache"], measured["loop"]) == ("run", "warm", True)
+    assert (measured["phase"], measured["cache"], measured["loop"]) == ("run", "recorded", True)
     assert measured["memory_group"] is group
     assert prepare["existed"]
     assert not measured["trace"].exists()  # it is removed when the point is measured

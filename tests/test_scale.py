@@ -18,6 +18,7 @@ from flextrace import measuring
 from flextrace.main import main
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
+from replayer.run import replay
 from selfscale.access import BUFFERED
 from selfscale.conclusions import file_cache_bytes
 from selfscale.explore import Exploration
@@ -304,6 +305,19 @@ def test_small_real_profile(tmp_path):
 
 
 PREDICT = ["--unique-bytes", "4M", "--seq-frac", "0.5", "--read-frac", "1", "--size-mean", "16K", "--process-num", "1"]
+
+
+def test_a_real_point_begins_with_what_a_cache_holds_of_its_files(tmp_path, monkeypatch):
+    needs_engine()
+    monkeypatch.setattr("selfscale.measure.cache_limit_bytes", lambda limit: 1 * MIB)
+    documents = []
+
+    def kept(*arguments, **options):
+        documents.append(replay(*arguments, **options))
+        return documents[-1]
+
+    measure(Workload(4 * MIB, 0.5, 1.0, 16384.0, 2.0), tmp_path / "image", max_seconds=0.3, replay=kept)
+    assert documents[-1]["image"]["cache_wanted_bytes"] == 1 * MIB
 
 
 def test_reads_and_writes_of_a_real_point_are_as_asked(tmp_path):
