@@ -42,8 +42,8 @@ class Exploration(SelfScaling):
 
     def _find_regions(self, rest_s: float) -> None:
         if self.settings.points_affordable >= 45:
-            self._probe(until_s=0.22 * rest_s)
-        self._unique_bytes_curve(until_s=0.55 * rest_s)
+            self._probe(until_s=0.17 * rest_s)
+        self._unique_bytes_curve(until_s=0.42 * rest_s)
 
     # ---- step 1 ----
 
@@ -119,7 +119,7 @@ class Exploration(SelfScaling):
                     edges.append(cache)
             self._set_regions(edges, min(measured), max(measured))
             if self.spent_s < refine_until_s:
-                self._fill_falls(measured, take, 7 if settings.points_affordable < 240 else 11)
+                self._fill_falls(measured, take, 6 if settings.points_affordable < 240 else 10)
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
             if len(measured) >= 2 and not self.regions:

@@ -30,13 +30,13 @@ from selfscale.profile import Profile, Region
 from selfscale.sampling import random_workload
 
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
-RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
+RUN_S_MIN, RUN_S_MAX = 0.7, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
-CURVES_SHARE, DIRECTIONS_SHARE = 0.7, 0.9
+CURVES_SHARE, DIRECTIONS_SHARE = 0.75, 0.9
 """Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
-DIRECTION_POINTS = 4
-"""That the rest of their time is divided among: as many as a cache takes that reads and writes share."""
+DIRECTION_POINTS = 8
+"""That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
 """Workloads that are chosen with one fit of the learned model, and how often."""
 
