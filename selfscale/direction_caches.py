@@ -39,6 +39,8 @@ BRACKET = {READS: 1.06, WRITES: 1.17}
 """A cache is known when its bracket is at most this wide; that of reads is the size of the file cache."""
 NOISE = 1.1
 """What repeated measurements may differ by. Two caches are told apart if their intervals lie this far apart."""
+CERTAIN = 10
+"""What is not steady and slower by this factor is so by no disturbance."""
 TRIES_MAX = 2
 UNCACHED_FRAC = 0.5
 """A working set of which reads fetch more than this share from storage is not cached, however small (O_DIRECT)."""
@@ -172,10 +174,11 @@ def next_probe(points: Sequence[Point], regions: Sequence[Region], hints_bytes: 
             ends = [regions[0].low_bytes, regions[0].high_bytes]
         if _moved_to_storage(curve) > INSIDE_DEVICE_FRAC:
             ends.append(regions[0].low_bytes)
-        decisive = [point for point in (_top(curve), fall.bad if fall else None) if point]
+        top = _top(curve)
+        decisive = [point for point in (top, fall.bad if fall else None) if point]
         for size in ends + [point.workload.unique_bytes for point in decisive]:
             tries = _tries(points, focal.replace(unique_bytes=size))
-            if not tries or (len(tries) == 1 and not tries[0].steady):
+            if not tries or (len(tries) == 1 and _doubtful(tries[0], top)):
                 return focal.replace(unique_bytes=size)
         if read_frac == READS and _moved_to_storage(curve) > UNCACHED_FRAC:
             return None
@@ -211,6 +214,14 @@ def _tries(points: Sequence[Point], workload: Workload) -> list[Point]:
 def _moved_to_storage(curve: dict[float, list[Point]]) -> float:
     """Share of the bytes of the smallest working set; 0 where it is unknown."""
     return (fastest(next(iter(curve.values()))).device_frac or 0.0) if curve else 0.0
+
+
+def _doubtful(point: Point, top: Point | None) -> bool:
+    """Whether something that made it slower may be why it is not like the top."""
+    if point.steady:
+        return False
+    share = point.throughput_bytes_per_s / top.throughput_bytes_per_s if top else 0.0
+    return not top or point is top or 1 / CERTAIN < share < KNEE
 
 
 def _width(fall: Fall) -> float:

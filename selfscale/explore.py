@@ -118,7 +118,7 @@ class Exploration(SelfScaling):
                 if all(abs(math.log(cache / edge)) > math.log(APART) for edge in edges):
                     edges.append(cache)
             self._set_regions(edges, min(measured), max(measured))
-            if self.spent_s < refine_until_s:
+            if self._affords(refine_until_s):
                 self._fill_falls(measured, take, 6 if settings.points_affordable < 240 else 10)
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
@@ -168,7 +168,7 @@ class Exploration(SelfScaling):
     ) -> float:
         """Bisect a border until both sides are close; the largest uniqueBytes that still performs like below it."""
         good, bad = border.good_bytes, border.bad_bytes
-        while bad / good > BRACKET and align(math.sqrt(good * bad)) not in (good, bad) and self.spent_s < until_s:
+        while bad / good > BRACKET and align(math.sqrt(good * bad)) not in (good, bad) and self._affords(until_s):
             middle = align(math.sqrt(good * bad))
             take(middle, math.ceil(math.log2(math.log(bad / good) / math.log(BRACKET))))
             if measured[middle] < border.threshold and not self.points[-1].steady:

@@ -32,6 +32,8 @@ class Settings:
         Smallest request.
     read_only : bool
         readFrac is 1 throughout.
+    points_max : int, optional
+        Most points; each uses up its share of the budget, as its seconds do. None: no limit.
     """
 
     cache_bytes: float
@@ -43,11 +45,13 @@ class Settings:
     span_bytes: float | None = None
     block_bytes: int = 1
     read_only: bool = False
+    points_max: int | None = None
 
     @property
     def points_affordable(self) -> int:
         """Points of a nominal cost that the budget pays for, random workloads apart."""
-        return int(self.budget_s / NOMINAL_POINT_S) - 2 * self.random_points
+        affordable = int(self.budget_s / NOMINAL_POINT_S) - 2 * self.random_points
+        return affordable if self.points_max is None else min(affordable, self.points_max)
 
     @property
     def low_bytes(self) -> float:

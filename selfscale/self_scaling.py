@@ -120,6 +120,19 @@ class SelfScaling(ABC):
         recent = [max(0.0, point.cost_s - point.elapsed_s) for point in self.points[-5:]]
         return sum(recent) / len(recent) if recent else 0.5
 
+    def _affords(self, until_s: float) -> bool:
+        """Whether another point is paid for before so much of the budget is gone."""
+        return self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s and self._points_until(until_s) >= 1
+
+    def _points_until(self, until_s: float) -> float:
+        """How many more points may be measured, if their number is limited, before so much of the budget is gone."""
+        points_max, budget_s = self.settings.points_max, self.settings.budget_s
+        return math.inf if points_max is None else points_max * until_s / budget_s - len(self.points)
+
+    def _affordable(self, until_s: float) -> float:
+        """Points of a nominal cost that are paid for before so much of the budget is gone."""
+        return max(0.0, min((until_s - self.spent_s) / NOMINAL_POINT_S, self._points_until(until_s)))
+
     def _slot_s(self, rest_s: float, left: int) -> float:
         """What one of `left` points may cost: what those that become steady will not need goes to those that do not."""
         equal_s = rest_s / max(1, left)
@@ -134,7 +147,7 @@ class SelfScaling(ABC):
         """Measure one of `left` points that may be spent on until `until_s` of the budget is gone."""
         slot_s = min(self._slot_s(until_s - self.spent_s, left), self.settings.budget_s * POINT_SHARE_MAX)
         run_s = min(RUN_S_MAX, max(RUN_S_MIN, slot_s - self._overhead_s()))
-        if self.points and self.spent_s + self._overhead_s() + RUN_S_MIN > self.settings.budget_s:
+        if self.points and not self._affords(self.settings.budget_s):
             raise BudgetSpentError
         step = Step(
             workload,
@@ -168,7 +181,7 @@ class SelfScaling(ABC):
 
     def _curves(self, until_s: float) -> None:
         """Measure the curves of every region: focal points and ends in any case, the rest while time is left."""
-        affordable = max(0.0, until_s - self.spent_s) / NOMINAL_POINT_S
+        affordable = self._affordable(until_s)
         per_curve = int((affordable - 3 * len(self.regions)) / (len(self._curve_parameters) * len(self.regions)))
         per_curve = min(9, max(2, per_curve))
         # Round r takes the r-th most telling value of every curve: a budget that ends early leaves whole curves.
@@ -193,7 +206,7 @@ class SelfScaling(ABC):
         self._planned = len(self.points) + len(steps) + 2 * self.settings.random_points
         for done, (essential, (index, parameter, workload)) in enumerate(steps):
             left = len(steps) - done
-            if not essential and self.spent_s + self._overhead_s() + RUN_S_MIN > until_s:
+            if not essential and not self._affords(until_s):
                 continue
             role = "curve" if parameter else "reference"
             self._take(workload, role, until_s, left, region=index, parameter=parameter)
@@ -223,7 +236,7 @@ class SelfScaling(ABC):
         hints : sequence of float
             uniqueBytes to look at first, beside the borders.
         """
-        while self._may_vary("readFrac") and self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s:
+        while self._may_vary("readFrac") and self._affords(until_s):
             if (workload := next_probe(self.points, self.regions, [*hints, *self.boundaries])) is None:
                 break
             self._take(workload, "direction", until_s, DIRECTION_POINTS)
@@ -235,11 +248,10 @@ class SelfScaling(ABC):
         from selfscale.informative import most_informative  # noqa: PLC0415 (seconds to import)
 
         for _ in range(INFORMATIVE_ROUNDS_MAX):
-            affordable = self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s
-            for workload in most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE) if affordable else []:
-                if self.spent_s + self._overhead_s() + RUN_S_MIN <= until_s:
-                    left = max(1, int((until_s - self.spent_s) / NOMINAL_POINT_S))
-                    self._take(workload, "inform", until_s, left)
+            affords = self._affords(until_s)
+            for workload in most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE) if affords else []:
+                if self._affords(until_s):
+                    self._take(workload, "inform", until_s, max(1, int(self._affordable(until_s))))
 
     # ---- step 4 ----
 

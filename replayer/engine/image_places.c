@@ -226,9 +226,8 @@ static int complain_of(const struct image *image, int error)
 	case -EINVAL:
 	case -EISDIR:
 	case -ENODATA:
-		complain("on the file system of %s nobody can choose blocks (%s), as with the defaults of ext4, btrfs "
-			 "and "
-			 "xfs: leave out --layout recorded",
+		complain("on the file system of %s nobody can choose blocks (%s), as with the defaults of ext4, "
+			 "btrfs and xfs: leave out --layout recorded",
 			 image->path, strerror(-error));
 		return -EOPNOTSUPP;
 	default:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a machine into the raw points that its predictions are judged by, in stages that are kept one by one.
 
-explore   the self-scaling benchmark, ended at `POINTS_FEW` points
+explore   the self-scaling benchmark, of at most `POINTS_FEW` points
 random 0  the first pass over the random workloads (thesis 5.3), and over those of table 5.2
 more      workloads that tell most about all others, until there are `POINTS_MANY`
 random 1  the second pass in another order, so that two measurements of a workload lie minutes apart
@@ -9,7 +9,6 @@ random 1  the second pass in another order, so that two measurements of a worklo
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -29,7 +28,6 @@ from selfscale.models import MODELS
 from selfscale.plan import Settings, Step, align
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
-from selfscale.self_scaling import BudgetSpentError
 from selfscale.validate import plan
 from tests.bench.host_speed import copy_bytes_per_s
 
@@ -78,26 +76,20 @@ class Effort:
 
 
 def settings_of(memory_bytes: int, effort: Effort) -> Settings:
-    """Of the exploration of a machine whose page cache is limited."""
-    return Settings(memory_bytes, effort.budget_s, len(os.sched_getaffinity(0)), effort.seed)
+    """Of the exploration of a machine whose page cache is limited, which ends at `POINTS_FEW` points."""
+    cpus = len(os.sched_getaffinity(0))
+    return Settings(memory_bytes, effort.budget_s, cpus, effort.seed, points_max=POINTS_FEW)
 
 
 def explore(settings: Settings, measure: Measure) -> Profile:
-    """The profile from at most `POINTS_FEW` points.
+    """The profile.
 
     Raises
     ------
     FlextraceError
         A point could not be measured.
     """
-    numbers = itertools.count()
-
-    def limited(step: Step) -> Point:
-        if next(numbers) >= POINTS_FEW:
-            raise BudgetSpentError
-        return measure(step)
-
-    exploration = Exploration(settings, limited)
+    exploration = Exploration(settings, measure)
     exploration.run()
     return exploration.profile()
 
