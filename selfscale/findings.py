@@ -11,6 +11,9 @@ from selfscale.predict import errors_on_random
 from selfscale.profile import Profile
 from selfscale.strengths import region_name, strengths
 
+MEMORY = ("tmpfs", "ramfs")
+"""File systems without a device."""
+
 
 def findings(profile: Profile) -> list[str]:
     """What the profile says in lines of text, for people who know storage but not the thesis."""
@@ -46,6 +49,9 @@ def _cache(profile: Profile) -> str:
 
 def _quality(profile: Profile) -> list[str]:
     sentences = []
+    kind = profile.environment.get("filesystem")
+    if kind in MEMORY:
+        sentences.append(f"The files lay in memory ({kind}): no device was measured.")
     unsteady = sum(not point.steady for point in profile.measured)
     if unsteady:
         sentences.append(

@@ -126,6 +126,11 @@ def test_findings_of_a_flat_and_of_an_empty_profile():
     assert findings(Profile())
 
 
+def test_findings_say_that_files_in_memory_have_no_device():
+    assert "no device was measured" in " ".join(findings(Profile(environment={"filesystem": "tmpfs"})))
+    assert "no device" not in " ".join(findings(Profile(environment={"filesystem": "ext4"})))
+
+
 def test_findings_warn_of_drift_and_unsteady_points(profile):
     drifted = Profile(
         measured=[Point(profile.regions[0].focal, 1.0, 1.0, steady=False)],
