@@ -20,7 +20,7 @@ import numpy as np
 from selfscale.direction_caches import READS, WRITES, direction_cache
 from selfscale.plan import align
 from selfscale.profile import Region
-from selfscale.regions import Border, find_borders, halfway
+from selfscale.regions import APART, Border, find_borders, halfway
 from selfscale.self_scaling import SelfScaling
 
 BORDER_OVERRUN = 1.3
@@ -31,8 +31,6 @@ CERTAIN_FALL = 4.0
 """A border with a smaller fall may be a disturbance of one point: both sides are measured again."""
 FILL_GAP, FILL_FALL = 1.08, 1.3
 """A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it."""
-APART = 1.5
-"""Borders that are closer make no region between them."""
 GAIN = 1.1
 """A probe that brings less than this factor over the one before it ends the range of its parameter."""
 
@@ -113,10 +111,11 @@ class Exploration(SelfScaling):
             self._direction_caches(until_s, hints=[edge for border in borders for edge in border.edges])
             caches = self._certain_caches()
             unexplained = [border for border in borders if not border.explained_by(caches)]
-            edges = [self._refine(border, measured, take, refine_until_s) for border in unexplained]
-            for cache in caches:
-                if all(abs(math.log(cache / edge)) > math.log(APART) for edge in edges):
-                    edges.append(cache)
+            refined = [self._refine(border, measured, take, refine_until_s) for border in unexplained]
+            edges: list[float] = []
+            for size in caches + refined:
+                if all(abs(math.log(size / edge)) > math.log(APART) for edge in edges):
+                    edges.append(size)
             self._set_regions(edges, min(measured), max(measured))
             if self._affords(refine_until_s):
                 self._fill_falls(measured, take, 6 if settings.points_affordable < 240 else 10)

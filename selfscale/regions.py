@@ -14,8 +14,8 @@ import numpy as np
 
 DROP_MIN = 1.6
 """A fall by less than this factor is no border: noise, not another level of storage."""
-NEAR = 1.1
-"""What misses cost moves the fall of one workload against that of another by about this factor."""
+APART = 1.5
+"""Borders that are closer make no region between them; what misses cost moves the falls of workloads by less."""
 CACHED_DEVICE_FRAC = 0.01
 """Below this share of bytes from and to storage a point is served by the page cache (measured: up to 0.002 while the
 working set fits, from 1 on as soon as it does not)."""
@@ -50,7 +50,7 @@ class Border:
     def explained_by(self, caches_bytes: Sequence[float]) -> bool:
         """Whether caches that other points showed end there; of two that make one fall, its middle is between them."""
         return bool(caches_bytes) and (
-            self.good_bytes / NEAR <= max(caches_bytes) and min(caches_bytes) <= self.bad_bytes * NEAR
+            self.good_bytes / APART <= max(caches_bytes) and min(caches_bytes) <= self.bad_bytes * APART
         )
 
 

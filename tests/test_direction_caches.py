@@ -19,10 +19,11 @@ from selfscale.direction_caches import (
     direction_cache,
     next_probe,
 )
-from selfscale.explore import APART, Exploration
+from selfscale.explore import Exploration
 from selfscale.measure import Point
 from selfscale.plan import Settings, Step
 from selfscale.profile import Region
+from selfscale.regions import APART
 from tests.direction_machine import MIB, DirectionMachine
 
 
