@@ -9,6 +9,7 @@ guess, so that what the points do not tell stays plausible.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -62,16 +63,19 @@ CONSTANTS = {
     "spill_frac": Guess(0.02, 1.5),
     "flush_eagerness": Guess(6.0, 0.8),
     "read_cache": Guess(1.0, 0.25),
-    "write_cache": Guess(0.8, 0.8),
+    "write_cache": Guess(0.8, 1.2),
     "near_cache": Guess(0.2, 0.8),
     "cpu_servers": Guess(2.0, 0.7),
     "device_servers": Guess(3.0, 0.8),
+    "direction_servers": Guess(3.0, 0.8),
+    "merge_frac": Guess(0.7, 0.5),
     "sharpness": Guess(4.0, 0.6),
 }
 """The caches as shares of the border of the profile. Shares, 1 at most: overlap_frac of the time of a byte beyond the
 first window is left of it, since a long request becomes commands that overlap; random_frac of the access of a request
 that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
-what fits the write cache is written back all the same.
+what fits the write cache is written back all the same; merge_frac of the accesses of blocks whose neighbours are dirty,
+too, are saved. direction_servers is how many requests the device serves at once in one direction, device_servers in both.
 
 Read-ahead: it costs restart_frac of an access to begin; sequential misses share one access per window_bytes. Read in
 vain are ahead_factor times what a run has read, at most a window, at its end, and ahead_random_bytes per random read.
@@ -88,10 +92,14 @@ def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) ->
     return drawn + (1 - drawn) * scanned * (1 - np.maximum(1 - drawn, 0.0) ** SCAN_EAGERNESS)
 
 
-def _spill_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
+def _kept_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
+    """Share of what is written that may stay dirty: of the working set, and of the neighbours of a dirty block."""
+    return np.maximum(1 - miss_frac(table.unique_bytes, border_bytes * k["write_cache"]), 0.0)
+
+
+def _spill_frac(k: dict[str, np.ndarray], kept: np.ndarray) -> np.ndarray:
     """Share of the written bytes that are written back to the device while the workload runs."""
-    kept = 1 - miss_frac(table.unique_bytes, border_bytes * k["write_cache"])
-    spill = 1 - np.maximum(kept, 0.0) ** np.maximum(k["flush_eagerness"], 1.0)
+    spill = 1 - kept ** np.maximum(k["flush_eagerness"], 1.0)
     return spill + np.minimum(k["spill_frac"], 1.0) * (1 - spill)
 
 
@@ -110,7 +118,7 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
 
     Parameters
     ----------
-    constants : ndarray, shape (27,), or (27, k, 1) for k sets at once
+    constants : ndarray, shape (29,), or (29, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -118,7 +126,8 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     read, size = table.read_frac, table.size_mean
     write = 1 - read
-    miss, spill = _miss_frac(k, table, border_bytes), _spill_frac(k, table, border_bytes)
+    kept = _kept_frac(k, table, border_bytes)
+    miss, spill = _miss_frac(k, table, border_bytes), _spill_frac(k, kept)
     far = miss_frac(table.unique_bytes, border_bytes * k["near_cache"], 0.1)
     pages = np.maximum(size, PAGE_BYTES) / PAGE_BYTES
     random = 1 - table.seq_frac
@@ -127,6 +136,7 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
     partial = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
     accesses, in_vain = _reads_of_miss(k, table)
     extents = random + table.seq_frac * np.minimum(k["random_frac"], 1.0)
+    extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * kept)
     longer = np.maximum(0.0, moved - WINDOW_BYTES)
     waited = moved - longer + longer * np.minimum(k["overlap_frac"], 1.0)
     processor = (
@@ -142,6 +152,8 @@ def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> di
         "process": (processor + reading + np.minimum(k["write_wait_frac"], 1.0) * writing) / table.process_num,
         "processors": processor / k["cpu_servers"],
         "device": (reading + writing) / k["device_servers"],
+        "reads": reading / k["direction_servers"],
+        "writes": writing / k["direction_servers"],
         "lock": k["lock_s"] + size * k["lock_byte_s"],
     }
 
@@ -160,9 +172,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (27,)
+    constants : ndarray, shape (29,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (27, 27)
+    covariance : ndarray, shape (29, 29)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -177,7 +189,7 @@ class ServiceTimes:
         return log_throughput(self.constants, table, self.border_bytes)
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 27)."""
+        """Derivative of `log_throughput` by the constants, shape (n, 29)."""
         steps = STEP * np.eye(len(self.constants))
         moved = np.hstack([self.constants[:, None] + steps, self.constants[:, None] - steps])
         # All at once, an axis for the sets of constants before that of the workloads: a prediction is to take 10 ms.
@@ -210,13 +222,7 @@ def fit_service_times(
         robust = np.sign(error) * np.sqrt(2 * HUBER * (np.sqrt(1 + error**2 / HUBER) - 1))
         return np.concatenate([robust, (constants - guess) / sigma])
 
-    servers = np.array([name == "device_servers" for name in CONSTANTS])
-    # Few or many requests at the device at once are two basins.
-    starts = (
-        [(start.border_bytes, start.constants)]
-        if start
-        else [(border, np.where(servers, np.log(count), guess)) for border in borders_bytes for count in (1.0, 8.0)]
-    )
+    starts = [(start.border_bytes, start.constants)] if start else _starts(borders_bytes)
     results = []
     for border_bytes, constants in starts:
         result = least_squares(misfit, constants, x_scale=sigma, max_nfev=EVALUATIONS_MAX, args=(border_bytes,))
@@ -224,3 +230,15 @@ def fit_service_times(
     _, border_bytes, best = min(results, key=lambda entry: entry[:2])
     # The rows of the guesses make it regular.
     return ServiceTimes(best.x, np.linalg.inv(best.jac.T @ best.jac), border_bytes)
+
+
+def _starts(borders_bytes: Sequence[float]) -> list[tuple[float, np.ndarray]]:
+    """Where to search from: a border of reads, and constants. Few or many requests at the device are two basins."""
+    starts = []
+    for border, written, count in itertools.product(borders_bytes, borders_bytes, (1.0, 8.0)):
+        if written <= border:
+            values = {name: constant.value for name, constant in CONSTANTS.items()} | {"device_servers": count}
+            if written < border:
+                values["write_cache"] = written / border
+            starts.append((border, np.log(list(values.values()))))
+    return starts
