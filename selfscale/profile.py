@@ -290,7 +290,7 @@ def _check_shape(document: dict[str, Any]) -> None:
         if not isinstance(document.get(name, {}), dict):
             raise TypeError(f"{name} is no object")
     for number, point in enumerate(document["points"]):
-        throughput = point["throughput_bytes_per_s"]
+        throughput = point.get("throughput_bytes_per_s", 0.0)
         if isinstance(throughput, bool) or not isinstance(throughput, int | float) or not 0 <= throughput < math.inf:
             raise ValueError(f"points[{number}] has throughput {throughput!r}")
 

@@ -98,7 +98,7 @@ def test_options_as_text(profile, capsys):
     expected = predict(profile, Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)).throughput_bytes_per_s
     assert f"throughput {expected / 1e6:.4g} MB/s" in captured.out
     assert "warm cache" in captured.out
-    assert f"{profile.models['best']} (used)" in captured.out
+    assert f"{profile.models['best']} (used)" in " ".join(captured.out.split())
     assert "orthogonal (not fitted)" in captured.out
     assert "OUTSIDE" not in captured.out
     assert all(len(line) <= 100 for line in captured.out.splitlines())
