@@ -23,6 +23,8 @@ from selfscale.profile import Region
 from selfscale.regions import APART, Border, find_borders, halfway
 from selfscale.self_scaling import SelfScaling
 
+CURVE_SHARE, CURVE_SHARE_ALONE = 0.42, 0.6
+"""Of the time: until then the borders must be known; later in a budget too small for anything before them."""
 BORDER_OVERRUN = 1.3
 """Of the time for the uniqueBytes curve: beyond it no border is searched for more closely."""
 BRACKET = 1.025
@@ -39,9 +41,11 @@ class Exploration(SelfScaling):
     """One run of the better self-scaling benchmark."""
 
     def _find_regions(self, rest_s: float) -> None:
+        curve_share = CURVE_SHARE_ALONE
         if self.settings.points_affordable >= 45:
             self._probe(until_s=0.17 * rest_s)
-        self._unique_bytes_curve(until_s=0.42 * rest_s)
+            curve_share = CURVE_SHARE
+        self._unique_bytes_curve(until_s=curve_share * rest_s)
 
     # ---- step 1 ----
 

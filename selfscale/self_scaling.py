@@ -30,7 +30,7 @@ from selfscale.profile import Profile, Region
 from selfscale.sampling import random_workload
 
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
-RUN_S_MIN, RUN_S_MAX = 0.7, 60.0
+RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.75, 0.9

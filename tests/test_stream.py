@@ -103,7 +103,7 @@ def test_chunks_are_a_stable_sort_whatever_the_pieces(tmp_path_factory, rows):
 
 
 ALL_EXACT = [(name, None) for name in (*TRACES, *traces())]
-SAMPLED = [(name, sample) for name in ("full", "database") for sample in (Sample(0.5), Sample(size_bytes=400_000))]
+SAMPLED = [(name, sample) for name in ("full", "database") for sample in (Sample(0.5), Sample(size_bytes=532_000))]
 
 
 @pytest.mark.parametrize(("name", "sample"), ALL_EXACT + SAMPLED)

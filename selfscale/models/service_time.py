@@ -75,7 +75,7 @@ CONSTANTS = {
 first window is left of it, since a long request becomes commands that overlap; random_frac of the access of a request
 that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
 what fits the write cache is written back all the same; merge_frac of the accesses of blocks whose neighbours are dirty,
-too, are saved. direction_servers is how many requests the device serves at once in one direction, device_servers in both.
+too, are saved. The device serves direction_servers requests at once in one direction, device_servers in both.
 
 Read-ahead: it costs restart_frac of an access to begin; sequential misses share one access per window_bytes. Read in
 vain are ahead_factor times what a run has read, at most a window, at its end, and ahead_random_bytes per random read.
