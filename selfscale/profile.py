@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_replaceable
+from characterize.new_file import new_file
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.measure import Point
 from selfscale.table_workload import TableWorkload
@@ -190,7 +190,7 @@ class Profile:
         }
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the document at once (a temporary file renamed), so that a reader never sees half a profile.
+        """Write the document, so that a reader never sees half a profile.
 
         Raises
         ------
@@ -198,14 +198,8 @@ class Profile:
             The file cannot be written.
         """
         path = Path(path)
-        check_replaceable(path)
-        partial = path.with_name(path.name + ".partial")
-        try:
-            partial.write_text(json.dumps(self.as_document(), indent=1, allow_nan=False) + "\n")
-            partial.replace(path)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise FlextraceError(f"cannot write profile {path}: {error.strerror}") from error
+        with new_file(path, force=True) as stream:
+            stream.write(json.dumps(self.as_document(), indent=1, allow_nan=False).encode() + b"\n")
         self.path = path
         return path
 
