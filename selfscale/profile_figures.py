@@ -57,7 +57,7 @@ def single_parameter_graphs(profile: Profile) -> Figure:
     sentence = (
         "Throughput of Willy against one parameter at a time, the others at the focal vector of the region (thesis, "
         "figure 4.7). Error bars are 95 % confidence intervals, diamonds the focal points, shaded bands the "
-        "performance regions that the self-scaling benchmark found in the slope of the uniqueBytes curve."
+        "performance regions that the self-scaling benchmark found."
     )
     data = pd.concat(records, ignore_index=True)
     return Figure("Single parameter graphs", sentence, figure, data, note=f"Focal vectors: {focal_points}.")
