@@ -39,7 +39,7 @@ _FIXED_BYTES = 448 << 10
 _BYTES_PER_BLOCK = 54
 _BLOCKS_FEWEST = 256
 SAMPLED_LEAST = 1 << 14
-"""Blocks that a sample by rate should have: the error is about 0.2 / sqrt(blocks), whatever the share."""
+"""Blocks that a sample by rate should have: the error goes with 1 / sqrt(blocks), whatever the share."""
 _BATCH = 1 << 12
 # 2^64 / golden ratio: of its multiples, any number in a row is spread evenly over 2^64 (Weyl).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
