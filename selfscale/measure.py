@@ -98,6 +98,8 @@ class Point:
         Wall-clock time of everything that the point needed.
     device_frac : float or None
         Bytes that went to or came from storage in the steady window over those that were moved; None where unknown.
+    device_write_frac : float or None
+        Those of them that went to storage.
     """
 
     workload: Workload
@@ -116,6 +118,7 @@ class Point:
     elapsed_s: float = 0.0
     cost_s: float = 0.0
     device_frac: float | None = None
+    device_write_frac: float | None = None
 
     def as_document(self) -> dict[str, Any]:
         """The point as it stands in a profile."""
@@ -292,6 +295,7 @@ def _point_of(
         errors = ", ".join(f"{count} {name}" for name, count in result["errors"].items()) or "short requests"
         reason = f"{failed} requests failed or were short ({errors})"
     mean = estimate.bytes_per_s
+    moved_frac, written_frac = _device_fracs(intervals[estimate.first :])
     return Point(
         workload=workload,
         throughput_bytes_per_s=mean,
@@ -304,16 +308,18 @@ def _point_of(
         reason=reason,
         elapsed_s=float(result["elapsed_s"]),
         cost_s=cost_s,
-        device_frac=_device_frac(intervals[estimate.first :]),
+        device_frac=moved_frac,
+        device_write_frac=written_frac,
     )
 
 
-def _device_frac(intervals: list[dict[str, Any]]) -> float | None:
-    """Bytes that storage moved over bytes that the replay moved; None where either is unknown or nothing moved."""
+def _device_fracs(intervals: list[dict[str, Any]]) -> tuple[float, float] | tuple[None, None]:
+    """Bytes that storage moved, and wrote, over bytes that the replay moved; None where unknown or nothing moved."""
     moved_bytes = sum(line["bytes"] for line in intervals)
     if not moved_bytes or any("device_read_bytes" not in line for line in intervals):
-        return None
-    return sum(line["device_read_bytes"] + line["device_write_bytes"] for line in intervals) / moved_bytes
+        return None, None
+    read_bytes, write_bytes = (sum(line[f"device_{way}_bytes"] for line in intervals) for way in ("read", "write"))
+    return (read_bytes + write_bytes) / moved_bytes, write_bytes / moved_bytes
 
 
 def evict(directory: Path) -> None:

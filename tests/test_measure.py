@@ -107,7 +107,9 @@ def test_share_of_bytes_that_reached_storage_is_that_of_the_steady_window(tmp_pa
 
     point = run(FakeReplay([2e8] * 10 + quiet(1e9), device=device), tmp_path)
     assert point.device_frac == pytest.approx(0.25 + 1e6 / 5e7, rel=0.02)
-    assert Point.from_document(json.loads(json.dumps(point.as_document()))).device_frac == point.device_frac
+    assert point.device_write_frac == pytest.approx(1e6 / 5e7, rel=0.02)
+    kept = Point.from_document(json.loads(json.dumps(point.as_document())))
+    assert (kept.device_frac, kept.device_write_frac) == (point.device_frac, point.device_write_frac)
 
 
 def test_share_that_reached_storage_is_unknown_where_the_kernel_does_not_count(tmp_path):
