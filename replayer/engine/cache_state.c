@@ -28,21 +28,20 @@ static void close_descriptor(const int *descriptor)
 }
 
 /*
- * Of a file that is wanted whole, populating reads ahead as a program does that reads the file from its beginning, so
- * that its pages come in the same large folios: with single pages, 64 KiB reads took 1.6 times as long here. Where what
- * follows is not wanted, readahead(2) starts the reading of exactly these bytes and populating only waits for it, since
- * the device's readahead can be the whole file.
+ * In sequence, populating reads ahead as a program does that reads the file from its beginning, so that its pages come in
+ * the same large folios. Otherwise readahead(2) reads exactly these bytes, in single pages, and populating only waits for
+ * it, since the device's readahead can be the whole file.
  */
-static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool whole)
+static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in_sequence)
 {
-	for (size_t at = 0; !whole && at < bytes; at += READAHEAD_BYTES)
+	for (size_t at = 0; !in_sequence && at < bytes; at += READAHEAD_BYTES)
 		(void)readahead(descriptor, (off64_t)(offset + at),
 				bytes - at < READAHEAD_BYTES ? bytes - at : READAHEAD_BYTES);
 	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)offset);
 
 	if (map == MAP_FAILED)
 		return -errno;
-	madvise(map, bytes, whole ? MADV_SEQUENTIAL : MADV_RANDOM);
+	madvise(map, bytes, in_sequence ? MADV_SEQUENTIAL : MADV_RANDOM);
 	int error = madvise(map, bytes, MADV_POPULATE_READ) < 0 && errno != EINVAL ? -errno : 0;
 	/*
 	 * Before Linux 5.14 only this reads. And in a virtual machine whose host takes free memory back, what a device
@@ -104,20 +103,43 @@ static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t
 	wanted->count = wanted->first.end > 0;
 }
 
-static int load_range(const struct image *image, int descriptor, const struct resident_range *range, bool whole)
+static int load_part(const struct image *image, int descriptor, uint64_t from, uint64_t end, bool in_sequence)
 {
-	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	int error = 0;
 
-	for (uint64_t at = range->offset / page_bytes * page_bytes;
-	     !error && at < range->end && !atomic_load(image->stop); at += POPULATE_BYTES) {
-		uint64_t bytes = range->end - at < POPULATE_BYTES ? range->end - at : POPULATE_BYTES;
+	for (uint64_t at = from; !error && at < end && !atomic_load(image->stop); at += POPULATE_BYTES) {
+		uint64_t bytes = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
 
-		/* What is read ahead of a chunk with a whole one behind it is wanted, too. */
-		bool ahead = range->end - at >= bytes + POPULATE_BYTES;
-		error = populate_chunk(descriptor, at, bytes, whole || ahead);
+		error = populate_chunk(descriptor, at, bytes, in_sequence);
 	}
 	return error;
+}
+
+/*
+ * As large a share of it in large folios as the trace moves in long runs. The kernel makes folios as large as a reader's
+ * run lets it, and counts a folio that is written to as dirty whole: random writes of 4 KiB to what was read in sequence
+ * reach the limit on dirty pages a hundred times as soon as writes to what was read at random (docs/decisions/0011).
+ */
+static int load_range(const struct image *image, int descriptor, const struct resident_range *range,
+		      const struct file *file)
+{
+	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t from = range->offset / page_bytes * page_bytes, bytes = range->end - from;
+	double run_frac = file->moved_bytes ? (double)file->run_bytes / (double)file->moved_bytes : 1;
+	uint64_t sequential_bytes = (uint64_t)(run_frac * (double)bytes);
+
+	if (sequential_bytes < bytes)
+		sequential_bytes = sequential_bytes / page_bytes * page_bytes;
+	/* What is read ahead of it is to be wanted, too. */
+	if (range->end - range->offset < file->layout_bytes) {
+		uint64_t most = bytes > POPULATE_BYTES ? (bytes - POPULATE_BYTES) / page_bytes * page_bytes : 0;
+
+		sequential_bytes = sequential_bytes < most ? sequential_bytes : most;
+	}
+	/* First, so that what is read ahead ends at what is there. */
+	int error = load_part(image, descriptor, from + sequential_bytes, range->end, false);
+
+	return error ? error : load_part(image, descriptor, from, from + sequential_bytes, true);
 }
 
 static int open_file(const struct image *image, const char *name)
@@ -132,7 +154,7 @@ static int open_file(const struct image *image, const char *name)
 }
 
 /* Evicts a file and loads what is wanted of it. */
-static int load_file(const struct image *image, const char *name, uint64_t size_bytes, const struct wanted *wanted,
+static int load_file(const struct image *image, const char *name, const struct file *file, const struct wanted *wanted,
 		     struct cache_report *report)
 {
 	__attribute__((cleanup(close_descriptor))) int descriptor = open_file(image, name);
@@ -149,14 +171,13 @@ static int load_file(const struct image *image, const char *name, uint64_t size_
 	posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	for (size_t i = 0; i < wanted->count; i++) {
 		const struct resident_range *range = &wanted->ranges[i];
-		uint64_t bytes = range->end - range->offset;
-		int error = load_range(image, descriptor, range, bytes == size_bytes);
+		int error = load_range(image, descriptor, range, file);
 
 		if (error) {
 			complain("cannot read %s/%s into the page cache: %s", image->path, name, strerror(-error));
 			return error;
 		}
-		report->wanted_bytes += bytes;
+		report->wanted_bytes += range->end - range->offset;
 		report->wanted_ranges++;
 	}
 	return 0;
@@ -194,7 +215,7 @@ int cache_apply(const struct image *image, const struct file_table *table, const
 			image_name(name, false, id);
 			find_wanted(&wanted, file, id, ranges, state);
 			int error = counting ? count_file(image, name, file->layout_bytes, &wanted, report)
-					     : load_file(image, name, file->layout_bytes, &wanted, report);
+					     : load_file(image, name, file, &wanted, report);
 			if (error)
 				return error;
 		}

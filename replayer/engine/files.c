@@ -13,6 +13,8 @@ struct moment {
 	uint64_t size_bytes;
 	uint64_t recorded_bytes; /* size_bytes, before any operation */
 	uint64_t growth_bytes; /* of size_bytes, written by the trace beyond the image */
+	uint64_t run_end; /* of its last request */
+	uint64_t run_bytes; /* of the requests up to there that follow each other */
 	uint32_t opens;
 	uint32_t links; /* names beside its own, by recorded links */
 	uint32_t thread; /* the first that had to do with it */
@@ -167,6 +169,22 @@ static void need(struct file *file, struct moment *moment, uint64_t end)
 	}
 }
 
+/*
+ * A run is what follows its first request, which nobody has read ahead of. Threads that read a file by turns are in no
+ * sequence here, nor are they for the kernel if they share a descriptor.
+ */
+static void note_run(const struct io_record *io, uint64_t end, struct file *file, struct moment *moment)
+{
+	uint64_t bytes = (uint64_t)io->result;
+	uint64_t before = io->offset == moment->run_end ? moment->run_bytes : 0;
+
+	moment->run_bytes = io->offset == moment->run_end ? add_saturating(before, bytes) : 0;
+	moment->run_end = end;
+	if (moment->run_bytes >= RUN_BYTES)
+		file->run_bytes = add_saturating(file->run_bytes, before >= RUN_BYTES ? bytes : moment->run_bytes);
+	file->moved_bytes = add_saturating(file->moved_bytes, bytes);
+}
+
 static void pass_io(struct files_survey *survey, const struct io_record *io, struct file *file, struct moment *moment)
 {
 	if (!moment->opens)
@@ -181,6 +199,7 @@ static void pass_io(struct files_survey *survey, const struct io_record *io, str
 		return;
 	uint64_t end = add_saturating(io->offset, (uint64_t)io->result);
 
+	note_run(io, end, file, moment);
 	if (io->op == IO_READ || file->block_device) {
 		if (end > moment->size_bytes)
 			need(file, moment, end);

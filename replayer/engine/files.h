@@ -40,10 +40,15 @@ static inline uint8_t class_chosen(struct class_choice choice, uint32_t flags)
 	return (class_of_flags(flags) & choice.kept) | choice.added;
 }
 
+/* A reader that comes so far in one run has read ahead in the largest folios. */
+enum { RUN_BYTES = 1 << 20 };
+
 /* One file of the trace. */
 struct file {
 	uint64_t layout_bytes; /* size before the first operation */
 	uint64_t resident_bytes; /* of it in the page cache; TRACE_NOT_MEASURED_U64 */
+	uint64_t moved_bytes; /* by all requests */
+	uint64_t run_bytes; /* of these, by requests that follow each other for RUN_BYTES and more */
 	uint32_t name; /* the index after which its place in the directory is named; differs for FILE_NEW_NAME */
 	uint32_t path; /* the first file that is known by the same path */
 	uint32_t parent; /* the first one by the path of its directory; 0 = none */
