@@ -4,6 +4,7 @@
 import json
 import signal
 import subprocess
+from contextlib import suppress
 from importlib.metadata import version
 
 import numpy as np
@@ -191,6 +192,30 @@ def test_every_pass_begins_from_the_same_files(image, tmp_path):
     assert document["mismatches"] == {}
     assert document["operations"]["failed"] == 0
     assert document["elapsed_s"] < 0.6
+
+
+def test_a_pass_that_cannot_be_undone_ends_the_loop_and_loses_no_result(image, tmp_path):
+    """A directory takes the place of a file of the image while it is read: no pass can begin with that file again."""
+    fileops = [{"op": Fileop.TRUNCATE, "start_ns": 50, "duration_ns": 1, "file": 1, "argument": 100}]
+    io = [read(0, 500, 5, file=1), read(0, 500, 20, file=2)]
+    files = [{"file": file, "size_bytes": 500} for file in (1, 2)]
+    trace = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
+    command = [ENGINE, trace, image, "--loop", "--interval-ms=20", "--keep-image"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    taken = tmp_path / "image" / "f00000002"
+    (tmp_path / "other").mkdir()
+    while taken.is_file():
+        taken.unlink()
+        with suppress(OSError):  # the engine was first
+            (tmp_path / "other").rename(taken)
+    rest = process.communicate(timeout=30)[0]
+    assert process.returncode == 3
+    document = json.loads(rest[rest.index("{\n") :])
+    assert document["stopped"] == "error"
+    assert document["passes"] > 2
+    assert document["requests"]["read"] > 4
+    assert any("put back" in reason and "Is a directory" in reason for reason in document["reasons"])
 
 
 def test_more_files_than_descriptors(image, tmp_path):

@@ -166,6 +166,8 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		result.run = &run;
 		if (atomic_load(&stopped_by_signal))
 			result.stopped = "signal";
+		else if (run.error)
+			result.stopped = "error";
 		else if (atomic_load(&stop))
 			result.stopped = "max-seconds";
 	}
@@ -195,6 +197,10 @@ static int survey(const struct trace *trace, struct class_choice classes, struct
 		if (!error)
 			error = schedule_survey(schedule, first, count);
 		trace_drop(trace, first, count);
+		if (!error && atomic_load(&stop)) {
+			complain("interrupted while reading %s: nothing was replayed", trace->path);
+			error = -EINTR;
+		}
 	}
 	return error ? error : files_survey_end(files, table);
 }

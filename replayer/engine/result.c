@@ -262,6 +262,13 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 		json_text(NULL, text);
 		trusted = false;
 	}
+	if (result->run && result->run->error) {
+		snprintf(text, sizeof(text),
+			 "the image could not be put back as it was before the first pass (%s): the loop ended there",
+			 strerror(-result->run->error));
+		json_text(NULL, text);
+		trusted = false;
+	}
 	if (result->run && atomic_load(&result->run->descriptors.direct_refused)) {
 		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
 		trusted = false;

@@ -370,5 +370,5 @@ int run_all(struct run *run)
 	descriptors_close_all(&run->descriptors);
 	if (run->undo)
 		pthread_barrier_destroy(&run->barrier);
-	return error ? error : run->error;
+	return error;
 }
