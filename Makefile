@@ -122,6 +122,10 @@ bench-predict: build build/.apt-test build/.apt-bench build/tests/debit_credit #
 bench-step: build build/.apt-test build/.apt-bench ## how far measurements of one workload lie apart, with processes that keep step and without (8 min)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_step $(BENCH_ARGS)
 
+.PHONY: bench-warm
+bench-warm: build build/.apt-test build/.apt-bench ## how fast workloads are that begin with their files cached, beside those that have read them (20 min)
+	$(SUDO) $(PYTHON) -m tests.bench.bench_warm $(BENCH_ARGS)
+
 .PHONY: bench-models
 bench-models: build ## every model's error on machines that are formulas, with equal points
 	$(PYTHON) -m tests.bench.bench_models $(BENCH_ARGS)

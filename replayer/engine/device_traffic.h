@@ -9,7 +9,7 @@
 struct device_traffic {
 	bool known; /* not where the kernel lacks CONFIG_TASK_IO_ACCOUNTING */
 	uint64_t read_bytes; /* that missed the page cache, read-ahead included */
-	uint64_t write_bytes; /* that made a clean page dirty, or went around the page cache */
+	uint64_t write_bytes; /* that made a clean page dirty (of a folio all of it), or went around the page cache */
 };
 
 /* Since the process began, all of its threads together. */

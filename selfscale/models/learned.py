@@ -18,7 +18,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.models.measured import Z90, Columns, beyond, columns, measured, ranges_of, region_of
-from selfscale.models.service_time import ServiceTimes, fit_service_times, seconds_at
+from selfscale.models.service_time import ServiceTimes, demand_at, fit_service_times
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 POINTS_MIN = 16
 FITS, UNEXPECTED = 2, 3.0
 """A point that the others expect this many standard deviations elsewhere counts as that noisy in the second fit."""
+SIGMA_MAX = 2.0
+"""Of ln(throughput), by what is not known of the constants: at a step of the formula its derivative says more."""
 
 
 class LearnedModel:
@@ -89,7 +91,7 @@ class LearnedModel:
 
     def _features(self, table: Columns) -> np.ndarray:
         """Places in the space of the residual, shape (n, 6), each axis about two wide."""
-        seconds = seconds_at(self.service_times.constants, table, self.service_times.border_bytes)
+        seconds = demand_at(self.service_times.constants, table, self.service_times.border_bytes).seconds
         return np.column_stack(
             [
                 np.log(table.unique_bytes / self.service_times.border_bytes),
@@ -104,9 +106,15 @@ class LearnedModel:
     def covariance(self, workloads: Sequence[Workload]) -> np.ndarray:
         """What is not known of ln(throughput) of n workloads, shape (n, n): of the constants and of the residual."""
         table = columns(workloads)
-        by_constants = self.service_times.sensitivity(table)
+        by_constants = self._sensitivity(table)
         residual = self._process.predict(self._features(table), return_cov=True)[1]
         return residual + by_constants @ self.service_times.covariance @ by_constants.T
+
+    def _sensitivity(self, table: Columns) -> np.ndarray:
+        """Of the service times, no more than `SIGMA_MAX` comes of it, shape (n, constants)."""
+        by_constants = self.service_times.sensitivity(table)
+        sigma = np.sqrt(np.einsum("ij,jk,ik->i", by_constants, self.service_times.covariance, by_constants))
+        return by_constants / np.maximum(sigma / SIGMA_MAX, 1)[:, None]
 
     def again(self) -> LearnedModel:
         """The same model with the hyper-parameters found, not fitted."""
@@ -119,7 +127,7 @@ class LearnedModel:
         table = columns(workloads)
         mean, sigma = self._process.predict(self._features(table), return_std=True)
         throughput = np.exp(self.service_times.log_throughput(table) + mean)
-        by_constants = self.service_times.sensitivity(table)
+        by_constants = self._sensitivity(table)
         sigma = np.sqrt(sigma**2 + np.einsum("ij,jk,ik->i", by_constants, self.service_times.covariance, by_constants))
         outside = [beyond(self._ranges, workload) for workload in workloads]
         return pd.DataFrame(

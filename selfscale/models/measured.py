@@ -18,6 +18,7 @@ from selfscale.sampling import LOGARITHMIC
 NOISE_MIN, NOISE_UNSTEADY, NOISE_UNKNOWN = 0.02, 0.08, 0.3
 """Standard deviation of ln(throughput) of a point: at least, at least where it was not steady, and of a run too short
 for an interval."""
+DEVICE_FRACS = ("device_frac", "device_write_frac")
 Z90, Z95 = 1.644854, 1.959964
 
 
@@ -60,12 +61,16 @@ class Measured:
         ln(bytes per s).
     noise : ndarray, shape (n,)
         Standard deviation of it that the measurement itself had.
+    device_read_frac, device_write_frac : ndarray, shape (n,)
+        Bytes that storage read and wrote over those that were moved; nan where unknown.
     """
 
     indices: np.ndarray
     columns: Columns
     log_throughput: np.ndarray
     noise: np.ndarray
+    device_read_frac: np.ndarray
+    device_write_frac: np.ndarray
 
 
 def measured(points: Sequence[Point]) -> Measured:
@@ -73,8 +78,14 @@ def measured(points: Sequence[Point]) -> Measured:
     indices = [index for index, point in enumerate(points) if point.throughput_bytes_per_s > 0]
     used = [points[index] for index in indices]
     throughput = np.array([point.throughput_bytes_per_s for point in used])
+    moved, written = (np.array([getattr(point, name) for point in used], float) for name in DEVICE_FRACS)
     return Measured(
-        np.array(indices, int), columns([point.workload for point in used]), np.log(throughput), noise_of(used)
+        np.array(indices, int),
+        columns([point.workload for point in used]),
+        np.log(throughput),
+        noise_of(used),
+        moved - written,
+        written,
     )
 
 

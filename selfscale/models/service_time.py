@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from selfscale.models.measured import Columns, Measured, miss_frac
+from selfscale.models.read_ahead import read_in_vain
+from selfscale.models.write_back import kept_frac, neighbour_frac
 
 WINDOW_BYTES = 128 * 1024.0
 """Of a longer request the parts overlap."""
@@ -27,6 +29,8 @@ RANDOM_FRAC_MIN = 1e-3
 """Of what is called sequential throughout: Willy's runs end at the ends of their files."""
 PHYSICS_ERROR = 0.08
 """Standard deviation of ln(throughput) that the formula is trusted with beside the noise of a point."""
+TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
+"""The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
 HUBER = 4.0
 """Square of the number of standard deviations from which on an error counts linearly."""
 STEP = 1e-4
@@ -56,12 +60,13 @@ CONSTANTS = {
     "overlap_frac": Guess(0.5, 0.7),
     "random_frac": Guess(0.3, 1.0),
     "restart_frac": Guess(0.7, 0.8),
-    "window_bytes": Guess(5e5, 1.0),
-    "ahead_factor": Guess(1.5, 0.7),
-    "ahead_random_bytes": Guess(2e4, 1.0),
+    "window_bytes": Guess(1e6, 1.5),
+    "ahead_factor": Guess(1.0, 0.4),
+    "context_factor": Guess(0.6, 0.5),
     "write_wait_frac": Guess(0.3, 1.0),
     "spill_frac": Guess(0.02, 1.5),
-    "flush_eagerness": Guess(6.0, 0.8),
+    "spill_page_s": Guess(5e-7, 1.5),
+    "stays_frac": Guess(0.75, 0.3),
     "read_cache": Guess(1.0, 0.25),
     "write_cache": Guess(0.8, 1.2),
     "near_cache": Guess(0.2, 0.8),
@@ -69,18 +74,19 @@ CONSTANTS = {
     "device_servers": Guess(3.0, 0.8),
     "direction_servers": Guess(3.0, 0.8),
     "merge_frac": Guess(0.7, 0.5),
+    "limits_apart": Guess(1.5, 0.7),
     "sharpness": Guess(4.0, 0.6),
 }
 """The caches as shares of the border of the profile. Shares, 1 at most: overlap_frac of the time of a byte beyond the
 first window is left of it, since a long request becomes commands that overlap; random_frac of the access of a request
 that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
 what fits the write cache is written back all the same; merge_frac of the accesses of blocks whose neighbours are dirty,
-too, are saved. The device serves direction_servers requests at once in one direction, device_servers in both.
+too, are saved. The device serves direction_servers requests at once in one direction, device_servers in both;
+limits_apart is 0 where it takes the time of its accesses and that of their bytes, and large where the longer counts.
 
-Read-ahead: it costs restart_frac of an access to begin; sequential misses share one access per window_bytes. Read in
-vain are ahead_factor times what a run has read, at most a window, at its end, and ahead_random_bytes per random read.
-flush_eagerness is how many times as fast as misses the share of what is written back grows behind the border: where
-eviction meets dirty pages, the kernel wakes up threads that write back all of them."""
+Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most and costs restart_frac of an access to
+begin; sequential misses share one access per window. Write-back (`selfscale.models.write_back`) begins at write_cache,
+of which stays_frac stays dirty then, and takes spill_page_s of a processor per page."""
 
 
 def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
@@ -92,75 +98,89 @@ def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) ->
     return drawn + (1 - drawn) * scanned * (1 - np.maximum(1 - drawn, 0.0) ** SCAN_EAGERNESS)
 
 
-def _kept_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
-    """Share of what is written that may stay dirty: of the working set, and of the neighbours of a dirty block."""
-    return np.maximum(1 - miss_frac(table.unique_bytes, border_bytes * k["write_cache"]), 0.0)
+@dataclass(frozen=True)
+class Demand:
+    """What a mean request asks of the machine.
+
+    Attributes
+    ----------
+    seconds : dict of str to ndarray, shape (n,)
+        At every resource.
+    read_frac, write_frac : ndarray, shape (n,)
+        Bytes that storage reads and writes over those that are moved.
+    """
+
+    seconds: dict[str, np.ndarray]
+    read_frac: np.ndarray
+    write_frac: np.ndarray
 
 
-def _spill_frac(k: dict[str, np.ndarray], kept: np.ndarray) -> np.ndarray:
-    """Share of the written bytes that are written back to the device while the workload runs."""
-    spill = 1 - kept ** np.maximum(k["flush_eagerness"], 1.0)
-    return spill + np.minimum(k["spill_frac"], 1.0) * (1 - spill)
-
-
-def _reads_of_miss(k: dict[str, np.ndarray], table: Columns) -> tuple[np.ndarray, np.ndarray]:
-    """Accesses of the device that a read which misses costs, and bytes that are read in vain for it."""
-    random, size = 1 - table.seq_frac, table.size_mean
-    # Read-ahead begins with the second request of a run.
-    runs = random * table.seq_frac
-    accesses = random + runs * k["restart_frac"] + table.seq_frac * np.minimum(1.0, size / k["window_bytes"])
-    ahead = np.minimum(runs * k["window_bytes"], table.seq_frac * size * k["ahead_factor"])
-    return accesses, ahead + random * k["ahead_random_bytes"]
-
-
-def seconds_at(constants: np.ndarray, table: Columns, border_bytes: float) -> dict[str, np.ndarray]:
-    """Seconds of a mean request at every resource, shape (n,) each.
+def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Demand:
+    """What a mean request of n workloads asks of the machine.
 
     Parameters
     ----------
-    constants : ndarray, shape (29,), or (29, k, 1) for k sets at once
+    constants : ndarray, shape (31,), or (31, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
-    read, size = table.read_frac, table.size_mean
-    write = 1 - read
-    kept = _kept_frac(k, table, border_bytes)
-    miss, spill = _miss_frac(k, table, border_bytes), _spill_frac(k, kept)
+    read, size, sequential = table.read_frac, table.size_mean, table.seq_frac
+    write, random = 1 - read, 1 - sequential
+    miss = _miss_frac(k, table, border_bytes)
+    kept = kept_frac(table.unique_bytes, border_bytes * k["write_cache"], k["stays_frac"])
+    spill = 1 - kept + np.minimum(k["spill_frac"], 1.0) * kept
     far = miss_frac(table.unique_bytes, border_bytes * k["near_cache"], 0.1)
     pages = np.maximum(size, PAGE_BYTES) / PAGE_BYTES
-    random = 1 - table.seq_frac
     # Whole pages move; sequential requests of less than a page share one. What is written in part is read before.
-    moved = random * np.maximum(size, PAGE_BYTES) + table.seq_frac * size
+    moved = random * np.maximum(size, PAGE_BYTES) + sequential * size
     partial = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
-    accesses, in_vain = _reads_of_miss(k, table)
-    extents = random + table.seq_frac * np.minimum(k["random_frac"], 1.0)
-    extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * kept)
     longer = np.maximum(0.0, moved - WINDOW_BYTES)
     waited = moved - longer + longer * np.minimum(k["overlap_frac"], 1.0)
+    # Read-ahead begins with the second request of a run.
+    reads = random + random * sequential * k["restart_frac"] + sequential * np.minimum(1.0, size / k["window_bytes"])
+    factors = k["ahead_factor"], k["context_factor"]
+    in_vain = read_in_vain(table, np.clip(1 - miss, 0, 1), k["window_bytes"], factors)
+    # A run of writes ends where one of its requests is read.
+    extents = 1 - sequential * write * (1 - np.minimum(k["random_frac"], 1.0))
+    extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * neighbour_frac(kept))
     processor = (
         read * (k["read_call_s"] + size * k["read_byte_s"])
         + write * (k["write_call_s"] + size * k["write_byte_s"])
         + far * size * k["far_byte_s"]
-        + pages * miss * k["miss_page_s"]
+        + pages * (miss * k["miss_page_s"] + write * spill * k["spill_page_s"])
     )
-    reading = read * miss * (accesses * k["access_read_s"] + (waited + in_vain) * k["device_read_byte_s"])
-    reading = reading + partial * (k["access_read_s"] + PAGE_BYTES * k["device_read_byte_s"])
-    writing = write * spill * (extents * k["access_write_s"] + waited * k["device_write_byte_s"])
-    return {
-        "process": (processor + reading + np.minimum(k["write_wait_frac"], 1.0) * writing) / table.process_num,
-        "processors": processor / k["cpu_servers"],
-        "device": (reading + writing) / k["device_servers"],
-        "reads": reading / k["direction_servers"],
-        "writes": writing / k["direction_servers"],
-        "lock": k["lock_s"] + size * k["lock_byte_s"],
-    }
+    read_access = (read * miss * reads + partial) * k["access_read_s"]
+    read_bytes = (read * miss * (waited + in_vain) + partial * PAGE_BYTES) * k["device_read_byte_s"]
+    write_access = write * spill * extents * k["access_write_s"]
+    write_bytes = write * spill * waited * k["device_write_byte_s"]
+    waiting = read_access + read_bytes + np.minimum(k["write_wait_frac"], 1.0) * (write_access + write_bytes)
+    reading = _longer(k, read_access, read_bytes)
+    writing = _longer(k, write_access, write_bytes)
+    return Demand(
+        {
+            "process": (processor + waiting) / table.process_num,
+            "processors": processor / k["cpu_servers"],
+            "device": (reading + writing) / k["device_servers"],
+            "reads": reading / k["direction_servers"],
+            "writes": writing / k["direction_servers"],
+            "lock": k["lock_s"] + size * k["lock_byte_s"],
+        },
+        (read * miss * (moved + in_vain) + partial * PAGE_BYTES) / size,
+        write * spill * moved / size,
+    )
 
 
-def log_throughput(constants: np.ndarray, table: Columns, border_bytes: float) -> np.ndarray:
+def _longer(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:
+    """Time of a device that is limited in accesses and in bytes: between the sum of both and the longer one."""
+    power = 1 + k["limits_apart"]
+    return (accesses_s**power + bytes_s**power + np.finfo(float).tiny) ** (1 / power)
+
+
+def log_throughput(constants: np.ndarray, table: Columns, demand: Demand) -> np.ndarray:
     """ln(bytes per s): the longest resource, rounded off where two are equally long."""
-    times = np.array(list(seconds_at(constants, table, border_bytes).values()))
+    times = np.array(list(demand.seconds.values()))
     sharpness = 1 + np.exp(constants[list(CONSTANTS).index("sharpness")])
     longest = times.max(axis=0)
     return np.log(table.size_mean / longest) - np.log(((times / longest) ** sharpness).sum(axis=0)) / sharpness
@@ -172,9 +192,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (29,)
+    constants : ndarray, shape (31,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (29, 29)
+    covariance : ndarray, shape (31, 31)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -186,14 +206,15 @@ class ServiceTimes:
 
     def log_throughput(self, table: Columns) -> np.ndarray:
         """ln(bytes per s), shape (n,)."""
-        return log_throughput(self.constants, table, self.border_bytes)
+        return log_throughput(self.constants, table, demand_at(self.constants, table, self.border_bytes))
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 29)."""
+        """Derivative of `log_throughput` by the constants, shape (n, 31)."""
         steps = STEP * np.eye(len(self.constants))
         moved = np.hstack([self.constants[:, None] + steps, self.constants[:, None] - steps])
         # All at once, an axis for the sets of constants before that of the workloads: a prediction is to take 10 ms.
-        values = log_throughput(moved[:, :, None], table, self.border_bytes)
+        sets = moved[:, :, None]
+        values = log_throughput(sets, table, demand_at(sets, table, self.border_bytes))
         return ((values[: len(steps)] - values[len(steps) :]) / (2 * STEP)).T
 
 
@@ -217,7 +238,12 @@ def fit_service_times(
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
 
     def misfit(constants: np.ndarray, border_bytes: float) -> np.ndarray:
-        error = (log_throughput(constants, data.columns, border_bytes) - data.log_throughput) * weight
+        demand = demand_at(constants, data.columns, border_bytes)
+        errors = [(log_throughput(constants, data.columns, demand) - data.log_throughput) * weight]
+        for share, wanted in ((demand.read_frac, data.device_read_frac), (demand.write_frac, data.device_write_frac)):
+            off = np.log((share + TRAFFIC_FRAC_MIN) / (wanted + TRAFFIC_FRAC_MIN)) / TRAFFIC_ERROR
+            errors.append(np.where(np.isnan(wanted), 0.0, off))
+        error = np.concatenate(errors)
         # Pseudo-Huber: a disturbed point pulls with a bounded force.
         robust = np.sign(error) * np.sqrt(2 * HUBER * (np.sqrt(1 + error**2 / HUBER) - 1))
         return np.concatenate([robust, (constants - guess) / sigma])
