@@ -168,11 +168,10 @@ int BPF_PROG(block_io_start, struct request *request)
 	/* A full table is counted when the request is issued. */
 	if (!state)
 		return 0;
-	/* Where the device keeps statistics, the kernel has just taken the time. */
-	__u64 start_ns = request->start_time_ns;
 	if (state->phase == REQUEST_ISSUED)
 		end_was_missed(state);
-	note_submission(&state->submission, request->bio, start_ns ? start_ns : bpf_ktime_get_ns());
+	/* start_time_ns of the request may be that of its previous use: kernels differ in when they set it. */
+	note_submission(&state->submission, request->bio, bpf_ktime_get_ns());
 	request_begins(state, request);
 	state->phase = REQUEST_SUBMITTED;
 	__u32 command_flags = request->cmd_flags;

@@ -239,6 +239,17 @@ def test_a_disk_without_a_file_system(loop, tmp_path):
     assert sizes[BlockDataClass.WRITEBACK] == 4 << 20
 
 
+def test_a_request_waits_in_the_queue_from_its_own_start_on(loop, tmp_path):
+    """One at a time: each was queued after the one before had ended, whatever request the kernel uses again for it."""
+    recorded = record(loop, tmp_path / "trace", f"dd if=/dev/zero of={loop.path} bs=64k count=200 oflag=direct;")
+    blocks = recorded.blocks[recorded.blocks["thread"] == recorded.blocks["thread"].mode()[0]]
+    blocks = blocks.sort_values("start_ns")
+    assert len(blocks) >= 200
+    ends = (blocks["start_ns"] + blocks["duration_ns"]).to_numpy()[:-1]
+    queued = (blocks["start_ns"] - blocks["queued_ns"].astype("int64")).to_numpy()[1:]
+    assert (queued >= ends).all()
+
+
 def test_a_request_that_is_done_in_parts_and_fails(tmp_path):
     """Of a loop device whose file has become shorter: the first part can be read, the rest is tried again in vain."""
     size, part = 1 << 20, 3 * 4096
