@@ -94,7 +94,7 @@ def render_groups(groups: Sequence[Group]) -> list[str]:
         by, layer = map(str, head)
         lines += ["", f"{by.upper()} ({layer})", f"  {'':<30}" + "".join(f"{it:>11}" for it in _GROUP_HEADS)]
         for row in part.to_dict("records"):
-            about = " ".join(([] if by == "window" or row["key"] is pd.NA else [str(row["key"])]) + [row["name"]])
+            about = " ".join(([] if by == "window" or pd.isna(row["key"]) else [str(row["key"])]) + [row["name"]])
             about = about if len(about) <= 29 else "..." + about[-26:]
             cells = [_cell(name, float(row[name])) for name in _GROUP_COLUMNS]
             lines.append(f"  {about:<30}" + "".join(f"{cell:>11}" for cell in cells))

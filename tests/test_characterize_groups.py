@@ -14,6 +14,7 @@ from characterize.errors import FlextraceError
 from characterize.grouping import Grouping
 from characterize.groups import table_of
 from characterize.layout import HeaderFlag, RecordKind
+from characterize.side_by_side import render_groups
 from characterize.stream import open_stream
 from characterize.trace import Trace
 from flextrace.main import main
@@ -111,6 +112,11 @@ def test_the_keys_with_fewest_requests_are_together(monkeypatch):
     }
     # Files 1, 2, 3 and 5 with 20, 10, 10 and 10 requests.
     assert counts == {1: 20, 2: 10, "others": 20}
+    assert [line.split()[:2] for line in render_groups(result.groups)[3:]] == [
+        ["1", "20"],
+        ["2", "10"],
+        ["others", "20"],
+    ]
 
 
 def test_impossible_windows():
