@@ -287,7 +287,10 @@ def test_columns_can_be_named(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("7,10,vol,R,8,4096\n", "expected 7 fields: tid,timestamp_us"),
+        (
+            "7,10,vol,R,8,4096\n",
+            r"expected 7 fields: tid \(integer\),timestamp_us \(number\),volume,op,lba \(integer\)",
+        ),
         ("7,10,vol,K,8,4096,1\n", "expected an operation"),
         ("7,10,vol,R,8,,1\n", "expected a size of at most"),
         ("7,10,vol,R,8,9,-1\n", "expected 7 fields"),

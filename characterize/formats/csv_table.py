@@ -51,5 +51,7 @@ def chunks(reading: Reading) -> Iterator[Chunk]:
 
 
 def _shape(names: list[str], meaning: Meaning) -> LineShape:
-    expected = f"{len(names)} fields: {','.join(names)}"
+    kinds = {"integer": " (integer)", "time": " (number)"}
+    fields = (name + kinds.get(it.kind, "") for name, it in zip(names, meaning.fields, strict=True))
+    expected = f"{len(names)} fields: {','.join(fields)}"
     return LineShape(meaning.fields, expected, ",", quoted=True, units=meaning.units)
