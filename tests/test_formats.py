@@ -188,6 +188,7 @@ def test_units_can_be_given(tmp_path):
     [
         (ALIBABA, ReadOptions(sector_bytes=512), "leaves no choice of this: omit --sector-bytes"),
         (SPC, ReadOptions(sector_bytes=256), "needs a multiple of 512"),
+        (SPC, ReadOptions(sector_bytes=0), "needs a multiple of 512"),
         (SPC, ReadOptions(time_unit="h"), "unit of time 'h' is unknown"),
         (ALIBABA, ReadOptions(time_unit="ns"), "taken as ns since 1970, its first time is not within the years"),
         (TENCENT, ReadOptions(time_unit="ms"), "taken as ms since 1970"),

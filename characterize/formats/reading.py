@@ -127,7 +127,8 @@ class Reading:
         ):
             if given is not None and known is None:
                 raise FlextraceError(f"the format {form.name} leaves no choice of this: omit {what}", 2)
-        self.sector_bytes = options.sector_bytes or form.sector_bytes or 1
+        given_bytes = options.sector_bytes
+        self.sector_bytes = (form.sector_bytes or 1) if given_bytes is None else given_bytes
         if form.sector_bytes and (self.sector_bytes < 512 or self.sector_bytes % 512):
             raise FlextraceError(f"--sector-bytes {self.sector_bytes}: a trace needs a multiple of 512 bytes", 2)
         self.time_unit = options.time_unit or form.time_unit or "ns"
