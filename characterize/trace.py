@@ -249,7 +249,8 @@ def open(path: str | os.PathLike[str], foreign: ReadOptions | None = None) -> Tr
     Returns
     -------
     Trace
-        An incomplete or truncated file is read up to its last whole record and says so in ``warnings``.
+        An incomplete or truncated file is read up to its last whole record and says so in ``warnings``; what a
+        truncated one lacks is lost (`HeaderFlag.LOST`).
 
     Raises
     ------
@@ -296,10 +297,13 @@ def trace_of(path: Path, content: Content) -> Trace:
     """The trace of a content that was read from a file."""
     raw = np.frombuffer(content.head, HEADER_DTYPE)[0]
     warnings: list[str] = []
-    count_records(path, raw, content.file_bytes, warnings)
+    records = count_records(path, raw, content.file_bytes, warnings)
+    flags = HeaderFlag(int(raw["flags"]))
+    if HeaderFlag.INCOMPLETE not in flags and records < int(raw["record_count"]):
+        flags |= HeaderFlag.LOST
     arrays = content.arrays
     header = Header(
-        flags=HeaderFlag(int(raw["flags"])),
+        flags=flags,
         version=(int(raw["version_major"]), int(raw["version_minor"])),
         start_monotonic_ns=int(raw["start_monotonic_ns"]),
         start_realtime_ns=int(raw["start_realtime_ns"]),

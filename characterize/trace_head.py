@@ -19,6 +19,7 @@ from characterize.layout import (
 )
 
 _CLOCKS = ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns")
+TRUNCATED = "is truncated"
 
 
 def is_foreign(path: Path) -> bool:
@@ -92,7 +93,7 @@ def count_records(path: Path, raw: np.void, file_bytes: int, warnings: list[str]
         return whole_records
     record_count = int(raw["record_count"])
     if record_count > whole_records:
-        warnings.append(f"{path} is truncated: {whole_records} of {record_count} records are there")
+        warnings.append(f"{path} {TRUNCATED}: {whole_records} of {record_count} records are there")
     return min(record_count, whole_records)
 
 

@@ -147,10 +147,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _missing(result: Characterization) -> str:
     """What a trace lacks, and what to do about it; empty where nothing is missing."""
+    from characterize.trace_head import TRUNCATED  # noqa: PLC0415 (numpy)
+
     if result.trustworthy:
         return ""
     if bad_lines := result.trace["lineage"].get("imported", {}).get("bad_lines"):
         return f"{bad_lines} malformed lines were left out; these numbers are not trustworthy"
+    if any(TRUNCATED in warning for warning in result.warnings):
+        return "its end is missing; these numbers are not trustworthy: use another copy of it"
     lost = sum(result.lost.values()) or "some"
     exact = ", ".join(result.layers["vfs"].from_totals)
     but = f" (but {exact} of the application, which are exact)" if exact else ""

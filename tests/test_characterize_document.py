@@ -263,6 +263,17 @@ def test_verb_info_of_an_incomplete_file(written, capsys):
     assert "not closed cleanly" in captured.err
 
 
+def test_verbs_of_a_truncated_file(written, capsys):
+    written.write_bytes(written.read_bytes()[: -64 * 4])
+    assert main(["characterize", str(written), "--format", "json"]) == 3
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["trustworthy"] is False
+    assert "is truncated" in captured.err
+    assert "its end is missing" in captured.err
+    assert "ring-bytes" not in captured.err
+    assert main(["info", str(written)]) == 3
+
+
 def test_verb_info_of_every_trace(trace, tmp_path, capsys):
     path = package.write(trace, tmp_path / "any.iotrace")
     for output in ("text", "json"):

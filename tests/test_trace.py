@@ -117,6 +117,7 @@ def test_truncated_in_the_middle_of_a_record(written):
     trace = characterize.open(written)
     assert len(trace.io) == 1
     assert "truncated: 7 of 12 records" in trace.warnings[0]
+    assert trace.header.flags & HeaderFlag.LOST
 
 
 @pytest.mark.parametrize("size", [8, 100, HEADER - 1])
