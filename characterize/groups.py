@@ -43,7 +43,8 @@ class Group:
     key : int or None
         Process, file, device number, number of the window; None: all that are not listed.
     name : str
-        Program of a process, path of a file, ``major:minor`` of a device, begin and end of a window.
+        Program of a process, path of a file, ``major:minor`` or foreign name of a device, begin and end of a
+        window.
     layer : {"vfs", "block"}
     characterization : LayerCharacterization
         uniqueBytes, stack depths and streams are those within the group; what is fresh or appended is so in the trace.

@@ -121,8 +121,16 @@ class Trace:
         self.block_of_data = np.full(pieces, -1, np.int64) if block_of_data is None else block_of_data
 
     def device_name(self, device: int) -> str:
-        """``major:minor`` of a device."""
-        return self.device_names.get(device) or device_name(device)
+        """``major:minor`` of a device; of a trace of another tool the name that it had there."""
+        return self.device_names.get(device) or self._foreign_names.get(device_name(device)) or device_name(device)
+
+    @property
+    def _foreign_names(self) -> dict[str, str]:
+        """Names of devices that were numbered when the trace was imported."""
+        metadata = self.header.metadata
+        listed = metadata.get("devices") if "imported" in metadata else None
+        devices = [it for it in listed if isinstance(it, Mapping)] if isinstance(listed, list) else []
+        return {str(it.get("device")): str(it.get("name") or "") for it in devices}
 
     def _frame(self, kind: RecordKind) -> pd.DataFrame:
         array = self.arrays[kind]

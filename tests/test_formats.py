@@ -268,6 +268,7 @@ def test_a_table_with_names(tmp_path):
     ]
     assert trace.blocks["thread"].tolist() == [7, 8, 7]
     assert [it["name"] for it in trace.header.metadata["devices"]] == ["vol-a", "vol,b"]
+    assert [trace.device_name(device) for device in (1, 2, 3)] == ["vol-a", "vol,b", "0:3"]
 
 
 def test_columns_can_be_named(tmp_path):

@@ -15,7 +15,7 @@ from characterize.cluster.recording import NUMBERS_END, SMALL, Recording
 from characterize.cluster.survey import NEVER, Piece, Survey
 from characterize.errors import FlextraceError
 from characterize.groups import process_names
-from characterize.layout import RECORD_DTYPE, TRACE_RECORD_BYTES, HeaderFlag, RecordKind, device_name
+from characterize.layout import RECORD_DTYPE, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
 from characterize.stream import Arrays
 from characterize.trace import Content, Header, Trace, trace_of
@@ -224,7 +224,7 @@ def _facts(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> Trace:
     arrays: Arrays = {kind: np.concatenate([facts.arrays[kind] for facts in each]) for kind in each[0].arrays}
     together = Trace(header, arrays, paths, None, [warning for facts in each for warning in facts.warnings])
     for number, (recording, facts) in enumerate(zip(recordings, each, strict=True), 1):
-        together.device_names |= {new: f"{device_name(old)} ({number})" for old, new in recording.devices.items()}
+        together.device_names |= {new: f"{facts.device_name(old)} ({number})" for old, new in recording.devices.items()}
         if recording.tasks:
             together.process_names |= {it: f"{name} ({number})" for it, name in process_names(facts).items()}
     return together
