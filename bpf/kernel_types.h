@@ -260,7 +260,6 @@ struct request {
 	__u32 __data_len;
 	__u64 __sector;
 	struct bio *bio;
-	__u64 start_time_ns; /* 0 where nobody needs it */
 	struct block_device *part;
 	atomic_t ref; /* 0 from its end on until it is given out again */
 };
