@@ -27,9 +27,7 @@ _PLACE_TICKS = {"tickformat": ".3s", "ticksuffix": "B"}
 def trace_figures(data: FigureData) -> list[Figure]:
     """All figures of one layer that its data allows."""
     title = TITLES[data.layer]
-    figures = [sizes(data.sizes, title)]
-    if data.layer == "vfs":
-        figures.append(miss_ratios(data.miss_ratios, data.marks))
+    figures = [sizes(data.sizes, title), miss_ratios(data.miss_ratios, data.marks)]
     if data.rate_and_depth is not None:
         figures.append(rate_and_depth(data.rate_and_depth, title))
     if data.places is not None:

@@ -254,8 +254,8 @@ def test_the_page_is_well_formed_and_plots_have_sentence_and_data(page: Page) ->
     assert page.wrong == []
     assert page.open == []
     plots = [json.loads(text) for attributes, text in page.scripts if attributes.get("class") == "plot-data"]
-    # Comparison, five of the machine, six per trace at the application's layer and five at the block layer.
-    assert len(plots) == 1 + 5 + 2 * (6 + 5)
+    # Comparison, five of the machine, six per trace at each of two layers.
+    assert len(plots) == 1 + 5 + 2 * (6 + 6)
     assert page.tags.count("figure") == page.tags.count("figcaption") == len(plots)
     assert " ".join(page.text).count("Show data") == len(plots)
     assert all(plot["data"] for plot in plots)
