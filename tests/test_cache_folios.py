@@ -81,6 +81,8 @@ def test_requests_longer_than_a_run_are_not_taken_for_one(tmp_path):
     assert replayed < 3 * by_program
 
 
-def test_what_is_read_in_one_run_comes_in_folios_as_large_as_a_readers(tmp_path):
+def test_what_is_read_in_one_run_comes_in_folios_but_in_no_larger_ones_than_a_readers(tmp_path):
     by_program, replayed = dirtied(tmp_path, [(MIB * at, MIB) for at in range(SIZE // MIB)])
-    assert by_program / 4 < replayed < 4 * by_program
+    if by_program < 1.5 * WRITES:
+        pytest.skip("this kernel or file system has no large folios")
+    assert 1.5 * WRITES < replayed < 1.5 * by_program

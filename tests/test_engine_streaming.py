@@ -135,8 +135,12 @@ def test_a_pass_over_segments_that_cannot_be_undone_ends_the_loop(tmp_path):
     trace = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
     command = [SMALL, trace, f"--directory={tmp_path / 'image'}", "--loop", "--max-seconds=30"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "cannot lay out" in done.stderr
+    document = json.loads(done.stdout)
+    assert (document["stopped"], document["passes"]) == ("error", 1)
+    assert document["requests"]["read"] == len(io)
+    assert "put back" in document["reasons"][0]
 
 
 REQUESTS = 4_500_007  # more than the engine has in memory at once

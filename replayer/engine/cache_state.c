@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the cached share of every file into pages of the page cache: evict all, then read, map and touch the share.
+// Turns the cached share of every file into pages of the page cache: evict all, then map, populate and touch the share.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum {
 	POPULATE_BYTES =
 		16 << 20, /* mapped at one time: mapped pages cannot be reclaimed easily in a small memory group */
 	MINCORE_BYTES = 64 << 20,
-	READAHEAD_BYTES = 128 << 10, /* what readahead(2) does in one call, leaving out what is more; a usual read */
+	READAHEAD_BYTES = 128 << 10, /* what readahead(2) does in one call; it leaves out what is more */
 	PAGE_BYTES = 4096, /* granularity of touching, at most the size of a page */
 };
 
@@ -27,30 +27,13 @@ static void close_descriptor(const int *descriptor)
 		close(*descriptor);
 }
 
-/* As a program does that reads the file from its beginning, so that its pages come in the same large folios. */
-static int read_in_sequence(int descriptor, uint64_t offset, size_t bytes)
-{
-	static char data[READAHEAD_BYTES];
-
-	for (size_t at = 0; at < bytes; at += sizeof(data)) {
-		size_t part = bytes - at < sizeof(data) ? bytes - at : sizeof(data);
-
-		if (pread(descriptor, data, part, (off_t)(offset + at)) < 0)
-			return -errno;
-	}
-	return 0;
-}
-
 /*
- * Where nothing is read in sequence readahead(2) reads exactly these bytes, in single pages, and populating only waits for
+ * In sequence, populating reads ahead much as a program does that reads the file from its beginning, so that its pages
+ * come in large folios, too. A plain read would be closer to it, but stand in a recording of the replay. Otherwise readahead(2) reads exactly these bytes, in single pages, and populating only waits for
  * it, since the device's readahead can be the whole file.
  */
 static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in_sequence)
 {
-	int error = in_sequence ? read_in_sequence(descriptor, offset, bytes) : 0;
-
-	if (error)
-		return error;
 	for (size_t at = 0; !in_sequence && at < bytes; at += READAHEAD_BYTES)
 		(void)readahead(descriptor, (off64_t)(offset + at),
 				bytes - at < READAHEAD_BYTES ? bytes - at : READAHEAD_BYTES);
@@ -58,8 +41,8 @@ static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in
 
 	if (map == MAP_FAILED)
 		return -errno;
-	madvise(map, bytes, MADV_RANDOM);
-	error = madvise(map, bytes, MADV_POPULATE_READ) < 0 && errno != EINVAL ? -errno : 0;
+	madvise(map, bytes, in_sequence ? MADV_SEQUENTIAL : MADV_RANDOM);
+	int error = madvise(map, bytes, MADV_POPULATE_READ) < 0 && errno != EINVAL ? -errno : 0;
 	/*
 	 * Before Linux 5.14 only this reads. And in a virtual machine whose host takes free memory back, what a device
 	 * has just filled gets its place in the hypervisor's page tables when a processor first touches it, which
