@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw sizes, locality, rate and depth, offsets, files and response times of each FILE into this directory",
     )
     parser.add_argument(
-        "--figure-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)"
+        "--figure-format", choices=("png", "svg", "pdf"), help="of the figures (default: png)"
     )
     add_foreign_arguments(parser, "--from")
     workers = parser.add_argument_group(
@@ -109,6 +109,11 @@ def run(arguments: argparse.Namespace) -> int:
     layers = _LAYERS[arguments.layer]
     if arguments.by == "file" and "vfs" not in layers:
         raise FlextraceError("requests of the block layer have no file: give --by device, or --layer vfs", 2)
+    if arguments.figure_format and not arguments.figures:
+        raise FlextraceError("--figure-format is for --figures DIR: give both, or neither", 2)
+    divided = arguments.workers is not None or arguments.scheduler is not None
+    if not divided and (directory := next((file for file in arguments.files if file.is_dir()), None)):
+        raise FlextraceError(f"{directory} is a directory: name its files, or give --workers N to make one of them", 2)
     grouped: tuple[Layer, ...] = ("vfs",) if arguments.by == "file" else layers
 
     from characterize.kernel_start import start_kernels  # noqa: PLC0415
@@ -118,7 +123,6 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.grouping import Grouping  # noqa: PLC0415
     from characterize.stream import open_stream  # noqa: PLC0415
 
-    divided = arguments.workers is not None or arguments.scheduler is not None
     shown = [_name_of_set(arguments.files)] if divided else arguments.files
     figures = _figure_paths(arguments, shown, layers) if arguments.figures else {}
     grouping = Grouping(arguments.by, window_s, grouped) if arguments.by or window_s is not None else None
@@ -179,7 +183,7 @@ def _figure_paths(
     from characterize.plots import check_matplotlib, figure_paths  # noqa: PLC0415 (only where figures are drawn)
 
     check_matplotlib()
-    paths = [figure_paths(arguments.figures, file, layers, arguments.figure_format) for file in files]
+    paths = [figure_paths(arguments.figures, file, layers, arguments.figure_format or "png") for file in files]
     every = [path for one in paths for path in one.values()]
     if len(set(every)) < len(every):
         raise FlextraceError("files of equal names would share their figures: give one --figures DIR to each", 2)

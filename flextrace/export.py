@@ -109,6 +109,8 @@ def _check(arguments: argparse.Namespace) -> None:
     for name, suffixes in _ONLY_FOR.items():
         if getattr(arguments, name) is not None and suffix not in suffixes:
             raise FlextraceError(f"--{_OPTION_OF.get(name, name)} is for NAME{suffixes[0]}: omit it", 2)
+    if arguments.begin_s is not None and arguments.end_s is not None and arguments.end_s <= arguments.begin_s:
+        raise FlextraceError(f"--to {arguments.end_s:g}s is not after --from {arguments.begin_s:g}s", 2)
     if output.exists() and not arguments.force and not arguments.dry_run:
         raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
     if output.exists() and trace.exists() and output.samefile(trace):

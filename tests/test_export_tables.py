@@ -79,6 +79,19 @@ def test_verb(trace, tmp_path, cli):
     assert [row.split(",")[4] for row in output.read_text().splitlines()[1:]] == ['"READ"', '"READ"']
     status, error = cli("export", trace, "-o", tmp_path / "t.json", "--layer", "block")
     assert (status, "--layer is for NAME.csv" in error) == (2, True)
+    status, error = cli("export", trace, "-o", tmp_path / "t.json", "--from", "5s", "--to", "1s")
+    assert (status, "--to 1s is not after --from 5s" in error) == (2, True)
+
+
+def test_what_is_read_again_of_what_was_written_is_no_size_that_a_file_had_before(tmp_path):
+    """A table has no sizes. Of ten writes the first three overwrite what was read first; all is read at the end."""
+    io = [read(0, 3000, 1)] + [write(1000 * at, 1000, 10 + at) for at in range(10)] + [read(0, 10_000, 99)]
+    trace = made_trace(io, files=[{"file": 1, "size_bytes": 3000}], paths={1: "/a"})
+    csv_export.write(trace, tmp_path / "t.csv")
+    again = characterize.open(tmp_path / "t.csv")
+    assert again.arrays[RecordKind.FILE]["size_bytes"].tolist() == [3000]
+    result = characterize.characterize(again)
+    assert result.layers["vfs"].extended["appendFrac"] == pytest.approx(0.7)
 
 
 def test_what_a_table_cannot_say(tmp_path):

@@ -313,6 +313,19 @@ def test_parquet_is_the_same_table(tmp_path):
     assert main(["import", str(path), "-o", str(tmp_path / "o.iotrace"), "--skip-bad"]) == 1
 
 
+def test_a_cell_that_is_no_number_is_named_by_its_column(tmp_path):
+    path = tmp_path / "x.parquet"
+    pd.read_csv(made(tmp_path, TABLE)).astype({"lba": str}).replace({"lba": {"8": "eight"}}).to_parquet(path)
+    with pytest.raises(FlextraceError, match="rows 1 to .*: column lba is to be integer and holds .*string: .*eight"):
+        characterize.open(path)
+
+
+def test_a_name_of_two_columns_is_refused(tmp_path):
+    path = made(tmp_path, "start,op,offset,bytes,offset\n3,R,0,512,4096\n")
+    with pytest.raises(FlextraceError, match="two columns named offset"):
+        read_foreign(path, ReadOptions("csv"))
+
+
 def test_parquet_with_times_of_day(tmp_path):
     frame = pd.DataFrame(
         {

@@ -126,3 +126,7 @@ def test_the_verb_writes_every_figure_and_overwrites_none(trace, tmp_path, capsy
     assert "exists already" in capsys.readouterr().err
     assert main(["characterize", path, path, "--figures", str(tmp_path / "c")]) == 2
     assert "equal names" in capsys.readouterr().err
+    assert main(["characterize", path, "--figure-format", "svg"]) == 2
+    assert "is for --figures" in capsys.readouterr().err
+    assert main(["characterize", str(tmp_path)]) == 2
+    assert "is a directory" in capsys.readouterr().err

@@ -31,6 +31,7 @@ class FileNumbers:
     def __init__(self, sizes: dict[int, int], *, measure: bool = True, writes_overwrite: bool = False):
         self.sizes = sizes
         self.measure, self.writes_overwrite = measure, writes_overwrite
+        self._written: dict[int, int] = {}
         self.paths: dict[int, str] = {}
         self._number_of: dict[str, int] = {}
         self._new: list[tuple[int, FileType, int]] = []
@@ -64,8 +65,22 @@ class FileNumbers:
         return Chunk({RecordKind.FILE: files, **arrays}, paths)
 
     def _measure(self, io: np.ndarray) -> None:
-        moved = io[(io["result"] > 0) & ((io["op"] == IoOp.READ) | self.writes_overwrite)]
-        ends = moved["offset"].astype(np.int64) + moved["result"]
-        largest = pd.Series(ends).groupby(moved["file"].astype(np.int64)).max()
-        for file, end in zip(largest.index.tolist(), largest.tolist(), strict=True):
-            self.sizes[file] = max(self.sizes.get(file, 0), end)
+        moved = io[(io["result"] > 0) & ((io["op"] == IoOp.READ) | (io["op"] == IoOp.WRITE))]
+        file = pd.Series(moved["file"].astype(np.int64))
+        ends = pd.Series(moved["offset"].astype(np.int64) + moved["result"])
+        if self.writes_overwrite:
+            told = np.ones(len(file), bool)
+        else:
+            # What is read behind all that was written before was there; what is read of that says nothing.
+            writes = moved["op"] == IoOp.WRITE
+            written = ends.where(writes, 0).groupby(file).cummax()
+            before = np.maximum(written, file.map(self._written).fillna(0).astype(np.int64))
+            told = (~writes & (ends > before)).to_numpy()
+            _raise_to(self._written, file[writes], ends[writes])
+        _raise_to(self.sizes, file[told], ends[told])
+
+
+def _raise_to(least: dict[int, int], file: pd.Series, ends: pd.Series) -> None:
+    largest = ends.groupby(file).max()
+    for number, end in zip(largest.index.tolist(), largest.tolist(), strict=True):
+        least[number] = max(least.get(number, 0), end)

@@ -76,6 +76,9 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
         A column that is needed, or was named, is not there.
     """
     given = {column: name for name, column in (reading.options.columns if reading else {}).items()}
+    twice = sorted({name for name in names if name and names.count(name) > 1})
+    if twice and reading:
+        raise FlextraceError(f"{reading.path} has two columns named {twice[0]}: rename or remove one of them")
     if missing := set(given) - set(names):
         raise FlextraceError(f"--columns names {', '.join(sorted(missing))}; the columns are {', '.join(names)}", 2)
     fields: list[Field] = []

@@ -51,10 +51,16 @@ def chunks(reading: Reading) -> Iterator[Chunk]:
             used = {name: it for name, it in zip(names, meaning.fields, strict=True) if it.kind != "unused"}
             done = 0
             for batch in file.iter_batches(BATCH_ROWS, columns=list(used)):
-                columns: Columns = {
-                    it.name: _column(batch.column(name), it, meaning.units.get(it.name, reading.time_unit))
-                    for name, it in used.items()
-                }
+                columns: Columns = {}
+                for name, it in used.items():
+                    try:
+                        unit = meaning.units.get(it.name, reading.time_unit)
+                        columns[it.name] = _column(batch.column(name), it, unit)
+                    except pa.ArrowException as error:
+                        raise FlextraceError(
+                            f"{reading.path}, rows {done + 1} to {done + len(batch)}: column {name} is to be {it.kind} "
+                            f"and holds {batch.column(name).type}: {str(error).splitlines()[0]}"
+                        ) from error
                 draft = table.draft(columns)
                 fine = np.ones(len(batch), bool)
                 for wrong, expected in draft.problems:
