@@ -66,9 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="draw sizes, locality, rate and depth, offsets, files and response times of each FILE into this directory",
     )
-    parser.add_argument(
-        "--figure-format", choices=("png", "svg", "pdf"), help="of the figures (default: png)"
-    )
+    parser.add_argument("--figure-format", choices=("png", "svg", "pdf"), help="of the figures (default: png)")
     add_foreign_arguments(parser, "--from")
     workers = parser.add_argument_group(
         "larger than one machine (pip install 'flextrace[cluster]')",

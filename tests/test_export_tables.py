@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import characterize
+from characterize import characterization
 from characterize.errors import FlextraceError
 from characterize.formats import csv_export, perfetto
 from characterize.layout import BlockOp, Fileop, RecordKind, Source
@@ -90,7 +91,7 @@ def test_what_is_read_again_of_what_was_written_is_no_size_that_a_file_had_befor
     csv_export.write(trace, tmp_path / "t.csv")
     again = characterize.open(tmp_path / "t.csv")
     assert again.arrays[RecordKind.FILE]["size_bytes"].tolist() == [3000]
-    result = characterize.characterize(again)
+    result = characterization.characterize(again)
     assert result.layers["vfs"].extended["appendFrac"] == pytest.approx(0.7)
 
 

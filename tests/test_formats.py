@@ -316,7 +316,7 @@ def test_parquet_is_the_same_table(tmp_path):
 def test_a_cell_that_is_no_number_is_named_by_its_column(tmp_path):
     path = tmp_path / "x.parquet"
     pd.read_csv(made(tmp_path, TABLE)).astype({"lba": str}).replace({"lba": {"8": "eight"}}).to_parquet(path)
-    with pytest.raises(FlextraceError, match="rows 1 to .*: column lba is to be integer and holds .*string: .*eight"):
+    with pytest.raises(FlextraceError, match=r"rows 1 to .*: column lba is to be integer and holds .*string: .*eight"):
         characterize.open(path)
 
 
