@@ -123,7 +123,7 @@ bench-step: build build/.apt-test build/.apt-bench ## how far measurements of on
 	$(SUDO) $(PYTHON) -m tests.bench.bench_step $(BENCH_ARGS)
 
 .PHONY: bench-warm
-bench-warm: build build/.apt-test build/.apt-bench ## how fast workloads are that begin with their files cached, beside those that have read them (20 min)
+bench-warm: build build/.apt-test build/.apt-bench ## how fast workloads are that begin with their files cached, beside those that have read them (15 min)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_warm $(BENCH_ARGS)
 
 .PHONY: bench-models
