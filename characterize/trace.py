@@ -124,7 +124,7 @@ class Trace:
         """``major:minor`` of a device; of a trace of another tool the name that it had there."""
         return self.device_names.get(device) or self._foreign_names.get(device_name(device)) or device_name(device)
 
-    @property
+    @cached_property
     def _foreign_names(self) -> dict[str, str]:
         """Names of devices that were numbered when the trace was imported."""
         metadata = self.header.metadata

@@ -324,6 +324,8 @@ def test_a_name_of_two_columns_is_refused(tmp_path):
     path = made(tmp_path, "start,op,offset,bytes,offset\n3,R,0,512,4096\n")
     with pytest.raises(FlextraceError, match="two columns named offset"):
         read_foreign(path, ReadOptions("csv"))
+    path = made(tmp_path, "start,op,offset,bytes,note,note\n3,R,4096,512,a,b\n")
+    assert len(read_foreign(path, ReadOptions("csv")).blocks) == 1
 
 
 def test_parquet_with_times_of_day(tmp_path):

@@ -76,9 +76,6 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
         A column that is needed, or was named, is not there.
     """
     given = {column: name for name, column in (reading.options.columns if reading else {}).items()}
-    twice = sorted({name for name in names if name and names.count(name) > 1})
-    if twice and reading:
-        raise FlextraceError(f"{reading.path} has two columns named {twice[0]}: rename or remove one of them")
     if missing := set(given) - set(names):
         raise FlextraceError(f"--columns names {', '.join(sorted(missing))}; the columns are {', '.join(names)}", 2)
     fields: list[Field] = []
@@ -96,9 +93,10 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
     meaning = Meaning(tuple(fields), units)
     if reading:
         _require(meaning.names, names, reading)
-        reading.facts["columns"] = {
-            it.name: name for it, name in zip(fields, names, strict=True) if it.kind != "unused"
-        }
+        used = {it.name: name for it, name in zip(fields, names, strict=True) if it.kind != "unused"}
+        if twice := [name for name in used.values() if names.count(name) > 1]:
+            raise FlextraceError(f"{reading.path} has two columns named {twice[0]}: rename or remove one of them")
+        reading.facts["columns"] = used
     return meaning
 
 
