@@ -29,8 +29,9 @@ static void close_descriptor(const int *descriptor)
 
 /*
  * In sequence, populating reads ahead much as a program does that reads the file from its beginning, so that its pages
- * come in large folios, too. A plain read would be closer to it, but stand in a recording of the replay. Otherwise readahead(2) reads exactly these bytes, in single pages, and populating only waits for
- * it, since the device's readahead can be the whole file.
+ * come in large folios, too. A plain read would be closer to it, but stand in a recording of the replay. Otherwise
+ * readahead(2) reads exactly these bytes, in single pages, and populating only waits for it, since the device's readahead
+ * can be the whole file.
  */
 static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in_sequence)
 {
@@ -117,8 +118,8 @@ static int load_part(const struct image *image, int descriptor, uint64_t from, u
 
 /*
  * As large a share of it in large folios as the trace moves in long runs. The kernel makes folios as large as a reader's
- * run lets it, and counts a folio that is written to as dirty whole: random writes of 4 KiB to what was read in sequence
- * reach the limit on dirty pages a hundred times as soon as writes to what was read at random (docs/decisions/0011).
+ * run lets it, and counts a folio that is written to as dirty whole: small random writes to what was read in sequence
+ * reach the limit on dirty pages much sooner than writes to what was read at random (docs/decisions/0011).
  */
 static int load_range(const struct image *image, int descriptor, const struct resident_range *range,
 		      const struct file *file)

@@ -18,7 +18,6 @@ from selfscale.sampling import LOGARITHMIC
 NOISE_MIN, NOISE_UNSTEADY, NOISE_UNKNOWN = 0.02, 0.08, 0.3
 """Standard deviation of ln(throughput) of a point: at least, at least where it was not steady, and of a run too short
 for an interval."""
-DEVICE_FRACS = ("device_frac", "device_write_frac")
 Z90, Z95 = 1.644854, 1.959964
 
 
@@ -78,7 +77,8 @@ def measured(points: Sequence[Point]) -> Measured:
     indices = [index for index, point in enumerate(points) if point.throughput_bytes_per_s > 0]
     used = [points[index] for index in indices]
     throughput = np.array([point.throughput_bytes_per_s for point in used])
-    moved, written = (np.array([getattr(point, name) for point in used], float) for name in DEVICE_FRACS)
+    moved = np.array([point.device_frac for point in used], float)
+    written = np.array([point.device_write_frac for point in used], float)
     return Measured(
         np.array(indices, int),
         columns([point.workload for point in used]),
