@@ -10,6 +10,10 @@ How long the trace must be
     all of it, while a short one repeated would not. A run that comes to the end of such a trace stops there. From a
     warm cache of M bytes the share of hits is M / U in both cases.
 
+    Every pass writes the same blocks. Where few requests write, N requests write few of U's blocks, which could stay
+    dirty below the kernel's limit for ever, while in the workload all blocks come to be written: so it is the *writes*
+    that go four times over U, N = 4 U / s / (1 - readFrac), up to `WRITTEN_REQUESTS_MAX`.
+
 Where the trace's own pages are charged
     The trace is written to memory (/dev/shm where there is room) before the engine joins the memory group, so its
     pages stay charged to this process and do not narrow the cache that is measured.
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
 COVERAGE = 4.0
 """Times that a repeated trace goes over uniqueBytes in one pass."""
 REQUESTS_MIN, REQUESTS_MAX = 20_000, 4_000_000
+WRITTEN_REQUESTS_MAX = 2_000_000
+"""More are not made for the sake of the writes alone: that many take a second to make."""
 REQUESTS_PER_S_MAX = 1_000_000
 """No machine makes more buffered requests a second per thread; bounds a trace that is not repeated."""
 INTERVAL_MS = 50
@@ -155,8 +161,10 @@ def trace_length(workload: Workload, max_seconds: float) -> tuple[int, bool]:
         False where the trace is too short to stand for uniqueBytes when repeated.
     """
     cover = math.ceil(COVERAGE * workload.unique_bytes / workload.size_mean)
+    write_frac = 1 - workload.read_frac
+    written = math.ceil(min(cover / write_frac, WRITTEN_REQUESTS_MAX)) if write_frac > 0 else 0
     usable = math.ceil(REQUESTS_PER_S_MAX * max_seconds * workload.process_num)
-    requests = max(REQUESTS_MIN, min(cover, usable, REQUESTS_MAX))
+    requests = max(REQUESTS_MIN, min(max(cover, written), usable, REQUESTS_MAX))
     return requests, requests >= cover
 
 
@@ -186,8 +194,10 @@ def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> 
     if write_share <= 0:
         return 0.0
     absorbed = min(workload.unique_bytes, limit_bytes, dirty_limit)
-    # With few writes among the requests it is the turnover of the cache that ends the absorbing, so waiting for the
-    # writes to fill it would be in vain: never more than four times the cache in total.
+    if workload.unique_bytes <= limit_bytes:
+        return absorbed / write_share
+    # Behind the cache, with few writes among the requests, it is the turnover of the cache that ends the absorbing, so
+    # waiting for the writes to fill it would be in vain: never more than four times the cache in total.
     return min(absorbed / write_share, 4 * absorbed)
 
 

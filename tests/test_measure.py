@@ -4,10 +4,13 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 import characterize
+from characterize.layout import IoOp, RecordKind
 from characterize.workload import Workload
+from replayer.willy import make_trace
 from selfscale.measure import (
     LEAD_MAX,
     LEAD_MIN,
@@ -56,12 +59,12 @@ class FakeGroup:
     limit_bytes = 16 * MIB
 
 
-def make_trace(workload, path, requests, seed):
+def note_trace(workload, path, requests, seed):
     path.write_text(f"{workload} {requests} {seed}")
 
 
 def run(replay, tmp_path, **options):
-    return measure(WORKLOAD, tmp_path, make_trace=make_trace, replay=replay, **options)
+    return measure(WORKLOAD, tmp_path, make_trace=note_trace, replay=replay, **options)
 
 
 def quiet(rate, count=600):
@@ -167,6 +170,17 @@ def test_a_repeated_trace_goes_four_times_over_its_bytes_and_another_is_not_repe
         assert requests == REQUESTS_MAX or requests >= seconds * 1_000_000
 
 
+@pytest.mark.parametrize(("read_frac", "written_share"), [(0.0, 0.97), (0.5, 0.97), (0.95, 0.97), (0.99, 0.6)])
+def test_a_pass_writes_nearly_every_block_also_where_few_requests_write(read_frac, written_share):
+    workload = Workload(83 * MIB, 0.0, read_frac, 4096, 2)
+    requests, loop = trace_length(workload, 3.5)
+    assert loop
+    trace = make_trace(workload, requests=requests, seed=7, allow_partial=True)
+    io = trace.arrays[RecordKind.IO]
+    writes = io[io["op"] == IoOp.WRITE]
+    assert len(np.unique(writes[["file", "offset"]])) >= written_share * 83 * MIB / 4096
+
+
 @pytest.mark.parametrize(
     ("read_frac", "unique", "limit", "dirty", "expected"),
     [
@@ -174,7 +188,8 @@ def test_a_repeated_trace_goes_four_times_over_its_bytes_and_another_is_not_repe
         (0.0, 100, 50, 20, 20),  # the kernel throttles at 20 dirty bytes
         (0.5, 100, 50, 80, 100),  # half of the bytes fill the cache of 50
         (0.5, 10, 50, 80, 20),  # the working set is dirty as a whole
-        (0.95, 100, 50, 80, 200),  # never more than four times what is absorbed
+        (0.95, 100, 50, 80, 200),  # behind the cache never more than four times what is absorbed
+        (0.95, 40, 50, 20, 400),  # within it nothing but writes fills it with dirty pages
     ],
 )
 def test_settle_bytes_by_hand(read_frac, unique, limit, dirty, expected):
