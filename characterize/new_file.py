@@ -24,6 +24,27 @@ def check_replaceable(path: Path) -> None:
         raise FlextraceError(f"cannot write {path}: it is not a regular file; choose another name", exit_code=2)
 
 
+def check_new_file(path: Path, *, force: bool) -> None:
+    """Refuse before long work what `new_file` would refuse after it.
+
+    Raises
+    ------
+    FlextraceError
+        There is no such directory, the file exists and `force` is not given, or what is there is no regular file.
+    """
+    if not path.resolve().parent.is_dir():
+        raise FlextraceError(f"cannot write {path}: its directory does not exist; create it", exit_code=2)
+    if path.exists() and not force:
+        raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
+    check_replaceable(path)
+
+
+def write_text(path: Path, text: str, *, force: bool = False) -> None:
+    """A `new_file` with one text, which ends its last line."""
+    with new_file(path, force=force) as stream:
+        stream.write(f"{text}\n".encode())
+
+
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     """A stream to write a new file with, and to read it back.

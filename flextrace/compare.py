@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.new_file import check_new_file, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed, parse_size
 from replayer.run import make_directory
 
@@ -43,10 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, print the table; 3 if a row that claims the application's conditions did not have them."""
     if arguments.repeat < 1:
         raise FlextraceError(f"--repeat {arguments.repeat} runs nothing: give at least 1", 2)
-    if arguments.output and not arguments.output.resolve().parent.is_dir():
-        raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
-    if arguments.output and arguments.output.exists() and not arguments.force:
-        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    if arguments.output:
+        check_new_file(arguments.output, force=arguments.force)
     make_directory(arguments.directory)
 
     import characterize  # noqa: PLC0415 (pandas only after the cheap refusals)
@@ -69,10 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)
     if arguments.output:
-        try:
-            arguments.output.write_text(text + "\n")
-        except OSError as error:
-            raise FlextraceError(f"cannot write {arguments.output}: {error.strerror}") from error
+        write_text(arguments.output, text, force=arguments.force)
         print(f"next: flextrace report -o report.html --comparison {arguments.output}", file=sys.stderr)
     print(text if arguments.format == "json" else format_comparison(comparison.document))
     return 0 if comparison.trustworthy else 3

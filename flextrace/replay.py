@@ -18,6 +18,7 @@ from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.expansion import expanded
+from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_size
 from replayer.confine import MemoryGroup, current_limit
 from replayer.result_text import summary
@@ -217,10 +218,7 @@ def run(arguments: argparse.Namespace) -> int:
     document |= provenance(arguments.trace, arguments.memory)
     text = json.dumps(document, indent=2)
     if arguments.output:
-        try:
-            arguments.output.write_text(text + "\n")
-        except OSError as error:
-            raise FlextraceError(f"cannot write {arguments.output}: {error.strerror}") from error
+        write_text(arguments.output, text, force=arguments.force)
     print(text if arguments.format == "json" else summary(document))
     if "fidelity" in document and arguments.output:
         print(f"next: flextrace report -o report.html --replay {arguments.output}", file=sys.stderr)
@@ -244,10 +242,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
             raise FlextraceError("the null engine issues nothing that could be recorded: leave out --record", 2)
         if arguments.device:
             raise FlextraceError("--record compares what happens to files with the trace: leave out --device", 2)
-    if arguments.output and arguments.output.exists() and not arguments.force:
-        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
-    if arguments.output and not arguments.output.parent.is_dir():
-        raise FlextraceError(f"cannot write {arguments.output}: there is no directory {arguments.output.parent}", 2)
+    if arguments.output:
+        check_new_file(arguments.output, force=arguments.force)
 
 
 def _check_device_arguments(arguments: argparse.Namespace) -> None:

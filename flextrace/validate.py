@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.new_file import check_replaceable, write_text
 from characterize.units import parse_duration, parse_seed, parse_size
 from flextrace import measuring
 from replayer.run import make_directory
@@ -121,18 +122,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise measuring.kept(error, journal, f"validate --resume {_same_options(arguments)}") from error
     document = _document(arguments, profile, result, chosen, warnings)
     text = json.dumps(document, indent=1, allow_nan=False)
-    _write(output, text)
+    write_text(output, text, force=arguments.force or arguments.resume)
     journal.remove()
     print(text if arguments.format == "json" else format_rows(result["rows"], len(validation.workloads)))
     _say(f"every measured point is in {output}")
     return 3 if warnings else 0
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text + "\n")
-    except OSError as error:
-        raise FlextraceError(f"cannot write {output}: {error.strerror}") from error
 
 
 def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journal_path: Path) -> None:
@@ -153,6 +147,7 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
     if not output.resolve().parent.is_dir():
         raise FlextraceError(f"cannot write {output}: its directory does not exist; create it", 2)
+    check_replaceable(output)
     if arguments.resume or arguments.force:
         return
     if output.exists():
