@@ -175,6 +175,7 @@ def measure_in(
     image: Path | None, group: MemoryGroup | None, access: Access, confirm: str | None = None
 ) -> Callable[[Step], Point]:
     """What measures a step of an exploration in an image directory, or on a device."""
+    from selfscale import storage  # noqa: PLC0415
     from selfscale.measure import measure  # noqa: PLC0415
 
     def step(request: Step) -> Point:
@@ -187,6 +188,7 @@ def measure_in(
             seed=request.seed,
             max_seconds=request.max_seconds,
             min_seconds=min(1.0, request.max_seconds / 2),
+            make_trace=storage.trace_maker(request.parameter) if request.role == storage.ROLE else None,
         )
 
     return step

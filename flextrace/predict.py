@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     made = Made(application, estimates(predictor, application), *treatment(application, predictor))
     if arguments.against is not None:
         other = Predictor(Profile.load(arguments.against, tables=True), arguments.model)
-        made.ratios = [_ratio(each, other) for each in made.estimates]
+        made.ratios = _ratios(made, other)
     if arguments.measured_on is not None:
         made.relatives = _relatives(arguments, made, warnings)
     if arguments.format == "json":
@@ -114,8 +114,8 @@ class Made:
     estimates: list[Estimate]
     used: list[tuple[str, float, str]]
     ignored: list[tuple[str, float, str]]
-    ratios: list[Ratio] = field(default_factory=list)
-    relatives: list[Relative] = field(default_factory=list)
+    ratios: list[Ratio | None] = field(default_factory=list)
+    relatives: list[Relative | None] = field(default_factory=list)
 
 
 def _check_sizes(changes: dict[str, float]) -> None:
@@ -154,17 +154,23 @@ def _application(arguments: argparse.Namespace, changes: dict[str, float], profi
     return Application([("as given", Workload(**{name: float(changes.get(name, math.nan)) for name in OPTIONS}))])
 
 
-def _ratio(estimate: Estimate, other: Predictor) -> Ratio:
-    """How many times as fast as the other machine this one is (thesis 5.5)."""
+def _ratios(made: Made, other: Predictor) -> list[Ratio | None]:
+    """How many times as fast as the other machine this one is (thesis 5.5), None where the other has no estimate."""
+    from selfscale.application import estimates, with_basis  # noqa: PLC0415
     from selfscale.relative import ratio_of  # noqa: PLC0415
 
-    prediction = other.predict(estimate.workload)
-    return ratio_of(estimate.prediction.estimated, prediction.estimated, prediction.outside)
+    there = estimates(other, made.application)
+    ratios: list[Ratio | None] = []
+    for estimate in made.estimates:
+        match = with_basis(there, estimate.basis)
+        one = estimate.prediction.estimated
+        ratios.append(ratio_of(one, match.prediction.estimated, match.prediction.outside) if match else None)
+    return ratios
 
 
-def _relatives(arguments: argparse.Namespace, made: Made, warnings: list[str]) -> list[Relative]:
+def _relatives(arguments: argparse.Namespace, made: Made, warnings: list[str]) -> list[Relative | None]:
     """What follows from the application's run on the machine of --measured-on, for every estimate."""
-    from selfscale.application import estimates, relative_of  # noqa: PLC0415
+    from selfscale.application import estimates, relative_of, with_basis  # noqa: PLC0415
     from selfscale.comparison import same_limit  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
@@ -178,7 +184,8 @@ def _relatives(arguments: argparse.Namespace, made: Made, warnings: list[str]) -
             f"{texts[1]}: they are not the same machine; record it again with that 'record --memory'"
         )
     there = estimates(Predictor(profile, arguments.model), made.application)
-    return [relative_of(made.application, *pair) for pair in zip(made.estimates, there, strict=True)]
+    pairs = [(estimate, with_basis(there, estimate.basis)) for estimate in made.estimates]
+    return [relative_of(made.application, here, match) if match else None for here, match in pairs]
 
 
 def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> list[str]:
@@ -187,11 +194,11 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
     lines = []
     for number, estimate in enumerate(made.estimates):
         lines += text.estimate_lines(profile, estimate)
-        if made.ratios:
-            lines += text.ratio_lines(arguments.against.name, made.ratios[number])
+        if made.ratios and (ratio := made.ratios[number]):
+            lines += text.ratio_lines(arguments.against.name, ratio)
         lines += text.application_lines(made.application, estimate)
-        if made.relatives:
-            lines += text.relative_lines(arguments.measured_on.name, made.relatives[number])
+        if made.relatives and (relative := made.relatives[number]):
+            lines += text.relative_lines(arguments.measured_on.name, relative)
     if arguments.trace is not None:
         lines += text.recorded_lines(made.application)
     lines += text.models_lines(predictor.scores, predictor.score.model)
@@ -224,9 +231,9 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
         "recorded": None if times is None else plain({**asdict(times), "outside_s": times.outside_s}),
         "models": [plain(asdict(score)) for score in predictor.scores],
         "against": input_of(arguments.against),
-        "ratios": [asdict(ratio) for ratio in made.ratios],
+        "ratios": [asdict(ratio) if ratio else None for ratio in made.ratios],
         "measured_on": input_of(arguments.measured_on),
-        "relative": [plain(asdict(relative)) for relative in made.relatives],
+        "relative": [plain(asdict(relative)) if relative else None for relative in made.relatives],
         "extended": plain(made.application.extended),
         "used": [name for name, _, _ in made.used],
         "ignored": [name for name, _, _ in made.ignored],

@@ -59,11 +59,11 @@ def application_lines(application: Application, estimate: Estimate) -> list[str]
     times = application.times
     if times is None or estimate.in_io is None or estimate.elapsed_s is None:
         return []
+    elapsed = wrapped(f"elapsed {durations(estimate.elapsed_s)}")
+    if estimate.simulated is not None:
+        return elapsed
     from_device = f", {estimate.device_share:.0%} of the bytes from the device" if estimate.device_share else ""
-    return [
-        *wrapped(f"I/O with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"),
-        *wrapped(f"elapsed {durations(estimate.elapsed_s)}"),
-    ]
+    return [*wrapped(f"I/O with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"), *elapsed]
 
 
 def recorded_lines(application: Application) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +20,19 @@ from characterize.requests import requests_of, times_measured
 from characterize.workload import Workload
 from selfscale.access import Access
 from selfscale.elapsed import RecordedTimes, recorded_times
+from selfscale.models.measured import Z90
 from selfscale.predict import Prediction, Predictor
 from selfscale.relative import Estimated, relative
+from selfscale.simulation.operations import Operations, operations_of
+from selfscale.simulation.simulate import Simulated, simulate_uncertain
+from selfscale.storage import storage_times
 from selfscale.uncached import device_share, knows_device, with_device_reads
 
+SIMULATION = "operations of the trace, simulated"
+SIMULATED_NOTE = (
+    "interval covers what is not known of the machine's constants, not what the simulation leaves out; "
+    "cold reads, new files, syncs and think times as recorded, the processor as fast as that of the recording"
+)
 NEGLIGIBLE = 0.005
 COLD = "reads of data that was not in the page cache"
 DIRECT = "requests with O_DIRECT"
@@ -59,6 +69,8 @@ class Application:
         processNum was asked for, so that it is not to be replaced with the recorded number in flight.
     memory_limit_bytes : float or None
         That it was recorded under.
+    operations : Operations or None
+        To be simulated; None where they cannot be, `warnings` says why, or are not to be.
     warnings : list of str
     """
 
@@ -68,6 +80,7 @@ class Application:
     times: RecordedTimes | None = None
     fixed_processes: bool = False
     memory_limit_bytes: float | None = None
+    operations: Operations | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -96,6 +109,8 @@ class Estimate:
         Throughput with processNum in flight over that with `in_flight`, at least 1.
     elapsed_s : Estimated or None
         Of the application; `low` is the short end.
+    simulated : Simulated or None
+        Of the operations of the trace; then the prediction is of these and not of the workload.
     """
 
     basis: str
@@ -106,6 +121,7 @@ class Estimate:
     device_share: float = 0.0
     saturation: float = 1.0
     elapsed_s: Estimated | None = None
+    simulated: Simulated | None = None
 
 
 def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> Application:
@@ -137,6 +153,12 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
     times = None
     if times_measured(trace) and math.isfinite(characterization.elapsed_s):
         times = recorded_times(requests_of(trace), characterization.elapsed_s, layer.time["time_in_sync_s"])
+    operations, warnings = None, list(characterization.warnings)
+    if times is not None and not changes:
+        try:
+            operations = operations_of(trace)
+        except FlextraceError as error:
+            warnings.append(f"the operations of the trace are not simulated: {error}")
     moved = layer.counts["read_bytes"] + layer.counts["written_bytes"]
     return Application(
         workloads=workloads,
@@ -145,13 +167,49 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
         times=times,
         fixed_processes="process_num" in changes,
         memory_limit_bytes=trace.header.metadata.get("memory_limit_bytes"),
-        warnings=list(characterization.warnings),
+        operations=operations,
+        warnings=warnings,
     )
 
 
 def estimates(predictor: Predictor, application: Application) -> list[Estimate]:
-    """What a machine is predicted to do, for every workload of the application."""
-    return [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
+    """What a machine is predicted to do, for every workload of the application, and for its operations one by one."""
+    found = [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
+    return found + _simulated(predictor, application)
+
+
+def with_basis(found: Sequence[Estimate], basis: str) -> Estimate | None:
+    """The estimate with a basis; None where that machine has none (its storage was not measured)."""
+    return next((estimate for estimate in found if estimate.basis == basis), None)
+
+
+def _simulated(predictor: Predictor, application: Application) -> list[Estimate]:
+    """One estimate, where the trace and the profile have what a simulation needs."""
+    storage, times = storage_times(predictor.profile.storage), application.times
+    if application.operations is None or times is None or storage is None or not knows_device(predictor):
+        return []
+    read_ahead_bytes = predictor.profile.environment.get("read_ahead_bytes")
+    found = simulate_uncertain(application.operations, predictor.service_times, storage, read_ahead_bytes)
+    in_io = _estimated(found.throughput_bytes_per_s, found.sigma)
+    span_s, rest_s = _estimated(found.span_s, found.span_sigma), times.elapsed_s - application.operations.span_s
+    workload = application.workloads[0][1]
+    waits = f"read {found.read_wait_s:.3g} s, write {found.write_wait_s:.3g} s, sync {found.sync_wait_s:.3g} s"
+    prediction = Prediction(
+        throughput_bytes_per_s=in_io.value,
+        interval_low=in_io.low,
+        interval_high=in_io.high,
+        model="simulation",
+        region=predictor.predict(workload).region,
+        inside_range=True,
+        extended_note=SIMULATED_NOTE,
+        notes=[f"waiting for storage, all threads added: {waits}"],
+    )
+    elapsed_s = Estimated(span_s.value + rest_s, span_s.low + rest_s, span_s.high + rest_s)
+    return [Estimate(SIMULATION, workload, prediction, in_io, times.in_flight, elapsed_s=elapsed_s, simulated=found)]
+
+
+def _estimated(value: float, sigma: float) -> Estimated:
+    return Estimated(value, value * math.exp(-Z90 * sigma), value * math.exp(Z90 * sigma))
 
 
 def _estimate(predictor: Predictor, application: Application, basis: str, workload: Workload) -> Estimate:

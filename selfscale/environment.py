@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
 from pathlib import Path
 from typing import Any
 
-PROC = Path("/proc")
+PROC, SYS = Path("/proc"), Path("/sys")
 
 
 def memory_bytes() -> dict[str, int]:
@@ -76,6 +77,19 @@ def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
     return best[1]
 
 
+def read_ahead_bytes(directory: str | os.PathLike[str]) -> int | None:
+    """Largest window of read-ahead of the file system that a directory is on; None where the kernel does not say."""
+    number = os.stat(directory).st_dev
+    places = [SYS / f"class/bdi/{os.major(number)}:{os.minor(number)}"]
+    # btrfs gives its files a device number that no device has.
+    device = Path(os.path.realpath(mount_of(directory)[1])).name
+    places += [path.parent.parent / "bdi" for path in SYS.glob(f"fs/btrfs/*/devices/{device}")]
+    for place in places:
+        with contextlib.suppress(OSError, ValueError):
+            return 1024 * int((place / "read_ahead_kb").read_text())
+    return None
+
+
 def _machine() -> dict[str, Any]:
     return {
         "kernel": platform.release(),
@@ -105,6 +119,7 @@ def environment(directory: str | os.PathLike[str], memory_limit_bytes: int | Non
         "filesystem": filesystem,
         "mount_options": options,
         "device": device,
+        "read_ahead_bytes": read_ahead_bytes(directory),
         "free_bytes": shutil.disk_usage(directory).free,
         "dirty_limit_bytes": dirty_limit_bytes(
             cache_limit_bytes(memory_limit_bytes), confined=memory_limit_bytes is not None

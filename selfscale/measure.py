@@ -361,19 +361,29 @@ def write_willy(
     *,
     device: str | None = None,
     cache_bytes: float = math.inf,
+    cached_share: float = 1.0,
+    sync_frac: float = 0.0,
 ) -> None:
-    """Willy's trace, on files of which a cache of `cache_bytes` holds equal shares, or laid end to end on a device."""
+    """Willy's trace, on files or laid end to end on a device.
+
+    Parameters
+    ----------
+    cache_bytes, cached_share : float
+        In the cache at the begin: equal shares of all files, as much as it holds, and no more than this of each.
+    sync_frac : float
+        Syncs per write.
+    """
     import characterize  # noqa: PLC0415 (pandas and Willy only when something is measured)
     from characterize.layout import RecordKind  # noqa: PLC0415
     from characterize.stream import stream_of  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
-    trace = make_trace(workload, requests=requests, seed=seed, allow_partial=True)
+    trace = make_trace(workload, requests=requests, seed=seed, sync_frac=sync_frac, allow_partial=True)
     if device is None:
-        cached_share = min(1.0, cache_bytes / workload.unique_bytes)
+        share = min(cached_share, cache_bytes / workload.unique_bytes)
         files = trace.arrays[RecordKind.FILE]
-        files["resident_bytes"] = (cached_share * files["size_bytes"]).astype("u8")
+        files["resident_bytes"] = (share * files["size_bytes"]).astype("u8")
         characterize.write(trace, path)
     else:
         make_device_trace(stream_of(trace), path, geometry_of(Path(device)))

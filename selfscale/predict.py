@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from selfscale.table_profile import Placement
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from selfscale.models.service_time import ServiceTimes
 
 BEST = "best"
 
@@ -132,6 +135,16 @@ class Predictor:
         indices = [index for index, point in enumerate(profile.measured) if point.role != "random"]
         self._index_of = dict(enumerate(indices))
         self._model = make_model(self.score.model).fit(learnable(profile.measured), profile.regions)
+
+    @cached_property
+    def service_times(self) -> ServiceTimes:
+        """The physics of the learned model, also where another one predicts."""
+        from selfscale.models.learned import LearnedModel, service_times_of  # noqa: PLC0415
+        from selfscale.models.measured import measured  # noqa: PLC0415
+
+        if isinstance(self._model, LearnedModel):
+            return self._model.service_times
+        return service_times_of(measured(learnable(self.profile.measured)), self.profile.regions)
 
     def table(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Predictions of many workloads, a row each, with the columns of `Prediction`'s numbers."""

@@ -89,6 +89,8 @@ class Profile:
         ``ranges``.
     table : dict
         Of a profile that was made of a table: `selfscale.table_profile`; empty for a machine.
+    storage : list of Point
+        Of storage behind the page cache (`selfscale.storage`); empty in older profiles and where no cache takes part.
     findings : dict
         What is concluded from the points (`selfscale.conclusions.record_findings`); empty in older profiles.
     """
@@ -107,6 +109,7 @@ class Profile:
     models: dict[str, Any] = field(default_factory=dict)
     knee: dict[str, Any] = field(default_factory=dict)
     table: dict[str, Any] = field(default_factory=dict)
+    storage: list[Point] = field(default_factory=list)
     findings: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
 
@@ -186,6 +189,7 @@ class Profile:
             "models": self.models,
             **({"knee": self.knee} if self.knee else {}),
             **({"table": self.table} if self.table else {}),
+            **({"storage": [point.as_document() for point in self.storage]} if self.storage else {}),
             "findings": self.findings,
         }
 
@@ -269,6 +273,7 @@ class Profile:
                 models=document.get("models", {}),
                 knee=document.get("knee", {}),
                 table=table,
+                storage=[Point.from_document(point) for point in document.get("storage", [])],
                 findings=document.get("findings", {}),
                 path=path,
             )
@@ -283,10 +288,11 @@ def _check_shape(document: dict[str, Any]) -> None:
     for name in ("environment", "drift", "settings", "models", "knee", "table", "findings"):
         if not isinstance(document.get(name, {}), dict):
             raise TypeError(f"{name} is no object")
-    for number, point in enumerate(document["points"]):
-        throughput = point.get("throughput_bytes_per_s", 0.0)
-        if isinstance(throughput, bool) or not isinstance(throughput, int | float) or not 0 <= throughput < math.inf:
-            raise ValueError(f"points[{number}] has throughput {throughput!r}")
+    for name in ("points", "storage"):
+        for number, point in enumerate(document.get(name, [])):
+            value = point.get("throughput_bytes_per_s", 0.0)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{name}[{number}] has throughput {value!r}")
 
 
 def load(path: str | os.PathLike[str]) -> Profile:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.application import Application, Estimate, Relative, estimates, relative_of
+from selfscale.application import Application, Estimate, Relative, estimates, relative_of, with_basis
 from selfscale.predict import BEST, Predictor
 from selfscale.profile import Profile
 from selfscale.relative import Estimated, Ratio, ratio_of
@@ -146,17 +146,22 @@ def rank(
         )
     if by == "elapsed" and application.times is None:
         raise FlextraceError("there are no recorded times, so no elapsed time to rank by: rank by throughput", 2)
-    there = estimates(measured_on, application) if measured_on is not None else []
-    columns = []
-    for machine in machines:
-        here = estimates(machine.predictor, application)
-        columns.append(
-            [
-                Entry(machine, estimate, relative_of(application, estimate, there[number]) if there else None)
-                for number, estimate in enumerate(here)
-            ]
-        )
-    return [sorted(row, key=lambda entry: _key(entry, by)) for row in map(list, zip(*columns, strict=True))]
+    there = estimates(measured_on, application) if measured_on is not None else None
+    columns = [(machine, estimates(machine.predictor, application)) for machine in machines]
+    tables = []
+    for first in columns[0][1]:
+        row = [(machine, with_basis(here, first.basis)) for machine, here in columns]
+        origin = with_basis(there, first.basis) if there is not None else None
+        # Machines are compared by what all of them have.
+        if any(estimate is None for _, estimate in row) or (there is not None and origin is None):
+            continue
+        entries = [
+            Entry(machine, estimate, relative_of(application, estimate, origin) if origin else None)
+            for machine, estimate in row
+            if estimate is not None
+        ]
+        tables.append(sorted(entries, key=lambda entry: _key(entry, by)))
+    return tables
 
 
 def _key(entry: Entry, by: str) -> tuple[float, float]:

@@ -4,9 +4,10 @@
 A benchmark of its own (`selfscale.explore`, `selfscale.knee`) chooses the focal vectors. From there on all do the same:
 
 1. Per region: one curve per parameter around its focal vector (thesis 4.2), reference points in between.
-2. Where the caches of reads and of writes end, if that is not known by then (`selfscale.direction_caches`).
-3. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
-4. On demand, random workloads, each twice in different order (5.3).
+2. What storage takes for what comes alone and is not cached (`selfscale.storage`), where the page cache takes part.
+3. Where the caches of reads and of writes end, if that is not known by then (`selfscale.direction_caches`).
+4. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
+5. On demand, random workloads, each twice in different order (5.3).
 
 The order of points is random within each step. Decisions rest on measured points and on their cost only, never on the
 clock, so that a benchmark can be repeated from a journal (`selfscale.journal`).
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
+from selfscale import storage
 from selfscale.direction_caches import next_probe
 from selfscale.measure import Point
 from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
@@ -57,6 +59,8 @@ class SelfScaling(ABC):
     Attributes
     ----------
     points : list of Point
+    storage : list of Point
+        Of storage behind the cache; no model learns from them.
     spent_s : float
         Cost of the points so far, and of what was before them.
     """
@@ -64,6 +68,7 @@ class SelfScaling(ABC):
     def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
         self.settings = settings
         self.points: list[Point] = []
+        self.storage: list[Point] = []
         self.spent_s = settings.spent_s
         self.boundaries: list[float] = []
         self.regions: list[Region] = []
@@ -87,6 +92,7 @@ class SelfScaling(ABC):
             rest = self.settings.budget_s * (1 - min(0.6, share_random))
             self._find_regions(rest)
             self._curves(until_s=CURVES_SHARE * rest)
+            self._storage(until_s=DIRECTIONS_SHARE * rest)
             self._direction_caches(until_s=DIRECTIONS_SHARE * rest)
             self._informative_workloads(until_s=rest)
             self._random_workloads()
@@ -106,6 +112,7 @@ class SelfScaling(ABC):
         """What is known so far as a profile without environment."""
         return Profile(
             measured=list(self.points),
+            storage=list(self.storage),
             boundaries_bytes=list(self.boundaries),
             regions=list(self.regions),
             drift=self._drift(),
@@ -228,6 +235,28 @@ class SelfScaling(ABC):
 
     # ---- step 2 ----
 
+    def _storage(self, until_s: float) -> None:
+        """Measure storage behind the cache, while time is left."""
+        if self.settings.span_bytes is not None:
+            return
+        for name, workload in storage.probes(self.settings.high_bytes).items():
+            if not self._affords(until_s):
+                break
+            step = Step(
+                workload,
+                storage.ROLE,
+                storage.RUN_S,
+                parameter=name,
+                number=len(self.points) + 1,
+                planned=max(self._planned, len(self.points) + 1),
+                seed=self.settings.seed + len(self.storage),
+            )
+            point = step.label(self._measure(step))
+            self.storage.append(point)
+            self.spent_s += point.cost_s
+
+    # ---- step 3 ----
+
     def _direction_caches(self, until_s: float, hints: Sequence[float] = ()) -> None:
         """Measure where the caches of reads and of writes end, while time is left.
 
@@ -241,7 +270,7 @@ class SelfScaling(ABC):
                 break
             self._take(workload, "direction", until_s, DIRECTION_POINTS)
 
-    # ---- step 3 ----
+    # ---- step 4 ----
 
     def _informative_workloads(self, until_s: float) -> None:
         """Measure what tells most about the workloads off the curves, a few at a time, while time is left."""
@@ -253,7 +282,7 @@ class SelfScaling(ABC):
                 if self._affords(until_s):
                     self._take(workload, "inform", until_s, max(1, int(self._affordable(until_s))))
 
-    # ---- step 4 ----
+    # ---- step 5 ----
 
     def _random_workloads(self) -> None:
         """Random workloads within the measured ranges, each twice, in different order (thesis 5.3, table 5.1)."""

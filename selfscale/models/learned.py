@@ -17,7 +17,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
-from selfscale.models.measured import Z90, Columns, beyond, columns, measured, ranges_of, region_of
+from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, measured, ranges_of, region_of
 from selfscale.models.service_time import ServiceTimes, demand_at, fit_service_times
 from selfscale.profile import Region
 
@@ -65,10 +65,9 @@ class LearnedModel:
         self._regions = list(regions)
         self._points_used = data.indices.tolist()
         self._ranges = ranges_of([points[index].workload for index in data.indices])
-        # Without a border nothing missed: the cache is larger than what was touched.
-        borders = [region.high_bytes for region in regions[:-1]] or [4 * self._ranges["uniqueBytes"][1]]
-        start = self._start.service_times if self._start else None
-        self.service_times: ServiceTimes = fit_service_times(data, borders, start)
+        self.service_times: ServiceTimes = service_times_of(
+            data, regions, self._start.service_times if self._start else None
+        )
         residual = data.log_throughput - self.service_times.log_throughput(data.columns)
         features = self._features(data.columns)
         kernel = (
@@ -141,6 +140,13 @@ class LearnedModel:
                 "notes": [[f"{text}: extrapolated" for text in names.values()] for names in outside],
             }
         )
+
+
+def service_times_of(data: Measured, regions: Sequence[Region], start: ServiceTimes | None = None) -> ServiceTimes:
+    """The formula fitted to points, with the borders of the regions to choose from."""
+    # Without a border nothing missed: the cache is larger than what was touched.
+    borders = [region.high_bytes for region in regions[:-1]] or [4 * float(data.columns.unique_bytes.max())]
+    return fit_service_times(data, borders, start)
 
 
 def _unexpected(process: Any) -> np.ndarray:

@@ -188,11 +188,14 @@ def record_application(application: Application, point: Path, memory_bytes: int,
 def predict_application(trace: Path, profile: Path) -> dict[str, float]:
     """What ``flextrace predict`` says of a trace: what the prediction is based on, to bytes per s.
 
-    Of every basis twice: by the five parameters alone, and with the recorded number in flight and reads of the device.
+    Of parameters twice: by the five alone, and with the recorded number in flight and reads of the device.
     """
     text = _run(*_flextrace("predict"), str(profile), "--trace", str(trace), "--format", "json")[1]
     said = {}
     for each in json.loads(text)["predictions"]:
+        if each["model"] == "simulation":
+            said[each["basis"]] = each["throughput_bytes_per_s"]
+            continue
         said[f"five parameters, {each['basis']}"] = each["throughput_bytes_per_s"]
         said[f"extended, {each['basis']}"] = each["application"]["in_io"]["value"]
     return said

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into operations on pages that can be run on another machine: think times, processor times, places.
+
+What another machine changes is how long a request waits for storage. The rest stays as recorded: what a thread does
+between two operations, and the processor's time of a request that waits for nothing. How long that is say the requests
+of the same direction and size that were served from the cache; a request that missed, or was held up, took their
+median.
+
+A thread's first operation follows the last one that had ended by then, of whichever thread: whoever started the thread
+waited for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind
+from characterize.requests import left_out
+from characterize.trace import Trace
+
+PAGE_BYTES = 4096
+PAGES_MAX = 1 << 25
+"""All files together, holes included; a page takes some 30 bytes here."""
+HELD_UP = 4.0
+"""A read of what was not cached that took this many times what its like take waited for storage."""
+PAUSE_NS = 1e6
+"""As did any other request that took this long as well: writers beyond the limit on dirty pages sleep for milliseconds
+(mm/page-writeback.c, dirty_min_pause). What is shorter is the processor's, wherever the trace is run."""
+LIKE_MIN = 5
+"""Requests of one size that were served from the cache, for a median of their own."""
+FAST = 0.1
+"""Share of the requests that waited for nothing, where none is known to have been cached."""
+
+
+class Kind(IntEnum):
+    """What an operation does to the cache."""
+
+    READ = 0
+    WRITE = 1
+    DISCARD = 2
+    SYNC = 3
+    FLUSH = 4
+    NONE = 5
+
+
+@dataclass(frozen=True)
+class Operations:
+    """n operations in the order of their starts, by m threads, on f files that lie end to end in p pages.
+
+    Attributes
+    ----------
+    kind : ndarray of int8, shape (n,)
+        `Kind`.
+    thread, file : ndarray of int64, shape (n,)
+        From 0.
+    first, pages, size_bytes : ndarray of int64, shape (n,)
+        First page and number of pages; of a discard the first that is dropped.
+    head, tail : ndarray of bool, shape (n,)
+        The first, or last, page is written in part.
+    direct : ndarray of bool, shape (n,)
+    processor_ns, gap_ns : ndarray of float64, shape (n,)
+        Without waiting for storage, but of syncs as recorded; from the end of the thread's operation before, or from
+        its start where `together`.
+    together : ndarray of bool, shape (n,)
+        Starts before the thread's operation before has ended (asynchronous I/O).
+    after : ndarray of int64, shape (m,)
+        Operation whose end a thread's first one follows; -1: the begin.
+    file_begin, file_end : ndarray of int64, shape (f,)
+        Pages of every file, beyond its end one that is nobody's.
+    stored : ndarray of bool, shape (p,)
+        What storage holds at the begin.
+    cached : ndarray of int64
+        Pages that are cached at the begin, the one used longest ago first.
+    span_s : float
+        From the first operation to the end of the last one, as recorded.
+    """
+
+    kind: np.ndarray
+    thread: np.ndarray
+    file: np.ndarray
+    first: np.ndarray
+    pages: np.ndarray
+    size_bytes: np.ndarray
+    head: np.ndarray
+    tail: np.ndarray
+    direct: np.ndarray
+    processor_ns: np.ndarray
+    gap_ns: np.ndarray
+    together: np.ndarray
+    after: np.ndarray
+    file_begin: np.ndarray
+    file_end: np.ndarray
+    stored: np.ndarray
+    cached: np.ndarray
+    span_s: float
+
+    @property
+    def moves(self) -> np.ndarray:
+        """Which are requests, shape (n,)."""
+        return self.kind <= Kind.WRITE
+
+
+def operations_of(trace: Trace) -> Operations:
+    """The operations of a recording.
+
+    Raises
+    ------
+    FlextraceError
+        There is no request, or the files are too large.
+    """
+    io, fileops = _records(trace)
+    if not len(io):
+        raise FlextraceError("the trace has no request of an application")
+    columns = _columns(io, fileops)
+    order = np.argsort(columns["start_ns"], kind="stable")
+    columns = {name: column[order] for name, column in columns.items()}
+    start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
+    files, file = np.unique(columns["file"], return_inverse=True)
+    _, thread = np.unique(columns["thread"], return_inverse=True)
+    stored_bytes = _stored_bytes(trace, files)
+    file_begin, file_end = _places(file, columns, stored_bytes)
+    stored = np.zeros(int(file_end[-1]) + 1, bool)
+    for begin, size_bytes in zip(file_begin, stored_bytes, strict=True):
+        stored[begin : begin + -(-size_bytes // PAGE_BYTES)] = True
+    offset, size_bytes, kind = columns["offset"], columns["size_bytes"], columns["kind"]
+    moves = kind <= Kind.WRITE
+    after, gap_ns, together = _think_times(thread, start, end)
+    processor_ns = columns["duration_ns"].astype(float)
+    processor_ns[moves] = _processor_times({name: column[moves] for name, column in columns.items()})
+    return Operations(
+        kind=kind,
+        thread=thread,
+        file=file,
+        first=np.minimum(file_begin[file] + offset // PAGE_BYTES, file_end[file]),
+        pages=np.where(moves, -(-(offset + size_bytes) // PAGE_BYTES) - offset // PAGE_BYTES, 0),
+        size_bytes=size_bytes,
+        head=offset % PAGE_BYTES != 0,
+        tail=(offset + size_bytes) % PAGE_BYTES != 0,
+        direct=columns["direct"],
+        processor_ns=processor_ns,
+        gap_ns=gap_ns,
+        together=together,
+        after=after,
+        file_begin=file_begin,
+        file_end=file_end,
+        stored=stored,
+        cached=_cached_pages(trace, files, file_begin, file_end),
+        span_s=float(end.max() - start[0]) / 1e9,
+    )
+
+
+def _records(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
+    """IO records that are requests, and FILEOP records that succeeded."""
+    io = trace.arrays[RecordKind.IO]
+    fileops = trace.arrays[RecordKind.FILEOP]
+    return io[(io["result"] > 0) & ~left_out(trace)], fileops[fileops["result"] >= 0]
+
+
+def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
+    """One table of both."""
+    operation, flags = fileops["op"], fileops["flags"]
+    truncated = operation == Fileop.TRUNCATE
+    emptied = (operation == Fileop.UNLINK) | ((operation == Fileop.OPEN) & ((flags & IoFlag.TRUNCATED) != 0))
+    synced = np.isin(operation, (Fileop.FSYNC, Fileop.FDATASYNC))
+    flushed = operation == Fileop.SYNC_FILE_RANGE
+    kinds = np.select([truncated | emptied, synced, flushed], [Kind.DISCARD, Kind.SYNC, Kind.FLUSH], Kind.NONE)
+    none = np.zeros(len(fileops), np.int64)
+    pairs = {
+        "kind": (np.where(io["op"] == IoOp.READ, Kind.READ, Kind.WRITE), kinds),
+        "start_ns": (io["start_ns"], fileops["start_ns"]),
+        # What ran took time, also where the clock did not see it.
+        "duration_ns": (np.maximum(io["duration_ns"], 1), np.maximum(fileops["duration_ns"], 1)),
+        "thread": (io["thread"], fileops["thread"]),
+        "file": (io["file"], fileops["file"]),
+        "offset": (io["offset"], np.where(truncated, fileops["argument"], 0)),
+        "size_bytes": (io["result"], none),
+        "missed_bytes": (io["missed_bytes"], none),
+        "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
+    }
+    types = {"kind": np.int8, "direct": bool}
+    return {name: np.concatenate(pair).astype(types.get(name, np.int64)) for name, pair in pairs.items()}
+
+
+def _stored_bytes(trace: Trace, files: np.ndarray) -> np.ndarray:
+    """Size of every file when it was first seen, shape (f,); 0 of those that were made during the recording."""
+    records = trace.arrays[RecordKind.FILE]
+    found = (records["flags"] & FileFlag.CREATED) == 0
+    records = records[found & (records["size_bytes"] < PAGES_MAX * PAGE_BYTES) & np.isin(records["file"], files)]
+    stored = np.zeros(len(files), np.int64)
+    # The first record of a file is written last.
+    stored[np.searchsorted(files, records["file"][::-1])] = records["size_bytes"][::-1]
+    return stored
+
+
+def _places(
+    file: np.ndarray, columns: dict[str, np.ndarray], stored_bytes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """First page of every file and the one behind its last."""
+    reached = stored_bytes.copy()
+    np.maximum.at(reached, file, np.where(columns["kind"] <= Kind.WRITE, columns["offset"] + columns["size_bytes"], 0))
+    pages = -(-reached // PAGE_BYTES)
+    if pages.sum() + len(pages) > PAGES_MAX:
+        raise FlextraceError(f"the trace's files have {pages.sum():,} pages; {PAGES_MAX:,} can be simulated")
+    end = np.cumsum(pages + 1) - 1
+    return end - pages, end
+
+
+def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    ranges = trace.arrays[RecordKind.RESIDENT]
+    ranges = ranges[np.isin(ranges["file"], files)]
+    place = np.searchsorted(files, ranges["file"])
+    first = begin[place] + (ranges["offset"] // PAGE_BYTES).astype(np.int64)
+    behind = np.minimum(first + -(-ranges["bytes"].astype(np.int64) // PAGE_BYTES), end[place])
+    parts = [np.arange(*pair) for pair in zip(first, behind, strict=True)]
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def _think_times(thread: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`Operations.after`, `gap_ns` and `together`."""
+    order = np.argsort(thread, kind="stable")
+    same = thread[order][1:] == thread[order][:-1]
+    later, before = order[1:][same], order[:-1][same]
+    gap_ns = np.zeros(len(start))
+    together = np.zeros(len(start), bool)
+    together[later] = start[later] < end[before]
+    gap_ns[later] = start[later] - np.where(together[later], start[before], end[before])
+    firsts = np.unique(thread, return_index=True)[1]
+    by_end = np.argsort(end, kind="stable")
+    ended = np.searchsorted(end[by_end], start[firsts], side="right") - 1
+    after = np.where(ended >= 0, by_end[ended], -1)
+    gap_ns[firsts] = start[firsts] - np.where(after >= 0, end[after], start[0])
+    return after, gap_ns, together
+
+
+def _processor_times(requests: dict[str, np.ndarray]) -> np.ndarray:
+    """Time of every request without waiting for storage, ns."""
+    duration, kind, size_bytes = requests["duration_ns"].astype(float), requests["kind"], requests["size_bytes"]
+    cold = requests["direct"] | ((kind == Kind.READ) & (requests["missed_bytes"] > 0))
+    group = kind * 64 + np.frexp(size_bytes)[1]
+    usual = np.empty(len(duration))
+    for each in np.unique(group):
+        alike = group == each
+        usual[alike] = _usual_ns(duration, alike, (kind == each // 64) & ~cold, cold)
+    held_up = duration > np.where(cold, HELD_UP * usual, np.maximum(HELD_UP * usual, PAUSE_NS))
+    return np.where(held_up, usual, duration)
+
+
+def _usual_ns(duration, alike, hits, cold) -> float:
+    """What requests of one kind and size take of a processor."""
+    warm = alike & ~cold
+    if np.count_nonzero(warm) >= LIKE_MIN:
+        return float(np.median(duration[warm]))
+    # What was read ahead counts as missed, too: of many such reads the fast ones waited for nothing.
+    fast = float(np.quantile(duration[alike], FAST))
+    return min(fast, float(np.median(duration[hits]))) if hits.any() else fast

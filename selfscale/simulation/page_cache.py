@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns uses of pages into what is cached and what is dirty: two rings, by last use and by when a page was dirtied.
+
+numba compiles what is here; state lives in arrays that the functions share.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from characterize.kernel_start import start_kernels
+from selfscale.simulation.machine_costs import MachineCosts
+from selfscale.simulation.operations import Operations
+
+USED, DIRTY, LAST = 0, 1, 2
+READS, BOTH, ACCESSES, BYTES = 0, 1, 2, 3
+
+
+class Pages(NamedTuple):
+    """Every page, in two rings that begin and end at the last index: by use, and by when it was dirtied."""
+
+    newer: np.ndarray
+    older: np.ndarray
+    dirtied_next: np.ndarray
+    dirtied_before: np.ndarray
+    cached: np.ndarray
+    dirty: np.ndarray
+    stored: np.ndarray
+    ready_ns: np.ndarray
+
+
+class Files(NamedTuple):
+    """Every file: its pages, the window that was read ahead last, and the page that was read last."""
+
+    begin: np.ndarray
+    end: np.ndarray
+    window: np.ndarray
+    window_pages: np.ndarray
+    mark: np.ndarray
+    last: np.ndarray
+
+
+class State(NamedTuple):
+    """A machine while it runs.
+
+    Attributes
+    ----------
+    counts : ndarray of int64
+        Cached pages, dirty pages, the page that was written back last.
+    clocks : ndarray of float64
+        Until when storage is busy: with reads, with both directions, with accesses and with bytes of writing back.
+    """
+
+    pages: Pages
+    files: Files
+    counts: np.ndarray
+    clocks: np.ndarray
+    costs: MachineCosts
+
+
+def state_of(operations: Operations, costs: MachineCosts) -> State:
+    """A machine before the first operation, with what was cached at recording, as far as there is room."""
+    count, files = len(operations.stored), len(operations.file_begin)
+    newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
+    cached, dirty = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    stored = operations.stored.copy()
+    pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
+    window, window_pages, mark, last = (np.full(files, -1, np.int64) for _ in range(4))
+    places = Files(operations.file_begin, operations.file_end, window, window_pages, mark, last)
+    state = State(pages, places, np.array([0, 0, -2]), np.zeros(4), costs)
+    for page in operations.cached[-costs.cache_pages :]:
+        use(state, page)
+    return state
+
+
+start_kernels()
+
+
+@numba.njit(cache=True, nogil=True)
+def use(state, page):
+    """Let a page be the one used last; it is cached from here on."""
+    pages, ring = state.pages, len(state.pages.cached)
+    if pages.cached[page]:
+        pages.newer[pages.older[page]] = pages.newer[page]
+        pages.older[pages.newer[page]] = pages.older[page]
+    else:
+        pages.cached[page] = True
+        pages.ready_ns[page] = 0.0
+        state.counts[USED] += 1
+    newest = pages.older[ring]
+    pages.older[page], pages.newer[page] = newest, ring
+    pages.newer[newest], pages.older[ring] = page, page
+
+
+@numba.njit(cache=True, nogil=True)
+def drop(state, page):
+    """Let a page be cached no more."""
+    pages = state.pages
+    pages.newer[pages.older[page]] = pages.newer[page]
+    pages.older[pages.newer[page]] = pages.older[page]
+    pages.cached[page] = False
+    state.counts[USED] -= 1
+
+
+@numba.njit(cache=True, nogil=True)
+def clean(state, page):
+    """Take a page off those that are dirty."""
+    pages = state.pages
+    pages.dirtied_next[pages.dirtied_before[page]] = pages.dirtied_next[page]
+    pages.dirtied_before[pages.dirtied_next[page]] = pages.dirtied_before[page]
+    pages.dirty[page] = False
+    state.counts[DIRTY] -= 1
+
+
+@numba.njit(cache=True, nogil=True)
+def dirty(state, page):
+    """Let a page be the one dirtied last, unless it is dirty."""
+    pages, ring = state.pages, len(state.pages.dirty)
+    if pages.dirty[page]:
+        return
+    newest = pages.dirtied_before[ring]
+    pages.dirtied_before[page], pages.dirtied_next[page] = newest, ring
+    pages.dirtied_next[newest], pages.dirtied_before[ring] = page, page
+    pages.dirty[page] = True
+    state.counts[DIRTY] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def discard(state, begin, behind):
+    """Pages that are truncated or deleted are neither written back nor read again."""
+    for page in range(begin, behind):
+        if state.pages.dirty[page]:
+            clean(state, page)
+        if state.pages.cached[page]:
+            drop(state, page)
+        state.pages.stored[page] = False

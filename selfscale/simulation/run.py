@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns operations into the times at which they would end on a machine.
+
+Reads that meet the cache, and writes below the limit on dirty pages, take a processor's time. The others wait for
+storage. Operations run in the order of simulated time, each thread one after the other. Read-ahead is that of
+mm/readahead.c: what `selfscale.models.read_ahead` has as a mean, here window by window.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from selfscale.simulation.machine_costs import MachineCosts
+from selfscale.simulation.operations import Kind, Operations
+from selfscale.simulation.page_cache import BOTH, BYTES, DIRTY, READS, dirty, discard, state_of, use
+from selfscale.simulation.storage_work import evict, fetch, flush, start_writing, write_back
+
+READ, WRITE, DISCARD, SYNC, FLUSH, _ = (int(kind) for kind in Kind)
+
+
+class Schedule(NamedTuple):
+    """n operations of m threads, as `Operations` has them, and in which order they run.
+
+    Attributes
+    ----------
+    head : ndarray of int64, shape (m,)
+        First operation of a thread.
+    following : ndarray of int64, shape (n,)
+        Of the same thread; -1: none.
+    first_child : ndarray of int64, shape (n,)
+        First thread that an operation is followed by; -1: none.
+    next_child : ndarray of int64, shape (m,)
+        The next thread with the same one.
+    """
+
+    kind: np.ndarray
+    file: np.ndarray
+    first: np.ndarray
+    behind: np.ndarray
+    partial_head: np.ndarray
+    partial_tail: np.ndarray
+    direct: np.ndarray
+    processor_ns: np.ndarray
+    gap_ns: np.ndarray
+    together: np.ndarray
+    after: np.ndarray
+    head: np.ndarray
+    following: np.ndarray
+    first_child: np.ndarray
+    next_child: np.ndarray
+
+
+def run(operations: Operations, costs: MachineCosts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run operations on a machine.
+
+    Returns
+    -------
+    start_ns, end_ns, waited_ns : ndarray of float64, shape (n,)
+        Of every operation; how long of it was waiting for storage.
+    """
+    return _run(_schedule(operations, costs), state_of(operations, costs))
+
+
+def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
+    count, threads = len(operations.thread), len(operations.after)
+    order = np.argsort(operations.thread, kind="stable")
+    thread = operations.thread[order]
+    following = np.full(count, -1, np.int64)
+    same = thread[1:] == thread[:-1]
+    following[order[:-1][same]] = order[1:][same]
+    first_child, next_child = np.full(count, -1, np.int64), np.full(threads, -1, np.int64)
+    for each in np.flatnonzero(operations.after >= 0):
+        next_child[each] = first_child[operations.after[each]]
+        first_child[operations.after[each]] = each
+    return Schedule(
+        kind=operations.kind,
+        file=operations.file,
+        first=operations.first,
+        behind=operations.first + operations.pages,
+        partial_head=operations.head,
+        partial_tail=operations.tail,
+        direct=operations.direct,
+        processor_ns=_processor_ns(operations, costs),
+        gap_ns=operations.gap_ns,
+        together=operations.together,
+        after=operations.after,
+        head=np.unique(operations.thread, return_index=True)[1],
+        following=following,
+        first_child=first_child,
+        next_child=next_child,
+    )
+
+
+def _processor_ns(operations: Operations, costs: MachineCosts) -> np.ndarray:
+    """No request is faster than the benchmark's, which does nothing else and whose instructions stay cached."""
+    reads = operations.kind == READ
+    call = np.where(reads, costs.read_call_ns, costs.write_call_ns)
+    byte = np.where(reads, costs.read_byte_ns, costs.write_byte_ns)
+    least = np.where(operations.moves, call + byte * operations.size_bytes, 0.0)
+    return np.maximum(operations.processor_ns, least)
+
+
+@numba.njit(cache=True, nogil=True)
+def _run(todo, state):
+    count = len(todo.kind)
+    start_ns, end_ns, waited_ns = np.zeros(count), np.zeros(count), np.zeros(count)
+    current = todo.head.copy()
+    due_ns = np.where(todo.after < 0, todo.gap_ns[todo.head], np.inf)
+    for _ in range(count):
+        thread = np.argmin(due_ns)
+        now, number = due_ns[thread], current[thread]
+        write_back(state, now, state.costs.background_pages, False)
+        ready, processor_ns = _operation(todo, state, now, number)
+        evict(state, now)
+        start_ns[number], waited_ns[number] = now, ready - now
+        end_ns[number] = ready + processor_ns
+        following = todo.following[number]
+        if following >= 0:
+            current[thread] = following
+            due_ns[thread] = (now if todo.together[following] else end_ns[number]) + todo.gap_ns[following]
+        else:
+            due_ns[thread] = np.inf
+        child = todo.first_child[number]
+        while child >= 0:
+            due_ns[child] = end_ns[number] + todo.gap_ns[todo.head[child]]
+            child = todo.next_child[child]
+    return start_ns, end_ns, waited_ns
+
+
+@numba.njit(cache=True, nogil=True)
+def _operation(todo, state, now, number):
+    """Do one; until when it waits for storage, and what it takes of a processor from there on."""
+    kind, file, processor_ns = todo.kind[number], todo.file[number], todo.processor_ns[number]
+    if kind <= WRITE and todo.direct[number]:
+        return _direct(state, now, todo.behind[number] - todo.first[number], kind == READ), processor_ns
+    if kind == READ:
+        return _read(todo, state, now, number), processor_ns
+    if kind == WRITE:
+        return _write(todo, state, now, number), processor_ns
+    if kind == DISCARD:
+        discard(state, todo.first[number], state.files.end[file])
+    if kind in (FLUSH, SYNC):
+        until = flush(state, now, file)
+        if kind == SYNC and until > now:
+            return max(until, now + state.costs.sync_ns), 0.0
+    return now, processor_ns
+
+
+@numba.njit(cache=True, nogil=True)
+def _ahead(state, now, file, window):
+    """Read a window (first page, pages, which of them is the mark that has the next one read); processor's time."""
+    files, (first, count, mark) = state.files, window
+    files.window[file], files.window_pages[file], files.mark[file] = first, count, first + mark
+    return fetch(state, now, first, min(first + count, files.end[file]))
+
+
+@numba.njit(cache=True, nogil=True)
+def _grown(window, most):
+    return min(most, window * 4 if window < most // 16 else window * 2)
+
+
+@numba.njit(cache=True, nogil=True)
+def _first_window(need, most):
+    window = 1
+    while window < need:
+        window *= 2
+    if window <= most // 32:
+        return window * 4
+    return max(need, min(most, window * 2) if window <= most // 4 else most)
+
+
+@numba.njit(cache=True, nogil=True)
+def _read(todo, state, now, number):
+    """Read pages; when the last one is there."""
+    pages, files, ready, spent = state.pages, state.files, now, 0.0
+    file, first, behind = todo.file[number], todo.first[number], todo.behind[number]
+    follows = first == files.begin[file] or first == files.last[file] or first == files.last[file] + 1
+    most = state.costs.window_pages
+    for page in range(first, behind):
+        if page == files.mark[file] and pages.cached[page]:
+            window = files.window_pages[file]
+            spent += _ahead(state, now, file, (files.window[file] + window, _grown(window, most), 0))
+        elif not pages.cached[page] and pages.stored[page]:
+            need = behind - page
+            if not follows:
+                spent += fetch(state, now, page, behind)
+            elif page == files.window[file] + files.window_pages[file]:
+                spent += _ahead(state, now, file, (page, max(need, _grown(files.window_pages[file], most)), 0))
+            else:
+                spent += _ahead(state, now, file, (page, _first_window(need, most), need))
+        use(state, page)
+        ready = max(ready, pages.ready_ns[page])
+    files.last[file] = behind - 1
+    return ready + spent
+
+
+@numba.njit(cache=True, nogil=True)
+def _write(todo, state, now, number):
+    """Write pages into the cache; when there is room for them among the dirty ones."""
+    pages, ready, first, behind = state.pages, now, todo.first[number], todo.behind[number]
+    for page in range(first, behind):
+        partial = (page == first and todo.partial_head[number]) or (page == behind - 1 and todo.partial_tail[number])
+        if partial and pages.stored[page] and not pages.cached[page]:
+            ready = max(ready + fetch(state, now, page, page + 1), pages.ready_ns[page])
+        use(state, page)
+        dirty(state, page)
+    if state.counts[DIRTY] > state.costs.background_pages:
+        start_writing(state, now)
+    if state.counts[DIRTY] > state.costs.dirty_pages:
+        ready = max(ready, write_back(state, now, state.costs.dirty_pages, True))
+    return ready
+
+
+@numba.njit(cache=True, nogil=True)
+def _direct(state, now, count, reads):
+    """Requests that pass the cache by; when storage is done."""
+    clocks, clock = state.clocks, READS if reads else BYTES
+    access, page = state.costs.write_busy_ns, state.costs.write_page_busy_ns
+    if reads:
+        access, page = state.costs.read_busy_ns, state.costs.read_page_busy_ns
+    busy, start = max(access, count * page), max(now, clocks[clock], clocks[BOTH])
+    clocks[clock] = start + busy
+    clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
+    return start + state.costs.read_ns + count * page

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace and a machine's costs into the throughput and the elapsed time of its application there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from characterize.intervals import union_length
+from selfscale.models.service_time import ServiceTimes
+from selfscale.simulation.machine_costs import MachineCosts, machine_costs
+from selfscale.simulation.operations import Kind, Operations
+from selfscale.simulation.run import run
+from selfscale.storage import StorageTimes
+
+NS = 1e9
+DRAWS, SIGMAS_MAX = 8, 2.0
+"""Sets of constants that are simulated for an interval, and how far they may be drawn."""
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """How an application would run.
+
+    Attributes
+    ----------
+    throughput_bytes_per_s : float
+        In I/O: bytes over the time with a request in flight.
+    span_s : float
+        From the first operation to the end of the last one.
+    read_wait_s, write_wait_s, sync_wait_s : float
+        That operations wait for storage, all threads added.
+    sigma, span_sigma : float
+        Standard deviations of the logarithms of both, by what is not known of the machine's constants; 0 of one run.
+    """
+
+    throughput_bytes_per_s: float
+    span_s: float
+    read_wait_s: float
+    write_wait_s: float
+    sync_wait_s: float
+    sigma: float = 0.0
+    span_sigma: float = 0.0
+
+
+def simulate(operations: Operations, costs: MachineCosts) -> Simulated:
+    """Run operations on a machine, see `selfscale.simulation.run`."""
+    start_ns, end_ns, waited_ns = run(operations, costs)
+    moves = operations.moves
+    io_ns = union_length(np.rint(start_ns[moves]).astype(np.int64), np.rint(end_ns[moves]).astype(np.int64))
+    waits = [float(waited_ns[operations.kind == kind].sum()) / NS for kind in (Kind.READ, Kind.WRITE, Kind.SYNC)]
+    throughput = float(operations.size_bytes[moves].sum()) / max(io_ns, 1) * NS
+    return Simulated(throughput, float(end_ns.max()) / NS, *waits)
+
+
+def simulate_uncertain(
+    operations: Operations, service_times: ServiceTimes, storage: StorageTimes, read_ahead_bytes: int | None
+) -> Simulated:
+    """The same with what the uncertainty of the constants means."""
+    found = simulate(operations, machine_costs(service_times, storage, read_ahead_bytes))
+    generator = np.random.default_rng(0)
+    normal = generator.standard_normal((DRAWS, len(service_times.constants)))
+    spread = np.linalg.cholesky(service_times.covariance)
+    drawn = []
+    for off in np.clip(normal, -SIGMAS_MAX, SIGMAS_MAX) @ spread.T:
+        costs = machine_costs(service_times, storage, read_ahead_bytes, service_times.constants + off)
+        one = simulate(operations, costs)
+        drawn.append((one.throughput_bytes_per_s / found.throughput_bytes_per_s, one.span_s / found.span_s))
+    sigma, span_sigma = np.sqrt((np.log(drawn) ** 2).mean(axis=0))
+    return replace(found, sigma=float(sigma), span_sigma=float(span_sigma))

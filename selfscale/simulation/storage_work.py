@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns pages that are missed, and pages that are dirty, into work of storage, which has a time for each of them.
+
+Storage works while the application does other things: on what is read ahead, and on writing back from the background
+limit on (mm/page-writeback.c). All times are in ns from the begin.
+"""
+
+from __future__ import annotations
+
+import numba
+
+from selfscale.simulation.page_cache import ACCESSES, BOTH, BYTES, DIRTY, LAST, READS, USED, clean, drop, use
+
+LONG_PAGES = 32
+"""Of a longer request the parts overlap (`service_time.WINDOW_BYTES`)."""
+
+
+@numba.njit(cache=True, nogil=True)
+def start_writing(state, now):
+    """Let storage begin to write back now, unless it does already."""
+    clocks = state.clocks
+    if max(clocks[ACCESSES], clocks[BYTES]) < now:
+        clocks[ACCESSES] = clocks[BYTES] = now
+        clocks[BOTH] = max(clocks[BOTH], now)
+
+
+@numba.njit(cache=True, nogil=True)
+def store(state, page):
+    """Write a dirty page back, with the access where it follows none that was written before it."""
+    clocks, counts = state.clocks, state.counts
+    clean(state, page)
+    state.pages.stored[page] = True
+    # With its neighbour, which is written next or was a moment ago, it is one access.
+    if page != counts[LAST] + 1 and not (page > 0 and state.pages.dirty[page - 1]):
+        clocks[ACCESSES] += state.costs.write_busy_ns
+        clocks[BOTH] += state.costs.write_busy_ns * state.costs.shared_frac
+    counts[LAST] = page
+    clocks[BYTES] += state.costs.write_page_busy_ns
+    clocks[BOTH] += state.costs.write_page_busy_ns * state.costs.shared_frac
+
+
+@numba.njit(cache=True, nogil=True)
+def flush(state, now, file):
+    """Write back a file's dirty pages; until when storage is busy with them, and with what tells where new ones are."""
+    pages, clocks, ring, new = state.pages, state.clocks, len(state.pages.dirty), False
+    begin, behind, before = state.files.begin[file], state.files.end[file], state.counts[DIRTY]
+    if before:
+        start_writing(state, now)
+    if behind - begin < before:
+        for page in range(begin, behind):
+            if pages.dirty[page]:
+                new |= not pages.stored[page]
+                store(state, page)
+    else:
+        page = pages.dirtied_next[ring]
+        while page != ring:
+            following = pages.dirtied_next[page]
+            if begin <= page < behind:
+                new |= not pages.stored[page]
+                store(state, page)
+            page = following
+    if state.counts[DIRTY] == before:
+        return now
+    until = max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH])
+    return until + state.costs.sync_ns if new else until
+
+
+@numba.njit(cache=True, nogil=True)
+def write_back(state, now, limit_pages, waiting):
+    """Write back down to a limit, as far as there was time for it until now, or waiting; until when storage is busy."""
+    clocks, pages, ring = state.clocks, state.pages, len(state.pages.dirty)
+    until = max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH])
+    while state.counts[DIRTY] > limit_pages and (waiting or until < now):
+        store(state, pages.dirtied_next[ring])
+        until = max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH])
+    return until
+
+
+@numba.njit(cache=True, nogil=True)
+def evict(state, now):
+    """Drop the pages used longest ago until the rest has room; those that are dirty are written back first."""
+    pages, ring = state.pages, len(state.pages.cached)
+    while state.counts[USED] > state.costs.cache_pages:
+        page = pages.newer[ring]
+        if pages.dirty[page]:
+            start_writing(state, now)
+            store(state, page)
+        drop(state, page)
+
+
+@numba.njit(cache=True, nogil=True)
+def fetch(state, now, begin, behind):
+    """Have storage read the pages of a range that are not cached; what that takes of a processor."""
+    pages, clocks, costs, count = state.pages, state.clocks, state.costs, 0
+    # A request waits for its turn, and then takes its time, however long storage is busy with it.
+    start = max(now, clocks[READS], clocks[BOTH])
+    for page in range(begin, behind):
+        if pages.stored[page] and not pages.cached[page]:
+            use(state, page)
+            more = min(count, LONG_PAGES) * costs.read_page_ns + max(count - LONG_PAGES, 0) * costs.read_page_busy_ns
+            pages.ready_ns[page] = start + costs.read_ns + more
+            count += 1
+    if count:
+        busy = max(costs.read_busy_ns, count * costs.read_page_busy_ns)
+        clocks[READS] = start + busy
+        clocks[BOTH] = max(clocks[BOTH], now) + busy * costs.shared_frac
+    return count * costs.miss_page_ns

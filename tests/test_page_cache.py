@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations on a simulated machine, beside sums made by hand and an LRU list in plain Python."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selfscale.simulation.machine_costs import MachineCosts
+from selfscale.simulation.operations import PAGE_BYTES, Kind, Operations
+from selfscale.simulation.run import run
+
+ACCESS_NS, PAGE_NS, SYNC_NS = 100_000.0, 4_000.0, 700_000.0
+MACHINE = MachineCosts(
+    cache_pages=1000,
+    window_pages=32,
+    dirty_pages=200.0,
+    background_pages=150.0,
+    read_call_ns=0.0,
+    read_byte_ns=0.0,
+    write_call_ns=0.0,
+    write_byte_ns=0.0,
+    miss_page_ns=0.0,
+    read_ns=ACCESS_NS,
+    read_page_ns=PAGE_NS,
+    read_busy_ns=ACCESS_NS / 2,
+    read_page_busy_ns=PAGE_NS,
+    write_busy_ns=0.0,
+    write_page_busy_ns=PAGE_NS,
+    sync_ns=SYNC_NS,
+    shared_frac=0.0,
+)
+
+
+def operations(rows, *, stored=10_000, cached=(), after=(-1,), gap_ns=1000.0, processor_ns=1000.0):
+    """Rows of (kind, first page, pages), or of these and thread; on one file of 10,000 pages."""
+    count = len(rows)
+    kind, first, pages = (np.array([row[column] for row in rows]) for column in range(3))
+    return Operations(
+        kind=kind.astype(np.int8),
+        thread=np.array([row[3] if len(row) > 3 else 0 for row in rows], np.int64),
+        file=np.zeros(count, np.int64),
+        first=first.astype(np.int64),
+        pages=pages.astype(np.int64),
+        size_bytes=pages.astype(np.int64) * PAGE_BYTES,
+        head=np.zeros(count, bool),
+        tail=np.zeros(count, bool),
+        direct=np.zeros(count, bool),
+        processor_ns=np.full(count, float(processor_ns)),
+        gap_ns=np.full(count, float(gap_ns)),
+        together=np.zeros(count, bool),
+        after=np.array(after, np.int64),
+        file_begin=np.zeros(1, np.int64),
+        file_end=np.full(1, 10_000, np.int64),
+        stored=np.arange(10_001) < stored,
+        cached=np.array(cached, np.int64),
+        span_s=0.0,
+    )
+
+
+def test_what_is_cached_takes_the_recorded_time():
+    rows = [(Kind.READ, page, 2) for page in (10, 500, 11, 12)]
+    start, end, waited = run(operations(rows, cached=range(1000)), MACHINE)
+    assert start.tolist() == [1000, 3000, 5000, 7000]
+    assert end.tolist() == [2000, 4000, 6000, 8000]
+    assert not waited.any()
+
+
+def test_no_request_is_faster_than_the_machine():
+    slow = MACHINE._replace(read_call_ns=5000.0, read_byte_ns=1.0)
+    start, end, _ = run(operations([(Kind.READ, 0, 1)], cached=[0]), slow)
+    assert end[0] - start[0] == 5000 + 4096
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=200), st.integers(1, 30))
+def test_misses_are_those_of_an_lru_list(places, size):
+    # Every hundredth page, so that nothing is read ahead.
+    rows = [(Kind.READ, 1 + 100 * place, 1) for place in places]
+    _, _, waited = run(operations(rows), MACHINE._replace(cache_pages=size))
+    lru, missed = OrderedDict(), []
+    for place in places:
+        missed.append(place not in lru)
+        lru[place] = True
+        lru.move_to_end(place)
+        if len(lru) > size:
+            lru.popitem(last=False)
+    assert (waited > 0).tolist() == missed
+    assert waited[0] == ACCESS_NS
+
+
+def test_a_scan_waits_for_storage_and_hides_behind_thinking():
+    rows = [(Kind.READ, page, 1) for page in range(3200)]
+    busy = 3200 * PAGE_NS
+    _, end, _ = run(operations(rows, gap_ns=0.0, processor_ns=1.0), MACHINE)
+    # An access per window of 32 pages, and next to nothing else.
+    assert busy < end[-1] < busy + 3200 / 32 * ACCESS_NS + 20 * ACCESS_NS
+    # With thinking longer than that, only what precedes the read-ahead is waited for.
+    _, end, waited = run(operations(rows, gap_ns=20_000.0), MACHINE)
+    assert waited.sum() < 5 * (ACCESS_NS + 32 * PAGE_NS)
+    assert end[-1] == pytest.approx(3200 * 21_000.0 + waited.sum())
+
+
+def test_random_reads_read_nothing_ahead():
+    places = np.random.default_rng(3).permutation(2000)[:300] * 5 + 2
+    _, end, waited = run(operations([(Kind.READ, page, 1) for page in places]), MACHINE._replace(window_pages=512))
+    assert (waited == ACCESS_NS).all()
+    assert end[-1] == pytest.approx(300 * (ACCESS_NS + 2000))
+
+
+def test_writers_wait_beyond_the_dirty_limit_only():
+    rows = [(Kind.WRITE, page, 1) for page in range(1000)]
+    _, end, waited = run(operations(rows, gap_ns=0.0, processor_ns=10.0), MACHINE)
+    assert not waited[:200].any()
+    # Storage begins at 150 pages and is never idle again.
+    assert end[-1] == pytest.approx(1500 + 800 * PAGE_NS, rel=0.001)
+    _, _, waited = run(operations(rows, gap_ns=PAGE_NS, processor_ns=10.0), MACHINE)
+    assert not waited.any()
+
+
+@pytest.mark.parametrize("kind", [Kind.DISCARD, Kind.SYNC])
+def test_synced_and_deleted_pages_are_dirty_no_more(kind):
+    rows = [(Kind.WRITE, page, 1) for page in range(140)] + [(kind, 0, 0)]
+    rows += [(Kind.WRITE, 5000 + page, 1) for page in range(140)] + [(Kind.READ, 0, 1)]
+    _, _, waited = run(operations(rows, stored=0, gap_ns=0.0), MACHINE)
+    assert not np.delete(waited, 140).any()
+    # Without it: 280 pages, of which 200 may be dirty, and little time to write back.
+    del rows[140]
+    _, _, waited = run(operations(rows, stored=0, gap_ns=0.0), MACHINE)
+    assert waited.any()
+
+
+def test_what_was_written_back_and_dropped_is_read_again():
+    others = [(Kind.READ, 100 + 7 * page, 1) for page in range(20)]
+    rows = [(Kind.WRITE, 50, 1), *others, (Kind.READ, 50, 1)]
+    _, _, waited = run(operations(rows, stored=0), MACHINE._replace(cache_pages=10))
+    assert waited[-1] == ACCESS_NS
+    assert not waited[:-1].any(), "holes are not on storage"
+    _, _, waited = run(operations(rows, stored=0), MACHINE)
+    assert not waited.any()
+
+
+def test_a_thread_that_another_one_started_waits_for_it():
+    rows = [(Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1), (Kind.READ, 600, 1, 0)]
+    start, end, _ = run(operations(rows, after=[-1, 0], cached=[0]), MACHINE)
+    assert start[1] == end[0] + 1000
+    start, end, _ = run(operations(rows, after=[-1, -1], cached=[0]), MACHINE)
+    assert start[1] == 1000
+
+
+def test_both_directions_share_storage():
+    reads = [(Kind.READ, 1 + 7 * page, 1, 0) for page in range(300)]
+    writes = [(Kind.WRITE, 5000 + page, 1, 1) for page in range(3000)]
+    both = operations(reads + writes, after=[-1, -1], gap_ns=0.0)
+    alone = MACHINE._replace(read_busy_ns=ACCESS_NS)
+    reading, writing = 300 * ACCESS_NS, (3000 - MACHINE.dirty_pages) * PAGE_NS
+    apart, shared = (run(both, alone._replace(shared_frac=share))[1] for share in (0.0, 1.0))
+    assert apart.max() == pytest.approx(reading, rel=0.02)
+    assert shared.max() == pytest.approx(reading + writing, rel=0.02)
+
+
+def test_a_limit_on_accesses_holds_up_many_and_not_one():
+    limited = MACHINE._replace(read_ns=30_000.0, read_busy_ns=250_000.0)
+    rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(100)]
+    _, end, _ = run(operations(rows, gap_ns=0.0), limited)
+    assert end[-1] == pytest.approx(99 * 250_000 + 30_000 + 1000)
+    _, _, waited = run(operations(rows, gap_ns=300_000.0), limited)
+    assert (waited == 30_000).all()
+
+
+def test_a_sync_takes_its_time_where_something_is_dirty():
+    rows = [(Kind.WRITE, 0, 1), (Kind.SYNC, 0, 0), (Kind.SYNC, 0, 0), (Kind.WRITE, 1, 100), (Kind.SYNC, 0, 0)]
+    start, end, waited = run(operations(rows, processor_ns=5000.0), MACHINE)
+    assert waited.tolist() == [0, SYNC_NS, 0, 0, SYNC_NS]
+    assert end[2] - start[2] == 5000, "as recorded"
+    # Of blocks that storage does not have yet the journal is written as well.
+    _, _, waited = run(operations(rows, stored=0, processor_ns=5000.0), MACHINE)
+    assert waited[1] == pytest.approx(SYNC_NS + PAGE_NS)
+    assert waited[4] == pytest.approx(SYNC_NS + 100 * PAGE_NS)
