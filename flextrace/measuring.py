@@ -188,7 +188,7 @@ def measure_in(
             seed=request.seed,
             max_seconds=request.max_seconds,
             min_seconds=min(1.0, request.max_seconds / 2),
-            make_trace=storage.trace_maker(request.parameter) if request.role == storage.ROLE else None,
+            **(storage.options_of(request.parameter) if request.role == storage.ROLE else {}),
         )
 
     return step

@@ -33,6 +33,8 @@ SIMULATED_NOTE = (
     "interval covers what is not known of the machine's constants, not what the simulation leaves out; "
     "cold reads, new files, syncs and think times as recorded, the processor as fast as that of the recording"
 )
+LEAST_SHARE = 0.5
+"""Of the simulated time, below which a recorded one with a difference does not fall."""
 NEGLIGIBLE = 0.005
 COLD = "reads of data that was not in the page cache"
 DIRECT = "requests with O_DIRECT"
@@ -268,9 +270,27 @@ def relative_of(application: Application, here: Estimate, there: Estimate) -> Re
             "record the application, or its replay, on that machine",
             2,
         )
-    in_io = relative(times.throughput_bytes_per_s, here.in_io, there.in_io)
     off = there.in_io.value / times.throughput_bytes_per_s - 1
+    if here.simulated is not None and here.elapsed_s is not None and there.elapsed_s is not None:
+        io_s = _changed(times.io_s, _inverse(here.in_io, times.moved_bytes), _inverse(there.in_io, times.moved_bytes))
+        elapsed_s = _changed(times.elapsed_s, here.elapsed_s, there.elapsed_s)
+        return Relative(_inverse(io_s, times.moved_bytes), elapsed_s, off, there.prediction.outside)
+    in_io = relative(times.throughput_bytes_per_s, here.in_io, there.in_io)
     return Relative(in_io, elapsed_of(times, in_io, here.saturation), off, there.prediction.outside)
+
+
+def _inverse(estimated: Estimated, moved_bytes: float) -> Estimated:
+    """Seconds of a throughput, or the throughput of seconds; the ends change places."""
+    return Estimated(moved_bytes / estimated.value, moved_bytes / estimated.high, moved_bytes / estimated.low)
+
+
+def _changed(recorded_s: float, here: Estimated, there: Estimated) -> Estimated:
+    """Recorded seconds with the difference between two simulations, so that what these leave out stays as recorded."""
+
+    def changed(simulated_s: float) -> float:
+        return max(recorded_s + simulated_s - there.value, LEAST_SHARE * simulated_s)
+
+    return Estimated(changed(here.value), changed(here.low), changed(here.high))
 
 
 def treatment(

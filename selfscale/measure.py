@@ -221,6 +221,7 @@ def measure(
     min_seconds: float = 1.0,
     max_seconds: float = 30.0,
     rule: str = "confidence",
+    timing: str = "asap",
     make_trace: Callable[..., Any] | None = None,
     replay: Callable[..., dict[str, Any]] | None = None,
 ) -> Point:
@@ -245,6 +246,8 @@ def measure(
         Least length of the steady window; end of the run, steady or not.
     rule : {"confidence", "raidperf"}
         See `selfscale.stop_rule`.
+    timing : str
+        ``recorded``: requests are issued when the trace says.
     make_trace, replay : callable, optional
         Instead of `replayer.willy.make_trace` with `characterize.write`, and `replayer.run.replay`; for tests.
 
@@ -281,7 +284,7 @@ def measure(
         result = run(
             trace,
             directory,
-            timing="asap",
+            timing=timing,
             order="thread",
             lead=lead_of(workload),
             phase="run",
@@ -363,6 +366,7 @@ def write_willy(
     cache_bytes: float = math.inf,
     cached_share: float = 1.0,
     sync_frac: float = 0.0,
+    gap_ns: int = 0,
 ) -> None:
     """Willy's trace, on files or laid end to end on a device.
 
@@ -372,14 +376,22 @@ def write_willy(
         In the cache at the begin: equal shares of all files, as much as it holds, and no more than this of each.
     sync_frac : float
         Syncs per write.
+    gap_ns : int
+        Between the starts of two requests; 0: the trace has no times.
     """
-    import characterize  # noqa: PLC0415 (pandas and Willy only when something is measured)
-    from characterize.layout import RecordKind  # noqa: PLC0415
+    import numpy as np  # noqa: PLC0415 (this, pandas and Willy only when something is measured)
+
+    import characterize  # noqa: PLC0415
+    from characterize.layout import HeaderFlag, RecordKind  # noqa: PLC0415
     from characterize.stream import stream_of  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
     trace = make_trace(workload, requests=requests, seed=seed, sync_frac=sync_frac, allow_partial=True)
+    if gap_ns:
+        io = trace.arrays[RecordKind.IO]
+        io["start_ns"] = np.arange(len(io)) * gap_ns
+        trace.header.flags &= ~HeaderFlag.UNTIMED
     if device is None:
         share = min(cached_share, cache_bytes / workload.unique_bytes)
         files = trace.arrays[RecordKind.FILE]

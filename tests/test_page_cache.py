@@ -24,9 +24,11 @@ MACHINE = MachineCosts(
     write_byte_ns=0.0,
     miss_page_ns=0.0,
     read_ns=ACCESS_NS,
+    rested_read_ns=ACCESS_NS,
     read_page_ns=PAGE_NS,
     read_busy_ns=ACCESS_NS / 2,
     read_page_busy_ns=PAGE_NS,
+    held_up_ns=0.0,
     write_busy_ns=0.0,
     write_page_busy_ns=PAGE_NS,
     sync_ns=SYNC_NS,
@@ -168,6 +170,20 @@ def test_a_limit_on_accesses_holds_up_many_and_not_one():
     assert end[-1] == pytest.approx(99 * 250_000 + 30_000 + 1000)
     _, _, waited = run(operations(rows, gap_ns=300_000.0), limited)
     assert (waited == 30_000).all()
+    # Let through for a while, then all held up: the rate is the same.
+    _, end, waited = run(operations(rows, gap_ns=0.0), limited._replace(held_up_ns=5e6))
+    assert np.median(waited) == 30_000
+    assert waited.max() == pytest.approx(5e6, rel=0.1)
+    assert end[-1] == pytest.approx(99 * 250_000, rel=0.25)
+
+
+def test_a_read_after_a_pause_takes_longer():
+    rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(10)]
+    machine = MACHINE._replace(rested_read_ns=250_000.0)
+    _, _, waited = run(operations(rows, gap_ns=1e6), machine)
+    assert (waited == ACCESS_NS).all()
+    _, _, waited = run(operations(rows, gap_ns=5e6), machine)
+    assert (waited == 250_000).all()
 
 
 def test_a_sync_takes_its_time_where_something_is_dirty():

@@ -34,10 +34,13 @@ class MachineCosts(NamedTuple):
         Of a processor, for requests that meet the cache.
     miss_page_ns : float
         Of a processor, for a page that is brought in.
-    read_ns, read_page_ns : float
-        Until storage has read the first page, and each of the next ones, where it had nothing else to do.
+    read_ns, rested_read_ns, read_page_ns : float
+        Until storage has read the first page, also after a pause, and each of the next ones, where it had nothing else
+        to do.
     read_busy_ns, read_page_busy_ns : float
         That it is busy with an access and with a page: the longer one of both counts.
+    held_up_ns : float
+        So far ahead of its rate storage lets reads pass; then they wait until it has caught up.
     write_busy_ns, write_page_busy_ns : float
         The same of writes.
     sync_ns : float
@@ -56,9 +59,11 @@ class MachineCosts(NamedTuple):
     write_byte_ns: float
     miss_page_ns: float
     read_ns: float
+    rested_read_ns: float
     read_page_ns: float
     read_busy_ns: float
     read_page_busy_ns: float
+    held_up_ns: float
     write_busy_ns: float
     write_page_busy_ns: float
     sync_ns: float
@@ -97,9 +102,11 @@ def machine_costs(
         write_byte_ns=NS * k["write_byte_s"],
         miss_page_ns=NS * k["miss_page_s"],
         read_ns=storage.read_ns,
+        rested_read_ns=storage.rested_read_ns,
         read_page_ns=storage.read_page_ns,
         read_busy_ns=storage.read_busy_ns,
         read_page_busy_ns=storage.read_page_busy_ns,
+        held_up_ns=storage.held_up_ns,
         write_busy_ns=NS * k["access_write_s"] / k["direction_servers"],
         write_page_busy_ns=NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"],
         sync_ns=storage.sync_ns,

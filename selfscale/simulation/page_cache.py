@@ -16,7 +16,7 @@ from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import Operations
 
 USED, DIRTY, LAST = 0, 1, 2
-READS, BOTH, ACCESSES, BYTES = 0, 1, 2, 3
+READS, BOTH, ACCESSES, BYTES, READ_LAST = 0, 1, 2, 3, 4
 
 
 class Pages(NamedTuple):
@@ -51,7 +51,8 @@ class State(NamedTuple):
     counts : ndarray of int64
         Cached pages, dirty pages, the page that was written back last.
     clocks : ndarray of float64
-        Until when storage is busy: with reads, with both directions, with accesses and with bytes of writing back.
+        Until when storage is busy: with reads, with both directions, with accesses and with bytes of writing back; and
+        when it was last asked to read.
     """
 
     pages: Pages
@@ -70,7 +71,7 @@ def state_of(operations: Operations, costs: MachineCosts) -> State:
     pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
     window, window_pages, mark, last = (np.full(files, -1, np.int64) for _ in range(4))
     places = Files(operations.file_begin, operations.file_end, window, window_pages, mark, last)
-    state = State(pages, places, np.array([0, 0, -2]), np.zeros(4), costs)
+    state = State(pages, places, np.array([0, 0, -2]), np.zeros(5), costs)
     for page in operations.cached[-costs.cache_pages :]:
         use(state, page)
     return state

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numba
 
-from selfscale.simulation.page_cache import ACCESSES, BOTH, BYTES, DIRTY, LAST, READS, USED, clean, drop, use
+from selfscale.simulation.page_cache import ACCESSES, BOTH, BYTES, DIRTY, LAST, READ_LAST, READS, USED, clean, drop, use
 
+PAUSE_NS = 3e6
+"""Without a read, from which on one counts as rested: between the 1 ms that changed nothing and the 5 ms that did."""
 LONG_PAGES = 32
 """Of a longer request the parts overlap (`service_time.WINDOW_BYTES`)."""
 
@@ -92,16 +94,18 @@ def evict(state, now):
 def fetch(state, now, begin, behind):
     """Have storage read the pages of a range that are not cached; what that takes of a processor."""
     pages, clocks, costs, count = state.pages, state.clocks, state.costs, 0
-    # A request waits for its turn, and then takes its time, however long storage is busy with it.
-    start = max(now, clocks[READS], clocks[BOTH])
+    ahead = clocks[READS] - now > costs.held_up_ns
+    start = max(now, clocks[BOTH], clocks[READS] if ahead else now)
+    first_ns = costs.rested_read_ns if now - clocks[READ_LAST] > PAUSE_NS else costs.read_ns
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:
             use(state, page)
             more = min(count, LONG_PAGES) * costs.read_page_ns + max(count - LONG_PAGES, 0) * costs.read_page_busy_ns
-            pages.ready_ns[page] = start + costs.read_ns + more
+            pages.ready_ns[page] = start + first_ns + more
             count += 1
     if count:
         busy = max(costs.read_busy_ns, count * costs.read_page_busy_ns)
-        clocks[READS] = start + busy
+        clocks[READS] = max(clocks[READS], start) + busy
+        clocks[READ_LAST] = start
         clocks[BOTH] = max(clocks[BOTH], now) + busy * costs.shared_frac
     return count * costs.miss_page_ns
