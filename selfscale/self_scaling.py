@@ -37,6 +37,8 @@ POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.75, 0.9
 """Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
+STORAGE_SHARE_MAX = 0.1
+"""Of the budget, that storage behind the cache may cost."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
@@ -236,12 +238,14 @@ class SelfScaling(ABC):
     # ---- step 2 ----
 
     def _storage(self, until_s: float) -> None:
-        """Measure storage behind the cache, while time is left."""
-        if self.settings.span_bytes is not None:
+        """Measure storage behind the cache, all of it or nothing; it must not take what the points need."""
+        if self.settings.span_bytes is not None or self.settings.read_only:
             return
-        for name, workload in storage.probes(self.settings.high_bytes).items():
-            if not self._affords(until_s):
-                break
+        probes = storage.probes(self.settings.high_bytes)
+        cost_s = len(probes) * (storage.RUN_S + self._overhead_s())
+        if self.spent_s + cost_s > until_s or cost_s > STORAGE_SHARE_MAX * self.settings.budget_s:
+            return
+        for name, workload in probes.items():
             step = Step(
                 workload,
                 storage.ROLE,

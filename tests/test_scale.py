@@ -25,6 +25,7 @@ from selfscale.explore import Exploration
 from selfscale.measure import measure
 from selfscale.plan import Settings
 from selfscale.profile import load
+from selfscale.storage import probes
 from tests.synthetic_machine import MIB, Machine
 
 
@@ -71,7 +72,8 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = [line for line in captured.err.splitlines() if "ETA" in line or line.endswith("done")]
-    assert len(lines) == len(profile.measured)
+    assert len(lines) == len(profile.measured) + len(profile.storage)
+    assert [point.parameter for point in profile.storage] == list(probes(1.0))
     assert "The effective size of the page cache is" in captured.err
     assert "What this machine is good at" in captured.err
     assert profile.findings["write_policy"]["kind"] == "write-cancelling"
@@ -88,7 +90,9 @@ def test_a_cost_stands_in_the_profile(place, formula, capsys):
 def test_laying_out_counts_to_the_budget(place, formula):
     assert main(command(place)) == 0
     profile = load(place / "p.json")
-    assert profile.settings["spent_s"] == pytest.approx(1.5 + sum(point.cost_s for point in profile.measured))
+    assert profile.settings["spent_s"] == pytest.approx(
+        1.5 + sum(point.cost_s for point in profile.measured + profile.storage)
+    )
 
 
 @pytest.mark.parametrize("interrupt_at", [0, 1, 7, 20])
@@ -97,14 +101,14 @@ def test_terminated_and_resumed(place, formula, capsys, interrupt_at):
     assert main(command(place)) == 130
     partial = load(place / "p.json")
     assert not partial.complete
-    assert len(partial.measured) == interrupt_at
+    assert len(partial.measured + partial.storage) == interrupt_at
     assert list((place / "d").iterdir()) == []
     error = capsys.readouterr().err
     assert "flextrace scale --resume --directory" in error
     assert main(command(place, "--resume")) == 0
     resumed = load(place / "p.json")
     assert resumed.complete
-    assert len(formula.measured) == len(resumed.measured)
+    assert len(formula.measured) == len(resumed.measured + resumed.storage)
     assert not (place / "p.json.points.ndjson").exists()
     assert main(command(place, "--force")) == 0
     assert load(place / "p.json").measured == resumed.measured
@@ -152,7 +156,7 @@ def test_terminated_and_resumed_in_other_modes(place, formula, capsys, mode):
     assert shlex.join(mode[-2:]) in capsys.readouterr().err
     assert main(command(place, *mode, "--resume")) == 0
     resumed = load(place / "p.json")
-    assert len(formula.measured) == len(resumed.measured)
+    assert len(formula.measured) == len(resumed.measured + resumed.storage)
     assert main(command(place, *mode, "--force")) == 0
     again = load(place / "p.json")
     assert again.measured == resumed.measured

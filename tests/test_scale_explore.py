@@ -156,7 +156,7 @@ def test_budget_is_honoured_on_any_machine(budget, cost):
     machine = Machine([(256 * MIB, 500e-6)], cost_s=cost)
     exploration = explore(machine, budget_s=float(budget))
     assert exploration.spent_s <= budget + 1.0
-    assert exploration.spent_s == pytest.approx(sum(point.cost_s for point in exploration.points))
+    assert exploration.spent_s == pytest.approx(sum(point.cost_s for point in exploration.points + exploration.storage))
 
 
 def test_more_budget_means_more_points():

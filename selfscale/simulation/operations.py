@@ -18,7 +18,7 @@ from enum import IntEnum
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind
+from characterize.layout import NOT_MEASURED_U32, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.requests import left_out
 from characterize.trace import Trace
 
@@ -110,11 +110,14 @@ def operations_of(trace: Trace) -> Operations:
     Raises
     ------
     FlextraceError
-        There is no request, or the files are too large.
+        There is no request, the trace does not say what was cached, or the files are too large.
     """
     io, fileops = _records(trace)
     if not len(io):
         raise FlextraceError("the trace has no request of an application")
+    reads = io[io["op"] == IoOp.READ]
+    if len(reads) and (reads["missed_bytes"] == NOT_MEASURED_U32).all():
+        raise FlextraceError("the trace does not say which reads were cached; record the application with flextrace")
     columns = _columns(io, fileops)
     order = np.argsort(columns["start_ns"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
@@ -178,7 +181,7 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "file": (io["file"], fileops["file"]),
         "offset": (io["offset"], np.where(truncated, fileops["argument"], 0)),
         "size_bytes": (io["result"], none),
-        "missed_bytes": (io["missed_bytes"], none),
+        "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
     }
     types = {"kind": np.int8, "direct": bool}
@@ -239,7 +242,7 @@ def _think_times(thread: np.ndarray, start: np.ndarray, end: np.ndarray) -> tupl
 def _processor_times(requests: dict[str, np.ndarray]) -> np.ndarray:
     """Time of every request without waiting for storage, ns."""
     duration, kind, size_bytes = requests["duration_ns"].astype(float), requests["kind"], requests["size_bytes"]
-    cold = requests["direct"] | ((kind == Kind.READ) & (requests["missed_bytes"] > 0))
+    cold = requests["direct"] | (requests["missed_bytes"] > 0)
     group = kind * 64 + np.frexp(size_bytes)[1]
     usual = np.empty(len(duration))
     for each in np.unique(group):

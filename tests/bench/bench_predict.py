@@ -255,13 +255,12 @@ def _predict(
         measured[name] = sum(run["bytes_per_s"] for run in runs) / len(runs)
     first, *others = names
     trace = trace_of(arguments.output, first, application.name)
-    there = predict_application(trace, profiles[first])
     for name in others:
-        for basis, predicted in predict_application(trace, profiles[name]).items():
-            ways = {
-                f"absolute; {basis}": predicted,
-                f"relative to the run on the first machine; {basis}": measured[first] * predicted / there[basis],
-            }
+        absolute, relative = predict_application(trace, profiles[name], profiles[first])
+        for basis, predicted in absolute.items():
+            ways = {f"absolute; {basis}": predicted}
+            if basis in relative:
+                ways[f"relative to the run on the first machine; {basis}"] = relative[basis]
             document["predictions"] += [
                 {
                     "application": application.name,

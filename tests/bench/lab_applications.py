@@ -185,20 +185,23 @@ def record_application(application: Application, point: Path, memory_bytes: int,
         shutil.rmtree(place, ignore_errors=True)
 
 
-def predict_application(trace: Path, profile: Path) -> dict[str, float]:
-    """What ``flextrace predict`` says of a trace: what the prediction is based on, to bytes per s.
+def predict_application(trace: Path, profile: Path, measured_on: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """What ``flextrace predict`` says of a trace, absolutely and relative to the machine that it was recorded on.
 
     Of parameters twice: by the five alone, and with the recorded number in flight and reads of the device.
     """
-    text = _run(*_flextrace("predict"), str(profile), "--trace", str(trace), "--format", "json")[1]
-    said = {}
-    for each in json.loads(text)["predictions"]:
-        if each["model"] == "simulation":
-            said[each["basis"]] = each["throughput_bytes_per_s"]
-            continue
-        said[f"five parameters, {each['basis']}"] = each["throughput_bytes_per_s"]
-        said[f"extended, {each['basis']}"] = each["application"]["in_io"]["value"]
-    return said
+    options = ["--trace", str(trace), "--measured-on", str(measured_on), "--format", "json"]
+    document = json.loads(_run(*_flextrace("predict"), str(profile), *options)[1])
+    absolute, relative = {}, {}
+    for each, moved in zip(document["predictions"], document["relative"], strict=True):
+        basis, simulated = each["basis"], each["model"] == "simulation"
+        if not simulated:
+            absolute[f"five parameters, {basis}"] = each["throughput_bytes_per_s"]
+        name = basis if simulated else f"extended, {basis}"
+        absolute[name] = each["application"]["in_io"]["value"]
+        if moved is not None:
+            relative[name] = moved["in_io"]["value"]
+    return absolute, relative
 
 
 def _flextrace(verb: str) -> list[str]:

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a trace to simulated operations, and what is predicted of them, with times written by hand."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.layout import FileFlag, Fileop, IoFlag
+from flextrace.main import main
+from selfscale.application import SIMULATION, application_of, estimates, relative_of
+from selfscale.explore import Exploration
+from selfscale.plan import Settings
+from selfscale.predict import Predictor
+from selfscale.simulation.machine_costs import machine_costs
+from selfscale.simulation.operations import Kind, operations_of
+from selfscale.simulation.simulate import simulate
+from selfscale.storage import storage_times
+from tests.made_trace import made_trace, read, write
+from tests.synthetic_machine import MIB, Machine
+from tests.test_storage import TIMES_US, measured
+
+US, MS = 1_000, 1_000_000
+PAGE = 4096
+
+
+def trace_of_two_threads():
+    """A thread that reads what is cached and what is not, starts another one, which writes a new file."""
+    io = [
+        read(0, PAGE, 0, 2 * US, missed_bytes=0),
+        read(40 * PAGE, PAGE, 10 * US, 100 * US, missed_bytes=PAGE),
+        *(read(PAGE * page, PAGE, (200 + 10 * page) * US, 2 * US, missed_bytes=0) for page in range(6)),
+        write(0, 3 * PAGE, 300 * US, 5 * US, thread=2, file=2),
+        write(3 * PAGE, 100, 320 * US, 3 * US, thread=2, file=2),
+        *(write(3 * PAGE, 100, (330 + 10 * n) * US, 3 * US, thread=2, file=2) for n in range(8)),
+        write(3 * PAGE, 100, 500 * US, 20 * MS, thread=2, file=2),
+    ]
+    fileops = [
+        {"op": Fileop.FDATASYNC, "start_ns": 21 * MS, "duration_ns": 400 * US, "thread": 2, "file": 2},
+        {"op": Fileop.TRUNCATE, "start_ns": 22 * MS, "duration_ns": 9 * US, "thread": 2, "file": 2, "argument": PAGE},
+        {"op": Fileop.OPEN, "start_ns": 23 * MS, "duration_ns": 9 * US, "thread": 2, "flags": IoFlag.TRUNCATED},
+        {"op": Fileop.UNLINK, "start_ns": 24 * MS, "duration_ns": 9 * US, "thread": 2, "result": -2},
+        {"op": Fileop.CLOSE, "start_ns": 25 * MS, "duration_ns": 9 * US, "thread": 2, "file": 2},
+    ]
+    files = [
+        {"file": 1, "size_bytes": 50 * PAGE},
+        {"file": 2, "size_bytes": 0, "flags": FileFlag.CREATED},
+    ]
+    resident = [{"file": 1, "offset": 0, "bytes": 10 * PAGE}]
+    times = {"start_monotonic_ns": 1, "end_monotonic_ns": 30 * MS}
+    return made_trace(io, fileops=fileops, files=files, resident=resident, paths={1: "/a", 2: "/b"}, **times)
+
+
+def test_operations_of_a_trace():
+    found = operations_of(trace_of_two_threads())
+    kinds = [Kind(kind) for kind in found.kind]
+    assert kinds[:8] == [Kind.READ] * 8
+    assert kinds[-5:] == [Kind.WRITE, Kind.SYNC, Kind.DISCARD, Kind.DISCARD, Kind.NONE], "what failed is left out"
+    assert found.span_s == pytest.approx(25.009e-3)
+    # Two files end to end, each with one page more that is nobody's.
+    assert found.file_begin.tolist() == [0, 51]
+    assert found.file_end.tolist() == [50, 55]
+    assert found.stored.sum() == 50
+    assert found.cached.tolist() == list(range(10))
+    assert found.first[[1, 8, 9]].tolist() == [40, 51, 54]
+    assert found.pages[[1, 8, 9]].tolist() == [1, 3, 1]
+    assert found.first[-4:-1].tolist() == [51, 52, 0], "a truncation drops what is behind what it keeps"
+    assert found.head[9] == 0
+    assert found.tail[9]
+    # What waited for storage takes what its like take of a processor; the sync as recorded.
+    assert found.processor_ns[1] == 2 * US
+    assert found.processor_ns[kinds.index(Kind.SYNC) - 1] == 3 * US
+    assert found.processor_ns[kinds.index(Kind.SYNC)] == 400 * US
+    # The second thread begins after the last read of the first one.
+    assert found.after.tolist() == [-1, 7]
+    assert found.gap_ns[8] == (300 - 252) * US
+    assert found.gap_ns[1] == 8 * US
+    assert not found.together.any()
+
+
+def test_requests_in_flight_together_stay_so():
+    rows = [read(0, PAGE, 0, 50 * US, missed_bytes=0), read(PAGE, PAGE, 10 * US, 50 * US, missed_bytes=0)]
+    found = operations_of(made_trace(rows, files=[{"file": 1, "size_bytes": MIB}]))
+    assert found.together.tolist() == [False, True]
+    assert found.gap_ns.tolist() == [0, 10 * US]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "no request"),
+        ([read(0, PAGE)], "does not say which reads were cached"),
+        ([read(1 << 50, PAGE, missed_bytes=0)], "pages"),
+    ],
+)
+def test_what_cannot_be_simulated(rows, said):
+    with pytest.raises(FlextraceError, match=said):
+        operations_of(made_trace(rows))
+
+
+@pytest.fixture(scope="module")
+def profile():
+    exploration = Exploration(Settings(256 * MIB, 90.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
+    exploration.run()
+    return replace(exploration.profile(), storage=[measured(name) for name in TIMES_US])
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    return characterize.write(trace_of_two_threads(), tmp_path / "t.iotrace")
+
+
+def test_a_machine_as_the_formula_and_the_probes_say(profile):
+    predictor = Predictor(profile)
+    costs = machine_costs(predictor.service_times, storage_times(profile.storage), 1 << 20)
+    assert costs.cache_pages * PAGE == pytest.approx(256 * MIB, rel=0.2)
+    assert costs.window_pages == 256
+    assert costs.read_ns == 40 * US
+    slower = profile.storage[0]
+    slower = replace(slower, response_time={"read": {**slower.response_time["read"], "p50_ns": 80 * US}})
+    storage = storage_times([slower, *profile.storage[1:]])
+    operations = operations_of(trace_of_two_threads())
+    one, other = (simulate(operations, costs._replace(read_ns=times)) for times in (40.0 * US, storage.read_ns))
+    # One read was not cached.
+    assert other.read_wait_s - one.read_wait_s == pytest.approx(40e-6)
+    assert other.span_s - one.span_s == pytest.approx(40e-6)
+
+
+def test_it_is_one_more_estimate(profile, recorded):
+    application = application_of(recorded, {})
+    *_, estimate = estimates(Predictor(profile), application)
+    assert estimate.basis == SIMULATION
+    # And what the page takes of a processor.
+    assert estimate.simulated.read_wait_s == pytest.approx(40e-6, rel=0.2)
+    # Three blocks that are new, and their journal: twice a sync, and the pages.
+    assert 1e-3 < estimate.simulated.sync_wait_s < 1.5e-3
+    low, value, high = (getattr(estimate.in_io, name) for name in ("low", "value", "high"))
+    assert 0 < low <= value <= high
+    assert estimate.elapsed_s.value == pytest.approx(0.03 - 0.025009 + estimate.simulated.span_s, rel=0.01)
+    # Without probes, or with another parameter, there is none.
+    assert SIMULATION not in {each.basis for each in estimates(Predictor(replace(profile, storage=[])), application)}
+    changed = application_of(recorded, {"read_frac": 1.0})
+    assert SIMULATION not in {each.basis for each in estimates(Predictor(profile), changed)}
+
+
+def test_relative_to_the_machine_of_the_recording_it_is_as_recorded(profile, recorded):
+    application = application_of(recorded, {})
+    *_, here = estimates(Predictor(profile), application)
+    same = relative_of(application, here, here)
+    assert same.in_io.value == pytest.approx(application.times.throughput_bytes_per_s)
+    assert same.elapsed_s.value == pytest.approx(application.times.elapsed_s)
+    moved = application.times.moved_bytes
+    half = replace(here, in_io=replace(here.in_io, value=here.in_io.value / 2))
+    expected = moved / (application.times.io_s + moved / here.in_io.value)
+    assert relative_of(application, half, here).in_io.value == pytest.approx(expected)
+
+
+def test_predict_and_rank_say_it(profile, recorded, tmp_path, capsys):
+    with_probes, without = tmp_path / "with.json", tmp_path / "without.json"
+    profile.save(with_probes)
+    replace(profile, storage=[]).save(without)
+    assert main(["predict", str(with_probes), "--trace", str(recorded), "--against", str(without)]) == 0
+    text = capsys.readouterr().out
+    assert f"{SIMULATION}:" in text
+    assert "waiting for storage, all threads added: read" in text
+    arguments = ["predict", str(with_probes), "--trace", str(recorded), "--format", "json"]
+    assert main([*arguments, "--measured-on", str(without)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["predictions"][-1]["model"] == "simulation"
+    assert document["relative"][-1] is None, "that machine has none"
+    assert main(["rank", str(recorded), str(with_probes), str(without)]) == 0
+    assert SIMULATION not in capsys.readouterr().out, "machines are compared by what all of them have"
+    assert main(["rank", str(recorded), str(with_probes), str(with_probes)]) == 0
+    assert SIMULATION in capsys.readouterr().out
+
+
+def test_numbers_are_the_same_again(profile, recorded):
+    application = application_of(recorded, {})
+    first, second = (estimates(Predictor(profile), application)[-1] for _ in range(2))
+    assert first.in_io == second.in_io
+    assert np.isfinite([first.in_io.low, first.elapsed_s.high]).all()
