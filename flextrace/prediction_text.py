@@ -145,7 +145,7 @@ def document_of(application: Application, estimate: Estimate) -> dict[str, Any]:
     """What a document says of one workload beside its prediction."""
     from dataclasses import asdict  # noqa: PLC0415
 
-    names = ("in_io", "in_flight", "device_share", "elapsed_s")
+    names = ("in_io", "in_flight", "device_share", "elapsed_s", "simulated")
     if application.times is None:
         return dict.fromkeys(names)
     return {name: value for name, value in asdict(estimate).items() if name in names}

@@ -101,6 +101,12 @@ def test_what_cannot_be_simulated(rows, said):
         operations_of(made_trace(rows))
 
 
+def test_a_trace_that_would_take_minutes(monkeypatch):
+    monkeypatch.setattr("selfscale.simulation.operations.OPERATIONS_MAX", 10)
+    with pytest.raises(FlextraceError, match="23 operations, 10 can be simulated"):
+        operations_of(trace_of_two_threads())
+
+
 @pytest.fixture(scope="module")
 def profile():
     exploration = Exploration(Settings(256 * MIB, 90.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
@@ -170,6 +176,8 @@ def test_predict_and_rank_say_it(profile, recorded, tmp_path, capsys):
     assert main([*arguments, "--measured-on", str(without)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["predictions"][-1]["model"] == "simulation"
+    assert document["predictions"][-1]["application"]["simulated"]["read_wait_s"] > 0
+    assert document["predictions"][0]["application"]["simulated"] is None
     assert document["relative"][-1] is None, "that machine has none"
     assert main(["rank", str(recorded), str(with_probes), str(without)]) == 0
     assert SIMULATION not in capsys.readouterr().out, "machines are compared by what all of them have"

@@ -25,6 +25,8 @@ from characterize.trace import Trace
 PAGE_BYTES = 4096
 PAGES_MAX = 1 << 25
 """All files together, holes included; a page takes some 30 bytes here."""
+OPERATIONS_MAX = 4_000_000
+"""They are run nine times, at about a microsecond each."""
 HELD_UP = 4.0
 """A read of what was not cached that took this many times what its like take waited for storage."""
 PAUSE_NS = 1e6
@@ -110,11 +112,16 @@ def operations_of(trace: Trace) -> Operations:
     Raises
     ------
     FlextraceError
-        There is no request, the trace does not say what was cached, or the files are too large.
+        There is no request, the trace does not say what was cached, or there is too much of it.
     """
     io, fileops = _records(trace)
     if not len(io):
         raise FlextraceError("the trace has no request of an application")
+    if len(io) + len(fileops) > OPERATIONS_MAX:
+        raise FlextraceError(
+            f"the trace has {len(io) + len(fileops):,} operations, {OPERATIONS_MAX:,} can be simulated; "
+            "take a part of it with 'flextrace cut'"
+        )
     reads = io[io["op"] == IoOp.READ]
     if len(reads) and (reads["missed_bytes"] == NOT_MEASURED_U32).all():
         raise FlextraceError("the trace does not say which reads were cached; record the application with flextrace")

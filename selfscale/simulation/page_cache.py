@@ -72,8 +72,7 @@ def state_of(operations: Operations, costs: MachineCosts) -> State:
     window, window_pages, mark, last = (np.full(files, -1, np.int64) for _ in range(4))
     places = Files(operations.file_begin, operations.file_end, window, window_pages, mark, last)
     state = State(pages, places, np.array([0, 0, -2]), np.zeros(5), costs)
-    for page in operations.cached[-costs.cache_pages :]:
-        use(state, page)
+    _fill(state, operations.cached[-costs.cache_pages :])
     return state
 
 
@@ -94,6 +93,12 @@ def use(state, page):
     newest = pages.older[ring]
     pages.older[page], pages.newer[page] = newest, ring
     pages.newer[newest], pages.older[ring] = page, page
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(state, cached):
+    for page in cached:
+        use(state, page)
 
 
 @numba.njit(cache=True, nogil=True)
