@@ -130,12 +130,14 @@ class Exploration(SelfScaling):
                 self._set_regions([border.good_bytes for border in borders], min(measured), max(measured))
 
     def _certain_caches(self) -> list[float]:
-        """Sizes of the caches of reads and of writes, as far as they are certain."""
+        """Sizes of the caches of reads and of writes, as far as they are certain and there was time to find where."""
         caches = [direction_cache(self.points, self.regions, read_frac) for read_frac in (READS, WRITES)]
         return [
             cache.size_bytes
             for cache in caches
-            if cache and (cache.steady or cache.inside_bytes_per_s > CERTAIN_FALL * cache.beyond_bytes_per_s)
+            if cache
+            and cache.high_bytes < APART * cache.size_bytes
+            and (cache.steady or cache.inside_bytes_per_s > CERTAIN_FALL * cache.beyond_bytes_per_s)
         ]
 
     def _borders(self, measured: dict[float, float]) -> list[Border]:

@@ -85,6 +85,17 @@ def test_disturbances_of_single_points_make_no_border():
     assert right >= 90
 
 
+@pytest.mark.parametrize("budget", range(20, 60, 4))
+def test_a_cache_of_one_direction_that_there_was_no_time_to_find_is_no_border(budget):
+    # Its last point inside may lie at a third of it.
+    for seed in (1, 2, 3):
+        machine = Machine(
+            [(124 * MIB, 200e-6)], hit_s=1e-6, cost_s=1.0, noise=0.05, seed=seed, processor_cache=(20 * MIB, 4e9)
+        )
+        exploration = explore(machine, cache_bytes=128 * MIB, budget_s=float(budget), seed=seed)
+        assert all(border == pytest.approx(124 * MIB, rel=0.2) for border in exploration.boundaries)
+
+
 def test_two_caches_make_three_regions():
     machine = Machine([(30 * MIB, 400e-6), (300 * MIB, 20_000e-6)])
     exploration = explore(machine, budget_s=900.0)
