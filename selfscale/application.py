@@ -30,11 +30,13 @@ from selfscale.uncached import device_share, knows_device, with_device_reads
 
 SIMULATION = "operations of the trace, simulated"
 SIMULATED_NOTE = (
-    "interval covers what is not known of the machine's constants, not what the simulation leaves out; "
+    "interval covers what is not known of the machine's constants, and how far off such simulations were; "
     "cold reads, new files, syncs and think times as recorded, the processor as fast as that of the recording"
 )
+SIMULATION_ERROR = 0.2
+"""Standard deviation of ln(simulated / measured throughput) over the applications of ``make bench-predict``."""
 LEAST_SHARE = 0.5
-"""Of the simulated time, below which a recorded one with a difference does not fall."""
+"""Of a simulated time, below which neither its interval nor a recorded time with a difference falls."""
 NEGLIGIBLE = 0.005
 COLD = "reads of data that was not in the page cache"
 DIRECT = "requests with O_DIRECT"
@@ -192,8 +194,9 @@ def _simulated(predictor: Predictor, application: Application) -> list[Estimate]
         return []
     read_ahead_bytes = predictor.profile.environment.get("read_ahead_bytes")
     found = simulate_uncertain(application.operations, predictor.service_times, storage, read_ahead_bytes)
-    in_io = _estimated(found.throughput_bytes_per_s, found.sigma)
-    span_s, rest_s = _estimated(found.span_s, found.span_sigma), times.elapsed_s - application.operations.span_s
+    in_io = _estimated(found.throughput_bytes_per_s, math.hypot(found.sigma, SIMULATION_ERROR))
+    io_s, span_s = _inverse(in_io, times.moved_bytes), _estimated(found.span_s, found.span_sigma)
+    elapsed_s = found.span_s + times.elapsed_s - application.operations.span_s
     workload = application.workloads[0][1]
     waits = f"read {found.read_wait_s:.3g} s, write {found.write_wait_s:.3g} s, sync {found.sync_wait_s:.3g} s"
     prediction = Prediction(
@@ -206,8 +209,13 @@ def _simulated(predictor: Predictor, application: Application) -> list[Estimate]
         extended_note=SIMULATED_NOTE,
         notes=[f"waiting for storage, all threads added: {waits}"],
     )
-    elapsed_s = Estimated(span_s.value + rest_s, span_s.low + rest_s, span_s.high + rest_s)
-    return [Estimate(SIMULATION, workload, prediction, in_io, times.in_flight, elapsed_s=elapsed_s, simulated=found)]
+    # What is off in the I/O is off in the elapsed time.
+    elapsed = Estimated(
+        elapsed_s,
+        max(elapsed_s - math.hypot(io_s.value - io_s.low, span_s.value - span_s.low), LEAST_SHARE * elapsed_s),
+        elapsed_s + math.hypot(io_s.high - io_s.value, span_s.high - span_s.value),
+    )
+    return [Estimate(SIMULATION, workload, prediction, in_io, times.in_flight, elapsed_s=elapsed, simulated=found)]
 
 
 def _estimated(value: float, sigma: float) -> Estimated:
