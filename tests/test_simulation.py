@@ -40,7 +40,14 @@ def trace_of_two_threads():
     ]
     fileops = [
         {"op": Fileop.FDATASYNC, "start_ns": 21 * MS, "duration_ns": 400 * US, "thread": 2, "file": 2},
-        {"op": Fileop.TRUNCATE, "start_ns": 22 * MS, "duration_ns": 9 * US, "thread": 2, "file": 2, "argument": PAGE},
+        {
+            "op": Fileop.TRUNCATE,
+            "start_ns": 22 * MS,
+            "duration_ns": 9 * US,
+            "thread": 2,
+            "file": 2,
+            "argument": PAGE - 7,
+        },
         {"op": Fileop.OPEN, "start_ns": 23 * MS, "duration_ns": 9 * US, "thread": 2, "flags": IoFlag.TRUNCATED},
         {"op": Fileop.UNLINK, "start_ns": 24 * MS, "duration_ns": 9 * US, "thread": 2, "result": -2},
         {"op": Fileop.CLOSE, "start_ns": 25 * MS, "duration_ns": 9 * US, "thread": 2, "file": 2},

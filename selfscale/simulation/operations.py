@@ -19,7 +19,7 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, FileFlag, Fileop, IoFlag, IoOp, RecordKind
-from characterize.requests import left_out
+from characterize.requests import OFFSET_MAX, left_out
 from characterize.trace import Trace
 
 PAGE_BYTES = 4096
@@ -145,7 +145,11 @@ def operations_of(trace: Trace) -> Operations:
         kind=kind,
         thread=thread,
         file=file,
-        first=np.minimum(file_begin[file] + offset // PAGE_BYTES, file_end[file]),
+        # A page that is truncated in its middle stays.
+        first=np.minimum(
+            file_begin[file] + (offset + np.where(kind == Kind.DISCARD, PAGE_BYTES - 1, 0)) // PAGE_BYTES,
+            file_end[file],
+        ),
         pages=np.where(moves, -(-(offset + size_bytes) // PAGE_BYTES) - offset // PAGE_BYTES, 0),
         size_bytes=size_bytes,
         head=offset % PAGE_BYTES != 0,
@@ -186,7 +190,7 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "duration_ns": (np.maximum(io["duration_ns"], 1), np.maximum(fileops["duration_ns"], 1)),
         "thread": (io["thread"], fileops["thread"]),
         "file": (io["file"], fileops["file"]),
-        "offset": (io["offset"], np.where(truncated, fileops["argument"], 0)),
+        "offset": (io["offset"], np.where(truncated, np.minimum(fileops["argument"], OFFSET_MAX), 0)),
         "size_bytes": (io["result"], none),
         "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
