@@ -186,6 +186,10 @@ def test_predict_and_rank_say_it(profile, recorded, tmp_path, capsys):
     assert document["predictions"][-1]["application"]["simulated"]["read_wait_s"] > 0
     assert document["predictions"][0]["application"]["simulated"] is None
     assert document["relative"][-1] is None, "that machine has none"
+    assert main(["predict", str(without), "--trace", str(recorded)]) == 0
+    captured = capsys.readouterr()
+    assert SIMULATION not in captured.out
+    assert "does not say what storage takes" in captured.err
     assert main(["rank", str(recorded), str(with_probes), str(without)]) == 0
     assert SIMULATION not in capsys.readouterr().out, "machines are compared by what all of them have"
     assert main(["rank", str(recorded), str(with_probes), str(with_probes)]) == 0
