@@ -77,7 +77,7 @@ class Access:
         confirm : str or None
             Serial number or size of the device, where it is to be written.
         """
-        # The trace of a point says how much of each file is to be cached (selfscale.measure.write_willy).
+        # The trace of a point says how much of each file is to be cached (selfscale.point_trace.write_willy).
         options: dict[str, Any] = {"cache": "recorded" if self.cached else "cold"}
         if self.mode == "direct":
             options["direct"] = "on"

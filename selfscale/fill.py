@@ -18,8 +18,8 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_duration
 from characterize.workload import Workload
 from selfscale.access import Access
-from selfscale.measure import REQUESTS_MAX, trace_directory, write_willy
 from selfscale.plan import align
+from selfscale.point_trace import REQUESTS_MAX, trace_directory, write_willy
 
 REQUEST_BYTES = 1 << 20
 INTERVAL_MS = 1000

@@ -1,19 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns one workload into one measured point: a Willy trace, replayed from a warm cache until its throughput is steady.
 
-How long the trace must be
-    The trace is repeated (``--loop``). A repeated trace touches the same bytes in the same order again and again, so
-    one pass must touch all of uniqueBytes U (Willy sees to that with U / s requests of size s) and must do so
-    several times, or every reuse would lie one whole pass back and a cache would hit always or never: N = 4 U / s.
-    Where that is more records than the run can use (or than the cap of 4 M records, 256 MB), the trace is as long as
-    the run can be and is *not* repeated: a fresh random sequence has the full working set even where it never touches
-    all of it, while a short one repeated would not. A run that comes to the end of such a trace stops there. From a
-    warm cache of M bytes the share of hits is M / U in both cases.
-
-    Every pass writes the same blocks. Where few requests write, N requests write few of U's blocks, which could stay
-    dirty below the kernel's limit for ever, while in the workload all blocks come to be written: so it is the *writes*
-    that go four times over U, N = 4 U / s / (1 - readFrac), up to `WRITTEN_REQUESTS_MAX`.
-
 Where the trace's own pages are charged
     The trace is written to memory (/dev/shm where there is room) before the engine joins the memory group, so its
     pages stay charged to this process and do not narrow the cache that is measured.
@@ -40,7 +27,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -54,18 +40,12 @@ from characterize.units import format_bytes
 from characterize.workload import Workload
 from selfscale.access import BUFFERED, Access
 from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
+from selfscale.point_trace import trace_directory, trace_length, write_willy
 from selfscale.stop_rule import RULES, Estimate
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
 
-COVERAGE = 4.0
-"""Times that a repeated trace goes over uniqueBytes in one pass."""
-REQUESTS_MIN, REQUESTS_MAX = 20_000, 4_000_000
-WRITTEN_REQUESTS_MAX = 2_000_000
-"""More are not made for the sake of the writes alone: that many take a second to make."""
-REQUESTS_PER_S_MAX = 1_000_000
-"""No machine makes more buffered requests a second per thread; bounds a trace that is not repeated."""
 INTERVAL_MS = 50
 LEAD_SHARE = 1 / 16
 LEAD_MIN, LEAD_MAX = 16, 512
@@ -151,23 +131,6 @@ def finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def trace_length(workload: Workload, max_seconds: float) -> tuple[int, bool]:
-    """Requests of the trace, and whether it may be repeated (see the top of this file).
-
-    Returns
-    -------
-    requests : int
-    loop : bool
-        False where the trace is too short to stand for uniqueBytes when repeated.
-    """
-    cover = math.ceil(COVERAGE * workload.unique_bytes / workload.size_mean)
-    write_frac = 1 - workload.read_frac
-    written = math.ceil(min(cover / write_frac, WRITTEN_REQUESTS_MAX)) if write_frac > 0 else 0
-    usable = math.ceil(REQUESTS_PER_S_MAX * max_seconds * workload.process_num)
-    requests = max(REQUESTS_MIN, min(max(cover, written), usable, REQUESTS_MAX))
-    return requests, requests >= cover
-
-
 def lead_of(workload: Workload) -> int | None:
     """Requests that a process may be ahead of the slowest one; None of a single one."""
     if workload.process_num <= 1:
@@ -199,14 +162,6 @@ def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> 
     # Behind the cache, with few writes among the requests, it is the turnover of the cache that ends the absorbing, so
     # waiting for the writes to fill it would be in vain: never more than four times the cache in total.
     return min(absorbed / write_share, 4 * absorbed)
-
-
-def trace_directory() -> Path:
-    """Where traces of points go: memory, if it has the room, else the temporary directory."""
-    shared = Path("/dev/shm")
-    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 80 * REQUESTS_MAX:
-        return shared
-    return Path(tempfile.gettempdir())
 
 
 def measure(
@@ -354,51 +309,6 @@ def _engine() -> Callable[..., dict[str, Any]]:
     from replayer.run import replay  # noqa: PLC0415 (tests go without the engine)
 
     return replay
-
-
-def write_willy(
-    workload: Workload,
-    path: Path,
-    requests: int,
-    seed: int,
-    *,
-    device: str | None = None,
-    cache_bytes: float = math.inf,
-    cached_share: float = 1.0,
-    sync_frac: float = 0.0,
-    gap_ns: int = 0,
-) -> None:
-    """Willy's trace, on files or laid end to end on a device.
-
-    Parameters
-    ----------
-    cache_bytes, cached_share : float
-        In the cache at the begin: equal shares of all files, as much as it holds, and no more than this of each.
-    sync_frac : float
-        Syncs per write.
-    gap_ns : int
-        Between the starts of two requests; 0: the trace has no times.
-    """
-    import numpy as np  # noqa: PLC0415 (this, pandas and Willy only when something is measured)
-
-    import characterize  # noqa: PLC0415
-    from characterize.layout import HeaderFlag, RecordKind  # noqa: PLC0415
-    from characterize.stream import stream_of  # noqa: PLC0415
-    from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
-    from replayer.willy import make_trace  # noqa: PLC0415
-
-    trace = make_trace(workload, requests=requests, seed=seed, sync_frac=sync_frac, allow_partial=True)
-    if gap_ns:
-        io = trace.arrays[RecordKind.IO]
-        io["start_ns"] = np.arange(len(io)) * gap_ns
-        trace.header.flags &= ~HeaderFlag.UNTIMED
-    if device is None:
-        share = min(cached_share, cache_bytes / workload.unique_bytes)
-        files = trace.arrays[RecordKind.FILE]
-        files["resident_bytes"] = (share * files["size_bytes"]).astype("u8")
-        characterize.write(trace, path)
-    else:
-        make_device_trace(stream_of(trace), path, geometry_of(Path(device)))
 
 
 def describe(workload: Workload) -> str:

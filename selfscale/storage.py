@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from characterize.workload import Workload
-from selfscale.measure import Point, write_willy
+from selfscale.measure import Point
 from selfscale.models.service_time import PAGE_BYTES
+from selfscale.point_trace import write_willy
 
 ROLE = "storage"
 RUN_S = 1.0

@@ -325,7 +325,7 @@ def test_directory(tmp_path):
 
 @pytest.mark.parametrize(("place", "status"), [("/dev/shm", "ok"), ("/tmp", "warn")])
 def test_shared_memory(monkeypatch, place, status):
-    monkeypatch.setattr("selfscale.measure.trace_directory", lambda: Path(place))
+    monkeypatch.setattr("selfscale.point_trace.trace_directory", lambda: Path(place))
     assert places.memory_directory_check().status == status
 
 

@@ -14,14 +14,12 @@ from replayer.willy import make_trace
 from selfscale.measure import (
     LEAD_MAX,
     LEAD_MIN,
-    REQUESTS_MAX,
     Point,
     lead_of,
     measure,
     settle_bytes,
-    trace_length,
-    write_willy,
 )
+from selfscale.point_trace import REQUESTS_MAX, trace_length, write_willy
 
 MIB = 1 << 20
 WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
