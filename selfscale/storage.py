@@ -88,7 +88,9 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
     """What the probes say; None where one is missing, or moved nothing."""
     measured = {point.parameter: point for point in points if point.throughput_bytes_per_s > 0}
     alone = {name: (measured[name].response_time.get("read") or {}) for name in ALONE if name in measured}
-    if not set(probes(0.0)) <= set(measured) or not all("p999_ns" in times for times in alone.values()):
+    if not set(probes(0.0)) <= set(measured) or not all(
+        {"p50_ns", "p999_ns"} <= set(times) for times in alone.values()
+    ):
         return None
     # The median: a limit on requests per second lets them pass for a while, and then holds all of them up.
     median_ns = {name: float(times["p50_ns"]) for name, times in alone.items()}

@@ -47,7 +47,15 @@ def test_times_by_hand():
     assert storage_times([measured(name) for name in TIMES_US]) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("change", [{"throughput_bytes_per_s": 0.0}, {"response_time": {}}, {"parameter": "other"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"throughput_bytes_per_s": 0.0},
+        {"response_time": {}},
+        {"response_time": {"read": {"p999_ns": 1.0}}},
+        {"parameter": "other"},
+    ],
+)
 def test_no_times_where_a_probe_says_nothing(change):
     points = [measured(name) for name in TIMES_US]
     assert storage_times([*points[1:], dataclasses.replace(points[0], **change)]) is None

@@ -42,7 +42,7 @@ class MachineCosts(NamedTuple):
     held_up_ns : float
         So far ahead of its rate storage lets reads pass; then they wait until it has caught up.
     write_busy_ns, write_page_busy_ns : float
-        The same of writes.
+        That storage is busy with an access that writes back, and with a page.
     sync_ns : float
         Of a sync with one dirty page.
     shared_frac : float
