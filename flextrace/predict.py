@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.application import estimates, treatment  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
+    from selfscale.storage import storage_times  # noqa: PLC0415
     from selfscale.uncached import knows_device  # noqa: PLC0415
 
     changes = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         warnings.append(f"profile {arguments.profile} is not complete; continue it with 'flextrace scale --resume'")
     warnings += Access.of(profile.settings).contradictions(application.extended)
     predictor = Predictor(profile, arguments.model, settings)
-    if application.operations is not None and knows_device(predictor) and not profile.storage:
+    if application.operations is not None and knows_device(predictor) and storage_times(profile.storage) is None:
         warnings.append(
             f"profile {arguments.profile} does not say what storage takes, so the operations of the trace are not "
             "simulated; measure it again with 'flextrace scale --budget 100s' or more"

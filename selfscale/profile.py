@@ -293,6 +293,17 @@ def _check_shape(document: dict[str, Any]) -> None:
             value = point.get("throughput_bytes_per_s", 0.0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise ValueError(f"{name}[{number}] has throughput {value!r}")
+    window = document.get("environment", {}).get("read_ahead_bytes")
+    if window is not None and not _is_amount(window):
+        raise ValueError(f"environment has read_ahead_bytes {window!r}")
+    for number, point in enumerate(document.get("storage", [])):
+        for times in dict(point["response_time"]).values():
+            if times is not None and not all(map(_is_amount, dict(times).values())):
+                raise ValueError(f"storage[{number}] has response times {times!r}")
+
+
+def _is_amount(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < math.inf
 
 
 def load(path: str | os.PathLike[str]) -> Profile:

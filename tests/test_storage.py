@@ -85,7 +85,15 @@ def test_a_profile_keeps_them(tmp_path):
     del document["storage"]
     path.write_text(json.dumps(document))
     assert load(path).storage == []
-    for broken in ({"storage": [{"throughput_bytes_per_s": -1}]}, {"storage": 3}):
+    point = measured("random").as_document()
+    damages = [
+        {"storage": 3},
+        {"storage": [point | {"throughput_bytes_per_s": -1}]},
+        {"storage": [point | {"response_time": None}]},
+        {"storage": [point | {"response_time": {"read": {"p50_ns": "fast"}}}]},
+        {"environment": {"read_ahead_bytes": "x"}},
+    ]
+    for broken in damages:
         path.write_text(json.dumps(document | broken))
         with pytest.raises(Exception, match="damaged"):
             load(path)
