@@ -100,6 +100,26 @@ def test_throttled_machine_is_not_faster_than_its_throttle(tmp_path, nothing_lef
         pytest.skip(str(error))
 
 
+def test_many_small_dirty_blocks_are_no_reason_to_write_back(tmp_path, nothing_left):
+    # On a small btrfs they are, long before the limit on dirty pages: here that is a tenth of 192 MiB.
+    machine = LabMachine("zram", 192 * MIB, "btrfs", "zram")
+    blocks = 3989
+    try:
+        with lab_machine(machine, tmp_path) as place:
+            file = place / "f0"
+            file.write_bytes(os.urandom(2 * 4096 * blocks))
+            os.sync()
+            written = Path("/sys/block") / Path(mount_of(place)[1]).name / "stat"
+            before = int(written.read_text().split()[6])
+            descriptor = os.open(file, os.O_WRONLY)
+            for number in range(blocks):
+                os.pwrite(descriptor, b"x" * 4096, 2 * 4096 * number)
+            os.close(descriptor)
+            assert int(written.read_text().split()[6]) - before < 0.1 * 8 * blocks
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
 def test_what_fails_inside_takes_everything_away(tmp_path, nothing_left):
     def fail() -> None:
         with lab_machine(MACHINES[1], tmp_path) as place:
