@@ -187,14 +187,29 @@ def with_basis(found: Sequence[Estimate], basis: str) -> Estimate | None:
     return next((estimate for estimate in found if estimate.basis == basis), None)
 
 
+def simulation_of(predictor: Predictor, operations: Operations) -> Simulated | None:
+    """How operations would run on a machine; None where its profile has not what a simulation needs."""
+    storage = storage_times(predictor.profile.storage)
+    if storage is None or not knows_device(predictor):
+        return None
+    read_ahead_bytes = predictor.profile.environment.get("read_ahead_bytes")
+    return simulate_uncertain(operations, predictor.service_times, storage, read_ahead_bytes)
+
+
+def simulated_in_io(found: Simulated) -> Estimated:
+    """Throughput in I/O, bytes per s."""
+    return _estimated(found.throughput_bytes_per_s, math.hypot(found.sigma, SIMULATION_ERROR))
+
+
 def _simulated(predictor: Predictor, application: Application) -> list[Estimate]:
     """One estimate, where the trace and the profile have what a simulation needs."""
-    storage, times = storage_times(predictor.profile.storage), application.times
-    if application.operations is None or times is None or storage is None or not knows_device(predictor):
+    times = application.times
+    if application.operations is None or times is None:
         return []
-    read_ahead_bytes = predictor.profile.environment.get("read_ahead_bytes")
-    found = simulate_uncertain(application.operations, predictor.service_times, storage, read_ahead_bytes)
-    in_io = _estimated(found.throughput_bytes_per_s, math.hypot(found.sigma, SIMULATION_ERROR))
+    found = simulation_of(predictor, application.operations)
+    if found is None:
+        return []
+    in_io = simulated_in_io(found)
     io_s, span_s = _inverse(in_io, times.moved_bytes), _estimated(found.span_s, found.span_sigma)
     elapsed_s = found.span_s + times.elapsed_s - application.operations.span_s
     workload = application.workloads[0][1]

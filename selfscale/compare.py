@@ -65,7 +65,8 @@ def compare(
     Returns
     -------
     Comparison
-        Rows application, replay, willy, willy_extended, prediction, prediction_equivalent, prediction_extended.
+        Rows application, replay, willy, willy_extended, prediction, prediction_equivalent, prediction_extended,
+        prediction_simulated; the last three where the trace and the profile have what they need.
 
     Raises
     ------

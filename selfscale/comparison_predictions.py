@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.access import Access
-from selfscale.comparison import Row, Sample, finite, little_response_time_ns
+from selfscale.application import simulated_in_io, simulation_of
+from selfscale.comparison import Row, Sample, finite, little_response_time_ns, sample_of
 from selfscale.comparison_runs import Setting
 from selfscale.predict import Predictor
+from selfscale.simulation.operations import operations_of
+from selfscale.simulation.simulate import Simulated
 from selfscale.uncached import with_device_reads
 
 
@@ -74,7 +78,7 @@ def _predicted_sample(workload: Workload, throughput_bytes_per_s: float | None) 
 
 
 def prediction_rows(setting: Setting) -> list[Row]:
-    """What the profile says of the five parameters, of the equivalent uniqueBytes, and with the cold reads."""
+    """What the profile says of the five parameters, of equivalent uniqueBytes, with cold reads, and by simulation."""
     predictor = Predictor(setting.profile)
     made_by = "the five parameters"
     rows = [_prediction(setting, predictor, setting.workload, name="prediction", label="prediction", made_by=made_by)]
@@ -91,6 +95,17 @@ def prediction_rows(setting: Setting) -> list[Row]:
         rows.append(row)
     if setting.cold_frac and Access.of(setting.profile.settings).cached:
         rows.append(_prediction_extended(setting, predictor, rows[0]))
+    try:
+        operations = operations_of(setting.trace)
+        found = simulation_of(predictor, operations)
+    except FlextraceError as error:
+        rows[0].notes.append(f"the operations of the trace are not simulated: {error}")
+    else:
+        if found is None:
+            unknown = "the profile does not say what storage takes"
+            rows[0].notes.append(f"the operations of the trace are not simulated: {unknown}")
+        else:
+            rows.append(_prediction_simulated(setting, rows[0], found, operations.span_s))
     return rows
 
 
@@ -116,4 +131,37 @@ def _prediction_extended(setting: Setting, predictor: Predictor, warm: Row) -> R
             "interval_bytes_per_s": [finite(mixed.low), finite(mixed.high)],
             "model": warm.details["model"],
         },
+    )
+
+
+def _prediction_simulated(setting: Setting, warm: Row, found: Simulated, span_s: float) -> Row:
+    """The operations of the trace, run on a simulated machine, which starts with the recorded page cache."""
+    counts = setting.layer["counts"]
+    moved_bytes = counts["read_bytes"] + counts["written_bytes"]
+    # Before the first operation and after the last one the application computes as it did.
+    around_s = moved_bytes / setting.layer["throughput_bytes_per_s"] - span_s
+    in_io = simulated_in_io(found)
+    times = {
+        kind: {"count": counts[f"{kind}s"], "mean_ns": finite(mean_ns)}
+        for kind, mean_ns in (("read", found.read_mean_ns), ("write", found.write_mean_ns))
+    }
+    return Row(
+        name="prediction_simulated",
+        label="prediction (simulated)",
+        made_by="the operations of the trace, run on a simulated machine with the profile's constants",
+        workload=setting.workload,
+        samples=[
+            sample_of(
+                {
+                    "throughput_in_io_bytes_per_s": found.throughput_bytes_per_s,
+                    "throughput_bytes_per_s": moved_bytes / (found.span_s + around_s),
+                    "response_time": times,
+                    "time_in_sync_s": found.sync_s,
+                }
+            )
+        ],
+        memory_limit_bytes=warm.memory_limit_bytes,
+        cold_frac=setting.cold_frac,
+        page_cache="simulated from the recorded one",
+        details={"interval_bytes_per_s": [finite(in_io.low), finite(in_io.high)], "model": "simulation"},
     )

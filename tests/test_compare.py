@@ -249,6 +249,7 @@ def profile(limit: int | None = 128 * MIB, mode: str = "buffered") -> Any:
         environment={"memory_limit_bytes": limit},
         path=None,
         settings={"access": {"mode": mode}},
+        storage=[],
         range_of=lambda parameter: (1 * MIB, 512 * MIB),
         models={
             "scores": [

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import characterize
+from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
 from characterize.layout import FileFlag, Fileop, IoFlag
 from flextrace.main import main
 from selfscale.application import SIMULATION, application_of, estimates, relative_of
+from selfscale.comparison_predictions import prediction_rows
+from selfscale.comparison_runs import Setting
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
 from selfscale.predict import Predictor
@@ -140,6 +143,9 @@ def test_a_machine_as_the_formula_and_the_probes_say(profile):
     # One read was not cached.
     assert other.read_wait_s - one.read_wait_s == pytest.approx(40e-6)
     assert other.span_s - one.span_s == pytest.approx(40e-6)
+    assert other.read_mean_ns - one.read_mean_ns == pytest.approx(40 * US / (operations.kind == Kind.READ).sum())
+    assert other.write_mean_ns == pytest.approx(one.write_mean_ns)
+    assert other.sync_s == pytest.approx(other.sync_wait_s, rel=0.1), "one sync at a time"
 
 
 def test_it_is_one_more_estimate(profile, recorded):
@@ -169,6 +175,29 @@ def test_relative_to_the_machine_of_the_recording_it_is_as_recorded(profile, rec
     half = replace(here, in_io=replace(here.in_io, value=here.in_io.value / 2))
     expected = moved / (application.times.io_s + moved / here.in_io.value)
     assert relative_of(application, half, here).in_io.value == pytest.approx(expected)
+
+
+def test_compare_has_it_as_a_row(profile, recorded, tmp_path):
+    trace = characterize.open(recorded)
+    found = characterization_of(trace)
+    layer = found.as_document()["layers"]["vfs"]
+    setting = Setting(
+        trace, layer, found.layers["vfs"].parameters, profile, tmp_path, 256 * MIB, 1, 0, "think", max_seconds=1.0
+    )
+    row = prediction_rows(setting)[-1]
+    assert row.name == "prediction_simulated"
+    *_, estimate = estimates(Predictor(profile), application_of(recorded, {}))
+    (sample,) = row.samples
+    moved = layer["counts"]["read_bytes"] + layer["counts"]["written_bytes"]
+    assert sample["throughput_in_io_bytes_per_s"] == pytest.approx(estimate.in_io.value)
+    assert row.details["interval_bytes_per_s"] == pytest.approx([estimate.in_io.low, estimate.in_io.high])
+    assert sample["throughput_bytes_per_s"] == pytest.approx(moved / estimate.elapsed_s.value)
+    assert sample["read_mean_ns"] == pytest.approx(estimate.simulated.read_mean_ns)
+    requests = layer["counts"]["reads"] + layer["counts"]["writes"]
+    assert sample["sync_per_request_ns"] * requests / 1e9 == pytest.approx(estimate.simulated.sync_wait_s, rel=0.1)
+    without = prediction_rows(replace(setting, profile=replace(profile, storage=[])))
+    assert "prediction_simulated" not in {row.name for row in without}
+    assert any("what storage takes" in note for note in without[0].notes)
 
 
 def test_predict_and_rank_say_it(profile, recorded, tmp_path, capsys):

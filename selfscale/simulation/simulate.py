@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +32,10 @@ class Simulated:
         From the first operation to the end of the last one.
     read_wait_s, write_wait_s, sync_wait_s : float
         That operations wait for storage, all threads added.
+    read_mean_ns, write_mean_ns : float
+        Mean times of a read and of a write; nan without any.
+    sync_s : float
+        With at least one sync in flight.
     sigma, span_sigma : float
         Standard deviations of the logarithms of both, by what is not known of the machine's constants; 0 of one run.
     """
@@ -40,6 +45,9 @@ class Simulated:
     read_wait_s: float
     write_wait_s: float
     sync_wait_s: float
+    read_mean_ns: float
+    write_mean_ns: float
+    sync_s: float
     sigma: float = 0.0
     span_sigma: float = 0.0
 
@@ -48,10 +56,24 @@ def simulate(operations: Operations, costs: MachineCosts) -> Simulated:
     """Run operations on a machine, see `selfscale.simulation.run`."""
     start_ns, end_ns, waited_ns = run(operations, costs)
     moves = operations.moves
-    io_ns = union_length(np.rint(start_ns[moves]).astype(np.int64), np.rint(end_ns[moves]).astype(np.int64))
-    waits = [float(waited_ns[operations.kind == kind].sum()) / NS for kind in (Kind.READ, Kind.WRITE, Kind.SYNC)]
-    throughput = float(operations.size_bytes[moves].sum()) / max(io_ns, 1) * NS
-    return Simulated(throughput, float(end_ns.max()) / NS, *waits)
+    reads, writes, syncs = (operations.kind == kind for kind in (Kind.READ, Kind.WRITE, Kind.SYNC))
+
+    def busy_ns(chosen: np.ndarray) -> int:
+        return union_length(np.rint(start_ns[chosen]).astype(np.int64), np.rint(end_ns[chosen]).astype(np.int64))
+
+    def mean_ns(chosen: np.ndarray) -> float:
+        return float((end_ns - start_ns)[chosen].mean()) if chosen.any() else math.nan
+
+    return Simulated(
+        throughput_bytes_per_s=float(operations.size_bytes[moves].sum()) / max(busy_ns(moves), 1) * NS,
+        span_s=float(end_ns.max()) / NS,
+        read_wait_s=float(waited_ns[reads].sum()) / NS,
+        write_wait_s=float(waited_ns[writes].sum()) / NS,
+        sync_wait_s=float(waited_ns[syncs].sum()) / NS,
+        read_mean_ns=mean_ns(reads),
+        write_mean_ns=mean_ns(writes),
+        sync_s=busy_ns(syncs) / NS,
+    )
 
 
 def simulate_uncertain(
