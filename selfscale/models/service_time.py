@@ -17,17 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from selfscale.models.measured import Columns, Measured, miss_frac
-from selfscale.models.read_ahead import read_in_vain
+from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES, RANDOM_FRAC_MIN, storage_reads
 from selfscale.models.write_back import kept_frac, neighbour_frac
 
-WINDOW_BYTES = 128 * 1024.0
-"""Of a longer request the parts overlap."""
-PAGE_BYTES = 4096.0
 SCAN_EAGERNESS = 10
 """How many times as fast as those of drawn requests the misses of scans grow behind the border."""
-RANDOM_FRAC_MIN = 1e-3
-"""Of what is called sequential throughout: Willy's runs end at the ends of their files."""
-PHYSICS_ERROR = 0.08
+PHYSICS_ERROR = 0.12
 """Standard deviation of ln(throughput) that the formula is trusted with beside the noise of a point."""
 TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
 """The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
@@ -59,10 +54,11 @@ CONSTANTS = {
     "device_write_byte_s": Guess(1.5e-9, 2.0),
     "overlap_frac": Guess(0.5, 0.7),
     "random_frac": Guess(0.3, 1.0),
-    "restart_frac": Guess(0.7, 0.8),
+    "restart_frac": Guess(0.6, 1.0),
     "window_bytes": Guess(1e6, 1.5),
-    "ahead_factor": Guess(1.0, 0.4),
-    "context_factor": Guess(0.6, 0.5),
+    "ahead_factor": Guess(1.0, 0.5),
+    "context_factor": Guess(0.7, 0.4),
+    "hidden_frac": Guess(0.5, 0.8),
     "write_wait_frac": Guess(0.3, 1.0),
     "spill_frac": Guess(0.02, 1.5),
     "spill_page_s": Guess(5e-7, 1.5),
@@ -84,9 +80,10 @@ what fits the write cache is written back all the same; merge_frac of the access
 too, are saved. The device serves direction_servers requests at once in one direction, device_servers in both;
 limits_apart is 0 where it takes the time of its accesses and that of their bytes, and large where the longer counts.
 
-Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most and costs restart_frac of an access to
-begin; sequential misses share one access per window. Write-back (`selfscale.models.write_back`) begins at write_cache,
-of which stays_frac stays dirty then, and takes spill_page_s of a processor per page."""
+Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most. One that is waited for costs
+restart_frac of an access; of the time of the others hidden_frac is not waited for. Write-back
+(`selfscale.models.write_back`) begins at write_cache, of which stays_frac stays dirty then, and takes spill_page_s of a
+processor per page."""
 
 
 def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
@@ -120,7 +117,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
 
     Parameters
     ----------
-    constants : ndarray, shape (31,), or (31, k, 1) for k sets at once
+    constants : ndarray, shape (32,), or (32, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -136,12 +133,9 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     # Whole pages move; sequential requests of less than a page share one. What is written in part is read before.
     moved = random * np.maximum(size, PAGE_BYTES) + sequential * size
     partial = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
-    longer = np.maximum(0.0, moved - WINDOW_BYTES)
-    waited = moved - longer + longer * np.minimum(k["overlap_frac"], 1.0)
-    # Read-ahead begins with the second request of a run.
-    reads = random + random * sequential * k["restart_frac"] + sequential * np.minimum(1.0, size / k["window_bytes"])
+    longer, overlapped = np.maximum(0.0, moved - PIECE_BYTES), 1 - np.minimum(k["overlap_frac"], 1.0)
     factors = k["ahead_factor"], k["context_factor"]
-    in_vain = read_in_vain(table, np.clip(1 - miss, 0, 1), k["window_bytes"], factors)
+    ahead = storage_reads(table, np.clip(1 - miss, 0, 1), k["window_bytes"], factors)
     # A run of writes ends where one of its requests is read.
     extents = 1 - sequential * write * (1 - np.minimum(k["random_frac"], 1.0))
     extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * neighbour_frac(kept))
@@ -151,11 +145,22 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
         + far * size * k["far_byte_s"]
         + pages * (miss * k["miss_page_s"] + write * spill * k["spill_page_s"])
     )
-    read_access = (read * miss * reads + partial) * k["access_read_s"]
-    read_bytes = (read * miss * (waited + in_vain) + partial * PAGE_BYTES) * k["device_read_byte_s"]
+    accesses = random + k["restart_frac"] * (ahead.first + ahead.behind)
+    piece_bytes = ahead.bytes - overlapped * np.minimum(ahead.long_bytes + ahead.own * longer, ahead.bytes)
+    read_access = (read * miss * accesses + partial) * k["access_read_s"]
+    read_bytes = (read * miss * piece_bytes + partial * PAGE_BYTES) * k["device_read_byte_s"]
+    behind_bytes = piece_bytes * ahead.behind_bytes / ahead.bytes
+    behind = (
+        read * miss * (k["restart_frac"] * ahead.behind * k["access_read_s"] + behind_bytes * k["device_read_byte_s"])
+    )
     write_access = write * spill * extents * k["access_write_s"]
-    write_bytes = write * spill * waited * k["device_write_byte_s"]
-    waiting = read_access + read_bytes + np.minimum(k["write_wait_frac"], 1.0) * (write_access + write_bytes)
+    write_bytes = write * spill * (moved - overlapped * longer) * k["device_write_byte_s"]
+    waiting = (
+        read_access
+        + read_bytes
+        - np.minimum(k["hidden_frac"], 1.0) * behind
+        + np.minimum(k["write_wait_frac"], 1.0) * (write_access + write_bytes)
+    )
     reading = _longer(k, read_access, read_bytes)
     writing = _longer(k, write_access, write_bytes)
     return Demand(
@@ -167,7 +172,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
             "writes": writing / k["direction_servers"],
             "lock": k["lock_s"] + size * k["lock_byte_s"],
         },
-        (read * miss * (moved + in_vain) + partial * PAGE_BYTES) / size,
+        (read * miss * ahead.bytes + partial * PAGE_BYTES) / size,
         write * spill * moved / size,
     )
 
@@ -192,9 +197,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (31,)
+    constants : ndarray, shape (32,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (31, 31)
+    covariance : ndarray, shape (32, 32)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -209,7 +214,7 @@ class ServiceTimes:
         return log_throughput(self.constants, table, demand_at(self.constants, table, self.border_bytes))
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 31)."""
+        """Derivative of `log_throughput` by the constants, shape (n, 32)."""
         steps = STEP * np.eye(len(self.constants))
         moved = np.hstack([self.constants[:, None] + steps, self.constants[:, None] - steps])
         # All at once, an axis for the sets of constants before that of the workloads: a prediction is to take 10 ms.
