@@ -26,6 +26,7 @@ from characterize.units import parse_duration
 from flextrace import measuring
 from replayer.confine import MemoryGroup
 from selfscale.access import Access
+from selfscale.environment import environment
 from selfscale.profile import Profile
 from tests.bench.lab_applications import APPLICATIONS, predict_application, record_application
 from tests.bench.lab_machines import DEFAULT, MACHINES, QUICK, LabMachine, ended_as_interrupted, lab_machine
@@ -213,10 +214,11 @@ def measure_points(
         measuring.lay_out(settings, image, _say)
         progress = measuring.Progress(math.inf, 0, lambda text: _say(f"{machine.name}: {text}"))
         measure = progress.wrap(measuring.measure_in(image, group, Access()))
+        facts = environment(image, machine.memory_bytes)
         if "machines" in arguments.only:
-            measure_stages(record, settings, measure, effort, save)
+            measure_stages(record, settings, measure, effort, save, environment=facts)
         else:
-            record["profile"] = explore(settings, measure).as_document()
+            record["profile"] = explore(settings, measure, facts).as_document()
             save()
 
 

@@ -81,8 +81,8 @@ def settings_of(memory_bytes: int, effort: Effort) -> Settings:
     return Settings(memory_bytes, effort.budget_s, cpus, effort.seed, points_max=POINTS_FEW)
 
 
-def explore(settings: Settings, measure: Measure) -> Profile:
-    """The profile.
+def explore(settings: Settings, measure: Measure, environment: Document | None = None) -> Profile:
+    """The profile, with what is known of where it was measured.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def explore(settings: Settings, measure: Measure) -> Profile:
     """
     exploration = Exploration(settings, measure)
     exploration.run()
-    return exploration.profile()
+    return replace(exploration.profile(), environment=environment or {})
 
 
 def add_points(profile: Profile, measure: Measure, effort: Effort) -> list[Point]:
@@ -152,7 +152,13 @@ def grown_profile(record: Document, points: int) -> Profile:
 
 
 def measure_stages(
-    record: Document, settings: Settings, measure: Measure, effort: Effort, keep: Callable[[], None]
+    record: Document,
+    settings: Settings,
+    measure: Measure,
+    effort: Effort,
+    keep: Callable[[], None],
+    *,
+    environment: Document | None = None,
 ) -> None:
     """Measure what a record does not have yet.
 
@@ -162,6 +168,8 @@ def measure_stages(
         Gets ``profile``, ``random 0``, ``more``, ``random 1``, ``prediction_ms`` and ``seconds`` per stage.
     keep : callable
         Called after every stage, to save what is known.
+    environment : dict, optional
+        Of the profile.
     """
 
     def stage(name: str, make: Callable[[], Any]) -> None:
@@ -172,7 +180,7 @@ def measure_stages(
         record.setdefault("seconds", {})[name] = time.monotonic() - begin
         keep()
 
-    stage("profile", lambda: explore(settings, measure).as_document())
+    stage("profile", lambda: explore(settings, measure, environment).as_document())
     profile = profile_of(record["profile"])
     stage("random 0", lambda: random_pass(profile, measure, effort, 0))
     stage("more", lambda: [point.as_document() for point in add_points(profile, measure, effort)])
