@@ -10,6 +10,8 @@ import pytest
 
 from selfscale.conclusions import file_cache_bytes
 from selfscale.measure import Point
+from selfscale.plan import Step
+from selfscale.storage import ROLE, probes
 from selfscale.validate import Validation, compare_models
 from tests.bench.barred import Bar, Line, frame
 from tests.bench.bench_predict import SCHEMA, opened, parse_arguments, print_tables
@@ -27,6 +29,7 @@ from tests.bench.predict_figures import (
     Results,
     application_lines,
     cache_sizes,
+    cold_reads,
     coverage,
     excess_over_product,
     inside_regions,
@@ -196,9 +199,24 @@ def test_lines_take_the_statistic_that_they_name():
     assert frame([Line("row", "no bar", values, 0.5, None)])["met"].tolist() == ["-"]
 
 
+def test_probes_of_cold_reads_stand_beside_what_is_predicted_of_them(noisy):
+    record = json.loads(json.dumps(noisy))
+    machine = StorageMachine(**SSD)
+    steps = [Step(workload, ROLE, 1.0, parameter=name) for name, workload in probes(512.0 * MIB).items()]
+    record["profile"]["storage"] = [step.label(machine.measure(step)).as_document() for step in steps]
+    table = cold_reads([Results("ssd", record)], POINTS_FEW).set_index("probe")
+    assert set(table.index) == {"random", "random long", "parallel", "scan"}
+    for name, workload in probes(512.0 * MIB).items():
+        if name in table.index:
+            assert table.loc[name, "measured MB/s"] == pytest.approx(machine.throughput(workload) / 1e6, rel=0.2)
+    assert table["predicted / measured"].between(0.3, 3).all()
+    assert not len(cold_reads([Results("ssd", {**record, "profile": noisy["profile"]})], POINTS_FEW))
+
+
 def test_applications_are_judged_by_way():
     def prediction(way, predicted):
-        return {"way": way, "predicted_bytes_per_s": predicted, "measured_bytes_per_s": 100.0}
+        elapsed = {"predicted_elapsed_s": predicted / 50 if way == "absolute" else None, "measured_elapsed_s": 2.0}
+        return {"way": way, "predicted_bytes_per_s": predicted, "measured_bytes_per_s": 100.0, **elapsed}
 
     predictions = [prediction("absolute", value) for value in (90, 110, 150)] + [prediction("relative", 139)]
     lines = {(line.what): line for line in application_lines(predictions)}
@@ -206,6 +224,10 @@ def test_applications_are_judged_by_way():
     assert lines["absolute, worst"].measured == pytest.approx(0.5)
     assert [lines[what].met for what in ("absolute, median", "absolute, worst")] == ["yes", "NO"]
     assert [lines[what].met for what in ("relative, median", "relative, worst")] == ["NO", "yes"]
+    elapsed = [lines[f"absolute, elapsed time, {what}"] for what in ("median", "worst")]
+    assert [line.measured for line in elapsed] == pytest.approx([0.1, 0.5])
+    assert [line.met for line in elapsed] == ["-", "-"]
+    assert not any(what.startswith("relative, elapsed") for what in lines)
 
 
 def test_saved_numbers_print_again_without_measuring(exact, tmp_path, capsys):

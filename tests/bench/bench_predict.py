@@ -251,29 +251,17 @@ def predict_applications(arguments: argparse.Namespace, document: Document) -> N
 def _predict(
     arguments: argparse.Namespace, document: Document, application: Any, names: list[str], profiles: dict[str, Path]
 ) -> None:
-    measured = {}
-    for name in names:
-        runs = document["machines"][name]["applications"][application.name]
-        measured[name] = sum(run["bytes_per_s"] for run in runs) / len(runs)
     first, *others = names
     trace = trace_of(arguments.output, first, application.name)
     for name in others:
-        absolute, relative = predict_application(trace, profiles[name], profiles[first])
-        for basis, predicted in absolute.items():
-            ways = {f"absolute; {basis}": predicted}
-            if basis in relative:
-                ways[f"relative to the run on the first machine; {basis}"] = relative[basis]
-            document["predictions"] += [
-                {
-                    "application": application.name,
-                    "recorded_on": first,
-                    "predicted_on": name,
-                    "way": way,
-                    "predicted_bytes_per_s": value,
-                    "measured_bytes_per_s": measured[name],
-                }
-                for way, value in ways.items()
-            ]
+        runs = document["machines"][name]["applications"][application.name]
+        measured = {
+            f"measured_{what}": sum(run[what] for run in runs) / len(runs) for what in ("bytes_per_s", "elapsed_s")
+        }
+        document["predictions"] += [
+            {"application": application.name, "recorded_on": first, "predicted_on": name, **predicted, **measured}
+            for predicted in predict_application(trace, profiles[name], profiles[first])
+        ]
 
 
 def print_tables(document: Document) -> None:

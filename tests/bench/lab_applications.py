@@ -156,8 +156,8 @@ def record_application(application: Application, point: Path, memory_bytes: int,
     Returns
     -------
     dict
-        ``bytes_per_s`` (bytes over the time with a request in flight), ``workload`` (the five), ``extended``,
-        ``trustworthy`` (no record was lost).
+        ``bytes_per_s`` (bytes over the time with a request in flight), ``elapsed_s``, ``workload`` (the five),
+        ``extended``, ``trustworthy`` (no record was lost).
 
     Raises
     ------
@@ -172,36 +172,53 @@ def record_application(application: Application, point: Path, memory_bytes: int,
         back_free_memory()
         record = [*_flextrace("record"), "--quiet", "--force", "--layer", "vfs", "--memory", str(memory_bytes)]
         code = _run(*record, "-o", str(trace), "--path", str(place), "--", *command, accept=(0, NOT_TRUSTWORTHY))[0]
-        text = _run(*_flextrace("characterize"), str(trace), "--format", "json", accept=(0, NOT_TRUSTWORTHY))[1]
-        layer = json.loads(text)["layers"]["vfs"]
-        return {
-            "bytes_per_s": layer["throughput_in_io_bytes_per_s"],
-            "workload": layer["parameters"],
-            "extended": layer["extended"],
-            "trustworthy": code == 0,
-        }
+        return {**numbers_of(trace), "trustworthy": code == 0}
     finally:
         _end_server(place)
         shutil.rmtree(place, ignore_errors=True)
 
 
-def predict_application(trace: Path, profile: Path, measured_on: Path) -> tuple[dict[str, float], dict[str, float]]:
+def numbers_of(trace: Path) -> dict[str, Any]:
+    """What `record_application` returns of a recording."""
+    text = _run(*_flextrace("characterize"), str(trace), "--format", "json", accept=(0, NOT_TRUSTWORTHY))[1]
+    document = json.loads(text)
+    layer = document["layers"]["vfs"]
+    return {
+        "bytes_per_s": layer["throughput_in_io_bytes_per_s"],
+        "elapsed_s": document["elapsed_s"],
+        "workload": layer["parameters"],
+        "extended": layer["extended"],
+    }
+
+
+def predict_application(trace: Path, profile: Path, measured_on: Path) -> list[dict[str, Any]]:
     """What ``flextrace predict`` says of a trace, absolutely and relative to the machine that it was recorded on.
 
-    Of parameters twice: by the five alone, and with the recorded number in flight and reads of the device.
+    Of parameters twice: by the five alone, which say nothing of the elapsed time, and with the recorded number in
+    flight and reads of the device.
+
+    Returns
+    -------
+    list of dict
+        ``way``, ``predicted_bytes_per_s``, ``predicted_elapsed_s`` (None where not predicted).
     """
     options = ["--trace", str(trace), "--measured-on", str(measured_on), "--format", "json"]
     document = json.loads(_run(*_flextrace("predict"), str(profile), *options)[1])
-    absolute, relative = {}, {}
+    found = []
+
+    def add(way: str, bytes_per_s: float, elapsed_s: float | None) -> None:
+        found.append({"way": way, "predicted_bytes_per_s": bytes_per_s, "predicted_elapsed_s": elapsed_s})
+
     for each, moved in zip(document["predictions"], document["relative"], strict=True):
-        basis, simulated = each["basis"], each["model"] == "simulation"
-        if not simulated:
-            absolute[f"five parameters, {basis}"] = each["throughput_bytes_per_s"]
-        name = basis if simulated else f"extended, {basis}"
-        absolute[name] = each["application"]["in_io"]["value"]
+        name, application = each["basis"], each["application"]
+        if each["model"] != "simulation":
+            add(f"absolute; five parameters, {name}", each["throughput_bytes_per_s"], None)
+            name = f"extended, {name}"
+        add(f"absolute; {name}", application["in_io"]["value"], application["elapsed_s"]["value"])
         if moved is not None:
-            relative[name] = moved["in_io"]["value"]
-    return absolute, relative
+            way = f"relative to the run on the first machine; {name}"
+            add(way, moved["in_io"]["value"], moved["elapsed_s"]["value"])
+    return found
 
 
 def _flextrace(verb: str) -> list[str]:

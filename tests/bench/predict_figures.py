@@ -39,6 +39,8 @@ WORKLOADS_MIN = 5
 BORDER = (0.8, 1.5)
 """Times the size of the cache that was found: where a little more uniqueBytes costs much."""
 ALL = "all machines"
+RESTED = "rested"
+"""The probe that waits between its requests."""
 
 
 @dataclass(frozen=True)
@@ -292,19 +294,38 @@ def prediction_times(machines: Sequence[Results]) -> list[Line]:
 
 
 def application_lines(predictions: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """Errors of predicted applications, a pair of lines for every way of predicting."""
+    """Errors of predicted applications, a pair of lines for every way of predicting; the elapsed time has no bar."""
     lines = []
     for way in dict.fromkeys(prediction["way"] for prediction in predictions):
-        errors = np.array([error_of(prediction) for prediction in predictions if prediction["way"] == way])
+        chosen = [prediction for prediction in predictions if prediction["way"] == way]
+        errors = np.array([error_of(prediction) for prediction in chosen])
         lines.append(Line("applications", f"{way}, median", errors, 0.5, Bar(0.15)))
         lines.append(Line("applications", f"{way}, worst", errors, 1.0, Bar(0.40)))
+        elapsed = np.array([error_of(each, "elapsed_s") for each in chosen if each["predicted_elapsed_s"] is not None])
+        if len(elapsed):
+            lines.append(Line("applications", f"{way}, elapsed time, median", elapsed, 0.5, None))
+            lines.append(Line("applications", f"{way}, elapsed time, worst", elapsed, 1.0, None))
     return lines
 
 
-def error_of(prediction: Mapping[str, Any]) -> float:
-    """|predicted - measured| / measured."""
-    measured = prediction["measured_bytes_per_s"]
-    return abs(prediction["predicted_bytes_per_s"] - measured) / measured
+def error_of(prediction: Mapping[str, Any], what: str = "bytes_per_s") -> float:
+    """|predicted - measured| / measured, of the throughput in I/O or of the elapsed time (``elapsed_s``)."""
+    measured = prediction[f"measured_{what}"]
+    return abs(prediction[f"predicted_{what}"] - measured) / measured
+
+
+def cold_reads(machines: Sequence[Results], points: int) -> pd.DataFrame:
+    """Probes of storage by reads, which no model learns from, as predicted from their five parameters; no verdict."""
+    rows = []
+    for one in machines:
+        probes = [probe for probe in one.profile.storage if probe.workload.read_frac == 1 and probe.parameter != RESTED]
+        predictions = Predictor(one.grown(points)).table([probe.workload for probe in probes]) if probes else None
+        for row, probe in enumerate(probes):
+            measured = probe.throughput_bytes_per_s
+            predicted = predictions["throughput_bytes_per_s"].iloc[row]  # type: ignore[index]
+            cells = {"measured MB/s": measured / 1e6, "predicted / measured": predicted / measured}
+            rows.append({"machine": one.name, "probe": probe.parameter, **cells})
+    return pd.DataFrame(rows)
 
 
 def tables_of(document: Document) -> list[tuple[str, pd.DataFrame]]:
@@ -328,6 +349,7 @@ def tables_of(document: Document) -> list[tuple[str, pd.DataFrame]]:
         (f"Best model, {more}, whole space", frame(best_model(many, POINTS_MANY, 0.07, None))),
         ("Inside one region", frame(inside_regions(later, points))),
         (f"Where the errors are, {points} points or fewer", places_of_errors(later, points)),
+        (f"Reads of what is not cached, {points} points or fewer", cold_reads(later, points)),
         ("90 % intervals: share of unseen workloads inside", frame(covered)),
         ("Worse than the product form, percentage points", frame(beaten)),
         ("Applications, predicted on machines that they were not recorded on", frame(application_lines(predictions))),
