@@ -65,8 +65,8 @@ class Characterization:
 
     @property
     def trustworthy(self) -> bool:
-        """Whether no record is missing: lost while recording, or a malformed line of an import."""
-        return not self.lost and HeaderFlag.LOST.name not in self.trace["flags"]
+        """Whether no record is missing: lost, not written by a recorder that was killed, or a malformed line."""
+        return not self.lost and not {HeaderFlag.LOST.name, HeaderFlag.INCOMPLETE.name} & set(self.trace["flags"])
 
     def as_document(self) -> dict[str, Any]:
         """The document ``flextrace.characterization/1``."""

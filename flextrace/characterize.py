@@ -149,7 +149,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _missing(result: Characterization) -> str:
     """What a trace lacks, and what to do about it; empty where nothing is missing."""
-    from characterize.trace_head import TRUNCATED  # noqa: PLC0415 (numpy)
+    from characterize.layout import HeaderFlag  # noqa: PLC0415 (numpy)
+    from characterize.trace_head import TRUNCATED  # noqa: PLC0415
 
     if result.trustworthy:
         return ""
@@ -157,6 +158,8 @@ def _missing(result: Characterization) -> str:
         return f"{bad_lines} malformed lines were left out; these numbers are not trustworthy"
     if any(TRUNCATED in warning for warning in result.warnings):
         return "its end is missing; these numbers are not trustworthy: use another copy of it"
+    if HeaderFlag.INCOMPLETE.name in result.trace["flags"]:
+        return "what its recorder still held is missing, uncounted; these numbers are not trustworthy: record again"
     lost = sum(result.lost.values()) or "some"
     exact = ", ".join(result.layers["vfs"].from_totals)
     but = f" (but {exact} of the application, which are exact)" if exact else ""

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the header and the identity records hold; 3 if records were lost while recording or since."""
+    """Print what the header and the identity records hold; 3 if records were lost, or may be: it was not closed."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
     from characterize.inventory import inventory_of  # noqa: PLC0415
 
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1, allow_nan=False))
     else:
         print("\n".join(_render(document)))
-    return 3 if document["lost"] or "LOST" in document["flags"] else 0
+    return 3 if document["lost"] or {"LOST", "INCOMPLETE"} & set(document["flags"]) else 0
 
 
 def _render(document: dict[str, Any]) -> list[str]:

@@ -253,14 +253,19 @@ def test_verb_info_of_losses(written_with_loss, capsys):
     assert "LOST RECORDS" in capsys.readouterr().out
 
 
-def test_verb_info_of_an_incomplete_file(written, capsys):
+def test_verbs_of_an_incomplete_file(written, capsys):
     content = bytearray(written.read_bytes())
     content[20] = HeaderFlag.INCOMPLETE
     written.write_bytes(bytes(content[:-30]))
-    assert main(["info", str(written)]) == 0
+    assert main(["info", str(written)]) == 3
     captured = capsys.readouterr()
     assert "INCOMPLETE" in captured.out
     assert "not closed cleanly" in captured.err
+    assert main(["characterize", str(written), "--format", "json"]) == 3
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["trustworthy"] is False
+    assert "what its recorder still held is missing" in captured.err
+    assert "ring-bytes" not in captured.err
 
 
 def test_verbs_of_a_truncated_file(written, capsys):
