@@ -124,6 +124,11 @@ class SelfScaling(ABC):
 
     # ---- one point ----
 
+    @property
+    def _runs(self) -> int:
+        """How much was measured, points and probes."""
+        return len(self.points) + len(self.storage)
+
     def _overhead_s(self) -> float:
         """What a point costs beside its run, from the points before."""
         recent = [max(0.0, point.cost_s - point.elapsed_s) for point in self.points[-5:]]
@@ -162,8 +167,8 @@ class SelfScaling(ABC):
             workload,
             role,
             run_s,
-            number=len(self.points) + 1,
-            planned=max(self._planned, len(self.points) + left),
+            number=self._runs + 1,
+            planned=max(self._planned, self._runs + left),
             seed=self.settings.seed + len(self.points),
             **labels,
         )
@@ -251,8 +256,8 @@ class SelfScaling(ABC):
                 storage.ROLE,
                 storage.RUN_S,
                 parameter=name,
-                number=len(self.points) + 1,
-                planned=max(self._planned, len(self.points) + 1),
+                number=self._runs + 1,
+                planned=max(self._planned, self._runs + len(probes) - len(self.storage)),
                 seed=self.settings.seed + len(self.storage),
             )
             point = step.label(self._measure(step))

@@ -64,10 +64,15 @@ def test_no_times_where_a_probe_says_nothing(change):
 @pytest.mark.parametrize("benchmark", [Exploration, KneeExploration])
 def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
     def storage(**changes) -> list[str]:
-        run = benchmark(
-            Settings(64 * MIB, cpus=2, **{"budget_s": 240.0, **changes}), Machine([(64 * MIB, 5e-4)]).measure
-        )
+        machine, numbers = Machine([(64 * MIB, 5e-4)]), []
+
+        def measure(step):
+            numbers.append(step.number)
+            return machine.measure(step)
+
+        run = benchmark(Settings(64 * MIB, cpus=2, **{"budget_s": 240.0, **changes}), measure)
         run.run()
+        assert numbers == list(range(1, len(numbers) + 1)), "progress counts points and probes"
         assert not {point.role for point in run.points} & {ROLE}
         return [point.parameter for point in run.profile().storage]
 
