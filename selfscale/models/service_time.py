@@ -69,7 +69,7 @@ CONSTANTS = {
     "cpu_servers": Guess(2.0, 0.7),
     "device_servers": Guess(3.0, 0.8),
     "direction_servers": Guess(3.0, 0.8),
-    "merge_frac": Guess(0.7, 0.5),
+    "merge_frac": Guess(0.9, 0.5),
     "limits_apart": Guess(1.5, 0.7),
     "sharpness": Guess(4.0, 0.6),
 }
@@ -138,7 +138,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     ahead = storage_reads(table, np.clip(1 - miss, 0, 1), k["window_bytes"], factors)
     # A run of writes ends where one of its requests is read.
     extents = 1 - sequential * write * (1 - np.minimum(k["random_frac"], 1.0))
-    extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * neighbour_frac(kept))
+    extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * neighbour_frac(kept, table.process_num))
     processor = (
         read * (k["read_call_s"] + size * k["read_byte_s"])
         + write * (k["write_call_s"] + size * k["write_byte_s"])
