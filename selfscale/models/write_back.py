@@ -35,9 +35,9 @@ def kept_frac(unique_bytes: np.ndarray, limit_bytes: np.ndarray | float, stays_f
 def neighbour_frac(kept: np.ndarray, process_num: np.ndarray) -> np.ndarray:
     """Share of the blocks that are dirty where write-back comes by: it writes them with their neighbours.
 
-    It goes round one file. x times as many writes after a block was cleaned it is dirty with 1 - exp(-x); `kept`, the mean
-    of a round, is 1 - (1 - exp(-x)) / x, here solved for x within 6 %. Of several files, one of each process, it finds no
-    more dirty than there is in the mean (measured on a device that is limited in requests; docs/decisions/0016).
+    It goes round one file. x times as many writes after a block was cleaned it is dirty with 1 - exp(-x); `kept`, the
+    mean of a round, is 1 - (1 - exp(-x)) / x, here solved for x within 6 %. Of several files, one of each process, it
+    finds no more dirty than there is in the mean (measured on a device limited in requests; docs/decisions/0016).
     """
     round_frac = 1 - np.exp(-kept * (2 - kept) / np.maximum(1 - kept, 1e-3))
     return kept + (round_frac - kept) / process_num
