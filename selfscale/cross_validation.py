@@ -45,6 +45,8 @@ class Score:
         Predictions that were compared.
     errors : dict
         ``median``, ``p75``, ``p90``, ``max`` and ``mean`` of |predicted - measured| / measured (thesis 5.3).
+    mean_log : float
+        Mean of |ln(predicted / measured)|, by which models are chosen: half and twice as much are equally wrong.
     by_region : list of dict
         Of every region with a tested point: ``region``, ``count``, ``median``, ``p90``.
     widening : dict
@@ -56,6 +58,7 @@ class Score:
     reason: str = ""
     count: int = 0
     errors: dict[str, float] = field(default_factory=dict)
+    mean_log: float = 0.0
     by_region: list[dict[str, Any]] = field(default_factory=list)
     widening: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -140,6 +143,7 @@ def _score(
         name,
         count=len(relative),
         errors={**quantiles_of(relative), "mean": float(relative.mean())},
+        mean_log=float(log_error.mean()),
         by_region=[
             {
                 "region": int(index),
@@ -205,7 +209,10 @@ def widened(score: Score, region: int, half_width: float) -> float:
 
 
 def best_of(scores: Sequence[Score]) -> Score:
-    """The usable score with the smallest median error.
+    """The usable score with the smallest mean logarithmic error.
+
+    The median says nothing of the worse half: a model that is as good there and off by a factor of ten in every eighth
+    prediction would be chosen by chance.
 
     Raises
     ------
@@ -215,4 +222,4 @@ def best_of(scores: Sequence[Score]) -> Score:
     usable = [score for score in scores if score.usable]
     if not usable:
         raise FlextraceError(scores[0].reason)
-    return min(usable, key=lambda score: score.errors["median"])
+    return min(usable, key=lambda score: score.mean_log)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from characterize.units import format_bytes
 from selfscale.access import Access
 from selfscale.conclusions import conclude, file_cache_bytes
-from selfscale.cross_validation import Score, best_of
+from selfscale.cross_validation import Score
 from selfscale.predict import errors_on_random
 from selfscale.profile import Profile
 from selfscale.strengths import region_name, strengths
@@ -85,6 +85,6 @@ def _models(profile: Profile) -> list[str]:
         return []
     errors = ", ".join(f"{score.model} {score.errors['median']:.0%}" for score in usable)
     return [
-        f"Predictions use the {best_of(scores).model} model; median errors on {usable[0].count} workloads that were "
+        f"Predictions use the {profile.models['best']} model; median errors on {usable[0].count} workloads that were "
         f"left out of the fit: {errors}."
     ]

@@ -83,7 +83,7 @@ def models_of(profile: Profile) -> tuple[str, ...]:
 def scores_of(profile: Profile, names: Sequence[str] | None = None) -> list[Score]:
     """Cross-validated errors of models: those that the profile carries, if they are of its points, else computed."""
     names = models_of(profile) if names is None else names
-    recorded = {score["model"]: score for score in profile.models.get("scores", [])}
+    recorded = {score["model"]: score for score in profile.models.get("scores", []) if "mean_log" in score}
     if profile.models.get("points") == len(profile.measured) and set(names) <= set(recorded):
         return [Score(**recorded[name]) for name in names]
     return cross_validate(profile.measured, profile.regions, names, profile.seed)

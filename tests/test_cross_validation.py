@@ -115,8 +115,30 @@ def test_a_model_that_cannot_be_fitted_says_why_and_is_not_chosen():
     assert "no orthogonal sample" in scores[0].reason
     with pytest.raises(FlextraceError, match="no orthogonal sample"):
         best_of(scores)
-    good = Score("a", errors={"median": 0.2}), Score("b", errors={"median": 0.1})
+    good = Score("a", mean_log=0.2), Score("b", mean_log=0.1)
     assert best_of([*scores, *good]).model == "b"
+
+
+def test_a_model_that_is_off_by_factors_now_and_then_is_not_chosen_for_its_median(monkeypatch):
+    """On a lab machine two medians were 13.8 %, and every eighth prediction of the one was off by a factor of ten."""
+
+    class Predicting(Constant):
+        def __init__(self, factors):
+            self._factors = factors
+
+        def again(self):
+            return Predicting(self._factors)
+
+        def predict(self, workloads):
+            factors = [self._factors[workload.size_mean > FOCAL.size_mean] for workload in workloads]
+            return super().predict(workloads).mul(factors, axis=0)
+
+    models = {"steady": Predicting((1.15, 1.15)), "wild": Predicting((1.0, 100.0))}
+    monkeypatch.setattr(cv, "make_model", lambda name: models[name])
+    points = [point(number, size_mean=32768.0 if number % 8 == 0 else FOCAL.size_mean) for number in range(40)]
+    scores = cross_validate(points, REGIONS, list(models))
+    assert scores[1].errors["median"] < scores[0].errors["median"]
+    assert best_of(scores).model == "steady"
 
 
 @given(seed=st.integers(0, 10_000), count=st.integers(10, 80), scale=st.sampled_from([0.02, 0.1, 0.5]))
@@ -147,9 +169,19 @@ def test_scores_that_a_profile_carries_are_used_until_it_has_other_points(tmp_pa
     profile = Profile(measured=points, regions=REGIONS[:1])
     record_scores(profile)
     assert profile.models["best"] in {"learned", "utilization"}
-    profile.models["scores"][2]["errors"]["median"] = 1e-9
+    profile.models["scores"][2]["mean_log"] = 1e-9
     profile.save(tmp_path / "p.json")
     loaded = Profile.load(tmp_path / "p.json")
     assert predict(loaded, FOCAL).model == profile.models["scores"][2]["model"]
     loaded.measured.append(points[0])
-    assert all(score.errors.get("median") != 1e-9 for score in scores_of(loaded))
+    assert all(score.mean_log != 1e-9 for score in scores_of(loaded))
+
+
+def test_scores_of_an_earlier_version_are_computed_again():
+    """Medians alone were kept; without what models are chosen by, the first of them would be."""
+    points = [point(number, throughput=1e8 * (1 + number % 3 / 10)) for number in range(30)]
+    profile = Profile(measured=points, regions=REGIONS[:1])
+    record_scores(profile)
+    for score in profile.models["scores"]:
+        del score["mean_log"]
+    assert any(score.mean_log > 0 for score in scores_of(profile))
