@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a few runs that find nothing cached into what storage takes for a read, for the next page, and for a sync.
+"""Turns a few runs that find nothing cached into what storage takes for a read, for the next page, and for syncs.
 
 A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up.
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.models.service_time import PAGE_BYTES
-from selfscale.point_trace import write_willy
+from selfscale.point_trace import write_appends, write_willy
 
 ROLE = "storage"
 RUN_S = 1.0
@@ -46,6 +46,7 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
         "scan": random.replace(seq_frac=1.0, size_mean=SCAN_BYTES),
         "rested": random,
         "sync": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
+        "append sync": Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, PAGE_BYTES, 1.0),
     }
 
 
@@ -55,6 +56,8 @@ def options_of(name: str | None) -> dict[str, Any]:
         return {"make_trace": partial(write_willy, cached_share=0.0, gap_ns=REST_NS), "timing": "recorded"}
     if name == "sync":
         return {"make_trace": partial(write_willy, sync_frac=1.0)}
+    if name == "append sync":
+        return {"make_trace": write_appends}
     return {"make_trace": partial(write_willy, cached_share=0.0)}
 
 
@@ -71,8 +74,8 @@ class StorageTimes(NamedTuple):
     held_up_ns : float
         That one in a thousand waits: storage that only lets a number of requests through in a second lets them pass
         for a while, and then holds all up.
-    sync_ns : float
-        A write and its fdatasync.
+    sync_ns, append_sync_ns : float
+        A write and its fdatasync, where it overwrites, and where it appends: then the journal is written, too.
     """
 
     read_ns: float
@@ -82,6 +85,7 @@ class StorageTimes(NamedTuple):
     read_page_busy_ns: float
     held_up_ns: float
     sync_ns: float
+    append_sync_ns: float
 
 
 def storage_times(points: Sequence[Point]) -> StorageTimes | None:
@@ -104,4 +108,5 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
         read_page_busy_ns=page_ns["scan"],
         held_up_ns=float(alone["random"]["p999_ns"]),
         sync_ns=page_ns["sync"],
+        append_sync_ns=page_ns["append sync"],
     )

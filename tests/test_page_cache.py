@@ -12,7 +12,7 @@ from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import PAGE_BYTES, Kind, Operations
 from selfscale.simulation.run import run
 
-ACCESS_NS, PAGE_NS, SYNC_NS = 100_000.0, 4_000.0, 700_000.0
+ACCESS_NS, PAGE_NS, SYNC_NS, JOURNAL_NS = 100_000.0, 4_000.0, 700_000.0, 900_000.0
 MACHINE = MachineCosts(
     cache_pages=1000,
     window_pages=32,
@@ -32,6 +32,7 @@ MACHINE = MachineCosts(
     write_busy_ns=0.0,
     write_page_busy_ns=PAGE_NS,
     sync_ns=SYNC_NS,
+    append_sync_ns=SYNC_NS + JOURNAL_NS,
     shared_frac=0.0,
 )
 
@@ -191,7 +192,12 @@ def test_a_sync_takes_its_time_where_something_is_dirty():
     start, end, waited = run(operations(rows, processor_ns=5000.0), MACHINE)
     assert waited.tolist() == [0, SYNC_NS, 0, 0, SYNC_NS]
     assert end[2] - start[2] == 5000, "as recorded"
-    # Of blocks that storage does not have yet the journal is written as well.
+    # Of blocks that storage does not have yet the journal is written as well, after them.
     _, _, waited = run(operations(rows, stored=0, processor_ns=5000.0), MACHINE)
-    assert waited[1] == pytest.approx(SYNC_NS + PAGE_NS)
-    assert waited[4] == pytest.approx(SYNC_NS + 100 * PAGE_NS)
+    assert waited[1] == waited[4] == SYNC_NS + JOURNAL_NS
+    slow = MACHINE._replace(write_page_busy_ns=20_000.0)
+    _, _, waited = run(operations(rows, stored=0), slow)
+    assert waited[4] == pytest.approx(100 * 20_000 + JOURNAL_NS), "the data take longer than a sync of one page"
+    # A journal takes no less than nothing, whatever the two probes measured.
+    _, _, waited = run(operations(rows, stored=0), slow._replace(append_sync_ns=SYNC_NS / 2))
+    assert waited[4] == pytest.approx(100 * 20_000)

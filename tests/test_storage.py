@@ -4,9 +4,11 @@
 import dataclasses
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+from characterize.characterization import characterize
 from characterize.layout import Fileop, HeaderFlag, RecordKind
 from characterize.trace import open as open_trace
 from characterize.workload import Workload
@@ -23,8 +25,10 @@ from tests.synthetic_machine import Machine
 from tests.test_scale import needs_engine
 
 MIB = 1 << 20
-TIMES_US = {"random": 40.0, "random long": 70.0, "rested": 90.0, "parallel": 55.0, "scan": 30.0, "sync": 10.0}
-MB_PER_S = {"random": 90.0, "random long": 600.0, "rested": 0.4, "parallel": 204.8, "scan": 2048.0, "sync": 8.192}
+TIMES_US = {"random": 40.0, "random long": 70.0, "rested": 90.0, "parallel": 55.0, "scan": 30.0}
+TIMES_US |= {"sync": 10.0, "append sync": 10.0}
+MB_PER_S = {"random": 90.0, "random long": 600.0, "rested": 0.4, "parallel": 204.8, "scan": 2048.0}
+MB_PER_S |= {"sync": 8.192, "append sync": 4.096}
 
 
 def measured(name: str, **changes) -> Point:
@@ -43,6 +47,7 @@ def test_times_by_hand():
         read_page_busy_ns=2_000.0,
         held_up_ns=1e6,
         sync_ns=500_000.0,
+        append_sync_ns=1_000_000.0,
     )
     assert storage_times([measured(name) for name in TIMES_US]) == pytest.approx(expected)
 
@@ -109,10 +114,16 @@ def test_traces_of_the_probes(tmp_path):
     traces = {}
     for name in TIMES_US:
         path = tmp_path / name
-        options_of(name)["make_trace"](workload.replace(read_frac=float(name != "sync")), path, 500, 3)
+        options_of(name)["make_trace"](workload.replace(read_frac=float("sync" not in name)), path, 500, 3)
         traces[name] = open_trace(path)
-    assert not any(trace.arrays[RecordKind.FILE]["resident_bytes"].any() for trace in list(traces.values())[:-1])
+    cached = {name for name, trace in traces.items() if trace.arrays[RecordKind.FILE]["resident_bytes"].any()}
+    assert cached == {"sync"}
     assert (traces["sync"].arrays[RecordKind.FILEOP]["op"] == Fileop.FDATASYNC).sum() == 500
+    options_of("append sync")["make_trace"](probes(1.0)["append sync"], tmp_path / "appends", 600, 3)
+    appends = open_trace(tmp_path / "appends")
+    operations = appends.arrays[RecordKind.FILEOP]
+    assert [(operations["op"] == op).sum() for op in (Fileop.FDATASYNC, Fileop.TRUNCATE)] == [600, 3]
+    assert characterize(appends).layers["vfs"].extended["appendFrac"] == 1
     starts = traces["rested"].arrays[RecordKind.IO]["start_ns"]
     assert set(starts[1:] - starts[:-1]) == {REST_NS}
     assert not traces["rested"].header.flags & HeaderFlag.UNTIMED
@@ -120,8 +131,8 @@ def test_traces_of_the_probes(tmp_path):
 
 def test_on_real_storage(tmp_path):
     needs_engine()
-    place = os.environ.get("FLEXTRACE_TEST_DIRECTORY", str(tmp_path))
-    measure = measure_in(tmp_path.__class__(place) / "image", None, BUFFERED)
+    place = Path(os.environ.get("FLEXTRACE_TEST_DIRECTORY", tmp_path))
+    measure = measure_in(place / "image", None, BUFFERED)
     points = []
     for number, (name, workload) in enumerate(probes(64.0 * MIB).items()):
         step = Step(workload, ROLE, 0.4, parameter=name, seed=number)
@@ -130,6 +141,9 @@ def test_on_real_storage(tmp_path):
     assert all(value > 0 for value in times if value is not times.read_page_ns)
     rested = next(point for point in points if point.parameter == "rested")
     assert 20 <= rested.response_time["read"]["count"] <= 45, "one every 10 ms"
+    (appended,) = (point for point in points if point.parameter == "append sync")
+    assert not appended.reason.startswith("requests failed"), appended.reason
+    assert (place / "image" / "f00004097").stat().st_size <= appended.workload.unique_bytes
 
 
 def test_read_ahead_is_that_of_the_device(tmp_path):

@@ -43,8 +43,8 @@ class MachineCosts(NamedTuple):
         So far ahead of its rate storage lets reads pass; then they wait until it has caught up.
     write_busy_ns, write_page_busy_ns : float
         That storage is busy with an access that writes back, and with a page.
-    sync_ns : float
-        Of a sync with one dirty page.
+    sync_ns, append_sync_ns : float
+        Of a sync with one dirty page, which storage has already or which is new.
     shared_frac : float
         Of the time that it is busy in one direction, what counts in the other one, too.
     """
@@ -67,6 +67,7 @@ class MachineCosts(NamedTuple):
     write_busy_ns: float
     write_page_busy_ns: float
     sync_ns: float
+    append_sync_ns: float
     shared_frac: float
 
 
@@ -110,5 +111,6 @@ def machine_costs(
         write_busy_ns=NS * k["access_write_s"] / k["direction_servers"],
         write_page_busy_ns=NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"],
         sync_ns=storage.sync_ns,
+        append_sync_ns=storage.append_sync_ns,
         shared_frac=min(1.0, k["direction_servers"] / k["device_servers"]),
     )

@@ -143,9 +143,11 @@ def _operation(todo, state, now, number):
     if kind == DISCARD:
         discard(state, todo.first[number], state.files.end[file])
     if kind in (FLUSH, SYNC):
-        until = flush(state, now, file)
+        until, new = flush(state, now, file)
         if kind == SYNC and until > now:
-            return max(until, now + state.costs.sync_ns), 0.0
+            # The file system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it).
+            journal_ns = max(0.0, state.costs.append_sync_ns - state.costs.sync_ns) if new else 0.0
+            return max(until, now + state.costs.sync_ns) + journal_ns, 0.0
     return now, processor_ns
 
 

@@ -43,7 +43,7 @@ def store(state, page):
 
 @numba.njit(cache=True, nogil=True)
 def flush(state, now, file):
-    """Write back a file's dirty pages; until when storage is busy with them, and with what tells where new ones are."""
+    """Write back a file's dirty pages; until when storage is busy with them, and whether one was new."""
     pages, clocks, ring, new = state.pages, state.clocks, len(state.pages.dirty), False
     begin, behind, before = state.files.begin[file], state.files.end[file], state.counts[DIRTY]
     if before:
@@ -62,9 +62,8 @@ def flush(state, now, file):
                 store(state, page)
             page = following
     if state.counts[DIRTY] == before:
-        return now
-    until = max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH])
-    return until + state.costs.sync_ns if new else until
+        return now, False
+    return max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH]), new
 
 
 @numba.njit(cache=True, nogil=True)
