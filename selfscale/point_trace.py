@@ -120,11 +120,10 @@ def write_appends(workload: Workload, path: Path, requests: int, seed: int) -> N
     from characterize.layout import Fileop, RecordKind  # noqa: PLC0415
     from replayer.willy import PROCESSES_MAX, make_trace  # noqa: PLC0415
 
-    trace = make_trace(workload, requests=requests, seed=seed, sync_frac=1.0, allow_partial=True)
+    trace = make_trace(workload, requests=requests, size="fixed", seed=seed, sync_frac=1.0, allow_partial=True)
     io, syncs, files = (trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE))
     size_bytes = int(workload.size_mean)
     io["offset"] = np.arange(len(io)) % int(workload.unique_bytes // size_bytes) * size_bytes
-    io["asked_bytes"] = io["result"] = size_bytes
     io["start_ns"], syncs["start_ns"] = 3 * np.arange(len(io)) + 1, 3 * np.arange(len(syncs)) + 2
     truncates = syncs[io["offset"] == 0]
     truncates["op"] = Fileop.TRUNCATE

@@ -120,7 +120,7 @@ def test_a_model_that_cannot_be_fitted_says_why_and_is_not_chosen():
 
 
 def test_a_model_that_is_off_by_factors_now_and_then_is_not_chosen_for_its_median(monkeypatch):
-    """On a lab machine two medians were 13.8 %, and every eighth prediction of the one was off by a factor of ten."""
+    """On a lab machine two medians were alike, and the one was off by a factor of ten now and then."""
 
     class Predicting(Constant):
         def __init__(self, factors):

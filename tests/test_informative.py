@@ -69,7 +69,7 @@ def test_measuring_what_was_chosen_tells_more_than_measuring_at_random(machine, 
 
 
 def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_path, machine):
-    # 150 s of points and the 9 s that the probes of storage take of a budget.
+    # 150 s of points and the 10 s that the probes of storage take of a budget.
     settings = Settings(machine.cache_bytes, 160.0, 2, seed=1)
 
     def run(path, **how):

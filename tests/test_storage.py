@@ -142,7 +142,7 @@ def test_on_real_storage(tmp_path):
     rested = next(point for point in points if point.parameter == "rested")
     assert 20 <= rested.response_time["read"]["count"] <= 45, "one every 10 ms"
     (appended,) = (point for point in points if point.parameter == "append sync")
-    assert not appended.reason.startswith("requests failed"), appended.reason
+    assert "failed" not in appended.reason
     assert (place / "image" / "f00004097").stat().st_size <= appended.workload.unique_bytes
 
 
