@@ -98,12 +98,13 @@ def run(arguments: argparse.Namespace) -> int:
             f"profile {arguments.profile} does not say what storage takes, so the operations of the trace are not "
             "simulated; measure it again with 'flextrace scale --budget 100s' or more"
         )
-    made = Made(application, estimates(predictor, application), *treatment(application, predictor))
+    measured_on = _measured_on(arguments, application, warnings)
+    made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
     if arguments.against is not None:
         other = Predictor(Profile.load(arguments.against, tables=True), arguments.model)
         made.ratios = _ratios(made, other)
-    if arguments.measured_on is not None:
-        made.relatives = _relatives(arguments, made, warnings)
+    if measured_on is not None:
+        made.relatives = _relatives(measured_on, made)
     if arguments.format == "json":
         print(json.dumps(_document(arguments, profile, predictor, made), indent=1))
     else:
@@ -175,22 +176,30 @@ def _ratios(made: Made, other: Predictor) -> list[Ratio | None]:
     return ratios
 
 
-def _relatives(arguments: argparse.Namespace, made: Made, warnings: list[str]) -> list[Relative | None]:
-    """What follows from the application's run on the machine of --measured-on, for every estimate."""
-    from selfscale.application import estimates, relative_of, with_basis  # noqa: PLC0415
+def _measured_on(arguments: argparse.Namespace, application: Application, warnings: list[str]) -> Predictor | None:
+    """The machine of --measured-on; a warning where it had other memory than the recording."""
     from selfscale.comparison import same_limit  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
 
+    if arguments.measured_on is None:
+        return None
     profile = Profile.load(arguments.measured_on, tables=True)
-    limits = [made.application.memory_limit_bytes, profile.environment.get("memory_limit_bytes")]
+    limits = [application.memory_limit_bytes, profile.environment.get("memory_limit_bytes")]
     if not same_limit(*limits):
         texts = [format_bytes(limit) if limit else "no limit" for limit in limits]
         warnings.append(
             f"the application was recorded with {texts[0]} of memory, {arguments.measured_on} was measured with "
             f"{texts[1]}: they are not the same machine; record it again with that 'record --memory'"
         )
-    there = estimates(Predictor(profile, arguments.model), made.application)
+    return Predictor(profile, arguments.model)
+
+
+def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
+    """What follows from the application's run on the machine of --measured-on, for every estimate."""
+    from selfscale.application import estimates, relative_of, with_basis  # noqa: PLC0415
+
+    there = estimates(measured_on, made.application)
     pairs = [(estimate, with_basis(there, estimate.basis)) for estimate in made.estimates]
     return [relative_of(made.application, here, match) if match else None for here, match in pairs]
 

@@ -23,6 +23,7 @@ from selfscale.elapsed import RecordedTimes, recorded_times
 from selfscale.models.measured import Z90
 from selfscale.predict import Prediction, Predictor
 from selfscale.relative import Estimated, relative
+from selfscale.simulation.machine_costs import RequestCosts, machine_costs
 from selfscale.simulation.operations import Operations, operations_of
 from selfscale.simulation.simulate import Simulated, simulate_uncertain
 from selfscale.storage import storage_times
@@ -176,10 +177,16 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
     )
 
 
-def estimates(predictor: Predictor, application: Application) -> list[Estimate]:
-    """What a machine is predicted to do, for every workload of the application, and for its operations one by one."""
+def estimates(predictor: Predictor, application: Application, measured_on: Predictor | None = None) -> list[Estimate]:
+    """What a machine is predicted to do, for every workload of the application, and for its operations one by one.
+
+    Parameters
+    ----------
+    measured_on : Predictor, optional
+        Of the machine of the recording, so that what requests took there beyond the benchmark's is known.
+    """
     found = [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
-    return found + _simulated(predictor, application)
+    return found + _simulated(predictor, application, measured_on)
 
 
 def with_basis(found: Sequence[Estimate], basis: str) -> Estimate | None:
@@ -187,13 +194,22 @@ def with_basis(found: Sequence[Estimate], basis: str) -> Estimate | None:
     return next((estimate for estimate in found if estimate.basis == basis), None)
 
 
-def simulation_of(predictor: Predictor, operations: Operations) -> Simulated | None:
+def simulation_of(
+    predictor: Predictor, operations: Operations, recorded_on: RequestCosts | None = None
+) -> Simulated | None:
     """How operations would run on a machine; None where its profile has not what a simulation needs."""
     storage = storage_times(predictor.profile.storage)
     if storage is None or not knows_device(predictor):
         return None
     read_ahead_bytes = predictor.profile.environment.get("read_ahead_bytes")
-    return simulate_uncertain(operations, predictor.service_times, storage, read_ahead_bytes)
+    return simulate_uncertain(operations, predictor.service_times, storage, read_ahead_bytes, recorded_on)
+
+
+def _request_costs(predictor: Predictor) -> RequestCosts | None:
+    storage = storage_times(predictor.profile.storage)
+    if storage is None or not knows_device(predictor):
+        return None
+    return machine_costs(predictor.service_times, storage).requests
 
 
 def simulated_in_io(found: Simulated) -> Estimated:
@@ -201,18 +217,20 @@ def simulated_in_io(found: Simulated) -> Estimated:
     return _estimated(found.throughput_bytes_per_s, math.hypot(found.sigma, SIMULATION_ERROR))
 
 
-def _simulated(predictor: Predictor, application: Application) -> list[Estimate]:
+def _simulated(predictor: Predictor, application: Application, measured_on: Predictor | None) -> list[Estimate]:
     """One estimate, where the trace and the profile have what a simulation needs."""
     times = application.times
     if application.operations is None or times is None:
         return []
-    found = simulation_of(predictor, application.operations)
+    recorded_on = _request_costs(measured_on) if measured_on is not None else None
+    found = simulation_of(predictor, application.operations, recorded_on)
     if found is None:
         return []
     in_io = simulated_in_io(found)
     io_s, span_s = _inverse(in_io, times.moved_bytes), _estimated(found.span_s, found.span_sigma)
     elapsed_s = found.span_s + times.elapsed_s - application.operations.span_s
     workload = application.workloads[0][1]
+    said = ["requests take as much longer than the benchmark's as where they were recorded"] if recorded_on else []
     waits = f"read {found.read_wait_s:.3g} s, write {found.write_wait_s:.3g} s, sync {found.sync_wait_s:.3g} s"
     prediction = Prediction(
         throughput_bytes_per_s=in_io.value,
@@ -222,7 +240,7 @@ def _simulated(predictor: Predictor, application: Application) -> list[Estimate]
         region=predictor.predict(workload).region,
         inside_range=True,
         extended_note=SIMULATED_NOTE,
-        notes=[f"waiting for storage, all threads added: {waits}"],
+        notes=[f"waiting for storage, all threads added: {waits}", *said],
     )
     # What is off in the I/O is off in the elapsed time.
     elapsed = Estimated(

@@ -66,7 +66,7 @@ class Point:
     interval90_bytes_per_s : tuple of float
         90 % confidence interval of the throughput.
     response_time : dict
-        ``read`` and ``write`` of the engine's result (over the whole run, transient included).
+        ``read``, ``write`` and ``sync`` of the engine's result (over the whole run, transient included).
     steady : bool
         Whether the stop rule was met; `reason` says why not.
     seconds : float
@@ -269,7 +269,7 @@ def _point_of(
         throughput_bytes_per_s=mean,
         ci95_half_width_bytes_per_s=estimate.half_width_95,
         interval90_bytes_per_s=(mean - estimate.half_width_90, mean + estimate.half_width_90),
-        response_time={name: result["response_time"].get(name) for name in ("read", "write")},
+        response_time={name: result["response_time"].get(name) for name in ("read", "write", "sync")},
         steady=estimate.steady and not failed,
         seconds=estimate.seconds,
         passes=float(result["passes"]),

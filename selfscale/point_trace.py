@@ -102,39 +102,3 @@ def write_willy(
         characterize.write(trace, path)
     else:
         make_device_trace(stream_of(trace), path, geometry_of(Path(device)))
-
-
-def write_appends(workload: Workload, path: Path, requests: int, seed: int) -> None:
-    """A trace that appends to a file with an fdatasync after each write, and empties it when it has uniqueBytes.
-
-    Its file is none of those that Willy's traces use: those need not be laid out again afterwards.
-
-    Parameters
-    ----------
-    seed : int
-        Nothing is random here.
-    """
-    import numpy as np  # noqa: PLC0415
-
-    import characterize  # noqa: PLC0415
-    from characterize.layout import Fileop, RecordKind  # noqa: PLC0415
-    from replayer.willy import PROCESSES_MAX, make_trace  # noqa: PLC0415
-
-    trace = make_trace(workload, requests=requests, size="fixed", seed=seed, sync_frac=1.0, allow_partial=True)
-    io, syncs, files = (trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE))
-    size_bytes = int(workload.size_mean)
-    io["offset"] = np.arange(len(io)) % int(workload.unique_bytes // size_bytes) * size_bytes
-    io["start_ns"], syncs["start_ns"] = 3 * np.arange(len(io)) + 1, 3 * np.arange(len(syncs)) + 2
-    truncates = syncs[io["offset"] == 0]
-    truncates["op"] = Fileop.TRUNCATE
-    truncates["start_ns"] -= 2
-    truncates["id"] = syncs["id"][-1] + 1 + np.arange(len(truncates))
-    operations = np.concatenate([syncs, truncates])
-    operations = operations[np.argsort(operations["start_ns"])]
-    for records in (io, operations, files):
-        records["file"] = PROCESSES_MAX + 1
-    files["size_bytes"] = files["resident_bytes"] = 0
-    trace.arrays[RecordKind.FILEOP] = operations
-    trace.header.count[RecordKind.FILEOP] = len(operations)
-    trace.paths = {PROCESSES_MAX + 1: "appended"}
-    characterize.write(trace, path)

@@ -147,7 +147,7 @@ def rank(
     if by == "elapsed" and application.times is None:
         raise FlextraceError("there are no recorded times, so no elapsed time to rank by: rank by throughput", 2)
     there = estimates(measured_on, application) if measured_on is not None else None
-    columns = [(machine, estimates(machine.predictor, application)) for machine in machines]
+    columns = [(machine, estimates(machine.predictor, application, measured_on)) for machine in machines]
     tables = []
     for first in columns[0][1]:
         row = [(machine, with_basis(here, first.basis)) for machine, here in columns]

@@ -37,7 +37,7 @@ POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.75, 0.9
 """Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
-STORAGE_SHARE_MAX = 0.1
+STORAGE_SHARE_MAX = 0.15
 """Of the budget, that storage behind the cache may cost."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
@@ -92,10 +92,14 @@ class SelfScaling(ABC):
         try:
             share_random = 2 * self.settings.random_points / max(1, self.settings.budget_s / NOMINAL_POINT_S)
             rest = self.settings.budget_s * (1 - min(0.6, share_random))
-            self._find_regions(rest)
-            self._curves(until_s=CURVES_SHARE * rest)
-            self._storage(until_s=DIRECTIONS_SHARE * rest)
-            self._direction_caches(until_s=DIRECTIONS_SHARE * rest)
+            points_s = rest - self._storage_s()
+            self._find_regions(points_s)
+            self._curves(until_s=CURVES_SHARE * points_s)
+            if points_s < rest:
+                self._storage()
+            storage_s = sum(point.cost_s for point in self.storage)
+            points_s = rest - storage_s
+            self._direction_caches(until_s=storage_s + DIRECTIONS_SHARE * points_s)
             self._informative_workloads(until_s=rest)
             self._random_workloads()
             self.complete = True
@@ -242,14 +246,16 @@ class SelfScaling(ABC):
 
     # ---- step 2 ----
 
-    def _storage(self, until_s: float) -> None:
-        """Measure storage behind the cache, all of it or nothing; it must not take what the points need."""
+    def _storage_s(self) -> float:
+        """What is set aside to measure storage behind the cache, all of it or nothing."""
         if self.settings.span_bytes is not None or self.settings.read_only:
-            return
+            return 0.0
+        cost_s = len(storage.probes(self.settings.high_bytes)) * (storage.RUN_S + self._overhead_s())
+        return cost_s if cost_s <= STORAGE_SHARE_MAX * self.settings.budget_s else 0.0
+
+    def _storage(self) -> None:
+        """Measure storage behind the cache."""
         probes = storage.probes(self.settings.high_bytes)
-        cost_s = len(probes) * (storage.RUN_S + self._overhead_s())
-        if self.spent_s + cost_s > until_s or cost_s > STORAGE_SHARE_MAX * self.settings.budget_s:
-            return
         for name, workload in probes.items():
             step = Step(
                 workload,

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a few runs that find nothing cached into what storage takes for a read, for the next page, and for syncs.
+"""Turns a few runs that find nothing cached into what storage takes for reads and for syncs, and a processor for both.
 
-A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up.
+A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up. What is
+read ahead, and data that is new, take of a processor what no loop on a warm cache shows: file systems that sum up or
+compress, and devices that work in their caller's time, take the most of it.
 
 The points of an exploration begin with a warm cache and move as much as they can, so that they say how much storage
 moves in a second, but neither how long one request waits that comes alone, nor how fast files are read that nobody has
@@ -18,15 +20,28 @@ from typing import Any, NamedTuple
 from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.models.service_time import PAGE_BYTES
-from selfscale.point_trace import write_appends, write_willy
+from selfscale.point_trace import write_willy
+from selfscale.probe_trace import write_appends, write_new_files
 
 ROLE = "storage"
 RUN_S = 1.0
 LONG_BYTES, SCAN_BYTES, SYNC_UNIQUE_BYTES = 65536.0, 131072.0, 1048576.0
 PARALLEL = 4.0
-ALONE = ("random", "random long", "rested")
-"""Probes of which the response times count."""
-REST_NS = 10_000_000
+MANY = 8
+"""Writes for each of the syncs of many."""
+TIMED = {
+    "random": ("read", ("p50_ns", "p999_ns")),
+    "random long": ("read", ("p50_ns",)),
+    "paced scan": ("read", ("mean_ns",)),
+    "rested": ("read", ("p50_ns",)),
+    "append": ("write", ("p50_ns",)),
+    "append long": ("write", ("p50_ns",)),
+    "directory sync": ("sync", ("mean_ns",)),
+}
+"""Probes of which response times count: whose, and which."""
+REST_NS, PACE_NS = 10_000_000, 2_000_000
+"""Between the starts of reads: so that each comes after a pause, and so that storage is ahead of them (below the 3 ms
+from which a read counts as one after a pause, `selfscale.simulation.storage_work`)."""
 NS = 1e9
 
 
@@ -39,30 +54,39 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
         More than the cache holds.
     """
     random = Workload(unique_bytes, 0.0, 1.0, PAGE_BYTES, 1.0)
+    append = Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, PAGE_BYTES, 1.0)
     return {
         "random": random,
         "random long": random.replace(size_mean=LONG_BYTES),
         "parallel": random.replace(process_num=PARALLEL),
         "scan": random.replace(seq_frac=1.0, size_mean=SCAN_BYTES),
+        "paced scan": random.replace(seq_frac=1.0, size_mean=SCAN_BYTES),
         "rested": random,
         "sync": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
-        "append sync": Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, PAGE_BYTES, 1.0),
+        "sync of many": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
+        "append sync": append,
+        "append": append,
+        "append long": append.replace(size_mean=SCAN_BYTES),
+        "directory sync": append,
     }
 
 
 def options_of(name: str | None) -> dict[str, Any]:
     """How `selfscale.measure.measure` measures a probe: nothing is cached, or every write is synced."""
-    if name == "rested":
-        return {"make_trace": partial(write_willy, cached_share=0.0, gap_ns=REST_NS), "timing": "recorded"}
-    if name == "sync":
-        return {"make_trace": partial(write_willy, sync_frac=1.0)}
-    if name == "append sync":
-        return {"make_trace": write_appends}
+    gap_ns = {"rested": REST_NS, "paced scan": PACE_NS}.get(name or "")
+    if gap_ns:
+        return {"make_trace": partial(write_willy, cached_share=0.0, gap_ns=gap_ns), "timing": "recorded"}
+    if name in ("sync", "sync of many"):
+        return {"make_trace": partial(write_willy, sync_frac=1.0 if name == "sync" else 1 / MANY)}
+    if name in ("append sync", "append", "append long"):
+        return {"make_trace": partial(write_appends, synced=name == "append sync")}
+    if name == "directory sync":
+        return {"make_trace": write_new_files}
     return {"make_trace": partial(write_willy, cached_share=0.0)}
 
 
 class StorageTimes(NamedTuple):
-    """What storage takes, ns.
+    """What storage takes, and what goes to it takes of a processor; ns.
 
     Attributes
     ----------
@@ -74,8 +98,16 @@ class StorageTimes(NamedTuple):
     held_up_ns : float
         That one in a thousand waits: storage that only lets a number of requests through in a second lets them pass
         for a while, and then holds all up.
+    ahead_page_ns : float
+        Of the reader's time, for a page that storage had the time to read ahead, its copy included.
+    append_call_ns, append_page_ns : float
+        Of the writer's time, for a request and for each page that is new.
     sync_ns, append_sync_ns : float
         A write and its fdatasync, where it overwrites, and where it appends: then the journal is written, too.
+    sync_more_ns : float
+        Of a sync, for each more place that was written.
+    directory_sync_ns : float
+        An fsync of the directory in which a file was made and synced.
     """
 
     read_ns: float
@@ -84,29 +116,41 @@ class StorageTimes(NamedTuple):
     read_busy_ns: float
     read_page_busy_ns: float
     held_up_ns: float
+    ahead_page_ns: float
+    append_call_ns: float
+    append_page_ns: float
     sync_ns: float
     append_sync_ns: float
+    sync_more_ns: float
+    directory_sync_ns: float
 
 
 def storage_times(points: Sequence[Point]) -> StorageTimes | None:
     """What the probes say; None where one is missing, or moved nothing."""
     measured = {point.parameter: point for point in points if point.throughput_bytes_per_s > 0}
-    alone = {name: (measured[name].response_time.get("read") or {}) for name in ALONE if name in measured}
-    if not set(probes(0.0)) <= set(measured) or not all(
-        {"p50_ns", "p999_ns"} <= set(times) for times in alone.values()
-    ):
+    if not set(probes(0.0)) <= set(measured):
+        return None
+    times = {name: measured[name].response_time.get(kind) or {} for name, (kind, _) in TIMED.items()}
+    if not all(set(wanted) <= set(times[name]) for name, (_, wanted) in TIMED.items()):
         return None
     # The median: a limit on requests per second lets them pass for a while, and then holds all of them up.
-    median_ns = {name: float(times["p50_ns"]) for name, times in alone.items()}
+    median_ns = {name: float(found["p50_ns"]) for name, found in times.items() if "p50_ns" in found}
     page_ns = {name: NS * PAGE_BYTES / point.throughput_bytes_per_s for name, point in measured.items()}
     more_pages = LONG_BYTES / PAGE_BYTES - 1
+    append_page_ns = max(0.0, median_ns["append long"] - median_ns["append"]) / (SCAN_BYTES / PAGE_BYTES - 1)
     return StorageTimes(
         read_ns=median_ns["random"],
         rested_read_ns=median_ns["rested"],
         read_page_ns=max(0.0, median_ns["random long"] - median_ns["random"]) / more_pages,
         read_busy_ns=page_ns["parallel"],
         read_page_busy_ns=page_ns["scan"],
-        held_up_ns=float(alone["random"]["p999_ns"]),
+        held_up_ns=float(times["random"]["p999_ns"]),
+        # The mean: one read of many has a window read ahead, and takes its time where the device works in its caller's.
+        ahead_page_ns=float(times["paced scan"]["mean_ns"]) / (SCAN_BYTES / PAGE_BYTES),
+        append_call_ns=max(0.0, median_ns["append"] - append_page_ns),
+        append_page_ns=append_page_ns,
         sync_ns=page_ns["sync"],
         append_sync_ns=page_ns["append sync"],
+        sync_more_ns=max(0.0, MANY * page_ns["sync of many"] - page_ns["sync"]) / (MANY - 1),
+        directory_sync_ns=float(times["directory sync"]["mean_ns"]),
     )

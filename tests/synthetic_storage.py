@@ -32,7 +32,8 @@ class StorageMachine:
     cache_bytes : float
         A read of uniform depth hits with probability cache / uniqueBytes.
     dirty_bytes : float
-        Writes to more than this are written back while the workload runs, in the share that lies beyond it.
+        As much stays dirty; what else is written is written back while the workload runs, as Linux was measured to do
+        (docs/decisions/0016-models-and-their-choice.md).
     access_s, write_access_s : float
         Device latency of a read that is not sequential, and of a written-back extent.
     noise : float
@@ -61,7 +62,7 @@ class StorageMachine:
         """Seconds of a mean request at every station."""
         size, read, sequential = workload.size_mean, workload.read_frac, workload.seq_frac
         miss = max(0.0, 1 - self.cache_bytes / workload.unique_bytes)
-        spilled = max(miss, max(0.0, 1 - self.dirty_bytes / workload.unique_bytes) * 0.15)
+        spilled = max(0.0, 1 - self.dirty_bytes / workload.unique_bytes)
         far = max(0.0, 1 - self.processor_cache_bytes / workload.unique_bytes)
         copy = size * ((1 - far) / self.copy_bytes_per_s + far / self.far_copy_bytes_per_s)
         write = 1 - read

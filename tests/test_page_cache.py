@@ -8,33 +8,45 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfscale.simulation.machine_costs import MachineCosts
+from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import PAGE_BYTES, Kind, Operations
 from selfscale.simulation.run import run
+from selfscale.storage import StorageTimes
 
 ACCESS_NS, PAGE_NS, SYNC_NS, JOURNAL_NS = 100_000.0, 4_000.0, 700_000.0, 900_000.0
-MACHINE = MachineCosts(
-    cache_pages=1000,
-    window_pages=32,
-    dirty_pages=200.0,
-    background_pages=150.0,
-    read_call_ns=0.0,
-    read_byte_ns=0.0,
-    write_call_ns=0.0,
-    write_byte_ns=0.0,
-    miss_page_ns=0.0,
+STORAGE = StorageTimes(
     read_ns=ACCESS_NS,
     rested_read_ns=ACCESS_NS,
     read_page_ns=PAGE_NS,
     read_busy_ns=ACCESS_NS / 2,
     read_page_busy_ns=PAGE_NS,
     held_up_ns=0.0,
-    write_busy_ns=0.0,
-    write_page_busy_ns=PAGE_NS,
+    ahead_page_ns=0.0,
+    append_call_ns=7.0,
+    append_page_ns=7.0,
     sync_ns=SYNC_NS,
     append_sync_ns=SYNC_NS + JOURNAL_NS,
-    shared_frac=0.0,
+    sync_more_ns=0.0,
+    directory_sync_ns=150_000.0,
 )
+REQUESTS = RequestCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+MACHINE = MachineCosts(
+    cache_pages=1000,
+    window_pages=32,
+    dirty_pages=200.0,
+    background_pages=150.0,
+    miss_page_ns=0.0,
+    write_busy_ns=0.0,
+    write_page_busy_ns=PAGE_NS,
+    shared_frac=0.0,
+    requests=REQUESTS,
+    storage=STORAGE,
+)
+
+
+def stored_on(machine=MACHINE, **changes):
+    """A machine with another storage."""
+    return machine._replace(storage=machine.storage._replace(**changes))
 
 
 def operations(rows, *, stored=10_000, cached=(), after=(-1,), gap_ns=1000.0, processor_ns=1000.0):
@@ -72,7 +84,7 @@ def test_what_is_cached_takes_the_recorded_time():
 
 
 def test_no_request_is_faster_than_the_machine():
-    slow = MACHINE._replace(read_call_ns=5000.0, read_byte_ns=1.0)
+    slow = MACHINE._replace(requests=REQUESTS._replace(read_call_ns=5000.0, read_byte_ns=1.0))
     start, end, _ = run(operations([(Kind.READ, 0, 1)], cached=[0]), slow)
     assert end[0] - start[0] == 5000 + 4096
 
@@ -157,7 +169,7 @@ def test_both_directions_share_storage():
     reads = [(Kind.READ, 1 + 7 * page, 1, 0) for page in range(300)]
     writes = [(Kind.WRITE, 5000 + page, 1, 1) for page in range(3000)]
     both = operations(reads + writes, after=[-1, -1], gap_ns=0.0)
-    alone = MACHINE._replace(read_busy_ns=ACCESS_NS)
+    alone = stored_on(read_busy_ns=ACCESS_NS)
     reading, writing = 300 * ACCESS_NS, (3000 - MACHINE.dirty_pages) * PAGE_NS
     apart, shared = (run(both, alone._replace(shared_frac=share))[1] for share in (0.0, 1.0))
     assert apart.max() == pytest.approx(reading, rel=0.02)
@@ -165,14 +177,14 @@ def test_both_directions_share_storage():
 
 
 def test_a_limit_on_accesses_holds_up_many_and_not_one():
-    limited = MACHINE._replace(read_ns=30_000.0, read_busy_ns=250_000.0)
+    limited = stored_on(read_ns=30_000.0, read_busy_ns=250_000.0)
     rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(100)]
     _, end, _ = run(operations(rows, gap_ns=0.0), limited)
     assert end[-1] == pytest.approx(99 * 250_000 + 30_000 + 1000)
     _, _, waited = run(operations(rows, gap_ns=300_000.0), limited)
     assert (waited == 30_000).all()
     # Let through for a while, then all held up: the rate is the same.
-    _, end, waited = run(operations(rows, gap_ns=0.0), limited._replace(held_up_ns=5e6))
+    _, end, waited = run(operations(rows, gap_ns=0.0), stored_on(limited, held_up_ns=5e6))
     assert np.median(waited) == 30_000
     assert waited.max() == pytest.approx(5e6, rel=0.1)
     assert end[-1] == pytest.approx(99 * 250_000, rel=0.25)
@@ -180,7 +192,7 @@ def test_a_limit_on_accesses_holds_up_many_and_not_one():
 
 def test_a_read_after_a_pause_takes_longer():
     rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(10)]
-    machine = MACHINE._replace(rested_read_ns=250_000.0)
+    machine = stored_on(rested_read_ns=250_000.0)
     _, _, waited = run(operations(rows, gap_ns=1e6), machine)
     assert (waited == ACCESS_NS).all()
     _, _, waited = run(operations(rows, gap_ns=5e6), machine)
@@ -199,5 +211,57 @@ def test_a_sync_takes_its_time_where_something_is_dirty():
     _, _, waited = run(operations(rows, stored=0), slow)
     assert waited[4] == pytest.approx(100 * 20_000 + JOURNAL_NS), "the data take longer than a sync of one page"
     # A journal takes no less than nothing, whatever the two probes measured.
-    _, _, waited = run(operations(rows, stored=0), slow._replace(append_sync_ns=SYNC_NS / 2))
+    _, _, waited = run(operations(rows, stored=0), stored_on(slow, append_sync_ns=SYNC_NS / 2))
     assert waited[4] == pytest.approx(100 * 20_000)
+
+
+def test_a_sync_takes_longer_for_each_place_that_was_written():
+    rows = [*((Kind.WRITE, page, 2) for page in (5, 7, 20, 40)), (Kind.SYNC, 0, 0)]
+    _, _, waited = run(operations(rows), stored_on(sync_more_ns=60_000.0))
+    assert waited[-1] == SYNC_NS + 2 * 60_000
+
+
+def test_a_read_after_a_sync_is_not_rested():
+    rows = [(Kind.READ, 100, 1), (Kind.WRITE, 0, 1), (Kind.SYNC, 0, 0), (Kind.READ, 200, 1)]
+    machine = stored_on(sync_ns=5e6, rested_read_ns=250_000.0)
+    _, _, waited = run(operations(rows), machine)
+    assert waited[-1] == ACCESS_NS
+    del rows[2]
+    _, _, waited = run(operations(rows, gap_ns=5e6), machine)
+    assert waited[-1] == 250_000
+
+
+def test_a_sync_of_a_directory_takes_its_time():
+    start, end, waited = run(operations([(Kind.DIRECTORY_SYNC, 0, 0), (Kind.NONE, 0, 0)]), MACHINE)
+    assert waited.tolist() == [STORAGE.directory_sync_ns, 0]
+    assert end[0] - start[0] == STORAGE.directory_sync_ns
+
+
+def test_new_pages_take_the_writer_no_less_than_the_benchmark():
+    machine = MACHINE._replace(requests=REQUESTS._replace(append_call_ns=500.0, append_page_ns=1000.0))
+    rows = [(Kind.WRITE, 0, 8), (Kind.WRITE, 0, 8), (Kind.WRITE, 6, 4), (Kind.WRITE, 100, 1)]
+    start, end, _ = run(operations(rows, stored=0, processor_ns=2000.0), machine)
+    assert (end - start).tolist() == [8500, 2000, 2500, 2000], (
+        "eight pages, none, two, and one that is below as recorded"
+    )
+    start, end, _ = run(operations(rows, processor_ns=2000.0), machine)
+    assert (end - start == 2000).all(), "storage has them"
+
+
+def test_a_request_takes_as_much_beyond_the_benchmark_as_where_it_was_recorded():
+    here = REQUESTS._replace(write_page_ns=3000.0, append_page_ns=6000.0, read_call_ns=400.0)
+    there = REQUESTS._replace(write_page_ns=1000.0, append_page_ns=2000.0, read_call_ns=4000.0)
+    rows = [(Kind.WRITE, 0, 2), (Kind.WRITE, 0, 1), (Kind.READ, 0, 1), (Kind.NONE, 0, 0)]
+    took = operations(rows, stored=0, processor_ns=5000.0)
+    start, end, _ = run(took, MACHINE._replace(requests=here), there)
+    assert (end - start).tolist() == [12_000 + 1000, 3000 + 4000, 400 + 1000, 5000]
+    start, end, _ = run(took, MACHINE._replace(requests=here))
+    assert (end - start).tolist() == [12_000, 5000, 5000, 5000]
+
+
+def test_what_is_read_ahead_takes_the_reader_its_time():
+    rows = [(Kind.READ, 4 * page, 4) for page in range(200)]
+    free, taken = (MACHINE._replace(miss_page_ns=ns) for ns in (0.0, 2000.0))
+    one, other = (run(operations(rows, gap_ns=1e6), machine) for machine in (free, taken))
+    spent = other[1] - other[0] - (one[1] - one[0])
+    assert spent.sum() == pytest.approx(2000.0 * (800 + MACHINE.window_pages), rel=0.05), "also of what comes next"

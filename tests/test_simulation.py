@@ -91,6 +91,31 @@ def test_operations_of_a_trace():
     assert not found.together.any()
 
 
+def test_a_directory_is_synced_where_names_have_changed():
+    def operation(number, kind, file=3, **more):
+        return {"op": kind, "start_ns": number * US, "duration_ns": US, "file": file, **more}
+
+    def sync(number, file):
+        return operation(number, Fileop.FSYNC, file, flags=IoFlag.DIRECTORY)
+
+    rows = [
+        sync(1, 2),
+        operation(2, Fileop.OPEN, flags=IoFlag.CREATED),
+        sync(3, 2),
+        sync(4, 2),
+        sync(5, 4),
+        operation(6, Fileop.OPEN),
+        sync(7, 2),
+        operation(8, Fileop.UNLINK),
+        sync(9, 2),
+        operation(10, Fileop.UNLINK, result=-2),
+        sync(11, 2),
+    ]
+    found = operations_of(made_trace([read(0, PAGE, 0, 1, missed_bytes=0)], fileops=rows))
+    kinds = [Kind(kind) for kind in found.kind]
+    assert [number for number, kind in enumerate(kinds) if kind == Kind.DIRECTORY_SYNC] == [3, 5, 9]
+
+
 def test_requests_in_flight_together_stay_so():
     rows = [read(0, PAGE, 0, 50 * US, missed_bytes=0), read(PAGE, PAGE, 10 * US, 50 * US, missed_bytes=0)]
     found = operations_of(made_trace(rows, files=[{"file": 1, "size_bytes": MIB}]))
@@ -134,12 +159,12 @@ def test_a_machine_as_the_formula_and_the_probes_say(profile):
     costs = machine_costs(predictor.service_times, storage_times(profile.storage), 1 << 20)
     assert costs.cache_pages * PAGE == pytest.approx(256 * MIB, rel=0.2)
     assert costs.window_pages == 256
-    assert costs.read_ns == 40 * US
+    assert costs.storage.read_ns == 40 * US
     slower = profile.storage[0]
     slower = replace(slower, response_time={"read": {**slower.response_time["read"], "p50_ns": 80 * US}})
     storage = storage_times([slower, *profile.storage[1:]])
     operations = operations_of(trace_of_two_threads())
-    one, other = (simulate(operations, costs._replace(read_ns=times)) for times in (40.0 * US, storage.read_ns))
+    one, other = (simulate(operations, costs._replace(storage=times)) for times in (costs.storage, storage))
     # One read was not cached.
     assert other.read_wait_s - one.read_wait_s == pytest.approx(40e-6)
     assert other.span_s - one.span_s == pytest.approx(40e-6)
@@ -156,8 +181,8 @@ def test_it_is_one_more_estimate(profile, recorded):
     assert estimate.simulated.read_wait_s == pytest.approx(40e-6, rel=0.2)
     # Four new blocks: the sync of one and its journal.
     costs = machine_costs(Predictor(profile).service_times, storage_times(profile.storage))
-    assert costs.sync_ns > costs.write_busy_ns + 4 * costs.write_page_busy_ns
-    assert estimate.simulated.sync_wait_s == pytest.approx(costs.append_sync_ns / 1e9, rel=0.05)
+    assert costs.storage.sync_ns > costs.write_busy_ns + 4 * costs.write_page_busy_ns
+    assert estimate.simulated.sync_wait_s == pytest.approx(costs.storage.append_sync_ns / 1e9, rel=0.05)
     low, value, high = (getattr(estimate.in_io, name) for name in ("low", "value", "high"))
     assert 0 < low <= value <= high
     assert estimate.elapsed_s.value == pytest.approx(0.03 - 0.025009 + estimate.simulated.span_s, rel=0.01)
@@ -165,6 +190,28 @@ def test_it_is_one_more_estimate(profile, recorded):
     assert SIMULATION not in {each.basis for each in estimates(Predictor(replace(profile, storage=[])), application)}
     changed = application_of(recorded, {"read_frac": 1.0})
     assert SIMULATION not in {each.basis for each in estimates(Predictor(profile), changed)}
+
+
+def test_where_the_machine_of_the_recording_is_known_its_processor_times_are_compared(profile, recorded):
+    application = application_of(recorded, {})
+    predictor = Predictor(profile)
+    points = {point.parameter: point for point in profile.storage}
+    # Where new data takes 2 us a request less than here.
+    quicker = points["append"].response_time["write"] | {"p50_ns": 1.0 * US}
+    longer = points["append long"].response_time["write"] | {"p50_ns": 32.0 * US}
+    points["append"] = replace(points["append"], response_time={"write": quicker})
+    points["append long"] = replace(points["append long"], response_time={"write": longer})
+    there = Predictor(replace(profile, storage=list(points.values())))
+    *_, alone = estimates(predictor, application)
+    *_, moved = estimates(predictor, application, there)
+    # Two of eleven writes make pages: three at once, and one.
+    assert 11 * (moved.simulated.write_mean_ns - alone.simulated.write_mean_ns) == pytest.approx(2 * 2 * US, rel=0.01)
+    assert any("where they were recorded" in note for note in moved.prediction.notes)
+    *_, same = estimates(predictor, application, predictor)
+    assert same.simulated == alone.simulated
+    unknown = estimates(predictor, application, Predictor(replace(profile, storage=[])))[-1]
+    assert unknown.simulated == alone.simulated
+    assert unknown.prediction.notes == alone.prediction.notes
 
 
 def test_relative_to_the_machine_of_the_recording_it_is_as_recorded(profile, recorded):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from characterize.characterization import characterize
-from characterize.layout import Fileop, HeaderFlag, RecordKind
+from characterize.layout import Fileop, FileType, HeaderFlag, IoFlag, RecordKind
 from characterize.trace import open as open_trace
 from characterize.workload import Workload
 from flextrace.measuring import measure_in
@@ -20,21 +20,25 @@ from selfscale.knee import KneeExploration
 from selfscale.measure import Point
 from selfscale.plan import Settings, Step
 from selfscale.profile import Profile, load
-from selfscale.storage import REST_NS, ROLE, StorageTimes, options_of, probes, storage_times
+from selfscale.storage import PACE_NS, REST_NS, ROLE, TIMED, StorageTimes, options_of, probes, storage_times
 from tests.synthetic_machine import Machine
 from tests.test_scale import needs_engine
 
 MIB = 1 << 20
 TIMES_US = {"random": 40.0, "random long": 70.0, "rested": 90.0, "parallel": 55.0, "scan": 30.0}
-TIMES_US |= {"sync": 10.0, "append sync": 10.0}
+TIMES_US |= {"paced scan": 64.0, "sync": 10.0, "sync of many": 10.0, "append sync": 10.0}
+TIMES_US |= {"append": 3.0, "append long": 34.0, "directory sync": 150.0}
 MB_PER_S = {"random": 90.0, "random long": 600.0, "rested": 0.4, "parallel": 204.8, "scan": 2048.0}
-MB_PER_S |= {"sync": 8.192, "append sync": 4.096}
+MB_PER_S |= {"paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
+MB_PER_S |= {"append": 900.0, "append long": 3000.0, "directory sync": 20.0}
 
 
 def measured(name: str, **changes) -> Point:
-    times = {"mean_ns": 1.0, "p50_ns": 1e3 * TIMES_US[name], "p999_ns": 1e6}
+    """The time is the probe's, whether its median or its mean counts; the other one is not to be used."""
+    kind, wanted = TIMED.get(name, ("read", ("p50_ns",)))
+    times = {"mean_ns": 1.0, "p50_ns": 1.0, "p999_ns": 1e6, wanted[0]: 1e3 * TIMES_US[name]}
     workload = probes(512.0 * MIB)[name]
-    point = Point(workload, 1e6 * MB_PER_S[name], 0.0, {"read": times}, role=ROLE, parameter=name)
+    point = Point(workload, 1e6 * MB_PER_S[name], 0.0, {kind: times}, role=ROLE, parameter=name)
     return dataclasses.replace(point, **changes)
 
 
@@ -46,10 +50,25 @@ def test_times_by_hand():
         read_busy_ns=20_000.0,
         read_page_busy_ns=2_000.0,
         held_up_ns=1e6,
+        ahead_page_ns=2_000.0,
+        append_call_ns=2_000.0,
+        append_page_ns=1_000.0,
         sync_ns=500_000.0,
         append_sync_ns=1_000_000.0,
+        sync_more_ns=300_000.0 / 7,
+        directory_sync_ns=150_000.0,
     )
     assert storage_times([measured(name) for name in TIMES_US]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_no_times_where_a_response_time_is_missing(name):
+    points = {each: measured(each) for each in TIMES_US}
+    (kind, times), *_ = points[name].response_time.items()
+    for key in TIMED[name][1]:
+        less = {kind: {other: value for other, value in times.items() if other != key}}
+        broken = points | {name: dataclasses.replace(points[name], response_time=less)}
+        assert storage_times(list(broken.values())) is None
 
 
 @pytest.mark.parametrize(
@@ -114,19 +133,38 @@ def test_traces_of_the_probes(tmp_path):
     traces = {}
     for name in TIMES_US:
         path = tmp_path / name
-        options_of(name)["make_trace"](workload.replace(read_frac=float("sync" not in name)), path, 500, 3)
+        reads = float("sync" not in name and "append" not in name)
+        options_of(name)["make_trace"](workload.replace(read_frac=reads), path, 500, 3)
         traces[name] = open_trace(path)
     cached = {name for name, trace in traces.items() if trace.arrays[RecordKind.FILE]["resident_bytes"].any()}
-    assert cached == {"sync"}
-    assert (traces["sync"].arrays[RecordKind.FILEOP]["op"] == Fileop.FDATASYNC).sum() == 500
+    assert cached == {"sync", "sync of many"}
+    for name, share in (("sync", 1), ("sync of many", 1 / 8)):
+        assert (traces[name].arrays[RecordKind.FILEOP]["op"] == Fileop.FDATASYNC).sum() == round(500 * share), name
     options_of("append sync")["make_trace"](probes(1.0)["append sync"], tmp_path / "appends", 600, 3)
     appends = open_trace(tmp_path / "appends")
     operations = appends.arrays[RecordKind.FILEOP]
     assert [(operations["op"] == op).sum() for op in (Fileop.FDATASYNC, Fileop.TRUNCATE)] == [600, 3]
     assert characterize(appends).layers["vfs"].extended["appendFrac"] == 1
-    starts = traces["rested"].arrays[RecordKind.IO]["start_ns"]
-    assert set(starts[1:] - starts[:-1]) == {REST_NS}
-    assert not traces["rested"].header.flags & HeaderFlag.UNTIMED
+    unsynced = traces["append"].arrays[RecordKind.FILEOP]
+    assert set(unsynced["op"]) == {Fileop.TRUNCATE}
+    for name, pause_ns in (("rested", REST_NS), ("paced scan", PACE_NS)):
+        starts = traces[name].arrays[RecordKind.IO]["start_ns"]
+        assert set(starts[1:] - starts[:-1]) == {pause_ns}
+        assert not traces[name].header.flags & HeaderFlag.UNTIMED
+
+
+def test_the_trace_of_new_files(tmp_path):
+    options_of("directory sync")["make_trace"](probes(1.0)["directory sync"], tmp_path / "t", 3, 0)
+    trace = open_trace(tmp_path / "t")
+    io, operations, files = (trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE))
+    rows = sorted([(row["start_ns"], "write") for row in io] + [(row["start_ns"], row["op"]) for row in operations])
+    assert [what for _, what in rows] == [Fileop.OPEN, "write", Fileop.FSYNC, Fileop.CLOSE, Fileop.UNLINK] * 3
+    assert all(io["flags"] & IoFlag.DSYNC)
+    synced = operations[operations["op"] == Fileop.FSYNC]
+    (directory,) = files["file"][files["type"] == FileType.DIRECTORY]
+    assert set(synced["file"]) == {directory}
+    assert not set(io["file"]) & {directory}
+    assert len({*io["id"], *operations["id"]}) == 15
 
 
 def test_on_real_storage(tmp_path):
@@ -138,12 +176,15 @@ def test_on_real_storage(tmp_path):
         step = Step(workload, ROLE, 0.4, parameter=name, seed=number)
         points.append(step.label(measure(step)))
     times = storage_times(points)
-    assert all(value > 0 for value in times if value is not times.read_page_ns)
+    differences = {"read_page_ns", "append_call_ns", "append_page_ns"}
+    assert all(value > 0 for name, value in times._asdict().items() if name not in differences)
     rested = next(point for point in points if point.parameter == "rested")
     assert 20 <= rested.response_time["read"]["count"] <= 45, "one every 10 ms"
-    (appended,) = (point for point in points if point.parameter == "append sync")
-    assert "failed" not in appended.reason
-    assert (place / "image" / "f00004097").stat().st_size <= appended.workload.unique_bytes
+    made = [point for point in points if point.workload.read_frac == 0]
+    assert [point.reason for point in made if "failed" in point.reason] == []
+    counts = {point.parameter: point.response_time["sync"]["count"] for point in made}
+    assert {name for name, count in counts.items() if not count} == {"append", "append long"}
+    assert not list((place / "image").glob("f00004097*")), "what the probes of new data made is gone"
 
 
 def test_read_ahead_is_that_of_the_device(tmp_path):

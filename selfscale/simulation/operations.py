@@ -34,6 +34,7 @@ PAUSE_NS = 1e6
 (mm/page-writeback.c, dirty_min_pause). What is shorter is the processor's, wherever the trace is run."""
 LIKE_MIN = 5
 """Requests of one size that were served from the cache, for a median of their own."""
+RENAMES = (Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK)
 FAST = 0.1
 """Share of the requests that waited for nothing, where none is known to have been cached."""
 
@@ -45,8 +46,9 @@ class Kind(IntEnum):
     WRITE = 1
     DISCARD = 2
     SYNC = 3
-    FLUSH = 4
-    NONE = 5
+    DIRECTORY_SYNC = 4
+    FLUSH = 5
+    NONE = 6
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def operations_of(trace: Trace) -> Operations:
     columns = _columns(io, fileops)
     order = np.argsort(columns["start_ns"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
+    columns["kind"][_unchanged(columns)] = Kind.NONE
     start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
     files, file = np.unique(columns["file"], return_inverse=True)
     _, thread = np.unique(columns["thread"], return_inverse=True)
@@ -180,8 +183,14 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     truncated = operation == Fileop.TRUNCATE
     emptied = (operation == Fileop.UNLINK) | ((operation == Fileop.OPEN) & ((flags & IoFlag.TRUNCATED) != 0))
     synced = np.isin(operation, (Fileop.FSYNC, Fileop.FDATASYNC))
+    of_directory = synced & ((flags & IoFlag.DIRECTORY) != 0)
     flushed = operation == Fileop.SYNC_FILE_RANGE
-    kinds = np.select([truncated | emptied, synced, flushed], [Kind.DISCARD, Kind.SYNC, Kind.FLUSH], Kind.NONE)
+    kinds = np.select(
+        [truncated | emptied, of_directory, synced, flushed],
+        [Kind.DISCARD, Kind.DIRECTORY_SYNC, Kind.SYNC, Kind.FLUSH],
+        Kind.NONE,
+    )
+    renames = np.isin(operation, RENAMES) | ((operation == Fileop.OPEN) & ((flags & IoFlag.CREATED) != 0))
     none = np.zeros(len(fileops), np.int64)
     pairs = {
         "kind": (np.where(io["op"] == IoOp.READ, Kind.READ, Kind.WRITE), kinds),
@@ -194,9 +203,21 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "size_bytes": (io["result"], none),
         "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
+        "renames": (np.zeros(len(io)), renames),
     }
-    types = {"kind": np.int8, "direct": bool}
+    types = {"kind": np.int8, "direct": bool, "renames": bool}
     return {name: np.concatenate(pair).astype(types.get(name, np.int64)) for name, pair in pairs.items()}
+
+
+def _unchanged(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Syncs of directories since the last one of which no name has changed, of whichever directory; shape (n,)."""
+    renames = np.cumsum(columns["renames"])
+    unchanged = np.zeros(len(renames), bool)
+    syncs = np.flatnonzero(columns["kind"] == Kind.DIRECTORY_SYNC)
+    for file in np.unique(columns["file"][syncs]):
+        own = syncs[columns["file"][syncs] == file]
+        unchanged[own] = np.diff(renames[own], prepend=0) == 0
+    return unchanged
 
 
 def _stored_bytes(trace: Trace, files: np.ndarray) -> np.ndarray:

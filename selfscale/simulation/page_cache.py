@@ -16,7 +16,7 @@ from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import Operations
 
 USED, DIRTY, LAST = 0, 1, 2
-READS, BOTH, ACCESSES, BYTES, READ_LAST = 0, 1, 2, 3, 4
+READS, BOTH, ACCESSES, BYTES, USED_LAST = 0, 1, 2, 3, 4
 
 
 class Pages(NamedTuple):

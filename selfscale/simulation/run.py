@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from selfscale.simulation.machine_costs import MachineCosts
+from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
-from selfscale.simulation.page_cache import BOTH, BYTES, DIRTY, READS, dirty, discard, state_of, use
+from selfscale.simulation.page_cache import BOTH, BYTES, DIRTY, READS, USED_LAST, dirty, discard, state_of, use
 from selfscale.simulation.storage_work import evict, fetch, flush, start_writing, write_back
 
-READ, WRITE, DISCARD, SYNC, FLUSH, _ = (int(kind) for kind in Kind)
+READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, _ = (int(kind) for kind in Kind)
 
 
 class Schedule(NamedTuple):
@@ -43,6 +43,7 @@ class Schedule(NamedTuple):
     partial_head: np.ndarray
     partial_tail: np.ndarray
     direct: np.ndarray
+    size_bytes: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
     together: np.ndarray
@@ -53,18 +54,26 @@ class Schedule(NamedTuple):
     next_child: np.ndarray
 
 
-def run(operations: Operations, costs: MachineCosts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def run(
+    operations: Operations, costs: MachineCosts, recorded_on: RequestCosts | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run operations on a machine.
+
+    Parameters
+    ----------
+    recorded_on : RequestCosts, optional
+        Of the machine of the recording: then a request takes as much longer than the benchmark's as it did there. Else
+        it takes what it did there, and no less than the benchmark's here, whose instructions stay cached.
 
     Returns
     -------
     start_ns, end_ns, waited_ns : ndarray of float64, shape (n,)
         Of every operation; how long of it was waiting for storage.
     """
-    return _run(_schedule(operations, costs), state_of(operations, costs))
+    return _run(_schedule(operations), state_of(operations, costs), recorded_on or costs.requests)
 
 
-def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
+def _schedule(operations: Operations) -> Schedule:
     count, threads = len(operations.thread), len(operations.after)
     order = np.argsort(operations.thread, kind="stable")
     thread = operations.thread[order]
@@ -83,7 +92,8 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
         partial_head=operations.head,
         partial_tail=operations.tail,
         direct=operations.direct,
-        processor_ns=_processor_ns(operations, costs),
+        size_bytes=operations.size_bytes,
+        processor_ns=operations.processor_ns,
         gap_ns=operations.gap_ns,
         together=operations.together,
         after=operations.after,
@@ -94,17 +104,8 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
     )
 
 
-def _processor_ns(operations: Operations, costs: MachineCosts) -> np.ndarray:
-    """No request is faster than the benchmark's, which does nothing else and whose instructions stay cached."""
-    reads = operations.kind == READ
-    call = np.where(reads, costs.read_call_ns, costs.write_call_ns)
-    byte = np.where(reads, costs.read_byte_ns, costs.write_byte_ns)
-    least = np.where(operations.moves, call + byte * operations.size_bytes, 0.0)
-    return np.maximum(operations.processor_ns, least)
-
-
 @numba.njit(cache=True, nogil=True)
-def _run(todo, state):
+def _run(todo, state, recorded_on):
     count = len(todo.kind)
     start_ns, end_ns, waited_ns = np.zeros(count), np.zeros(count), np.zeros(count)
     current = todo.head.copy()
@@ -113,7 +114,7 @@ def _run(todo, state):
         thread = np.argmin(due_ns)
         now, number = due_ns[thread], current[thread]
         write_back(state, now, state.costs.background_pages, False)
-        ready, processor_ns = _operation(todo, state, now, number)
+        ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
         start_ns[number], waited_ns[number] = now, ready - now
         end_ns[number] = ready + processor_ns
@@ -131,23 +132,44 @@ def _run(todo, state):
 
 
 @numba.njit(cache=True, nogil=True)
-def _operation(todo, state, now, number):
+def _least_ns(requests, todo, number, new):
+    """What a request with so many new pages takes of a processor at least."""
+    if todo.kind[number] == READ:
+        return requests.read_call_ns + requests.read_byte_ns * todo.size_bytes[number]
+    others_ns = requests.write_page_ns * (todo.behind[number] - todo.first[number] - new)
+    if new:
+        return requests.append_call_ns + requests.append_page_ns * new + others_ns
+    return requests.write_call_ns + others_ns
+
+
+@numba.njit(cache=True, nogil=True)
+def _operation(todo, state, recorded_on, now, number):
     """Do one; until when it waits for storage, and what it takes of a processor from there on."""
     kind, file, processor_ns = todo.kind[number], todo.file[number], todo.processor_ns[number]
-    if kind <= WRITE and todo.direct[number]:
-        return _direct(state, now, todo.behind[number] - todo.first[number], kind == READ), processor_ns
-    if kind == READ:
-        return _read(todo, state, now, number), processor_ns
-    if kind == WRITE:
-        return _write(todo, state, now, number), processor_ns
+    if kind <= WRITE:
+        ready, new = now, 0
+        if todo.direct[number]:
+            ready = _direct(state, now, todo.behind[number] - todo.first[number], kind == READ)
+        elif kind == READ:
+            ready = _read(todo, state, now, number)
+        else:
+            ready, new = _write(todo, state, now, number)
+        beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
+        return ready, _least_ns(state.costs.requests, todo, number, new) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], state.files.end[file])
+    if kind == DIRECTORY_SYNC:
+        return now + state.costs.storage.directory_sync_ns, 0.0
     if kind in (FLUSH, SYNC):
-        until, new = flush(state, now, file)
+        until, places, new = flush(state, now, file)
         if kind == SYNC and until > now:
             # The file system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it).
-            journal_ns = max(0.0, state.costs.append_sync_ns - state.costs.sync_ns) if new else 0.0
-            return max(until, now + state.costs.sync_ns) + journal_ns, 0.0
+            storage = state.costs.storage
+            journal_ns = max(0.0, storage.append_sync_ns - storage.sync_ns) if new else 0.0
+            more_ns = max(0, places - 1) * storage.sync_more_ns
+            ready = max(until, now + storage.sync_ns + more_ns) + journal_ns
+            state.clocks[USED_LAST] = ready
+            return ready, 0.0
     return now, processor_ns
 
 
@@ -201,29 +223,30 @@ def _read(todo, state, now, number):
 
 @numba.njit(cache=True, nogil=True)
 def _write(todo, state, now, number):
-    """Write pages into the cache; when there is room for them among the dirty ones."""
-    pages, ready, first, behind = state.pages, now, todo.first[number], todo.behind[number]
+    """Write pages into the cache; when there is room for them among the dirty ones, and how many are new."""
+    pages, ready, new, first, behind = state.pages, now, 0, todo.first[number], todo.behind[number]
     for page in range(first, behind):
         partial = (page == first and todo.partial_head[number]) or (page == behind - 1 and todo.partial_tail[number])
         if partial and pages.stored[page] and not pages.cached[page]:
             ready = max(ready + fetch(state, now, page, page + 1), pages.ready_ns[page])
+        new += not pages.stored[page] and not pages.cached[page]
         use(state, page)
         dirty(state, page)
     if state.counts[DIRTY] > state.costs.background_pages:
         start_writing(state, now)
     if state.counts[DIRTY] > state.costs.dirty_pages:
         ready = max(ready, write_back(state, now, state.costs.dirty_pages, True))
-    return ready
+    return ready, new
 
 
 @numba.njit(cache=True, nogil=True)
 def _direct(state, now, count, reads):
     """Requests that pass the cache by; when storage is done."""
     clocks, clock = state.clocks, READS if reads else BYTES
-    access, page = state.costs.write_busy_ns, state.costs.write_page_busy_ns
+    storage, access, page = state.costs.storage, state.costs.write_busy_ns, state.costs.write_page_busy_ns
     if reads:
-        access, page = state.costs.read_busy_ns, state.costs.read_page_busy_ns
+        access, page = storage.read_busy_ns, storage.read_page_busy_ns
     busy, start = max(access, count * page), max(now, clocks[clock], clocks[BOTH])
     clocks[clock] = start + busy
     clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
-    return start + state.costs.read_ns + count * page
+    return start + storage.read_ns + count * page

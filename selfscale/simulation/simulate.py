@@ -10,7 +10,7 @@ import numpy as np
 
 from characterize.intervals import union_length
 from selfscale.models.service_time import ServiceTimes
-from selfscale.simulation.machine_costs import MachineCosts, machine_costs
+from selfscale.simulation.machine_costs import MachineCosts, RequestCosts, machine_costs
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.run import run
 from selfscale.storage import StorageTimes
@@ -52,11 +52,12 @@ class Simulated:
     span_sigma: float = 0.0
 
 
-def simulate(operations: Operations, costs: MachineCosts) -> Simulated:
+def simulate(operations: Operations, costs: MachineCosts, recorded_on: RequestCosts | None = None) -> Simulated:
     """Run operations on a machine, see `selfscale.simulation.run`."""
-    start_ns, end_ns, waited_ns = run(operations, costs)
+    start_ns, end_ns, waited_ns = run(operations, costs, recorded_on)
     moves = operations.moves
-    reads, writes, syncs = (operations.kind == kind for kind in (Kind.READ, Kind.WRITE, Kind.SYNC))
+    reads, writes = (operations.kind == kind for kind in (Kind.READ, Kind.WRITE))
+    syncs = np.isin(operations.kind, (Kind.SYNC, Kind.DIRECTORY_SYNC))
 
     def busy_ns(chosen: np.ndarray) -> int:
         return union_length(np.rint(start_ns[chosen]).astype(np.int64), np.rint(end_ns[chosen]).astype(np.int64))
@@ -77,17 +78,21 @@ def simulate(operations: Operations, costs: MachineCosts) -> Simulated:
 
 
 def simulate_uncertain(
-    operations: Operations, service_times: ServiceTimes, storage: StorageTimes, read_ahead_bytes: int | None
+    operations: Operations,
+    service_times: ServiceTimes,
+    storage: StorageTimes,
+    read_ahead_bytes: int | None,
+    recorded_on: RequestCosts | None = None,
 ) -> Simulated:
     """The same with what the uncertainty of the constants means."""
-    found = simulate(operations, machine_costs(service_times, storage, read_ahead_bytes))
+    found = simulate(operations, machine_costs(service_times, storage, read_ahead_bytes), recorded_on)
     generator = np.random.default_rng(0)
     normal = generator.standard_normal((DRAWS, len(service_times.constants)))
     spread = np.linalg.cholesky(service_times.covariance)
     drawn = []
     for off in np.clip(normal, -SIGMAS_MAX, SIGMAS_MAX) @ spread.T:
         costs = machine_costs(service_times, storage, read_ahead_bytes, service_times.constants + off)
-        one = simulate(operations, costs)
+        one = simulate(operations, costs, recorded_on)
         drawn.append((one.throughput_bytes_per_s / found.throughput_bytes_per_s, one.span_s / found.span_s))
     sigma, span_sigma = np.sqrt((np.log(drawn) ** 2).mean(axis=0))
     return replace(found, sigma=float(sigma), span_sigma=float(span_sigma))

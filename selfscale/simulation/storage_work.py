@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numba
 
-from selfscale.simulation.page_cache import ACCESSES, BOTH, BYTES, DIRTY, LAST, READ_LAST, READS, USED, clean, drop, use
+from selfscale.simulation.page_cache import ACCESSES, BOTH, BYTES, DIRTY, LAST, READS, USED, USED_LAST, clean, drop, use
 
 PAUSE_NS = 3e6
-"""Without a read, from which on one counts as rested: between the 1 ms that changed nothing and the 5 ms that did."""
+"""Without a read or a sync, from which on a read counts as rested: between the 1 ms that changed nothing and the 5 ms
+that did."""
 LONG_PAGES = 32
 """Of a longer request the parts overlap (`service_time.WINDOW_BYTES`)."""
 
@@ -28,23 +29,25 @@ def start_writing(state, now):
 
 @numba.njit(cache=True, nogil=True)
 def store(state, page):
-    """Write a dirty page back, with the access where it follows none that was written before it."""
+    """Write a dirty page back, with the access where it follows none that was written before it; whether it did."""
     clocks, counts = state.clocks, state.counts
     clean(state, page)
     state.pages.stored[page] = True
     # With its neighbour, which is written next or was a moment ago, it is one access.
-    if page != counts[LAST] + 1 and not (page > 0 and state.pages.dirty[page - 1]):
+    place = page != counts[LAST] + 1 and not (page > 0 and state.pages.dirty[page - 1])
+    if place:
         clocks[ACCESSES] += state.costs.write_busy_ns
         clocks[BOTH] += state.costs.write_busy_ns * state.costs.shared_frac
     counts[LAST] = page
     clocks[BYTES] += state.costs.write_page_busy_ns
     clocks[BOTH] += state.costs.write_page_busy_ns * state.costs.shared_frac
+    return place
 
 
 @numba.njit(cache=True, nogil=True)
 def flush(state, now, file):
-    """Write back a file's dirty pages; until when storage is busy with them, and whether one was new."""
-    pages, clocks, ring, new = state.pages, state.clocks, len(state.pages.dirty), False
+    """Write back a file's dirty pages; until when storage is busy, at how many places, and whether one was new."""
+    pages, clocks, ring, places, new = state.pages, state.clocks, len(state.pages.dirty), 0, False
     begin, behind, before = state.files.begin[file], state.files.end[file], state.counts[DIRTY]
     if before:
         start_writing(state, now)
@@ -52,18 +55,18 @@ def flush(state, now, file):
         for page in range(begin, behind):
             if pages.dirty[page]:
                 new |= not pages.stored[page]
-                store(state, page)
+                places += store(state, page)
     else:
         page = pages.dirtied_next[ring]
         while page != ring:
             following = pages.dirtied_next[page]
             if begin <= page < behind:
                 new |= not pages.stored[page]
-                store(state, page)
+                places += store(state, page)
             page = following
     if state.counts[DIRTY] == before:
-        return now, False
-    return max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH]), new
+        return now, 0, False
+    return max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH]), places, new
 
 
 @numba.njit(cache=True, nogil=True)
@@ -92,19 +95,20 @@ def evict(state, now):
 @numba.njit(cache=True, nogil=True)
 def fetch(state, now, begin, behind):
     """Have storage read the pages of a range that are not cached; what that takes of a processor."""
-    pages, clocks, costs, count = state.pages, state.clocks, state.costs, 0
-    ahead = clocks[READS] - now > costs.held_up_ns
+    pages, clocks, storage, count = state.pages, state.clocks, state.costs.storage, 0
+    ahead = clocks[READS] - now > storage.held_up_ns
     start = max(now, clocks[BOTH], clocks[READS] if ahead else now)
-    first_ns = costs.rested_read_ns if now - clocks[READ_LAST] > PAUSE_NS else costs.read_ns
+    first_ns = storage.rested_read_ns if now - clocks[USED_LAST] > PAUSE_NS else storage.read_ns
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:
             use(state, page)
-            more = min(count, LONG_PAGES) * costs.read_page_ns + max(count - LONG_PAGES, 0) * costs.read_page_busy_ns
+            more = min(count, LONG_PAGES) * storage.read_page_ns
+            more += max(count - LONG_PAGES, 0) * storage.read_page_busy_ns
             pages.ready_ns[page] = start + first_ns + more
             count += 1
     if count:
-        busy = max(costs.read_busy_ns, count * costs.read_page_busy_ns)
+        busy = max(storage.read_busy_ns, count * storage.read_page_busy_ns)
         clocks[READS] = max(clocks[READS], start) + busy
-        clocks[READ_LAST] = start
-        clocks[BOTH] = max(clocks[BOTH], now) + busy * costs.shared_frac
-    return count * costs.miss_page_ns
+        clocks[USED_LAST] = start
+        clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
+    return count * state.costs.miss_page_ns

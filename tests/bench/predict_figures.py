@@ -39,8 +39,8 @@ WORKLOADS_MIN = 5
 BORDER = (0.8, 1.5)
 """Times the size of the cache that was found: where a little more uniqueBytes costs much."""
 ALL = "all machines"
-RESTED = "rested"
-"""The probe that waits between its requests."""
+PAUSES = ("rested", "paced scan")
+"""Probes that wait between their requests."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,9 @@ def cold_reads(machines: Sequence[Results], points: int) -> pd.DataFrame:
     """Probes of storage by reads, which no model learns from, as predicted from their five parameters; no verdict."""
     rows = []
     for one in machines:
-        probes = [probe for probe in one.profile.storage if probe.workload.read_frac == 1 and probe.parameter != RESTED]
+        probes = [
+            probe for probe in one.profile.storage if probe.workload.read_frac == 1 and probe.parameter not in PAUSES
+        ]
         predictions = Predictor(one.grown(points)).table([probe.workload for probe in probes]) if probes else None
         for row, probe in enumerate(probes):
             measured = probe.throughput_bytes_per_s

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a probe of new data into its trace: a file that is written from its begin again and again, or made anew.
+
+Its file is none of those that Willy's traces use: those need not be laid out again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from characterize.layout import Fileop, IoFlag, RecordKind
+from characterize.workload import Workload
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from characterize.trace import Trace
+
+NAME, PLACE = "appended", "place"
+
+
+def write_appends(workload: Workload, path: Path, requests: int, seed: int, *, synced: bool) -> None:
+    """A trace that appends to a file, and empties it when it has uniqueBytes.
+
+    Parameters
+    ----------
+    seed : int
+        Nothing is random here.
+    synced : bool
+        An fdatasync follows every write.
+    """
+    import numpy as np  # noqa: PLC0415 (this and Willy only when something is measured)
+
+    import characterize  # noqa: PLC0415
+
+    trace = _writes(workload, requests, seed)
+    io = trace.arrays[RecordKind.IO]
+    io["offset"] = np.arange(len(io)) % int(workload.unique_bytes // workload.size_mean) * int(workload.size_mean)
+    _add_operations(trace, [(Fileop.TRUNCATE, 0, io["offset"] == 0), (Fileop.FDATASYNC, 2, np.full(len(io), synced))])
+    characterize.write(trace, path)
+
+
+def write_new_files(workload: Workload, path: Path, requests: int, seed: int) -> None:
+    """A trace that makes a file of one synchronous write, syncs its directory, and removes it, once per request.
+
+    The write is synchronous so that the directory's are the only operations that count as syncs.
+
+    Parameters
+    ----------
+    seed : int
+        Nothing is random here.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    import characterize  # noqa: PLC0415
+    from characterize.layout import FileFlag, FileType  # noqa: PLC0415
+
+    trace = _writes(workload, requests, seed)
+    io, files = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILE]
+    io["offset"] = 0
+    io["flags"] = IoFlag.DSYNC | IoFlag.POSITIONED
+    every = np.ones(len(io), bool)
+    _add_operations(
+        trace,
+        [(Fileop.OPEN, 0, every), (Fileop.FSYNC, 2, every), (Fileop.CLOSE, 3, every), (Fileop.UNLINK, 4, every)],
+    )
+    operations = trace.arrays[RecordKind.FILEOP]
+    operations["flags"][operations["op"] == Fileop.OPEN] = IoFlag.CREATED | IoFlag.DSYNC
+    place = files.copy()
+    place["file"] += 1
+    place["type"] = FileType.DIRECTORY
+    of_place = operations["op"] == Fileop.FSYNC
+    operations["file"][of_place] += 1
+    operations["flags"][of_place] = IoFlag.DIRECTORY
+    files["flags"] = FileFlag.CREATED
+    trace.arrays[RecordKind.FILE] = np.concatenate([files, place])
+    trace.header.count[RecordKind.FILE] = 2
+    trace.paths = {int(files["file"][0]): f"{PLACE}/{NAME}", int(place["file"][0]): PLACE}
+    characterize.write(trace, path)
+
+
+def _writes(workload: Workload, requests: int, seed: int) -> Trace:
+    """Willy's writes of one process, all of one size, without a place yet."""
+    from replayer.willy import PROCESSES_MAX, make_trace  # noqa: PLC0415
+
+    trace = make_trace(workload, requests=requests, size="fixed", seed=seed, sync_frac=1.0, allow_partial=True)
+    for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE):
+        trace.arrays[kind]["file"] = PROCESSES_MAX + 1
+    files = trace.arrays[RecordKind.FILE]
+    files["size_bytes"] = files["resident_bytes"] = 0
+    trace.paths = {PROCESSES_MAX + 1: NAME}
+    return trace
+
+
+def _add_operations(trace: Trace, added: Sequence[tuple[Fileop, int, np.ndarray]]) -> None:
+    """Give some of the writes operations, in the order of their places: before the write, which has 1, or after it."""
+    import numpy as np  # noqa: PLC0415
+
+    io, template = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
+    turn = np.arange(len(io)) * (1 + max(place for _, place, _ in added))
+    io["start_ns"] = turn + 1
+    parts = []
+    for operation, place, wanted in added:
+        part = template[wanted].copy()
+        part["op"] = operation
+        part["start_ns"] = turn[wanted] + place
+        parts.append(part)
+    operations = np.concatenate(parts)
+    operations = operations[np.argsort(operations["start_ns"], kind="stable")]
+    operations["id"] = io["id"].max() + 1 + np.arange(len(operations))
+    trace.arrays[RecordKind.FILEOP] = operations
+    trace.header.count[RecordKind.FILEOP] = len(operations)
