@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.trace_head import is_foreign
@@ -67,7 +68,12 @@ def assumptions(trace: Trace) -> str:
     if not imported or trace.path is None or not is_foreign(trace.path):
         return ""
     assumed = [f"{name} {imported[name]}" for name in ("time_unit", "sector_bytes") if name in imported]
-    return ", ".join([f"read as {imported['format']}", *assumed])
+    return ", ".join([f"read as {imported['format']}", *assumed, *renamed_columns(imported)])
+
+
+def renamed_columns(facts: Mapping[str, Any]) -> list[str]:
+    """Columns of a table that were understood by another name than flextrace's own, each in a few words."""
+    return [f"column {column} as {name}" for name, column in facts.get("columns", {}).items() if column != name]
 
 
 def read_options(arguments: argparse.Namespace) -> ReadOptions:

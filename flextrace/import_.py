@@ -12,7 +12,7 @@ from characterize.errors import FlextraceError
 from characterize.expansion import is_trace_archive, refuse_archive_name
 from characterize.trace_head import is_foreign
 from characterize.units import format_duration
-from flextrace.foreign_options import add_foreign_arguments, read_options
+from flextrace.foreign_options import add_foreign_arguments, read_options, renamed_columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +65,7 @@ def _import_foreign(arguments: argparse.Namespace) -> tuple[list[str], int]:
     said = [
         f"format {reading.format.name}: {reading.format.about}",
         *(f"taken for granted: {name} {value}" for name, value in reading.assumed.items()),
+        *(f"taken for granted: {column}" for column in renamed_columns(reading.facts)),
         f"wrote {foreign.records} {what} over {span} to {arguments.output} "
         f"({foreign.records / max(seconds, 1e-3):.3g} a second)",
     ]

@@ -293,6 +293,11 @@ def _check_shape(document: dict[str, Any]) -> None:
             value = point.get("throughput_bytes_per_s", 0.0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise ValueError(f"{name}[{number}] has throughput {value!r}")
+    models = document.get("models", {})
+    if scores := models.get("scores"):
+        best = models["best"]
+        if best is not None and best not in [score["model"] for score in scores]:
+            raise ValueError(f"models has no score of its best one, {best!r}")
     window = document.get("environment", {}).get("read_ahead_bytes")
     if window is not None and not _is_amount(window):
         raise ValueError(f"environment has read_ahead_bytes {window!r}")

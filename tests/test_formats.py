@@ -271,6 +271,17 @@ def test_a_table_with_names(tmp_path):
     assert [trace.device_name(device) for device in (1, 2, 3)] == ["vol-a", "vol,b", "0:3"]
 
 
+def test_columns_that_are_understood_by_other_names_are_said(tmp_path, capsys):
+    path = made(tmp_path, TABLE)
+    assert main(["import", str(path), "-o", str(tmp_path / "o.iotrace")]) == 0
+    said = capsys.readouterr().err
+    assert "taken for granted: column lba as sector" in said
+    assert "taken for granted: column timestamp_us as start" in said
+    assert "column op" not in said
+    assert main(["characterize", str(path)]) == 0
+    assert "column volume as device" in capsys.readouterr().err
+
+
 def test_columns_can_be_named(tmp_path):
     text = "when,what,where,much,op\n3,R,4096,512,ignored\n5,W,8192,1024,ignored\n"
     options = ReadOptions(

@@ -121,6 +121,8 @@ def test_a_profile_keeps_them(tmp_path):
         {"storage": [point | {"response_time": None}]},
         {"storage": [point | {"response_time": {"read": {"p50_ns": "fast"}}}]},
         {"environment": {"read_ahead_bytes": "x"}},
+        {"models": {"scores": [{"model": "learned"}]}},
+        {"models": {"scores": [{"model": "learned"}], "best": "other"}},
     ]
     for broken in damages:
         path.write_text(json.dumps(document | broken))
