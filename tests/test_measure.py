@@ -47,7 +47,7 @@ class FakeReplay:
         return {
             "operations": {"failed": self.failed, "short": 0},
             "errors": {"EIO": self.failed} if self.failed else {},
-            "response_time": {"read": {"mean_ns": 5.0}, "write": {"mean_ns": 7.0}, "sync": None},
+            "response_time": {"read": {"mean_ns": 5.0}, "write": {"mean_ns": 7.0}, "sync": {"mean_ns": 9.0}},
             "passes": 2.5,
             "elapsed_s": elapsed,
         }
@@ -125,7 +125,7 @@ def test_steady_series_stops_early_with_its_throughput(tmp_path):
     low, high = point.interval90_bytes_per_s
     assert low < point.throughput_bytes_per_s < high
     assert high - point.throughput_bytes_per_s < point.ci95_half_width_bytes_per_s
-    assert point.response_time == {"read": {"mean_ns": 5.0}, "write": {"mean_ns": 7.0}}
+    assert point.response_time == {"read": {"mean_ns": 5.0}, "write": {"mean_ns": 7.0}, "sync": {"mean_ns": 9.0}}
     assert point.passes == 2.5
 
 

@@ -186,7 +186,9 @@ def test_on_real_storage(tmp_path):
     assert [point.reason for point in made if "failed" in point.reason] == []
     counts = {point.parameter: point.response_time["sync"]["count"] for point in made}
     assert {name for name, count in counts.items() if not count} == {"append", "append long"}
-    assert not list((place / "image").glob("f00004097*")), "what the probes of new data made is gone"
+    # A run that is stopped between making its file and removing it leaves it.
+    left = [path.stat().st_size for path in (place / "image").glob("f00004097*")]
+    assert sum(left) <= made[0].workload.unique_bytes
 
 
 def test_read_ahead_is_that_of_the_device(tmp_path):
