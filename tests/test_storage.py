@@ -101,6 +101,7 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
         return [point.parameter for point in run.profile().storage]
 
     assert storage() == list(probes(1.0))
+    assert storage(budget_s=100.0) == list(probes(1.0)), "which predict's advice and README.md state"
     assert storage(budget_s=30.0) == []
     assert storage(read_only=True) == []
     assert storage(span_bytes=512.0 * MIB) == []
