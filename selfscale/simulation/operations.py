@@ -35,6 +35,7 @@ PAUSE_NS = 1e6
 LIKE_MIN = 5
 """Requests of one size that were served from the cache, for a median of their own."""
 RENAMES = (Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK)
+"""What changes names in a directory, beside an open that makes a file."""
 FAST = 0.1
 """Share of the requests that waited for nothing, where none is known to have been cached."""
 
