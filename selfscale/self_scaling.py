@@ -92,14 +92,13 @@ class SelfScaling(ABC):
         try:
             share_random = 2 * self.settings.random_points / max(1, self.settings.budget_s / NOMINAL_POINT_S)
             rest = self.settings.budget_s * (1 - min(0.6, share_random))
-            points_s = rest - self._storage_s()
-            self._find_regions(points_s)
-            self._curves(until_s=CURVES_SHARE * points_s)
-            if points_s < rest:
+            set_aside_s = self._storage_s()
+            self._find_regions(rest - set_aside_s)
+            self._curves(until_s=CURVES_SHARE * (rest - set_aside_s))
+            if 0 < set_aside_s <= rest - self.spent_s:
                 self._storage()
             storage_s = sum(point.cost_s for point in self.storage)
-            points_s = rest - storage_s
-            self._direction_caches(until_s=storage_s + DIRECTIONS_SHARE * points_s)
+            self._direction_caches(until_s=storage_s + DIRECTIONS_SHARE * (rest - storage_s))
             self._informative_workloads(until_s=rest)
             self._random_workloads()
             self.complete = True

@@ -107,6 +107,18 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
     assert storage(span_bytes=512.0 * MIB) == []
 
 
+@pytest.mark.parametrize("benchmark", [Exploration, KneeExploration])
+def test_probes_do_not_go_beyond_a_budget_that_the_points_have_spent(benchmark):
+    machine = Machine([(64 * MIB, 5e-4)])
+    run = benchmark(
+        Settings(64 * MIB, cpus=2, budget_s=100.0),
+        lambda step: dataclasses.replace(machine.measure(step), cost_s=45.0),
+    )
+    run.run()
+    assert len(run.points) > 1
+    assert run.profile().storage == []
+
+
 def test_a_profile_keeps_them(tmp_path):
     profile = Profile(storage=[measured(name) for name in TIMES_US])
     path = profile.save(tmp_path / "p.json")
@@ -179,7 +191,7 @@ def test_on_real_storage(tmp_path):
         step = Step(workload, ROLE, 0.4, parameter=name, seed=number)
         points.append(step.label(measure(step)))
     times = storage_times(points)
-    differences = {"read_page_ns", "append_call_ns", "append_page_ns"}
+    differences = {"read_page_ns", "append_call_ns", "append_page_ns", "sync_more_ns"}
     assert all(value > 0 for name, value in times._asdict().items() if name not in differences)
     rested = next(point for point in points if point.parameter == "rested")
     assert 20 <= rested.response_time["read"]["count"] <= 45, "one every 10 ms"
