@@ -26,7 +26,7 @@ from selfscale.relative import Estimated, relative
 from selfscale.simulation.machine_costs import RequestCosts, machine_costs
 from selfscale.simulation.operations import Operations, operations_of
 from selfscale.simulation.simulate import Simulated, simulate_uncertain
-from selfscale.storage import storage_times
+from selfscale.storage import StorageTimes, storage_times
 from selfscale.uncached import device_share, knows_device, with_device_reads
 
 SIMULATION = "operations of the trace, simulated"
@@ -198,18 +198,21 @@ def simulation_of(
     predictor: Predictor, operations: Operations, recorded_on: RequestCosts | None = None
 ) -> Simulated | None:
     """How operations would run on a machine; None where its profile has not what a simulation needs."""
-    storage = storage_times(predictor.profile.storage)
-    if storage is None or not knows_device(predictor):
+    storage = _storage_of(predictor)
+    if storage is None:
         return None
     read_ahead_bytes = predictor.profile.environment.get("read_ahead_bytes")
     return simulate_uncertain(operations, predictor.service_times, storage, read_ahead_bytes, recorded_on)
 
 
+def _storage_of(predictor: Predictor) -> StorageTimes | None:
+    """None where a simulation would lack it, or the device behind the cache."""
+    return storage_times(predictor.profile.storage) if knows_device(predictor) else None
+
+
 def _request_costs(predictor: Predictor) -> RequestCosts | None:
-    storage = storage_times(predictor.profile.storage)
-    if storage is None or not knows_device(predictor):
-        return None
-    return machine_costs(predictor.service_times, storage).requests
+    storage = _storage_of(predictor)
+    return machine_costs(predictor.service_times, storage).requests if storage is not None else None
 
 
 def simulated_in_io(found: Simulated) -> Estimated:
@@ -230,8 +233,10 @@ def _simulated(predictor: Predictor, application: Application, measured_on: Pred
     io_s, span_s = _inverse(in_io, times.moved_bytes), _estimated(found.span_s, found.span_sigma)
     elapsed_s = found.span_s + times.elapsed_s - application.operations.span_s
     workload = application.workloads[0][1]
-    said = ["requests take as much longer than the benchmark's as where they were recorded"] if recorded_on else []
     waits = f"read {found.read_wait_s:.3g} s, write {found.write_wait_s:.3g} s, sync {found.sync_wait_s:.3g} s"
+    notes = [f"waiting for storage, all threads added: {waits}"]
+    if recorded_on is not None:
+        notes.append("requests take as much longer than the benchmark's as where they were recorded")
     prediction = Prediction(
         throughput_bytes_per_s=in_io.value,
         interval_low=in_io.low,
@@ -240,7 +245,7 @@ def _simulated(predictor: Predictor, application: Application, measured_on: Pred
         region=predictor.predict(workload).region,
         inside_range=True,
         extended_note=SIMULATED_NOTE,
-        notes=[f"waiting for storage, all threads added: {waits}", *said],
+        notes=notes,
     )
     # What is off in the I/O is off in the elapsed time.
     elapsed = Estimated(

@@ -71,18 +71,22 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
     }
 
 
+_COLD = partial(write_willy, cached_share=0.0)
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "paced scan": {"make_trace": partial(_COLD, gap_ns=PACE_NS), "timing": "recorded"},
+    "rested": {"make_trace": partial(_COLD, gap_ns=REST_NS), "timing": "recorded"},
+    "sync": {"make_trace": partial(write_willy, sync_frac=1.0)},
+    "sync of many": {"make_trace": partial(write_willy, sync_frac=1 / MANY)},
+    "append sync": {"make_trace": partial(write_appends, synced=True)},
+    "append": {"make_trace": partial(write_appends, synced=False)},
+    "append long": {"make_trace": partial(write_appends, synced=False)},
+    "directory sync": {"make_trace": write_new_files},
+}
+
+
 def options_of(name: str | None) -> dict[str, Any]:
-    """How `selfscale.measure.measure` measures a probe: nothing is cached, or every write is synced."""
-    gap_ns = {"rested": REST_NS, "paced scan": PACE_NS}.get(name or "")
-    if gap_ns:
-        return {"make_trace": partial(write_willy, cached_share=0.0, gap_ns=gap_ns), "timing": "recorded"}
-    if name in ("sync", "sync of many"):
-        return {"make_trace": partial(write_willy, sync_frac=1.0 if name == "sync" else 1 / MANY)}
-    if name in ("append sync", "append", "append long"):
-        return {"make_trace": partial(write_appends, synced=name == "append sync")}
-    if name == "directory sync":
-        return {"make_trace": write_new_files}
-    return {"make_trace": partial(write_willy, cached_share=0.0)}
+    """How `selfscale.measure.measure` measures a probe; where nothing else is said, with nothing cached."""
+    return _OPTIONS.get(name or "", {"make_trace": _COLD})
 
 
 class StorageTimes(NamedTuple):
