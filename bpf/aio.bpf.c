@@ -168,6 +168,7 @@ static __always_inline bool enter_request(const struct user_iocb *iocb, struct a
 		submission->append_inode = operation->inode_pointer;
 		submission->append_end = operation->position + operation->asked_bytes;
 	}
+	add_submission_flags(operation, state);
 	operation->id = next_operation_id(state);
 	operation->context = state->aio_context;
 	operation->awaited = 1;

@@ -97,6 +97,30 @@ static __always_inline void add_file_flags(struct async_operation *operation)
 	operation->flags = operation->appends ? operation->flags | IO_APPEND : operation->flags & ~IO_APPEND;
 }
 
+static __always_inline bool is_write_to_file(const struct async_operation *operation)
+{
+	return operation->kind == RECORD_IO && operation->op == IO_WRITE && operation->inode_pointer;
+}
+
+/* Flags that only the time before a write can tell. */
+static __always_inline void add_entry_flags(struct async_operation *operation)
+{
+	if (is_write_to_file(operation))
+		operation->flags |= ctime_io_flag(ctime_nsec_of(operation->inode_pointer));
+}
+
+/* The same, of a request that may have to wait for others: of those that find the same time the first changes it. */
+static __always_inline void add_submission_flags(struct async_operation *operation, struct task_state *state)
+{
+	if (!is_write_to_file(operation))
+		return;
+	__u32 ctime_nsec = ctime_nsec_of(operation->inode_pointer);
+	if (state->submitted_inode != operation->inode_pointer || state->submitted_ctime_nsec != ctime_nsec)
+		operation->flags |= ctime_io_flag(ctime_nsec);
+	state->submitted_inode = operation->inode_pointer;
+	state->submitted_ctime_nsec = ctime_nsec;
+}
+
 /* Counts it as in flight, from the moment that it no longer waits for another. */
 static __always_inline void async_start(struct async_operation *operation, __u64 now_ns)
 {

@@ -23,6 +23,7 @@ enum {
 	RWF_NOAPPEND = 0x20,
 	VECTORS_MAX = 1024, /* UIO_MAXIOV */
 };
+#define CTIME_QUERIED (1u << 31) /* I_CTIME_QUERIED of inode.i_ctime_nsec */
 
 /* Data operations that ask for less are left out; filled by the recorder before load. */
 const volatile __u64 filter_size_bytes_min __weak = 0;
@@ -61,6 +62,22 @@ static __always_inline __u32 call_io_flags(__u32 rwf)
 	if (rwf & RWF_APPEND)
 		flags |= IO_APPEND;
 	return flags;
+}
+
+/*
+ * IO_CTIME_QUERIED or 0; asked before the write. Since Linux 6.13 stat marks a time that it has told, and the next change gets
+ * one of its own, not that of the last clock tick, which the inode mostly has (Documentation/filesystems/multigrain-ts.rst).
+ */
+static __always_inline __u32 ctime_io_flag(__u32 ctime_nsec)
+{
+	return ctime_nsec & CTIME_QUERIED ? IO_CTIME_QUERIED : 0;
+}
+
+/* i_ctime_nsec, 0 where there is none. */
+static __always_inline __u32 ctime_nsec_of(__u64 inode_pointer)
+{
+	const struct inode___since_6_11 *inode = (const void *)inode_pointer;
+	return bpf_core_field_exists(inode->i_ctime_nsec) ? BPF_CORE_READ(inode, i_ctime_nsec) : 0;
 }
 
 /* As the field of the record holds it. */

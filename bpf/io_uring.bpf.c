@@ -212,6 +212,8 @@ static __always_inline void start_next(struct io_kiocb *request, struct task_sta
 	/* Opened by this request, closed by the next. */
 	if (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE && !operation->file_pointer)
 		find_closed((struct io_kiocb *)next, operation);
+	if (!operation->started)
+		add_entry_flags(operation);
 	async_start(operation, now_ns);
 	if (state)
 		async_switch(state, next);
@@ -322,8 +324,10 @@ static __always_inline bool enter_request(struct io_kiocb *request, struct async
 	operation->id = next_operation_id(state);
 	/* The work above is the recorder's, not the application's. */
 	operation->start_ns = bpf_ktime_get_ns();
-	if (!waits)
+	if (!waits) {
+		add_submission_flags(operation, state);
 		async_start(operation, operation->start_ns);
+	}
 	if (operation->silent)
 		note_async_process(state, operation->process);
 	return true;
@@ -396,10 +400,12 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		__u64 now_ns = bpf_ktime_get_ns();
 		if (operation->previous)
 			end_silent_before(operation->previous);
-		async_start(operation, now_ns);
 		struct file *file = operation->file_pointer ? NULL : (struct file *)file_of_program(descriptor);
 		if (file)
 			set_file(operation, file, descriptor);
+		if (!operation->started)
+			add_entry_flags(operation);
+		async_start(operation, now_ns);
 	}
 	async_switch_to(state, pointer, operation);
 	return 0;

@@ -73,6 +73,10 @@ struct inode {
 	struct address_space *i_mapping;
 };
 
+struct inode___since_6_11 {
+	__u32 i_ctime_nsec; /* since 6.13 its highest bit is no part of the time */
+};
+
 struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;

@@ -82,6 +82,8 @@ struct task_state {
 	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
 	__u32 async_noted; /* in async_processes (async_record.bpf.h) */
 	__u64 submitted; /* request of io_uring that was submitted last, if none has got its file since */
+	__u64 submitted_inode; /* of the write that was submitted last, with the time that it found */
+	__u32 submitted_ctime_nsec;
 	/* Of io_submit. */
 	__u32 aio_counted; /* requests that the context awaits in advance */
 	__s32 aio_awaited; /* requests among them that are there, and to be awaited */
@@ -104,6 +106,7 @@ struct task_state {
 	__u32 positioned; /* the caller names the offset */
 	__u32 in_memory; /* a direct read comes from no device either */
 	__u32 appends; /* the kernel appends, whatever the caller names */
+	__u32 entry_flags; /* enum io_flag that only the entry of the call can tell */
 	__u64 position_lock; /* address of the struct file's f_pos_lock */
 	__u64 direct_bio; /* of direct I/O: the bio that was submitted last, block_submission.bpf.h */
 	__u64 direct_end; /* where it ends in the file */

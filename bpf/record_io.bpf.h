@@ -75,6 +75,7 @@ static __always_inline void data_call_begins(struct pt_regs *regs, struct task_s
 		return;
 	}
 	state->id = next_operation_id(state);
+	state->entry_flags = call_reads(call) ? 0 : ctime_io_flag(ctime_nsec_of(state->inode_pointer));
 	operation_begins();
 	state->start_ns = bpf_ktime_get_ns();
 	/* Read after the start is taken, so that whoever moves it later overlaps this call in time. */
@@ -113,7 +114,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
-	__u32 flags = descriptor_io_flags(state->descriptor_flags);
+	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags);
 	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
 		flags |= call_io_flags(regs->r9);
 	if (!reads)
@@ -200,8 +201,9 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	}
 	if (state->target_file) {
 		state->target_file_pointer = (__u64)target;
-		state->target_flags =
-			descriptor_io_flags(read_field(target, f_flags)) | (files.target_position ? IO_POSITIONED : 0);
+		state->target_flags = descriptor_io_flags(read_field(target, f_flags)) |
+				      (files.target_position ? IO_POSITIONED : 0) |
+				      ctime_io_flag(ctime_nsec_of((__u64)BPF_CORE_READ(target, f_mapping, host)));
 		state->target_position = position_at(target, files.target_position);
 		state->target_id = next_operation_id(state);
 		operation_begins();

@@ -92,6 +92,8 @@ enum io_flag {
 	IO_LINKED = 1u << 15,	      /* io_uring: starts when the operations before it have ended (links, drain) */
 	IO_PROGRAM = 1u << 16,	      /* SOURCE_MMAP: page of a file that is mapped as a program (text or data of an
 					 executable or library): not the program's data */
+	IO_CTIME_QUERIED = 1u << 17,  /* write: somebody has asked for the file's times (stat) since they changed last; since
+					 Linux 6.13 it then changes them, and the next sync writes the inode, too */
 };
 
 /*

@@ -87,6 +87,7 @@ class IoFlag(IntFlag):
     FIXED_BUFFER = 1 << 14
     LINKED = 1 << 15
     PROGRAM = 1 << 16
+    CTIME_QUERIED = 1 << 17
 
 
 class Fileop(IntEnum):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine does with records of every source and with every file operation, told by strace."""
 
+from itertools import pairwise
+
 import pytest
 from test_mapped_files import PATHS
 
@@ -26,6 +28,25 @@ def test_data_of_every_source_is_read_and_written_by_calls(run_phase, source):
         ("pwrite64", PAGE, PAGE, PAGE),
     ]
     assert document["operations"]["done"] == 2
+
+
+@pytest.mark.parametrize(("engine", "calls_of_data"), [("sync", "pwrite64"), ("io_uring", "io_uring_enter")])
+def test_the_times_of_a_file_are_asked_for_before_the_writes_that_found_them_asked_for(
+    run_phase, engine, calls_of_data
+):
+    """Of reads the flag means nothing, and is not heeded."""
+    flagged = {"flags": int(IoFlag.CTIME_QUERIED)}
+    io = [write(at * PAGE, PAGE, 3 * at, file=1 + at % 2, **(flagged if at % 3 == 0 else {})) for at in range(17)]
+    io += [read(at * PAGE, PAGE, 60 + 3 * at, **flagged) for at in range(5)]
+    trace = made_trace(io, files=[{"file": 1, "size_bytes": 17 * PAGE}, {"file": 2, "size_bytes": 17 * PAGE}])
+    stat = ["fstat", "newfstatat"]  # what libraries make of fstat
+    _, calls = run_phase(trace, ",".join([*stat, calls_of_data]), options=[f"--engine={engine}"])
+    first = next(at for at, call in enumerate(calls) if call.name == calls_of_data) - 1
+    asked = [call.file for call in calls[first:] if call.name in stat and call.file.startswith("f0")]
+    assert asked == [f"f{1 + at % 2:08}" for at in range(0, 17, 3)]
+    if engine == "sync":
+        before = [call.name in stat for call, following in pairwise(calls[first:]) if following.name == "pwrite64"]
+        assert before == [at % 3 == 0 for at in range(17)]
 
 
 def test_pages_of_programs_are_skipped_and_their_files_not_laid_out(run_phase, tmp_path):

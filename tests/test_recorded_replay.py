@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import HeaderFlag
+from characterize.layout import HeaderFlag, IoFlag
 from characterize.workload import PARAMETERS
 from flextrace.main import main
 from replayer.order_check import PROMISES
 from tests import ordinary_user
+from tests.kernel import has_tracepoint
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, ROOT
 from tests.told import PROGRAMS, RECORDER, arguments_of, run_recorder
@@ -112,6 +113,18 @@ def test_a_replay_has_the_parameters_of_its_original_and_keeps_its_order(place, 
     assert fidelity["lost"] == {"original": {}, "replay": {}}
     text = capsys.readouterr().out
     assert all(len(line) < 80 for line in text[text.index("fidelity") :].splitlines())
+
+
+def test_writes_find_times_asked_for_as_often_as_the_recorded_ones(place, tmp_path):
+    """SQLite asks for the times of its database in every transaction (strace), which makes the next sync longer."""
+    stat = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True, check=True)
+    system = stat.stdout.strip()
+    if not has_tracepoint("fill_mg_cmtime") or system not in {"ext2/ext3", "btrfs", "xfs", "tmpfs"}:
+        pytest.skip(f"this kernel does not mark on {system} that times were asked for (Linux 6.13 on)")
+    original, again = bank(place), tmp_path / "replay.iotrace"
+    replay(original, "--record", str(again))
+    for run in (original, again):
+        assert ((characterize.open(run).io["flags"] & int(IoFlag.CTIME_QUERIED)) != 0).sum() == 53, run
 
 
 def test_threads_that_hand_over_are_out_of_order_where_only_their_own_order_is_kept(place):

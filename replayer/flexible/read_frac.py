@@ -93,4 +93,4 @@ def _flip(draft: Draft, numbers: np.ndarray, to_read: bool) -> None:
     # What was asked for and not there (a read at the end of its file) must not extend the file as a write.
     draft.io["asked_bytes"][indices] = draft.io["result"][indices]
     if to_read:
-        draft.io["flags"][indices] &= ~np.uint32(IoFlag.APPEND)
+        draft.io["flags"][indices] &= ~np.uint32(IoFlag.APPEND | IoFlag.CTIME_QUERIED)

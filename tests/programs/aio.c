@@ -166,6 +166,22 @@ static void do_buffered(aio_context_t context)
 	close_file("buffered", file);
 }
 
+/* The times of two files are asked for once: of the requests of one call the first of each changes them. */
+static void do_asked_times(aio_context_t context)
+{
+	int first = open_file("asked", O_RDWR | O_CREAT | O_EXCL);
+	int second = open_file("asked2", O_RDWR | O_CREAT | O_EXCL);
+	unsigned int flags = ask_times(first), flags2 = ask_times(second);
+	for (int i = 0; i < 3; i++)
+		prepare(i, "write", "asked", first, IOCB_CMD_PWRITE, i * 1013, 1013, i ? 0 : flags);
+	for (int i = 3; i < 8; i++)
+		prepare(i, "write", "asked2", second, IOCB_CMD_PWRITE, i * 1013, 1013, i > 3 ? 0 : flags2);
+	expect("io_submit", submit(context, 0, 8), 8);
+	reap(context, 8);
+	close_file("asked", first);
+	close_file("asked2", second);
+}
+
 static void do_direct(aio_context_t context)
 {
 	int file = open_file("direct", O_RDWR | O_CREAT | O_EXCL | O_DIRECT);
@@ -275,6 +291,7 @@ int main(int argc, char **argv)
 	}
 	aio_context_t context = context_init();
 	do_buffered(context);
+	do_asked_times(context);
 	do_direct(context);
 	do_failing(context);
 	do_contexts();

@@ -141,6 +141,32 @@ static void do_descriptor_flags(void)
 	close_file("direct", file);
 }
 
+/* Which writes are to files whose times somebody has asked for since they changed. */
+static void do_asked_times(void)
+{
+	struct iovec vector = {buffer, 61};
+	int file = open_file("asked", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < 23; i++)
+		write_at("asked", file, i * 61, 61, i % 3 ? 0 : ask_times(file));
+	unsigned int asked = ask_times(file);
+	read_at("asked", file, 0, 61, 0);
+	write_at("asked", file, 7, 0, asked); /* changes nothing */
+	did("write", "asked", 11, 61, answer(pwritev(file, &vector, 1, 11)), SOURCE_SYSCALL,
+	    IO_POSITIONED | IO_VECTORED | asked);
+	asked = ask_times(file);
+	did("write", "asked", 0, 61, answer(write(file, buffer, 61)), SOURCE_SYSCALL, asked);
+	/* Asks for its size alone. */
+	struct statx status;
+	expect("statx", statx(file, "", AT_EMPTY_PATH, STATX_SIZE, &status), 0);
+	write_at("asked", file, 13, 61, 0);
+	did_file("fsync", "asked", 0, 0, fsync(file), 0);
+	close_file("asked", file);
+	file = open_file("asked", O_RDWR | O_DIRECT);
+	for (int i = 0; i < 7; i++)
+		write_at("asked", file, i * BLOCK_BYTES, BLOCK_BYTES, IO_DIRECT | (i % 2 ? ask_times(file) : 0));
+	close_file("asked", file);
+}
+
 static void do_nothing_moved(void)
 {
 	make_file("still", 1009);
@@ -230,6 +256,7 @@ int main(int argc, char **argv)
 	memset(buffer, 'x', 16 * BLOCK_BYTES);
 	do_call_flags();
 	do_descriptor_flags();
+	do_asked_times();
 	do_nothing_moved();
 	do_long_vectors();
 	do_large();

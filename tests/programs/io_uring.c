@@ -141,6 +141,24 @@ static void do_buffered(struct io_uring *ring)
 	close_file("buffered", file);
 }
 
+/* The times of a file are asked for once: of the requests after that the first one changes them, in a chain, too. */
+static void do_asked_times(struct io_uring *ring)
+{
+	int file = open_file("asked", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < 14; i++) {
+		unsigned int asked = i % 7 ? 0 : ask_times(file);
+		add(ring, "write", "asked", file, 1009, i * 1009, 0, asked);
+		if (i % 7 == 6)
+			run(ring);
+	}
+	unsigned int asked = ask_times(file);
+	add(ring, "read", "asked", file, 71, 0, IOSQE_IO_LINK, 0);
+	add(ring, "write", "asked", file, 71, 0, IOSQE_IO_LINK, IO_LINKED | asked);
+	add(ring, "write", "asked", file, 71, 0, 0, IO_LINKED);
+	run(ring);
+	close_file("asked", file);
+}
+
 /* Offset -1: the file position, and the end of a file that is appended to. */
 static void do_positions(struct io_uring *ring)
 {
@@ -422,6 +440,7 @@ int main(int argc, char **argv)
 	memset(buffer, 'x', QUEUE_MAX * BLOCK_BYTES);
 	ring_init(&ring, 0);
 	do_buffered(&ring);
+	do_asked_times(&ring);
 	do_positions(&ring);
 	do_direct(&ring);
 	do_registered(&ring);

@@ -52,6 +52,10 @@ static void do_sendfile(int in)
 	off_t end = SOURCE_BYTES - 101;
 	moved("source", SOURCE_BYTES - 101, true, "sent", 2 * OPERATIONS * PIECE_BYTES, false, PIECE_BYTES,
 	      sendfile(out, in, &end, PIECE_BYTES)); /* short */
+	unsigned int asked = ask_times(out);
+	int64_t result = sendfile(out, in, &(off_t){0}, 67);
+	did("read", "source", 0, 67, result, SOURCE_SPLICE, IO_POSITIONED);
+	did("write", "sent", 2 * OPERATIONS * PIECE_BYTES + 101, 67, result, SOURCE_SPLICE, asked);
 	close_file("sent", out);
 
 	int sockets[2];
