@@ -49,7 +49,7 @@ def stored_on(machine=MACHINE, **changes):
     return machine._replace(storage=machine.storage._replace(**changes))
 
 
-def operations(rows, *, stored=10_000, cached=(), after=(-1,), gap_ns=1000.0, processor_ns=1000.0):
+def operations(rows, *, stored=10_000, cached=(), after=(-1,), waits_for=None, gap_ns=1000.0, processor_ns=1000.0):
     """Rows of (kind, first page, pages), or of these and thread; on one file of 10,000 pages."""
     count = len(rows)
     kind, first, pages = (np.array([row[column] for row in rows]) for column in range(3))
@@ -66,6 +66,7 @@ def operations(rows, *, stored=10_000, cached=(), after=(-1,), gap_ns=1000.0, pr
         processor_ns=np.full(count, float(processor_ns)),
         gap_ns=np.full(count, float(gap_ns)),
         together=np.zeros(count, bool),
+        waits_for=np.array([(waits_for or {}).get(number, -1) for number in range(count)], np.int64),
         after=np.array(after, np.int64),
         file_begin=np.zeros(1, np.int64),
         file_end=np.full(1, 10_000, np.int64),
@@ -81,6 +82,20 @@ def test_what_is_cached_takes_the_recorded_time():
     assert start.tolist() == [1000, 3000, 5000, 7000]
     assert end.tolist() == [2000, 4000, 6000, 8000]
     assert not waited.any()
+
+
+@pytest.mark.parametrize("access_ns", [5_000.0, 300_000.0])
+def test_who_waits_for_a_thread_goes_on_when_it_has_ended(access_ns):
+    """Threads 0 and 1 wait for the two reads of thread 2; thread 1 is itself busy until after that, on fast storage."""
+    rows = [(Kind.READ, 0, 1, 0), (Kind.READ, 1, 1, 1), (Kind.READ, 100, 1, 2), (Kind.READ, 300, 1, 2)]
+    rows += [(Kind.READ, 0, 1, 0), (Kind.READ, 1, 1, 1), (Kind.READ, 2, 1, 1)]
+    todo = operations(rows, cached=[0, 1, 2], after=(-1, -1, 0), waits_for={4: 3, 6: 3})
+    todo.processor_ns[5] = 40_000.0
+    start, end, _ = run(todo, stored_on(read_ns=access_ns, rested_read_ns=access_ns, read_busy_ns=0.0))
+    assert end[3] - end[0] == 2 * (access_ns + 2000)
+    assert start[4] == end[3] + 1000
+    assert start[6] == max(end[3], end[5]) + 1000
+    assert (end[5] > end[3]) == (access_ns == 5_000.0)
 
 
 def test_no_request_is_faster_than_the_machine():

@@ -91,6 +91,32 @@ def test_operations_of_a_trace():
     assert not found.together.any()
 
 
+def test_who_paused_for_all_of_a_threads_operations_waited_for_its_end():
+    """Process 1 has threads 1, 2 and 3, process 8 is its child, 9 is nobody's; thread 3 reads in the middle as well."""
+    rows = {
+        1: [(0, 5), (900, 5)],
+        2: [(20, 100), (300, 100)],
+        3: [(10, 5), (350, 5), (905, 5)],
+        8: [(30, 2), (500, 100)],
+        9: [(40, 5), (850, 5)],
+    }
+    io = [
+        read(0, PAGE, start * US, duration * US, thread=thread, missed_bytes=0)
+        for thread, times in rows.items()
+        for start, duration in times
+    ]
+    processes = {1: (1, 7), 2: (1, 7), 3: (1, 7), 8: (8, 1), 9: (9, 7)}
+    tasks = [{"thread": thread, "process": own, "parent_process": up} for thread, (own, up) in processes.items()]
+    files = [{"file": 1, "size_bytes": PAGE}]
+    found = operations_of(made_trace(io, files=files, tasks=tasks, paths={1: "/a"}))
+    starts = np.sort([start for times in rows.values() for start, _ in times])
+    waits = {int(starts[at]): int(starts[found.waits_for[at]]) for at in np.flatnonzero(found.waits_for >= 0)}
+    assert waits == {900: 500}, "thread 2 ended before, thread 3 saw no other begin and end, nobody had to do with 9"
+    assert found.gap_ns[starts.tolist().index(900)] == (900 - 600) * US
+    without = operations_of(made_trace(io, files=files, tasks=[], paths={1: "/a"}))
+    assert (without.waits_for == -1).all()
+
+
 def test_a_directory_is_synced_where_names_have_changed():
     def operation(number, kind, file=3, **more):
         return {"op": kind, "start_ns": number * US, "duration_ns": US, "file": file, **more}

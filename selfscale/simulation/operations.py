@@ -7,7 +7,8 @@ of the same direction and size that were served from the cache; a request that m
 median.
 
 A thread's first operation follows the last one that had ended by then, of whichever thread: whoever started the thread
-waited for it.
+waited for it. And who paused while another thread of its process, or a child process, did all that it ever did, is
+taken to have waited for that one's end.
 """
 
 from __future__ import annotations
@@ -69,9 +70,11 @@ class Operations:
     direct : ndarray of bool, shape (n,)
     processor_ns, gap_ns : ndarray of float64, shape (n,)
         Without waiting for storage, but of syncs as recorded; from the end of the thread's operation before, or from
-        its start where `together`.
+        its start where `together`; of one that `waits_for` another, from whichever of the two ends later.
     together : ndarray of bool, shape (n,)
         Starts before the thread's operation before has ended (asynchronous I/O).
+    waits_for : ndarray of int64, shape (n,)
+        Last operation of the thread for whose end this one's thread waited; -1: for none.
     after : ndarray of int64, shape (m,)
         Operation whose end a thread's first one follows; -1: the begin.
     file_begin, file_end : ndarray of int64, shape (f,)
@@ -96,6 +99,7 @@ class Operations:
     processor_ns: np.ndarray
     gap_ns: np.ndarray
     together: np.ndarray
+    waits_for: np.ndarray
     after: np.ndarray
     file_begin: np.ndarray
     file_end: np.ndarray
@@ -134,7 +138,7 @@ def operations_of(trace: Trace) -> Operations:
     columns["kind"][_unchanged(columns)] = Kind.NONE
     start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
     files, file = np.unique(columns["file"], return_inverse=True)
-    _, thread = np.unique(columns["thread"], return_inverse=True)
+    threads, thread = np.unique(columns["thread"], return_inverse=True)
     stored_bytes = _stored_bytes(trace, files)
     file_begin, file_end = _places(file, columns, stored_bytes)
     stored = np.zeros(int(file_end[-1]) + 1, bool)
@@ -143,6 +147,9 @@ def operations_of(trace: Trace) -> Operations:
     offset, size_bytes, kind = columns["offset"], columns["size_bytes"], columns["kind"]
     moves = kind <= Kind.WRITE
     after, gap_ns, together = _think_times(thread, start, end)
+    waits_for = _waits_for(thread, start, end, *_processes(trace, threads))
+    waits = waits_for >= 0
+    gap_ns[waits] = (start - end[waits_for])[waits]
     processor_ns = columns["duration_ns"].astype(float)
     processor_ns[moves] = _processor_times({name: column[moves] for name, column in columns.items()})
     return Operations(
@@ -162,6 +169,7 @@ def operations_of(trace: Trace) -> Operations:
         processor_ns=processor_ns,
         gap_ns=gap_ns,
         together=together,
+        waits_for=waits_for,
         after=after,
         file_begin=file_begin,
         file_end=file_end,
@@ -270,6 +278,43 @@ def _think_times(thread: np.ndarray, start: np.ndarray, end: np.ndarray) -> tupl
     after = np.where(ended >= 0, by_end[ended], -1)
     gap_ns[firsts] = start[firsts] - np.where(after >= 0, end[after], start[0])
     return after, gap_ns, together
+
+
+def _processes(trace: Trace, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Process of every thread, and the process that started it, shape (m,); -1 of what the trace does not describe."""
+    tasks = trace.arrays[RecordKind.TASK]
+    numbers, first = np.unique(tasks["thread"], return_index=True)
+    place = np.minimum(np.searchsorted(numbers, threads), max(len(numbers) - 1, 0))
+    described = numbers[place] == threads if len(numbers) else np.zeros(len(threads), bool)
+    process, parent = np.full(len(threads), -1, np.int64), np.full(len(threads), -1, np.int64)
+    process[described] = tasks["process"][first[place[described]]]
+    parent[described] = tasks["parent_process"][first[place[described]]]
+    return process, parent
+
+
+def _waits_for(
+    thread: np.ndarray, start: np.ndarray, end: np.ndarray, process: np.ndarray, parent: np.ndarray
+) -> np.ndarray:
+    """`Operations.waits_for`: of the threads that began and ended within a pause the one that ended last."""
+    waits_for = np.full(len(start), -1, np.int64)
+    order = np.argsort(thread, kind="stable")
+    bounds = np.searchsorted(thread[order], np.arange(len(process) + 1))
+    own = [order[begin:behind] for begin, behind in zip(bounds, bounds[1:], strict=False)]
+    first_start = np.array([start[numbers[0]] for numbers in own])
+    last = np.array([numbers[np.argmax(end[numbers])] for numbers in own])
+    for each in np.unique(process[process >= 0]):
+        related = np.flatnonzero((process == each) | (parent == each))
+        related = related[np.argsort(first_start[related], kind="stable")]
+        for waiting in np.flatnonzero(process == each):
+            numbers = own[waiting]
+            pause, resumed = np.maximum.accumulate(end[numbers])[:-1], start[numbers[1:]]
+            low, high = (np.searchsorted(first_start[related], times) for times in (pause, resumed))
+            for at in np.flatnonzero(high > low):
+                ended = last[related[low[at] : high[at]]]
+                ended = ended[end[ended] <= resumed[at]]
+                if len(ended):
+                    waits_for[numbers[at + 1]] = ended[np.argmax(end[ended])]
+    return waits_for
 
 
 def _processor_times(requests: dict[str, np.ndarray]) -> np.ndarray:

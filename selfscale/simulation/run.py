@@ -34,9 +34,12 @@ class Schedule(NamedTuple):
         First thread that an operation is followed by; -1: none.
     next_child : ndarray of int64, shape (m,)
         The next thread with the same one.
+    first_waiter, next_waiter : ndarray of int64, shape (n,)
+        The same of the operations that wait for one.
     """
 
     kind: np.ndarray
+    thread: np.ndarray
     file: np.ndarray
     first: np.ndarray
     behind: np.ndarray
@@ -47,11 +50,14 @@ class Schedule(NamedTuple):
     processor_ns: np.ndarray
     gap_ns: np.ndarray
     together: np.ndarray
+    waits_for: np.ndarray
     after: np.ndarray
     head: np.ndarray
     following: np.ndarray
     first_child: np.ndarray
     next_child: np.ndarray
+    first_waiter: np.ndarray
+    next_waiter: np.ndarray
 
 
 def run(
@@ -80,12 +86,11 @@ def _schedule(operations: Operations) -> Schedule:
     following = np.full(count, -1, np.int64)
     same = thread[1:] == thread[:-1]
     following[order[:-1][same]] = order[1:][same]
-    first_child, next_child = np.full(count, -1, np.int64), np.full(threads, -1, np.int64)
-    for each in np.flatnonzero(operations.after >= 0):
-        next_child[each] = first_child[operations.after[each]]
-        first_child[operations.after[each]] = each
+    first_child, next_child = _by_cause(operations.after, count)
+    first_waiter, next_waiter = _by_cause(operations.waits_for, count)
     return Schedule(
         kind=operations.kind,
+        thread=operations.thread,
         file=operations.file,
         first=operations.first,
         behind=operations.first + operations.pages,
@@ -96,19 +101,31 @@ def _schedule(operations: Operations) -> Schedule:
         processor_ns=operations.processor_ns,
         gap_ns=operations.gap_ns,
         together=operations.together,
+        waits_for=operations.waits_for,
         after=operations.after,
         head=np.unique(operations.thread, return_index=True)[1],
         following=following,
         first_child=first_child,
         next_child=next_child,
+        first_waiter=first_waiter,
+        next_waiter=next_waiter,
     )
+
+
+def _by_cause(cause: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of each of `count` operations the first one that has it as its cause, and of that the next; -1: none."""
+    first, following = np.full(count, -1, np.int64), np.full(len(cause), -1, np.int64)
+    for each in np.flatnonzero(cause >= 0):
+        following[each] = first[cause[each]]
+        first[cause[each]] = each
+    return first, following
 
 
 @numba.njit(cache=True, nogil=True)
 def _run(todo, state, recorded_on):
     count = len(todo.kind)
-    start_ns, end_ns, waited_ns = np.zeros(count), np.zeros(count), np.zeros(count)
-    current = todo.head.copy()
+    start_ns, end_ns, waited_ns = np.zeros(count), np.full(count, np.inf), np.zeros(count)
+    current, before_ns = todo.head.copy(), np.zeros(len(todo.head))
     due_ns = np.where(todo.after < 0, todo.gap_ns[todo.head], np.inf)
     for _ in range(count):
         thread = np.argmin(due_ns)
@@ -121,14 +138,28 @@ def _run(todo, state, recorded_on):
         following = todo.following[number]
         if following >= 0:
             current[thread] = following
-            due_ns[thread] = (now if todo.together[following] else end_ns[number]) + todo.gap_ns[following]
+            before_ns[thread] = now if todo.together[following] else end_ns[number]
+            due_ns[thread] = _due_ns(todo, end_ns, before_ns[thread], following)
         else:
-            due_ns[thread] = np.inf
+            current[thread], due_ns[thread] = -1, np.inf
+        waiter = todo.first_waiter[number]
+        while waiter >= 0:
+            if current[todo.thread[waiter]] == waiter:
+                due_ns[todo.thread[waiter]] = _due_ns(todo, end_ns, before_ns[todo.thread[waiter]], waiter)
+            waiter = todo.next_waiter[waiter]
         child = todo.first_child[number]
         while child >= 0:
             due_ns[child] = end_ns[number] + todo.gap_ns[todo.head[child]]
             child = todo.next_child[child]
     return start_ns, end_ns, waited_ns
+
+
+@numba.njit(cache=True, nogil=True)
+def _due_ns(todo, end_ns, before_ns, number):
+    """When an operation begins: never, as long as the one that it waits for has not ended."""
+    if todo.waits_for[number] >= 0:
+        before_ns = max(before_ns, end_ns[todo.waits_for[number]])
+    return before_ns + todo.gap_ns[number]
 
 
 @numba.njit(cache=True, nogil=True)
