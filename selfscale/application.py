@@ -201,8 +201,7 @@ def simulation_of(
     storage = _storage_of(predictor)
     if storage is None:
         return None
-    read_ahead_bytes = predictor.profile.environment.get("read_ahead_bytes")
-    return simulate_uncertain(operations, predictor.service_times, storage, read_ahead_bytes, recorded_on)
+    return simulate_uncertain(operations, predictor.service_times, storage, predictor.profile.environment, recorded_on)
 
 
 def _storage_of(predictor: Predictor) -> StorageTimes | None:
@@ -212,7 +211,9 @@ def _storage_of(predictor: Predictor) -> StorageTimes | None:
 
 def _request_costs(predictor: Predictor) -> RequestCosts | None:
     storage = _storage_of(predictor)
-    return machine_costs(predictor.service_times, storage).requests if storage is not None else None
+    if storage is None:
+        return None
+    return machine_costs(predictor.service_times, storage, predictor.profile.environment).requests
 
 
 def simulated_in_io(found: Simulated) -> Estimated:

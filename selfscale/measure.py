@@ -39,6 +39,7 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 from characterize.workload import Workload
 from selfscale.access import BUFFERED, Access
+from selfscale.computing import computing
 from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
 from selfscale.point_trace import trace_directory, trace_length, write_willy
 from selfscale.stop_rule import RULES, Estimate
@@ -177,6 +178,7 @@ def measure(
     max_seconds: float = 30.0,
     rule: str = "confidence",
     timing: str = "asap",
+    others_compute: bool = False,
     make_trace: Callable[..., Any] | None = None,
     replay: Callable[..., dict[str, Any]] | None = None,
 ) -> Point:
@@ -203,6 +205,8 @@ def measure(
         See `selfscale.stop_rule`.
     timing : str
         ``recorded``: requests are issued when the trace says.
+    others_compute : bool
+        Meanwhile all processors but one are busy with computing.
     make_trace, replay : callable, optional
         Instead of `replayer.willy.make_trace` with `characterize.write`, and `replayer.run.replay`; for tests.
 
@@ -236,21 +240,22 @@ def measure(
             # Outside the group: what is read in while confined would be charged to it, what was read before would not.
             run(trace, directory, phase="prepare", keep_image=True)
             evict(Path(directory))
-        result = run(
-            trace,
-            directory,
-            timing=timing,
-            order="thread",
-            lead=lead_of(workload),
-            phase="run",
-            keep_image=directory is not None,
-            loop=loop,
-            max_seconds=max_seconds,
-            interval_ms=INTERVAL_MS,
-            memory_group=memory_group,
-            on_interval=on_interval,
-            **access.replay_options(confirm),
-        )
+        with computing(len(os.sched_getaffinity(0)) - 1 if others_compute else 0):
+            result = run(
+                trace,
+                directory,
+                timing=timing,
+                order="thread",
+                lead=lead_of(workload),
+                phase="run",
+                keep_image=directory is not None,
+                loop=loop,
+                max_seconds=max_seconds,
+                interval_ms=INTERVAL_MS,
+                memory_group=memory_group,
+                on_interval=on_interval,
+                **access.replay_options(confirm),
+            )
     return _point_of(workload, result, stop_rule.estimate(), intervals, time.monotonic() - begin)
 
 

@@ -298,9 +298,10 @@ def _check_shape(document: dict[str, Any]) -> None:
         best = models["best"]
         if best is not None and best not in [score["model"] for score in scores]:
             raise ValueError(f"models has no score of its best one, {best!r}")
-    window = document.get("environment", {}).get("read_ahead_bytes")
-    if window is not None and not _is_amount(window):
-        raise ValueError(f"environment has read_ahead_bytes {window!r}")
+    for name in ("read_ahead_bytes", "cpus"):
+        amount = document.get("environment", {}).get(name)
+        if amount is not None and not _is_amount(amount):
+            raise ValueError(f"environment has {name} {amount!r}")
     for number, point in enumerate(document.get("storage", [])):
         for times in dict(point["response_time"]).values():
             if times is not None and not all(map(_is_amount, dict(times).values())):

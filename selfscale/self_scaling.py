@@ -37,7 +37,7 @@ POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.75, 0.9
 """Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
-STORAGE_SHARE_MAX = 0.18
+STORAGE_SHARE_MAX = 0.2
 """Of the budget, that storage behind the cache may cost."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a few runs that find nothing cached into what storage takes for reads and for syncs, and a processor for both.
 
-A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up. What is
-read ahead, and data that is new, take of a processor what no loop on a warm cache shows: file systems that sum up or
-compress, and devices that work in their caller's time, take the most of it.
+A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up; and
+where no processor sleeps, since others compute meanwhile, it takes less. What is read ahead, and data that is new,
+take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices that work in
+their caller's time, take the most of it.
 
 The points of an exploration begin with a warm cache and move as much as they can, so that they say how much storage
 moves in a second, but neither how long one request waits that comes alone, nor how fast files are read that nobody has
@@ -34,6 +35,7 @@ TIMED = {
     "random long": ("read", ("p50_ns",)),
     "paced scan": ("read", ("mean_ns",)),
     "rested": ("read", ("p50_ns",)),
+    "awake": ("read", ("p50_ns",)),
     "append": ("write", ("p50_ns",)),
     "append long": ("write", ("p50_ns",)),
     "directory sync": ("sync", ("mean_ns",)),
@@ -62,6 +64,7 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
         "scan": random.replace(seq_frac=1.0, size_mean=SCAN_BYTES),
         "paced scan": random.replace(seq_frac=1.0, size_mean=SCAN_BYTES),
         "rested": random,
+        "awake": random,
         "sync": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
         "sync of many": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
         "append sync": append,
@@ -75,6 +78,7 @@ _COLD = partial(write_willy, cached_share=0.0)
 _OPTIONS: dict[str, dict[str, Any]] = {
     "paced scan": {"make_trace": partial(_COLD, gap_ns=PACE_NS), "timing": "recorded"},
     "rested": {"make_trace": partial(_COLD, gap_ns=REST_NS), "timing": "recorded"},
+    "awake": {"make_trace": _COLD, "others_compute": True},
     "sync": {"make_trace": partial(write_willy, sync_frac=1.0)},
     "sync of many": {"make_trace": partial(write_willy, sync_frac=1 / MANY)},
     "append sync": {"make_trace": partial(write_appends, synced=True)},
@@ -94,9 +98,9 @@ class StorageTimes(NamedTuple):
 
     Attributes
     ----------
-    read_ns, rested_read_ns, read_page_ns : float
-        Until the first page of a request is read, of one after the other and after a pause; and until each of the next
-        pages is.
+    read_ns, rested_read_ns, awake_read_ns, read_page_ns : float
+        Until the first page of a request is read, of one after the other, after a pause, and of one after the other
+        while all other processors compute; and until each of the next pages is.
     read_busy_ns, read_page_busy_ns : float
         That it is busy with one of many requests, and with a page of a long run.
     held_up_ns : float
@@ -116,6 +120,7 @@ class StorageTimes(NamedTuple):
 
     read_ns: float
     rested_read_ns: float
+    awake_read_ns: float
     read_page_ns: float
     read_busy_ns: float
     read_page_busy_ns: float
@@ -145,6 +150,7 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
     return StorageTimes(
         read_ns=median_ns["random"],
         rested_read_ns=median_ns["rested"],
+        awake_read_ns=median_ns["awake"],
         read_page_ns=max(0.0, median_ns["random long"] - median_ns["random"]) / more_pages,
         read_busy_ns=page_ns["parallel"],
         read_page_busy_ns=page_ns["scan"],

@@ -17,6 +17,7 @@ ACCESS_NS, PAGE_NS, SYNC_NS, JOURNAL_NS = 100_000.0, 4_000.0, 700_000.0, 900_000
 STORAGE = StorageTimes(
     read_ns=ACCESS_NS,
     rested_read_ns=ACCESS_NS,
+    awake_read_ns=ACCESS_NS,
     read_page_ns=PAGE_NS,
     read_busy_ns=ACCESS_NS / 2,
     read_page_busy_ns=PAGE_NS,
@@ -31,6 +32,7 @@ STORAGE = StorageTimes(
 )
 REQUESTS = RequestCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 MACHINE = MachineCosts(
+    processors=0,
     cache_pages=1000,
     window_pages=32,
     dirty_pages=200.0,
@@ -234,6 +236,30 @@ def test_a_sync_takes_longer_for_each_place_that_was_written():
     rows = [*((Kind.WRITE, page, 2) for page in (5, 7, 20, 40)), (Kind.SYNC, 0, 0)]
     _, _, waited = run(operations(rows), stored_on(sync_more_ns=60_000.0))
     assert waited[-1] == SYNC_NS + 2 * 60_000
+
+
+@pytest.mark.parametrize(
+    ("processors", "gap_ns", "awake"),
+    [(2, 1e6, True), (2, 20e6, False), (1, 1e6, False), (3, 1e6, False), (0, 1e6, False)],
+)
+def test_a_read_is_awake_where_others_keep_the_other_processors_computing(processors, gap_ns, awake):
+    """Thread 1 pauses, for no longer than it takes to compute, when thread 0 reads what is not cached."""
+    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
+    todo = operations(rows, cached=[0], after=(0, -1))
+    todo.gap_ns[3] = gap_ns
+    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=processors)
+    _, _, waited = run(todo, machine)
+    assert waited.tolist() == [0, *[20_000.0 if awake else ACCESS_NS] * 2, 0]
+
+
+def test_who_waits_for_storage_or_for_a_thread_does_not_compute():
+    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 1), (Kind.READ, 900, 1, 0)]
+    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
+    _, _, waited = run(operations([*rows, (Kind.READ, 0, 1, 1)], cached=[0], after=(0, -1)), machine)
+    assert waited[3] == ACCESS_NS, "thread 1 waits for its own read"
+    waiting = operations([*rows[:2], rows[3], (Kind.READ, 0, 1, 1)], cached=[0], after=(0, -1), waits_for={3: 2})
+    _, _, waited = run(waiting, machine)
+    assert waited[1:3].tolist() == [ACCESS_NS] * 2
 
 
 def test_a_read_after_a_sync_is_not_rested():

@@ -182,9 +182,12 @@ def recorded(tmp_path):
 
 def test_a_machine_as_the_formula_and_the_probes_say(profile):
     predictor = Predictor(profile)
-    costs = machine_costs(predictor.service_times, storage_times(profile.storage), 1 << 20)
+    costs = machine_costs(
+        predictor.service_times, storage_times(profile.storage), {"read_ahead_bytes": 1 << 20, "cpus": 2}
+    )
     assert costs.cache_pages * PAGE == pytest.approx(256 * MIB, rel=0.2)
     assert costs.window_pages == 256
+    assert costs.processors == 2
     assert costs.storage.read_ns == 40 * US
     slower = profile.storage[0]
     slower = replace(slower, response_time={"read": {**slower.response_time["read"], "p50_ns": 80 * US}})
@@ -206,7 +209,7 @@ def test_it_is_one_more_estimate(profile, recorded):
     # And what the page takes of a processor.
     assert estimate.simulated.read_wait_s == pytest.approx(40e-6, rel=0.2)
     # Four new blocks: the sync of one and its journal.
-    costs = machine_costs(Predictor(profile).service_times, storage_times(profile.storage))
+    costs = machine_costs(Predictor(profile).service_times, storage_times(profile.storage), {})
     assert costs.storage.sync_ns > costs.write_busy_ns + 4 * costs.write_page_busy_ns
     assert estimate.simulated.sync_wait_s == pytest.approx(costs.storage.append_sync_ns / 1e9, rel=0.05)
     low, value, high = (getattr(estimate.in_io, name) for name in ("low", "value", "high"))

@@ -4,6 +4,10 @@
 import dataclasses
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,10 +29,10 @@ from tests.synthetic_machine import Machine
 from tests.test_scale import needs_engine
 
 MIB = 1 << 20
-TIMES_US = {"random": 40.0, "random long": 70.0, "rested": 90.0, "parallel": 55.0, "scan": 30.0}
+TIMES_US = {"random": 40.0, "random long": 70.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0, "scan": 30.0}
 TIMES_US |= {"paced scan": 64.0, "sync": 10.0, "sync of many": 10.0, "append sync": 10.0}
 TIMES_US |= {"append": 3.0, "append long": 34.0, "directory sync": 150.0}
-MB_PER_S = {"random": 90.0, "random long": 600.0, "rested": 0.4, "parallel": 204.8, "scan": 2048.0}
+MB_PER_S = {"random": 90.0, "random long": 600.0, "rested": 0.4, "awake": 240.0, "parallel": 204.8, "scan": 2048.0}
 MB_PER_S |= {"paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
 MB_PER_S |= {"append": 900.0, "append long": 3000.0, "directory sync": 20.0}
 
@@ -46,6 +50,7 @@ def test_times_by_hand():
     expected = StorageTimes(
         read_ns=40_000.0,
         rested_read_ns=90_000.0,
+        awake_read_ns=15_000.0,
         read_page_ns=2_000.0,
         read_busy_ns=20_000.0,
         read_page_busy_ns=2_000.0,
@@ -134,6 +139,7 @@ def test_a_profile_keeps_them(tmp_path):
         {"storage": [point | {"response_time": None}]},
         {"storage": [point | {"response_time": {"read": {"p50_ns": "fast"}}}]},
         {"environment": {"read_ahead_bytes": "x"}},
+        {"environment": {"cpus": "x"}},
         {"models": {"scores": [{"model": "learned"}]}},
         {"models": {"scores": [{"model": "learned"}], "best": "other"}},
     ]
@@ -180,6 +186,44 @@ def test_the_trace_of_new_files(tmp_path):
     assert set(synced["file"]) == {directory}
     assert not set(io["file"]) & {directory}
     assert len({*io["id"], *operations["id"]}) == 15
+
+
+def test_processors_compute_for_as_long_as_they_should():
+    """Until the context ends; and not for long after who began it was killed."""
+    code = (
+        "import subprocess, sys, time, os\n"
+        "from selfscale.computing import computing\n"
+        "with computing(2):\n"
+        "    print(*open(f'/proc/self/task/{os.getpid()}/children').read().split(), flush=True)\n"
+        "    time.sleep({seconds})\n"
+        "print('ended', flush=True)\n"
+    )
+
+    def computed_s(process: str) -> float:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return 0.0 if fields[0] == "Z" else int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+    def alive(process: str) -> bool:
+        try:
+            return computed_s(process) > 0
+        except FileNotFoundError:
+            return False
+
+    for killed in (False, True):
+        command = [sys.executable, "-c", code.replace("{seconds}", "60" if killed else "1")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+            processes = starter.stdout.readline().split()
+            assert len(processes) == 2
+            deadline = time.monotonic() + 20
+            while not all(map(alive, processes)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert all(map(alive, processes)), "both have had a processor"
+            if killed:
+                starter.kill()
+            assert starter.wait() == (-signal.SIGKILL if killed else 0)
+        while any(map(alive, processes)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(alive, processes))
 
 
 def test_on_real_storage(tmp_path):

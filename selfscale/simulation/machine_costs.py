@@ -9,7 +9,8 @@ reads and syncs take of storage, and what is read ahead and what is new of a pro
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class MachineCosts(NamedTuple):
 
     Attributes
     ----------
+    processors : int
+        0: not known.
     cache_pages, window_pages : int
         Of the page cache, and of the largest window of read-ahead.
     dirty_pages, background_pages : float
@@ -62,6 +65,7 @@ class MachineCosts(NamedTuple):
         As measured.
     """
 
+    processors: int
     cache_pages: int
     window_pages: int
     dirty_pages: float
@@ -77,7 +81,7 @@ class MachineCosts(NamedTuple):
 def machine_costs(
     service_times: ServiceTimes,
     storage: StorageTimes,
-    read_ahead_bytes: int | None = None,
+    environment: Mapping[str, Any],
     constants: np.ndarray | None = None,
 ) -> MachineCosts:
     """What a machine costs.
@@ -86,8 +90,9 @@ def machine_costs(
     ----------
     service_times : ServiceTimes
     storage : StorageTimes
-    read_ahead_bytes : int, optional
-        Largest window; None: as the formula has it.
+    environment : mapping of str to Any
+        Of the profile: its processors (``cpus``) and largest window of read-ahead (``read_ahead_bytes``). Without that
+        one the window is as the formula has it.
     constants : ndarray, optional
         Natural logarithms instead of the formula's own, to see what their uncertainty means.
     """
@@ -97,8 +102,9 @@ def machine_costs(
     dirty_pages = border_pages * k["write_cache"]
     hit_page_ns = NS * (k["read_call_s"] / (SCAN_BYTES / PAGE_BYTES) + k["read_byte_s"] * PAGE_BYTES)
     return MachineCosts(
+        processors=environment.get("cpus") or 0,
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
-        window_pages=max(1, round((read_ahead_bytes or k["window_bytes"]) / PAGE_BYTES)),
+        window_pages=max(1, round((environment.get("read_ahead_bytes") or k["window_bytes"]) / PAGE_BYTES)),
         dirty_pages=dirty_pages,
         background_pages=BACKGROUND_FRAC * dirty_pages,
         miss_page_ns=max(0.0, storage.ahead_page_ns - hit_page_ns),

@@ -5,10 +5,6 @@ What another machine changes is how long a request waits for storage. The rest s
 between two operations, and the processor's time of a request that waits for nothing. How long that is say the requests
 of the same direction and size that were served from the cache; a request that missed, or was held up, took their
 median.
-
-A thread's first operation follows the last one that had ended by then, of whichever thread: whoever started the thread
-waited for it. And who paused while another thread of its process, or a child process, did all that it ever did, is
-taken to have waited for that one's end.
 """
 
 from __future__ import annotations
@@ -22,6 +18,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.requests import OFFSET_MAX, left_out
 from characterize.trace import Trace
+from selfscale.simulation.pauses import pauses_of
 
 PAGE_BYTES = 4096
 PAGES_MAX = 1 << 25
@@ -146,10 +143,7 @@ def operations_of(trace: Trace) -> Operations:
         stored[begin : begin + -(-size_bytes // PAGE_BYTES)] = True
     offset, size_bytes, kind = columns["offset"], columns["size_bytes"], columns["kind"]
     moves = kind <= Kind.WRITE
-    after, gap_ns, together = _think_times(thread, start, end)
-    waits_for = _waits_for(thread, start, end, *_processes(trace, threads))
-    waits = waits_for >= 0
-    gap_ns[waits] = (start - end[waits_for])[waits]
+    pauses = pauses_of(thread, start, end, *_processes(trace, threads))
     processor_ns = columns["duration_ns"].astype(float)
     processor_ns[moves] = _processor_times({name: column[moves] for name, column in columns.items()})
     return Operations(
@@ -167,10 +161,10 @@ def operations_of(trace: Trace) -> Operations:
         tail=(offset + size_bytes) % PAGE_BYTES != 0,
         direct=columns["direct"],
         processor_ns=processor_ns,
-        gap_ns=gap_ns,
-        together=together,
-        waits_for=waits_for,
-        after=after,
+        gap_ns=pauses.gap_ns,
+        together=pauses.together,
+        waits_for=pauses.waits_for,
+        after=pauses.after,
         file_begin=file_begin,
         file_end=file_end,
         stored=stored,
@@ -218,6 +212,18 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     return {name: np.concatenate(pair).astype(types.get(name, np.int64)) for name, pair in pairs.items()}
 
 
+def _processes(trace: Trace, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Process of every thread, and the process that started it, shape (m,); -1 of what the trace does not describe."""
+    tasks = trace.arrays[RecordKind.TASK]
+    numbers, first = np.unique(tasks["thread"], return_index=True)
+    place = np.minimum(np.searchsorted(numbers, threads), max(len(numbers) - 1, 0))
+    described = numbers[place] == threads if len(numbers) else np.zeros(len(threads), bool)
+    process, parent = np.full(len(threads), -1, np.int64), np.full(len(threads), -1, np.int64)
+    process[described] = tasks["process"][first[place[described]]]
+    parent[described] = tasks["parent_process"][first[place[described]]]
+    return process, parent
+
+
 def _unchanged(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Syncs of directories since the last one of which no name has changed, of whichever directory; shape (n,)."""
     renames = np.cumsum(columns["renames"])
@@ -261,60 +267,6 @@ def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.nd
     behind = np.minimum(first + -(-ranges["bytes"].astype(np.int64) // PAGE_BYTES), end[place])
     parts = [np.arange(*pair) for pair in zip(first, behind, strict=True)]
     return np.concatenate([np.zeros(0, np.int64), *parts])
-
-
-def _think_times(thread: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`Operations.after`, `gap_ns` and `together`."""
-    order = np.argsort(thread, kind="stable")
-    same = thread[order][1:] == thread[order][:-1]
-    later, before = order[1:][same], order[:-1][same]
-    gap_ns = np.zeros(len(start))
-    together = np.zeros(len(start), bool)
-    together[later] = start[later] < end[before]
-    gap_ns[later] = start[later] - np.where(together[later], start[before], end[before])
-    firsts = np.unique(thread, return_index=True)[1]
-    by_end = np.argsort(end, kind="stable")
-    ended = np.searchsorted(end[by_end], start[firsts], side="right") - 1
-    after = np.where(ended >= 0, by_end[ended], -1)
-    gap_ns[firsts] = start[firsts] - np.where(after >= 0, end[after], start[0])
-    return after, gap_ns, together
-
-
-def _processes(trace: Trace, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Process of every thread, and the process that started it, shape (m,); -1 of what the trace does not describe."""
-    tasks = trace.arrays[RecordKind.TASK]
-    numbers, first = np.unique(tasks["thread"], return_index=True)
-    place = np.minimum(np.searchsorted(numbers, threads), max(len(numbers) - 1, 0))
-    described = numbers[place] == threads if len(numbers) else np.zeros(len(threads), bool)
-    process, parent = np.full(len(threads), -1, np.int64), np.full(len(threads), -1, np.int64)
-    process[described] = tasks["process"][first[place[described]]]
-    parent[described] = tasks["parent_process"][first[place[described]]]
-    return process, parent
-
-
-def _waits_for(
-    thread: np.ndarray, start: np.ndarray, end: np.ndarray, process: np.ndarray, parent: np.ndarray
-) -> np.ndarray:
-    """`Operations.waits_for`: of the threads that began and ended within a pause the one that ended last."""
-    waits_for = np.full(len(start), -1, np.int64)
-    order = np.argsort(thread, kind="stable")
-    bounds = np.searchsorted(thread[order], np.arange(len(process) + 1))
-    own = [order[begin:behind] for begin, behind in zip(bounds, bounds[1:], strict=False)]
-    first_start = np.array([start[numbers[0]] for numbers in own])
-    last = np.array([numbers[np.argmax(end[numbers])] for numbers in own])
-    for each in np.unique(process[process >= 0]):
-        related = np.flatnonzero((process == each) | (parent == each))
-        related = related[np.argsort(first_start[related], kind="stable")]
-        for waiting in np.flatnonzero(process == each):
-            numbers = own[waiting]
-            pause, resumed = np.maximum.accumulate(end[numbers])[:-1], start[numbers[1:]]
-            low, high = (np.searchsorted(first_start[related], times) for times in (pause, resumed))
-            for at in np.flatnonzero(high > low):
-                ended = last[related[low[at] : high[at]]]
-                ended = ended[end[ended] <= resumed[at]]
-                if len(ended):
-                    waits_for[numbers[at + 1]] = ended[np.argmax(end[ended])]
-    return waits_for
 
 
 def _processor_times(requests: dict[str, np.ndarray]) -> np.ndarray:

@@ -15,7 +15,7 @@ from characterize.kernel_start import start_kernels
 from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import Operations
 
-USED, DIRTY, LAST = 0, 1, 2
+USED, DIRTY, LAST, COMPUTING = 0, 1, 2, 3
 READS, BOTH, ACCESSES, BYTES, USED_LAST = 0, 1, 2, 3, 4
 
 
@@ -49,7 +49,8 @@ class State(NamedTuple):
     Attributes
     ----------
     counts : ndarray of int64
-        Cached pages, dirty pages, the page that was written back last.
+        Cached pages, dirty pages, the page that was written back last, and threads that compute beside the one whose
+        operation it is.
     clocks : ndarray of float64
         Until when storage is busy: with reads, with both directions, with accesses and with bytes of writing back; and
         when it was last asked to read.
@@ -71,7 +72,7 @@ def state_of(operations: Operations, costs: MachineCosts) -> State:
     pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
     window, window_pages, mark, last = (np.full(files, -1, np.int64) for _ in range(4))
     places = Files(operations.file_begin, operations.file_end, window, window_pages, mark, last)
-    state = State(pages, places, np.array([0, 0, -2]), np.zeros(5), costs)
+    state = State(pages, places, np.array([0, 0, -2, 0]), np.zeros(5), costs)
     _fill(state, operations.cached[-costs.cache_pages :])
     return state
 

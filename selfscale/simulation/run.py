@@ -15,9 +15,22 @@ import numpy as np
 
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
-from selfscale.simulation.page_cache import BOTH, BYTES, DIRTY, READS, USED_LAST, dirty, discard, state_of, use
+from selfscale.simulation.page_cache import (
+    BOTH,
+    BYTES,
+    COMPUTING,
+    DIRTY,
+    READS,
+    USED_LAST,
+    dirty,
+    discard,
+    state_of,
+    use,
+)
 from selfscale.simulation.storage_work import evict, fetch, flush, start_writing, write_back
 
+COMPUTES_NS_MAX = 10e6
+"""A longer pause is likely one of waiting: for a timer, or for somebody."""
 READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, _ = (int(kind) for kind in Kind)
 
 
@@ -80,7 +93,7 @@ def run(
 
 
 def _schedule(operations: Operations) -> Schedule:
-    count, threads = len(operations.thread), len(operations.after)
+    count = len(operations.thread)
     order = np.argsort(operations.thread, kind="stable")
     thread = operations.thread[order]
     following = np.full(count, -1, np.int64)
@@ -131,6 +144,7 @@ def _run(todo, state, recorded_on):
         thread = np.argmin(due_ns)
         now, number = due_ns[thread], current[thread]
         write_back(state, now, state.costs.background_pages, False)
+        state.counts[COMPUTING] = _computing(todo, current, due_ns, now, thread)
         ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
         start_ns[number], waited_ns[number] = now, ready - now
@@ -152,6 +166,17 @@ def _run(todo, state, recorded_on):
             due_ns[child] = end_ns[number] + todo.gap_ns[todo.head[child]]
             child = todo.next_child[child]
     return start_ns, end_ns, waited_ns
+
+
+@numba.njit(cache=True, nogil=True)
+def _computing(todo, current, due_ns, now, thread):
+    """How many other threads are in a short pause, and so most likely compute."""
+    count = 0
+    for other in range(len(due_ns)):
+        if other != thread and now < due_ns[other] < np.inf:
+            pause_ns = todo.gap_ns[current[other]]
+            count += pause_ns <= COMPUTES_NS_MAX and due_ns[other] - pause_ns <= now
+    return count
 
 
 @numba.njit(cache=True, nogil=True)

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -81,17 +83,17 @@ def simulate_uncertain(
     operations: Operations,
     service_times: ServiceTimes,
     storage: StorageTimes,
-    read_ahead_bytes: int | None,
+    environment: Mapping[str, Any],
     recorded_on: RequestCosts | None = None,
 ) -> Simulated:
     """The same with what the uncertainty of the constants means."""
-    found = simulate(operations, machine_costs(service_times, storage, read_ahead_bytes), recorded_on)
+    found = simulate(operations, machine_costs(service_times, storage, environment), recorded_on)
     generator = np.random.default_rng(0)
     normal = generator.standard_normal((DRAWS, len(service_times.constants)))
     spread = np.linalg.cholesky(service_times.covariance)
     drawn = []
     for off in np.clip(normal, -SIGMAS_MAX, SIGMAS_MAX) @ spread.T:
-        costs = machine_costs(service_times, storage, read_ahead_bytes, service_times.constants + off)
+        costs = machine_costs(service_times, storage, environment, service_times.constants + off)
         one = simulate(operations, costs, recorded_on)
         drawn.append((one.throughput_bytes_per_s / found.throughput_bytes_per_s, one.span_s / found.span_s))
     sigma, span_sigma = np.sqrt((np.log(drawn) ** 2).mean(axis=0))

@@ -9,7 +9,20 @@ from __future__ import annotations
 
 import numba
 
-from selfscale.simulation.page_cache import ACCESSES, BOTH, BYTES, DIRTY, LAST, READS, USED, USED_LAST, clean, drop, use
+from selfscale.simulation.page_cache import (
+    ACCESSES,
+    BOTH,
+    BYTES,
+    COMPUTING,
+    DIRTY,
+    LAST,
+    READS,
+    USED,
+    USED_LAST,
+    clean,
+    drop,
+    use,
+)
 
 PAUSE_NS = 3e6
 """Without a read or a sync, from which on a read counts as rested: between the 1 ms that changed nothing and the 5 ms
@@ -98,7 +111,11 @@ def fetch(state, now, begin, behind):
     pages, clocks, storage, count = state.pages, state.clocks, state.costs.storage, 0
     ahead = clocks[READS] - now > storage.held_up_ns
     start = max(now, clocks[BOTH], clocks[READS] if ahead else now)
-    first_ns = storage.rested_read_ns if now - clocks[USED_LAST] > PAUSE_NS else storage.read_ns
+    first_ns = storage.read_ns
+    if now - clocks[USED_LAST] > PAUSE_NS:
+        first_ns = storage.rested_read_ns
+    elif state.counts[COMPUTING] == state.costs.processors - 1:
+        first_ns = storage.awake_read_ns
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:
             use(state, page)

@@ -39,8 +39,8 @@ WORKLOADS_MIN = 5
 BORDER = (0.8, 1.5)
 """Times the size of the cache that was found: where a little more uniqueBytes costs much."""
 ALL = "all machines"
-PAUSES = ("rested", "paced scan")
-"""Probes that wait between their requests."""
+BEYOND_FIVE = ("rested", "paced scan", "awake")
+"""Probes that differ from others in more than the five parameters."""
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,9 @@ def cold_reads(machines: Sequence[Results], points: int) -> pd.DataFrame:
     rows = []
     for one in machines:
         probes = [
-            probe for probe in one.profile.storage if probe.workload.read_frac == 1 and probe.parameter not in PAUSES
+            probe
+            for probe in one.profile.storage
+            if probe.workload.read_frac == 1 and probe.parameter not in BEYOND_FIVE
         ]
         predictions = Predictor(one.grown(points)).table([probe.workload for probe in probes]) if probes else None
         for row, probe in enumerate(probes):
