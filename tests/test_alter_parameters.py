@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
-from characterize.layout import Fileop, IoOp, RecordKind
+from characterize.layout import Fileop, IoFlag, IoOp, RecordKind
 from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.binaries import find_binary
@@ -90,6 +90,17 @@ def test_reads_are_made_of_writes_to_existing_files_first():
     assert (altered.files["flags"] == parent.files["flags"]).all()
     altered, _ = alter(parent, {"readFrac": 0.9})
     assert (altered.files["flags"] == 0).sum() > (parent.files["flags"] == 0).sum()
+
+
+def test_only_writes_say_that_times_had_been_asked_for():
+    parent = database_like(200)
+    requests = parent.arrays[RecordKind.IO]
+    requests["flags"][requests["op"] == IoOp.WRITE] |= np.uint32(IoFlag.CTIME_QUERIED)
+    for altered, _ in (alter(parent, {"readFrac": 0.9}), alter(parent, {"readFrac": 0.3})):
+        io = altered.arrays[RecordKind.IO]
+        asked = (io["flags"] & IoFlag.CTIME_QUERIED) != 0
+        assert asked.any()
+        assert (io["op"][asked] == IoOp.WRITE).all()
 
 
 # ---- uniqueBytes, sizeMean ----
