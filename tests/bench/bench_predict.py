@@ -27,6 +27,7 @@ from flextrace import measuring
 from replayer.confine import MemoryGroup
 from selfscale.access import Access
 from selfscale.environment import environment
+from selfscale.predict import record_scores
 from selfscale.profile import Profile
 from tests.bench.lab_applications import APPLICATIONS, predict_application, record_application
 from tests.bench.lab_machines import DEFAULT, MACHINES, QUICK, LabMachine, ended_as_interrupted, lab_machine
@@ -235,6 +236,7 @@ def predict_applications(arguments: argparse.Namespace, document: Document) -> N
         profiles = {}
         for name, record in machines.items():
             profile: Profile = grown_profile(record, POINTS_MANY)
+            record_scores(profile)  # or every prediction would cross-validate it
             profiles[name] = profile.save(Path(scratch) / f"{name}.json")
         for application in APPLICATIONS:
             having = [name for name, record in machines.items() if record["applications"].get(application.name)]
