@@ -132,6 +132,14 @@ static __always_inline void async_start(struct async_operation *operation, __u64
 		operation_begins();
 }
 
+/* Of one that may have waited for others, which is over now. */
+static __always_inline void async_start_behind(struct async_operation *operation, __u64 now_ns)
+{
+	if (!operation->started)
+		add_entry_flags(operation);
+	async_start(operation, now_ns);
+}
+
 /* Ended without having been on a file. */
 static __always_inline void async_abandon(const struct async_operation *operation)
 {

@@ -212,9 +212,7 @@ static __always_inline void start_next(struct io_kiocb *request, struct task_sta
 	/* Opened by this request, closed by the next. */
 	if (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE && !operation->file_pointer)
 		find_closed((struct io_kiocb *)next, operation);
-	if (!operation->started)
-		add_entry_flags(operation);
-	async_start(operation, now_ns);
+	async_start_behind(operation, now_ns);
 	if (state)
 		async_switch(state, next);
 }
@@ -403,9 +401,7 @@ int BPF_PROG(io_uring_file_get, struct io_kiocb *request, int descriptor)
 		struct file *file = operation->file_pointer ? NULL : (struct file *)file_of_program(descriptor);
 		if (file)
 			set_file(operation, file, descriptor);
-		if (!operation->started)
-			add_entry_flags(operation);
-		async_start(operation, now_ns);
+		async_start_behind(operation, now_ns);
 	}
 	async_switch_to(state, pointer, operation);
 	return 0;
