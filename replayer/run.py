@@ -80,7 +80,8 @@ def replay(
         Where the files of the replay lie; made if missing. Nothing else in it is touched. Not needed for the engine
         "null", nor where a trace has only a block device, and `device` is given.
     memory_group : MemoryGroup, optional
-        An entered group in which the engine runs.
+        An entered group in which the engine runs once it has read the trace, so that what it keeps of a long one takes
+        nothing from the page cache.
     on_interval : callable, optional
         Gets ``{"t_s", "bytes", "requests"}`` of every interval while it runs; True stops the replay, with its result.
     finish_on_signal : bool
@@ -105,7 +106,7 @@ def replay(
     if recorder:
         command = [*recorder, *command]
     elif memory_group:
-        command = memory_group.wrap(command)
+        command.append(f"--memory-group={memory_group.path}")
     document, talk = _run(command, memory_group, on_interval, finish_on_signal)
     if recorder:
         document["warnings"] += [line.removeprefix(RECORDER_TALK) for line in talk.splitlines()]

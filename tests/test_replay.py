@@ -14,10 +14,11 @@ import pytest
 import characterize
 from characterize.errors import FlextraceError
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, Source
-from characterize.workload import workload_of
+from characterize.workload import Workload, workload_of
 from flextrace.main import main
 from replayer.confine import MemoryGroup
 from replayer.run import prepare, replay
+from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
 from tests.straced import ROOT, needs_engine
 
@@ -167,6 +168,40 @@ def test_in_a_memory_group_only_so_much_stays_cached(tmp_path, capsys):
     assert document["image"]["built_bytes"] == size
     assert document["environment"]["memory_limit_bytes"] == 32 << 20
     assert not (tmp_path / "image").exists()
+
+
+@needs_root
+def test_what_the_engine_keeps_of_a_trace_takes_nothing_from_the_page_cache(tmp_path):
+    """Of 2 M requests it keeps some 25 MB. With the file that is more than the limit; without, it fits."""
+    workload = Workload(unique_bytes=56 << 20, seq_frac=0.5, read_frac=1.0, size_mean=4096.0, process_num=1.0)
+    trace = characterize.write(make_trace(workload, requests=2_000_000, seed=1), tmp_path / "t.iotrace")
+    options = {"timing": "asap", "order": "thread", "cache": "warm", "keep_image": True}
+    prepare(trace, tmp_path / "image")
+    lines = []
+    with MemoryGroup(72 << 20) as group:
+        document = replay(
+            trace,
+            tmp_path / "image",
+            phase="run",
+            memory_group=group,
+            interval_ms=10,
+            on_interval=lines.append,
+            **options,
+        )
+        assert group.usage_bytes() <= 72 << 20
+    assert document["image"]["cache_resident_bytes"] == 56 << 20
+    assert len(lines) > 3
+    assert sum(line["device_read_bytes"] for line in lines) == 0
+
+
+@needs_root
+def test_a_group_that_is_none_is_refused(trace, tmp_path):
+    class Nowhere:
+        path = tmp_path / "nowhere"
+        limit_bytes = 1 << 30
+
+    with pytest.raises(FlextraceError, match=r"cannot join the control group .*nowhere: No such file"):
+        replay(trace, tmp_path / "image", memory_group=Nowhere())
 
 
 @needs_root

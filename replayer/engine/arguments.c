@@ -17,6 +17,7 @@ enum option_key {
 	KEY_LOOP,
 	KEY_MAX_SECONDS,
 	KEY_CACHE,
+	KEY_MEMORY_GROUP,
 	KEY_PHASE,
 	KEY_KEEP_IMAGE,
 	KEY_FORCE_SPACE,
@@ -81,6 +82,11 @@ static const struct argp_option options[] = {
 	{"directory", 'd', "DIR", 0, "Directory for the files of the replay; made if missing", 3},
 	{"cache", KEY_CACHE, "STATE", 0,
 	 "Page cache at the start: recorded (default), warm (everything), cold (nothing) or keep (as it is)", 3},
+	{"memory-group", KEY_MEMORY_GROUP, "DIR", 0,
+	 "Join this control group when the trace is read: its limit then bounds the page cache, and not what the "
+	 "engine "
+	 "keeps of the trace",
+	 3},
 	{"phase", KEY_PHASE, "PHASE", 0, "all (default), prepare (lay out the files), or run (files are there)", 3},
 	{"keep-image", KEY_KEEP_IMAGE, NULL, 0, "Leave the files for the next replay", 3},
 	{"force-space", KEY_FORCE_SPACE, NULL, 0, "Begin although the space seems too little", 3},
@@ -194,6 +200,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return 0;
 	case KEY_CACHE:
 		arguments->cache = parse_choice("cache", text, caches, state);
+		return 0;
+	case KEY_MEMORY_GROUP:
+		arguments->memory_group = text;
 		return 0;
 	case KEY_PHASE:
 		arguments->phase = parse_choice("phase", text, phases, state);

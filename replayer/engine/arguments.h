@@ -25,6 +25,7 @@ struct arguments {
 	int sync; /* enum sync_choice */
 	int layout; /* enum layout_choice */
 	unsigned int data_percent;
+	const char *memory_group;
 	const char *device;
 	const char *confirm;
 	bool write;

@@ -2,9 +2,12 @@
 // Turns a command line into a replay: trace in, operations in a directory, result document on stdout.
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "replayer/engine/arguments.h"
 #include "replayer/engine/cache_state.h"
@@ -109,6 +112,24 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 	return error;
 }
 
+/* What was allocated before stays charged to where it was. */
+static int join_group(const char *group)
+{
+	char path[PATH_MAX];
+
+	if (!group)
+		return 0;
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+	int file = open(path, O_WRONLY | O_CLOEXEC);
+	int error = file < 0 || write(file, "0", 1) < 0 ? -errno : 0;
+
+	if (file >= 0)
+		close(file);
+	if (error)
+		complain("cannot join the control group %s: %s", group, strerror(-error));
+	return error;
+}
+
 static int apply_cache(const struct arguments *arguments, const struct run *run, struct result *result)
 {
 	__attribute__((cleanup(resident_ranges_free))) struct resident_ranges ranges = {0};
@@ -159,6 +180,8 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		return EXIT_FAILURE;
 	if (arguments->phase != PHASE_PREPARE) {
 		error = run_prepare(&run);
+		if (!error)
+			error = join_group(arguments->memory_group);
 		if (!error && !null)
 			error = apply_cache(arguments, &run, &result);
 		if (!error)
