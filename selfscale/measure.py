@@ -87,6 +87,9 @@ class Point:
         Bytes that went to or came from storage in the steady window over those that were moved; None where unknown.
     device_write_frac : float or None
         Those of them that went to storage.
+    dirtied_frac : float or None
+        Bytes that became dirty over those that were moved: the kernel counts so against its limits on dirty pages. Of a
+        large folio of which a part is written it is all.
     """
 
     workload: Workload
@@ -106,6 +109,7 @@ class Point:
     cost_s: float = 0.0
     device_frac: float | None = None
     device_write_frac: float | None = None
+    dirtied_frac: float | None = None
 
     def as_document(self) -> dict[str, Any]:
         """The point as it stands in a profile."""
@@ -268,7 +272,7 @@ def _point_of(
         errors = ", ".join(f"{count} {name}" for name, count in result["errors"].items()) or "short requests"
         reason = f"{failed} requests failed or were short ({errors})"
     mean = estimate.bytes_per_s
-    moved_frac, written_frac = _device_fracs(intervals[estimate.first :])
+    moved_frac, written_frac, dirtied_frac = _device_fracs(intervals[estimate.first :])
     return Point(
         workload=workload,
         throughput_bytes_per_s=mean,
@@ -283,16 +287,25 @@ def _point_of(
         cost_s=cost_s,
         device_frac=moved_frac,
         device_write_frac=written_frac,
+        dirtied_frac=dirtied_frac,
     )
 
 
-def _device_fracs(intervals: list[dict[str, Any]]) -> tuple[float, float] | tuple[None, None]:
-    """Bytes that storage moved, and wrote, over bytes that the replay moved; None where unknown or nothing moved."""
+def _device_fracs(
+    intervals: list[dict[str, Any]],
+) -> tuple[float, float, float] | tuple[None, None, None]:
+    """What storage moved, what it wrote, what became dirty, over the bytes that were moved; None if unknown."""
     moved_bytes = sum(line["bytes"] for line in intervals)
     if not moved_bytes or any("device_read_bytes" not in line for line in intervals):
-        return None, None
-    read_bytes, write_bytes = (sum(line[f"device_{way}_bytes"] for line in intervals) for way in ("read", "write"))
-    return (read_bytes + write_bytes) / moved_bytes, write_bytes / moved_bytes
+        return None, None, None
+    read_bytes, dirtied_bytes = (
+        sum(line[name] for line in intervals) for name in ("device_read_bytes", "dirtied_bytes")
+    )
+    written_bytes = dirtied_bytes
+    if all("device_write_bytes" in line for line in intervals):
+        # Of large folios more became dirty than was written; the device was given more than this replay's data.
+        written_bytes = min(dirtied_bytes, sum(line["device_write_bytes"] for line in intervals))
+    return (read_bytes + written_bytes) / moved_bytes, written_bytes / moved_bytes, dirtied_bytes / moved_bytes
 
 
 def evict(directory: Path) -> None:

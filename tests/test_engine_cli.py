@@ -153,7 +153,7 @@ def test_intervals_say_what_storage_moved(tmp_path, image, cache):
     done = run(trace, image, "--cache", cache, "--interval-ms=2")
     lines = [json.loads(line) for line in done.stdout[: done.stdout.index("{\n")].splitlines()]
     assert lines
-    assert all(line["device_write_bytes"] == 0 for line in lines)
+    assert all(line["dirtied_bytes"] == 0 for line in lines)
     read_bytes = sum(line["device_read_bytes"] for line in lines)
     moved_bytes = sum(line["bytes"] for line in lines)
     if cache == "warm":

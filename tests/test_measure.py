@@ -104,11 +104,20 @@ def test_image_is_prepared_outside_the_group_and_run_inside(tmp_path):
 def test_share_of_bytes_that_reached_storage_is_that_of_the_steady_window(tmp_path):
     def device(line_bytes):
         # At first everything is read in, in the steady state a quarter; writes go out once.
-        return {"device_read_bytes": line_bytes * (1 if line_bytes < 5e7 / 2 else 0.25), "device_write_bytes": 1e6}
+        return {"device_read_bytes": line_bytes * (1 if line_bytes < 5e7 / 2 else 0.25), "dirtied_bytes": 1e6, **given}
 
+    given = {}
     point = run(FakeReplay([2e8] * 10 + quiet(1e9), device=device), tmp_path)
     assert point.device_frac == pytest.approx(0.25 + 1e6 / 5e7, rel=0.02)
     assert point.device_write_frac == pytest.approx(1e6 / 5e7, rel=0.02)
+    assert point.dirtied_frac == pytest.approx(1e6 / 5e7, rel=0.02)
+    for given_bytes, written_bytes in ((0.4e6, 0.4e6), (3e6, 1e6)):
+        # Of a large folio not all is written; what else the device is given is not this replay's data.
+        given = {"device_write_bytes": given_bytes}
+        other = run(FakeReplay([2e8] * 10 + quiet(1e9), device=device), tmp_path)
+        assert other.device_write_frac == pytest.approx(written_bytes / 5e7, rel=0.02)
+        assert other.device_frac == pytest.approx(0.25 + written_bytes / 5e7, rel=0.02)
+        assert other.dirtied_frac == point.dirtied_frac
     kept = Point.from_document(json.loads(json.dumps(point.as_document())))
     assert (kept.device_frac, kept.device_write_frac) == (point.device_frac, point.device_write_frac)
 

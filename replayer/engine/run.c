@@ -216,19 +216,23 @@ static void add_moved(const struct moved *moved, struct interval_totals *totals)
 	totals->bytes += bytes;
 }
 
-static void print_interval(const struct run *run, uint64_t now, struct interval_totals *last)
+static void print_interval(const struct run *run, uint64_t now, const struct device_counters *counters,
+			   struct interval_totals *last)
 {
-	struct interval_totals totals = {.device = device_traffic_now()};
+	struct interval_totals totals = {.device = device_traffic_now(counters)};
 
 	for (uint32_t t = 0; t < run->schedule->thread_count; t++)
 		add_moved(&run->workers[t].moved, &totals);
 	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu", (double)now / 1e9,
 	       (unsigned long long)(totals.bytes - last->bytes),
 	       (unsigned long long)(totals.requests - last->requests));
-	if (totals.device.known)
-		printf(", \"device_read_bytes\": %llu, \"device_write_bytes\": %llu",
+	if (totals.device.account_known)
+		printf(", \"device_read_bytes\": %llu, \"dirtied_bytes\": %llu",
 		       (unsigned long long)(totals.device.read_bytes - last->device.read_bytes),
-		       (unsigned long long)(totals.device.write_bytes - last->device.write_bytes));
+		       (unsigned long long)(totals.device.dirtied_bytes - last->device.dirtied_bytes));
+	if (totals.device.device_known)
+		printf(", \"device_write_bytes\": %llu",
+		       (unsigned long long)(totals.device.device_write_bytes - last->device.device_write_bytes));
 	puts("}");
 	fflush(stdout);
 	*last = totals;
@@ -242,9 +246,12 @@ static void watch(struct run *run, uint64_t start_ns)
 	uint64_t interval_ns = run->options->interval_ns;
 	uint64_t next_ns = interval_ns ? start_ns + interval_ns : UINT64_MAX;
 	struct interval_totals totals = {0};
+	__attribute__((cleanup(device_counters_close))) struct device_counters counters = {0};
 
-	if (interval_ns)
-		totals.device = device_traffic_now();
+	if (interval_ns) {
+		device_counters_open(&counters, run->image->directory);
+		totals.device = device_traffic_now(&counters);
+	}
 	for (uint32_t running; (running = atomic_load(&run->running));) {
 		uint64_t until_ns = next_ns < limit_ns ? next_ns : limit_ns;
 		struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
@@ -253,7 +260,7 @@ static void watch(struct run *run, uint64_t start_ns)
 		      until_ns == UINT64_MAX ? NULL : &until);
 		uint64_t now = now_ns();
 		if (now >= next_ns && atomic_load(&run->running)) {
-			print_interval(run, now - start_ns, &totals);
+			print_interval(run, now - start_ns, &counters, &totals);
 			/* When this thread came late by more than an interval, that one is longer. */
 			next_ns += (now - next_ns) / interval_ns * interval_ns + interval_ns;
 		}
