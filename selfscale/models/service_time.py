@@ -62,6 +62,8 @@ CONSTANTS = {
     "write_wait_frac": Guess(0.3, 1.0),
     "spill_frac": Guess(0.02, 1.5),
     "spill_page_s": Guess(5e-7, 1.5),
+    "worker_access_s": Guess(2e-6, 1.5),
+    "worker_page_s": Guess(1e-7, 1.5),
     "stays_frac": Guess(0.75, 0.3),
     "read_cache": Guess(1.0, 0.25),
     "write_cache": Guess(0.8, 1.2),
@@ -83,7 +85,8 @@ limits_apart is 0 where it takes the time of its accesses and that of their byte
 Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most. One that is waited for costs
 restart_frac of an access; of the time of the others hidden_frac is not waited for. Write-back
 (`selfscale.models.write_back`) begins at write_cache, of which stays_frac stays dirty then, and takes spill_page_s of a
-processor per page."""
+processor per page. Besides, what storage reads or writes takes worker_access_s and worker_page_s of the kernel's own
+threads (write-back, loop devices, compression), which a request does not wait for as long as there is a processor."""
 
 
 def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
@@ -117,7 +120,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
 
     Parameters
     ----------
-    constants : ndarray, shape (32,), or (32, k, 1) for k sets at once
+    constants : ndarray, shape (34,), or (34, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -153,8 +156,12 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     behind = (
         read * miss * (k["restart_frac"] * ahead.behind * k["access_read_s"] + behind_bytes * k["device_read_byte_s"])
     )
-    write_access = write * spill * extents * k["access_write_s"]
+    read_accesses, write_accesses = read * miss * (random + ahead.first + ahead.behind), write * spill * extents
+    write_access = write_accesses * k["access_write_s"]
     write_bytes = write * spill * (moved - overlapped * longer) * k["device_write_byte_s"]
+    # The kernel's threads serve storage beside the processes: one leaves them a processor, many do not.
+    workers = (read_accesses + write_accesses) * k["worker_access_s"]
+    workers = workers + (read * miss * ahead.bytes + write * spill * moved) / PAGE_BYTES * k["worker_page_s"]
     waiting = (
         read_access
         + read_bytes
@@ -166,7 +173,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     return Demand(
         {
             "process": (processor + waiting) / table.process_num,
-            "processors": processor / k["cpu_servers"],
+            "processors": (processor + workers) / k["cpu_servers"],
             "device": (reading + writing) / k["device_servers"],
             "reads": reading / k["direction_servers"],
             "writes": writing / k["direction_servers"],
@@ -197,9 +204,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (32,)
+    constants : ndarray, shape (34,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (32, 32)
+    covariance : ndarray, shape (34, 34)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -214,7 +221,7 @@ class ServiceTimes:
         return log_throughput(self.constants, table, demand_at(self.constants, table, self.border_bytes))
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 32)."""
+        """Derivative of `log_throughput` by the constants, shape (n, 34)."""
         steps = STEP * np.eye(len(self.constants))
         moved = np.hstack([self.constants[:, None] + steps, self.constants[:, None] - steps])
         # All at once, an axis for the sets of constants before that of the workloads: a prediction is to take 10 ms.
