@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The formula of service times: which resource takes what of a request."""
+
+import numpy as np
+import pytest
+
+from characterize.workload import Workload
+from selfscale.models.measured import columns
+from selfscale.models.service_time import CONSTANTS, demand_at, log_throughput
+
+MIB = float(1 << 20)
+BORDER_BYTES = 128 * MIB
+COLD = Workload(1024 * MIB, 0.0, 0.5, 4096.0, 1.0)
+CACHED_READS = Workload(16 * MIB, 0.0, 1.0, 4096.0, 4.0)
+
+
+def constants(**values):
+    return np.log(list({**{name: guess.value for name, guess in CONSTANTS.items()}, **values}.values()))
+
+
+def demand(workload, **values):
+    return demand_at(constants(**values), columns([workload]), BORDER_BYTES)
+
+
+def throughput(workload, **values):
+    at = constants(**values)
+    table = columns([workload])
+    return float(np.exp(log_throughput(at, table, demand_at(at, table, BORDER_BYTES)))[0])
+
+
+@pytest.mark.parametrize("name", ["worker_access_s", "worker_page_s"])
+def test_kernel_threads_take_processors_and_not_the_process_that_they_serve(name):
+    idle, busy = demand(COLD, **{name: 1e-9}), demand(COLD, **{name: 1e-5})
+    assert busy.seconds["process"] == pytest.approx(idle.seconds["process"])
+    # Most reads miss and most writes are written back: one access and one page each.
+    moved = float(busy.read_frac[0] + busy.write_frac[0])
+    more_s = float(busy.seconds["processors"][0] - idle.seconds["processors"][0])
+    assert more_s == pytest.approx(1e-5 * moved / CONSTANTS["cpu_servers"].value, rel=0.35)
+
+
+def test_kernel_threads_slow_many_processes_and_not_one():
+    fast = {"access_read_s": 2e-5, "access_write_s": 2e-6, "sharpness": 20.0, "device_servers": 100.0}
+    fast["direction_servers"] = 100.0
+    alone, many = (
+        throughput(workload, **fast, worker_access_s=2e-5) / throughput(workload, **fast, worker_access_s=1e-9)
+        for workload in (COLD, COLD.replace(process_num=16.0))
+    )
+    assert alone > 0.95
+    assert many < 0.5
+
+
+def test_kernel_threads_do_nothing_for_what_is_cached():
+    slow = throughput(CACHED_READS, worker_access_s=1e-5, worker_page_s=1e-5)
+    assert slow == pytest.approx(throughput(CACHED_READS), rel=0.02)
