@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
+# bpftool and depmod are there on Debian, and users that are not root have neither in their path.
+export PATH := $(PATH):/usr/sbin:/sbin
 
 V ?= 0
 ifeq ($(V),0)
@@ -45,19 +47,19 @@ help: ## this text
 ##@ Check
 .PHONY: test
 test: build build/.apt-test build/test-programs ## run all tests (as root: the recorder needs it)
-	$(SUDO) $(PYTHON) -m pytest $(PYTEST_ARGS)
+	$(SUDO) env $(if $(CI),CI=$(CI)) $(PYTHON) -m pytest $(PYTEST_ARGS)
 
 VM_KERNELS := 6.1 6.12
 
 .PHONY: test-vm
 test-vm: build build/.apt-test build/.apt-vm build/test-programs build/vm/virtme/.installed $(VM_KERNELS:%=build/vm/%/release) ## what depends on the kernel, here and on Debian's kernels in QEMU: docs/support_matrix.md
-	$(SUDO) $(PYTHON) -m tests.vm.run_tests $(VM_KERNELS) --pytest-args '$(PYTEST_ARGS)' $(VM_ARGS)
+	$(SUDO) $(PYTHON) -m tests.vm.run_tests $(VM_KERNELS) --pytest-args='$(PYTEST_ARGS)' $(VM_ARGS)
 
 # One boot is part of make test. Where QEMU or the kernel cannot be had, that part is skipped and says why.
 test: vm
 
 .PHONY: vm
-vm:
+vm: | build
 	@mkdir -p build/vm
 	@$(MAKE) --no-print-directory build/.apt-vm build/vm/virtme/.installed build/vm/$(firstword $(VM_KERNELS))/release \
 		2>&1 | tee build/vm/$(firstword $(VM_KERNELS)).log
@@ -140,7 +142,7 @@ bench-cache: build ## the cache size that scale finds under three known memory l
 
 .PHONY: clean
 clean: ## remove everything that was built (not .venv)
-	rm -rf build demo-output
+	$(SUDO) rm -rf build demo-output
 
 .PHONY: distclean
 distclean: clean ## remove .venv as well
@@ -151,11 +153,13 @@ distclean: clean ## remove .venv as well
 .PHONY: install
 install: build/.apt .venv/.installed
 
-# Asks dpkg first, so that a machine without network but with the packages works.
+# Asks dpkg first, so that a machine without network but with the packages works. One at a time: apt does not wait for
+# another one. Without LC_ALL dpkg says in other languages what it does not know.
 define apt_install
 	@mkdir -p build
-	@missing=$$(dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(1) 2>&1 | \
-		awk '/no packages found matching/ {print $$NF} / not-installed$$/ {print $$1}'); \
+	@exec 9>build/apt.lock; flock 9; \
+	missing=$$(LC_ALL=C dpkg-query -W -f '$${Package} $${db:Status-Status}\n' $(1) 2>&1 | \
+		awk '/no packages found matching/ {print $$NF; next} NF == 2 && $$2 != "installed" {print $$1}'); \
 	if [ -n "$$missing" ]; then \
 		printf '  %-7s %s\n' APT "$$(echo $$missing)"; \
 		$(SUDO) apt-get update -q >build/apt.log 2>&1 && \
@@ -203,7 +207,10 @@ RECORD_OBJECTS := $(patsubst %.c,build/%.o,$(filter-out %.bpf.c,$(wildcard bpf/*
 BPF_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard bpf/*.bpf.c))
 BPF_LIBRARIES := -lbpf -lelf -lz
 
-build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) | build/.apt
+# The version and the flags are in every object.
+BUILT_BY := Makefile pyproject.toml
+
+build/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(BUILT_BY) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,BPF,$<) $(CLANG) $(BPF_CFLAGS) -c $< -o $@
 
@@ -213,7 +220,7 @@ build/record.bpf.o: $(BPF_OBJECTS)
 build/record.skel.h: build/record.bpf.o
 	$(call say,SKEL,$@) bpftool gen skeleton $< name record_bpf >$@
 
-build/bpf/%.o: bpf/%.c $(wildcard bpf/*.h) build/record.skel.h
+build/bpf/%.o: bpf/%.c $(wildcard bpf/*.h) build/record.skel.h $(BUILT_BY)
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
@@ -225,7 +232,7 @@ build/flextrace-record: $(RECORD_OBJECTS)
 ENGINE_LIBRARIES := -luring -lblkid -lpthread -lm
 ENGINE_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard replayer/engine/*.c))
 
-build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) bpf/trace_format.h | build/.apt
+build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) bpf/trace_format.h $(BUILT_BY) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
