@@ -180,6 +180,8 @@ def write_table(trace: Path, output: Path, layer: Layer | None, *, force: bool) 
     opened = trace_file.open(trace)
     table = csv_export.write(opened, output, layer, force=force)
     lines = [f"warning: {warning}" for warning in opened.warnings]
+    if not opened.measured:
+        lines.append("warning: this trace has not run: its times are an order or a schedule, which a table cannot say")
     lines.append(f"{output}: {table.rows} rows of the layer {table.layer}")
     if table.left_out:
         lines.append(f"left out: {table.left_out} operations with two names (rename, link)")

@@ -159,5 +159,6 @@ def _names(values: np.ndarray, name: Callable[[int], str]) -> pa.Array:
 
 
 def _without_durations(trace: Trace, table: pa.Table) -> pa.Table:
-    unknown = trace.header.metadata.get("durations") == "unknown"
+    """Of a trace that has not run the times are an order or a schedule: nobody measured how long anything took."""
+    unknown = not trace.measured or trace.header.metadata.get("durations") == "unknown"
     return table.drop_columns("duration_ns") if unknown else table

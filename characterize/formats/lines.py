@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_DOWN, Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,8 @@ SNIFFED_LINES = 32
 SNIFFED_SHARE = 0.75
 """So that a malformed line is told as one, and not as another format."""
 DECIMAL_DIGITS = 38
+SECONDS_DIGITS = 19
+"""Of a time in any unit before the point: more are not read."""
 
 Kind = Literal["integer", "time", "text", "unused"]
 ABSENT = -(2**63)
@@ -97,7 +100,12 @@ class LineShape:
             return f"^{self.pattern}\\s*$"
         between = r"\s+" if self.delimiter == " " else rf"[ \t]*{re.escape(self.delimiter)}[ \t]*"
         text = r'"(?:[^"]|"")*"|[^",]*' if self.quoted else f"[^{self.delimiter}]*"
-        return rf"^\s*{between.join(it.group(text) for it in self.fields)}{self.tail}\s*$"
+        # Whoever quotes one field may quote all of them; of a number the marks are not part.
+        groups = [
+            f'"?{it.group(text)}"?' if self.quoted and it.kind in {"integer", "time"} else it.group(text)
+            for it in self.fields
+        ]
+        return rf"^\s*{between.join(groups)}{self.tail}\s*$"
 
     def records_in(self, block: bytes) -> bytes:
         """A block, or what is before the end of the records in it."""
@@ -287,8 +295,18 @@ def _column(texts: pa.Array, kind: Kind, unit: str, quoted: bool) -> Any:
     if kind == "integer":
         return strings.cast(pa.int64()).fill_null(ABSENT).to_numpy(zero_copy_only=False)
     digits = TIME_DIGITS.get(unit, 0)
-    cut = pc.replace_substring_regex(strings, rf"(\.\d{{{digits}}})\d+", r"\1")
-    return nanoseconds(cut.cast(pa.decimal128(DECIMAL_DIGITS, digits)), unit)
+    kind = pa.decimal128(DECIMAL_DIGITS, digits)
+    if pc.any(pc.match_substring_regex(strings, "[eE]")).as_py():
+        return nanoseconds(pa.array([_decimal(text, digits) for text in strings.to_pylist()], kind), unit)
+    return nanoseconds(pc.replace_substring_regex(strings, rf"(\.\d{{{digits}}})\d+", r"\1").cast(kind), unit)
+
+
+def _decimal(text: str | None, digits: int) -> Decimal | None:
+    """A number that may have an exponent, without what is behind its last digit that counts; -1 if it is too large."""
+    if text is None:
+        return None
+    value = Decimal(text)
+    return Decimal(-1) if value.adjusted() >= SECONDS_DIGITS else value.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN)
 
 
 def nanoseconds(times: pa.Decimal128Array, unit: str) -> np.ndarray:

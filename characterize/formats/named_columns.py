@@ -19,7 +19,7 @@ from characterize.formats.block_records import block_draft
 from characterize.formats.file_numbers import FileNumbers
 from characterize.formats.file_operations import FILEOP_BASE, divided, operation_of, operations_draft
 from characterize.formats.lines import ABSENT, DECIMAL, INTEGER, Columns, Draft, Field, Kind, number_of_text
-from characterize.formats.reading import TIME_DIGITS, Chunk, Reading
+from characterize.formats.reading import FILETIME, TICKS, TIME_DIGITS, Chunk, Reading
 from characterize.layout import NOT_MEASURED_U64, BlockForm, BlockOp, IoOp, RecordKind
 
 # flextrace's name of a column: what other tables call it.
@@ -80,8 +80,11 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
         raise FlextraceError(f"--columns names {', '.join(sorted(missing))}; the columns are {', '.join(names)}", 2)
     fields: list[Field] = []
     units: dict[str, str] = {}
+    named = {_name_and_unit(name)[0] for name in given.values()}
     for at, column in enumerate(names):
-        name, unit = _name_and_unit(given.get(column, "" if column in given else column), given)
+        name, unit = _name_and_unit(given.get(column, column))
+        if column not in given and name in named:
+            name = ""  # --columns says that it is another one
         if name and name not in {it.name for it in fields}:
             kind: Kind = "time" if name in TIMES else "text" if name in TEXTS else "integer"
             number = _SIGNED if name == "result" else DECIMAL if kind == "time" else INTEGER
@@ -90,6 +93,10 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
                 units[name] = unit
         else:
             fields.append(Field(f"unused{at}", "unused"))
+    if reading and units.get("start", reading.time_unit) == FILETIME:
+        # A file time is a moment since 1601; how long something took is told in its ticks.
+        for name in ("duration", "queued"):
+            units.setdefault(name, TICKS)
     meaning = Meaning(tuple(fields), units)
     if reading:
         _require(meaning.names, names, reading)
@@ -100,14 +107,13 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
     return meaning
 
 
-def _name_and_unit(column: str, given: dict[str, str]) -> tuple[str, str]:
+def _name_and_unit(column: str) -> tuple[str, str]:
     lower = column.strip().lower()
     with_unit = _UNIT.fullmatch(lower)
     bare, unit = (with_unit[1], with_unit[2]) if with_unit else (lower, "")
     for name, others in SYNONYMS.items():
         if lower == name or lower in others or (name in TIMES and bare in (name, *others)):
-            taken = name in given.values() and column not in (*given.values(), name)
-            return ("" if taken else name), (unit if name in TIMES else "")
+            return name, (unit if name in TIMES else "")
     return "", ""
 
 
@@ -130,7 +136,7 @@ class TableRecords:
         self.files = FileNumbers(reading.file_sizes)
         reading.durations_known = "duration" in self.names
         reading.records = "file" if self.of_files else "block"
-        reading.time_unit = meaning.units.get("start", reading.time_unit)
+        reading.time_unit = reading.options.time_unit or meaning.units.get("start", reading.time_unit)
 
     def draft(self, columns: Columns) -> Draft:
         """Records of a block of the table."""

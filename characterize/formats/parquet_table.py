@@ -18,7 +18,7 @@ from pyarrow import parquet
 from characterize.errors import FlextraceError
 from characterize.formats.lines import ABSENT, DECIMAL_DIGITS, Columns, Field, nanoseconds
 from characterize.formats.named_columns import TableRecords, meaning_of
-from characterize.formats.reading import TIME_DIGITS, Chunk, Reading
+from characterize.formats.reading import FILETIME, TICKS, TIME_DIGITS, Chunk, Reading
 
 BATCH_ROWS = 1 << 17
 MAGIC = b"PAR1"
@@ -84,7 +84,9 @@ def _column(values: pa.Array, field: Field, unit: str) -> Any:
         wide = pa.timestamp("ns") if pa.types.is_timestamp(kind) else pa.duration("ns")
         return values.cast(wide).cast(pa.int64()).fill_null(ABSENT).to_numpy(zero_copy_only=False)
     digits = TIME_DIGITS.get(unit, 0)
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(kind) and unit in {FILETIME, TICKS}:
+        values = values.cast(pa.int64(), safe=False)
+    elif pa.types.is_floating(kind):
         # A float has no exact decimals: to the nearest nanosecond.
         scaled = np.rint(values.fill_null(-1).to_numpy(zero_copy_only=False) * 10.0**digits)
         return np.where((scaled >= 0) & (scaled < 2.0**63), scaled, -1).astype(np.int64)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of tables: which is which by --columns, units of times, exponents, quotation marks, times nobody measured."""
+
+import pandas as pd
+import pytest
+
+import characterize
+from characterize.errors import FlextraceError
+from characterize.formats.foreign import read_foreign
+from characterize.formats.reading import ReadOptions
+from characterize.layout import HeaderFlag
+from flextrace.main import main
+from tests.made_trace import made_trace, read
+
+FILETIME = 128_166_372_000_000_000
+"""2007-02-22 17:00:00 UTC, which is 1172163600 s since 1970, in ticks of 100 ns since 1601."""
+BEGIN_NS = 1_172_163_600 * 10**9
+
+
+def table(tmp_path, *lines):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def times_of(trace):
+    return trace.blocks[["start_ns", "duration_ns"]].to_numpy().tolist()
+
+
+@pytest.mark.parametrize("odd", ["", "# a line that only the pattern reads"], ids=["fast", "by the pattern"])
+def test_times_with_exponents(tmp_path, odd):
+    """As Python and pandas print every number below 1e-4; what is below a nanosecond does not count."""
+    lines = ["start,op,offset,bytes,latency_s", "5e-1,R,0,4096,4.5678901234e-05", "1.577808000123456e+09,W,0,512,1E-6"]
+    options = ReadOptions("csv", skip_bad=bool(odd))
+    trace = read_foreign(table(tmp_path, *lines, *([odd] if odd else [])), options)
+    assert times_of(trace) == [[500_000_000, 45_678], [1_577_808_000_123_456_000, 1_000]]
+
+
+def test_a_time_beyond_all_clocks_is_a_malformed_line(tmp_path):
+    with pytest.raises(FlextraceError, match="line 2"):
+        characterize.open(table(tmp_path, "start,op,offset,bytes", "1e99,R,0,4096"))
+
+
+def test_a_column_that_is_named_wins_over_one_of_that_name(tmp_path):
+    lines = ["op,offset,time,size,real_offset,when", "R,7,0.5,512,4096,2"]
+    options = ReadOptions("csv", columns={"offset": "real_offset", "start_us": "when"})
+    trace = read_foreign(table(tmp_path, *lines), options)
+    assert trace.blocks[["sector", "start_ns"]].to_numpy().tolist() == [[8, 2000]]
+
+
+@pytest.mark.parametrize("floating", [False, True])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_beside_file_times_durations_are_ticks(tmp_path, suffix, floating):
+    start = FILETIME + 16  # a float has 53 bits: multiples of 16 there
+    frame = pd.DataFrame({"timestamp": [start], "op": ["R"], "offset": [0], "size": [512], "latency": [41286]})
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.astype({"timestamp": float, "latency": float} if floating else {}).to_parquet(path)
+    trace = read_foreign(path, ReadOptions(suffix, time_unit="filetime"))
+    assert times_of(trace) == [[BEGIN_NS + 1600, 4_128_600]]
+
+
+def test_a_unit_that_is_given_is_that_of_every_time_without_one(tmp_path):
+    path = table(tmp_path, "start_ns,op,offset,bytes,latency", "5,R,0,512,7")
+    assert times_of(read_foreign(path, ReadOptions("csv", time_unit="us"))) == [[5, 7000]]
+
+
+def test_quoted_numbers_are_numbers_beside_a_line_that_is_wrong(tmp_path):
+    lines = ["start,op,offset,bytes", *(f'"{at}.5","R","0","4096"' for at in range(3)), '"9.5","D","0","4096"']
+    path = table(tmp_path, *lines)
+    with pytest.raises(FlextraceError, match="line 5"):
+        characterize.open(path)
+    trace = read_foreign(path, ReadOptions("csv", skip_bad=True))
+    assert times_of(trace) == [[at * 10**9 + 500_000_000, 0] for at in range(3)]
+
+
+@pytest.mark.parametrize("flags", [HeaderFlag.UNTIMED, HeaderFlag.PLANNED])
+def test_a_table_of_a_trace_that_has_not_run_tells_no_durations(tmp_path, capsys, flags):
+    trace = made_trace([read(4096 * at, 4096, at, 5) for at in range(9)], files=[{"file": 1}], flags=flags)
+    characterize.write(trace, tmp_path / "t.iotrace")
+    assert main(["export", str(tmp_path / "t.iotrace"), "-o", str(tmp_path / "t.csv")]) == 0
+    assert "has not run" in "".join(capsys.readouterr())
+    assert characterize.open(tmp_path / "t.csv").header.metadata["durations"] == "unknown"
