@@ -236,6 +236,27 @@ def test_a_copy_asks_for_what_it_moved(tmp_path):
     assert io["asked_bytes"].tolist() == io["result"].tolist() == [5000, 5000, 0, 0, 0, 0]
 
 
+def test_paths_begin_in_the_directory_of_their_descriptor(tmp_path):
+    """As cp and rm name files, where -y was not given; a directory that nobody saw opened is not guessed."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/to", O_RDONLY|O_PATH|O_DIRECTORY) = 3\n'
+        '1700000000.000002 openat(AT_FDCWD, "/from/a", O_RDONLY) = 4\n'
+        '1700000000.000003 openat(3, "a", O_WRONLY|O_CREAT|O_EXCL, 0644) = 5\n'
+        '1700000000.000004 read(4, "", 100) = 100\n'
+        '1700000000.000005 write(5, "", 100) = 100\n'
+        '1700000000.000006 renameat(3, "a", 3, "b") = 0\n'
+        '1700000000.000007 openat(9, "c", O_RDONLY) = 6\n'
+        '1700000000.000008 read(6, "", 100) = 100\n'
+        '1700000000.000009 unlinkat(9, "c", 0) = 0\n'
+    )
+    trace = characterize.open(path)
+    moved = trace.io.assign(path=trace.io["file"].map(trace.paths))
+    assert moved[["path", "op"]].to_numpy().tolist() == [["/from/a", IoOp.READ], ["/to/a", IoOp.WRITE]]
+    assert "/to/b" in trace.paths.values()
+    assert trace.header.metadata["imported"]["left_out_paths_in_unknown_directories"] == 2
+
+
 def test_without_f_there_is_one_thread(tmp_path):
     path = tmp_path / "log"
     path.write_text('1700000000.000001 open("/a", O_RDONLY) = 3\n1700000000.000002 read(3, "", 5) = 5\n')

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 _DESCRIPTOR = re.compile(r"(-?\d+)(?:<([^<>]*)>)?")
 _STRING = r'"((?:[^"\\]|\\.)*)"'
-_PATH = re.compile(rf"(?:(?:AT_FDCWD|-?\d+)(?:<([^<>]*)>)?, )?{_STRING}")
+_PATH = re.compile(rf"(?:(AT_FDCWD|-?\d+)(?:<([^<>]*)>)?, )?{_STRING}")
 _MODE = re.compile(r"\b0[0-7]{3,4}\b")
 _FLAGS = re.compile(r"O_[A-Z_|]+")
 _LENGTH = re.compile(r"iov_len=(\d+)")
@@ -24,14 +25,27 @@ def descriptor_of(arguments: str) -> tuple[int, str]:
     return (int(found[1]), unescaped(found[2] or "")) if found else (-1, "")
 
 
-def path_in(arguments: str) -> tuple[str, str]:
-    """The first path, and the directory it is relative to where -y prints that."""
-    return next(iter(paths_in(arguments)), ("", ""))
+class Named(NamedTuple):
+    """A path, and what it is relative to: a directory where -y prints that, else a descriptor, or -1."""
+
+    path: str
+    directory: str = ""
+    descriptor: int = -1
 
 
-def paths_in(arguments: str) -> list[tuple[str, str]]:
-    """All paths, each with its directory."""
-    return [(unescaped(found[2]), unescaped(found[1] or "")) for found in _PATH.finditer(arguments)]
+def path_in(arguments: str) -> Named:
+    """The first path; empty if there is none."""
+    return next(iter(paths_in(arguments)), Named(""))
+
+
+def paths_in(arguments: str) -> list[Named]:
+    """All paths."""
+    return [
+        Named(
+            unescaped(found[3]), unescaped(found[2] or ""), int(found[1]) if found[1] not in {None, "AT_FDCWD"} else -1
+        )
+        for found in _PATH.finditer(arguments)
+    ]
 
 
 def flags_of(name: str, arguments: str) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from characterize.formats.file_numbers import FileNumbers
 from characterize.formats.file_operations import FILEOP_BASE, divided, operations_draft
 from characterize.formats.reading import Chunk, Reading
 from characterize.formats.strace_arguments import (
+    Named,
     descriptor_of,
     flags_of,
     numbers_behind,
@@ -158,9 +159,16 @@ class OpenFiles:
             self._file_at[path], self._size[number] = number, 0
         return self._file_at[path]
 
-    def _resolved(self, process: Process, path: str, directory: str = "") -> str:
+    def _resolved(self, process: Process, named: Named) -> str:
+        """A path from the root; empty where it begins in a directory that the log has not seen opened."""
+        directory = named.directory
+        if not directory and named.descriptor >= 0 and not named.path.startswith("/"):
+            if named.descriptor not in process.table:
+                self.left_out["paths_in_unknown_directories"] += 1
+                return ""
+            directory = self._numbers.paths[process.table[named.descriptor].file]
         # ".." behind a symbolic link is another place than the name says; a log does not tell.
-        return posixpath.normpath(posixpath.join(directory or process.directory or ".", path))
+        return posixpath.normpath(posixpath.join(directory or process.directory or ".", named.path))
 
     def _of(self, call: Call, process: Process, text: str = "") -> Description | None:
         """The open file of a call's first descriptor; None of what is no file."""
@@ -173,8 +181,7 @@ class OpenFiles:
         return process.table[number]
 
     def _open(self, call: Call, process: Process) -> None:
-        path, directory = path_in(call.arguments)
-        path = self._resolved(process, path, directory)
+        path = self._resolved(process, path_in(call.arguments))
         if call.result < 0:
             if "ENOENT" in call.more:
                 self._absent.add(path)
@@ -257,8 +264,7 @@ class OpenFiles:
     def _on_file(self, call: Call, process: Process) -> None:
         result = call.result if call.result >= 0 else _errno(call)
         if call.name == "truncate":
-            path, _ = path_in(call.arguments)
-            file = self._file(self._resolved(process, path))
+            file = self._file(self._resolved(process, path_in(call.arguments)))
         else:
             description = self._of(call, process)
             if description is None:
@@ -294,8 +300,8 @@ class OpenFiles:
         if call.result < 0:
             return
         op = Fileop.RMDIR if "AT_REMOVEDIR" in call.arguments else _NAMES[call.name]
-        paths = [self._resolved(process, path, directory) for path, directory in paths_in(call.arguments)]
-        if not paths or not _is_file(paths[-1]):
+        paths = [self._resolved(process, named) for named in paths_in(call.arguments)]
+        if not paths or not all(paths) or not _is_file(paths[-1]):
             return
         if op in (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK):
             self._last_name += 1
@@ -326,7 +332,7 @@ class OpenFiles:
                 table.pop(closed, None)
             process.close_on_exec = set()
         elif name == "chdir" and call.result == 0:
-            process.directory = self._resolved(process, path_in(call.arguments)[0])
+            process.directory = self._resolved(process, path_in(call.arguments))
         elif name == "fchdir" and call.result == 0 and number in table:
             process.directory = self._numbers.paths[table[number].file]
         elif name == "mmap":
