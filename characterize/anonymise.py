@@ -18,7 +18,7 @@ from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.layout import TRACE_PATH_BYTES_MAX, RecordKind
-from characterize.requests import is_system_path
+from characterize.requests import SYSTEM_DIRECTORIES, is_system_path
 from characterize.trace import Header, Trace
 
 KEY_BYTES_MIN = 16
@@ -64,7 +64,11 @@ class Names:
         """A path of as many components."""
         deleted = path.endswith(_DELETED)
         parts = path.removesuffix(_DELETED).split("/")
-        kept = 2 if is_system_path(path) else 0
+        # What makes it a path of the system stays readable: it decides what counts as data.
+        system = (
+            next(prefix for prefix in SYSTEM_DIRECTORIES if path.startswith(prefix)) if is_system_path(path) else ""
+        )
+        kept = system.count("/")
         hashed = [part if at < kept or part in ("", ".", "..") else self.hashed(part) for at, part in enumerate(parts)]
         return "/".join(hashed) + (_DELETED if deleted else "")
 

@@ -21,7 +21,7 @@ from characterize.layer_characterization import LayerCharacterization, layer_of
 from characterize.layer_summary import Conditions, LayerChunk, LayerSummary
 from characterize.layout import RecordKind
 from characterize.requests import Layer
-from characterize.trace import Trace
+from characterize.trace import PATH_DTYPE, Trace
 from characterize.workload import FIELD_OF
 
 Key = Literal["process", "file", "device"]
@@ -64,22 +64,27 @@ class Group:
 
 def table_of(groups: list[Group]) -> pd.DataFrame:
     """One row per group: ``by, key, name, layer, requests, bytes``, the five parameters, ``time_in_io_s``."""
+    if not groups:
+        return pd.DataFrame()
     rows = []
     for group in groups:
         numbers = group.characterization
         five = {name: getattr(numbers.parameters, field) for name, field in FIELD_OF.items()}
         moved = numbers.counts["read_bytes"] + numbers.counts["written_bytes"]
-        about = {"by": group.by, "key": group.key, "name": group.name, "layer": group.layer}
         rows.append(
             {
-                **about,
+                "by": group.by,
+                "key": group.key,
+                "layer": group.layer,
                 "requests": numbers.requests,
                 "bytes": moved,
                 **five,
                 "time_in_io_s": numbers.time["time_in_io_s"],
             }
         )
-    return pd.DataFrame(rows).astype({"key": "Int64"}) if rows else pd.DataFrame()
+    table = pd.DataFrame(rows).astype({"key": "Int64"})
+    table.insert(2, "name", pd.Series([group.name for group in groups], dtype=PATH_DTYPE))
+    return table
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.references import Columns
+from characterize.trace import PATH_DTYPE
 
 POINTS_MAX = 8_000
 """Most requests that are kept one by one: more cannot be told apart in a figure."""
@@ -152,7 +153,7 @@ class Places:
             return None
         frame = pd.concat(self.counted.points, ignore_index=True)
         names = np.array([self._name_of(int(file)) for file in self._files.index], object)
-        frame.insert(2, "file", names[frame.pop("number").to_numpy()])
+        frame.insert(2, "file", pd.Series(names[frame.pop("number").to_numpy()], dtype=PATH_DTYPE))
         return frame
 
     def bins(self) -> pd.DataFrame:
@@ -169,7 +170,8 @@ class Places:
     def by_file(self) -> pd.DataFrame:
         """Bytes by file and time: ``file, from_s, read_bytes, written_bytes``; a row per window that has any."""
         row, window = np.nonzero(self.moved.sum(axis=0))
-        columns = {"file": np.array(self.names, object)[row], "from_s": window * self.window_s}
+        file = pd.Series(np.array(self.names, object)[row], dtype=PATH_DTYPE)
+        columns = {"file": file, "from_s": window * self.window_s}
         sums = {name: self.moved[i, row, window] for i, name in enumerate(("read_bytes", "written_bytes"))}
         return pd.DataFrame(columns | sums)
 

@@ -136,8 +136,10 @@ def activity_of_files(data: FigureData) -> Figure:
     figure, (axes,) = _figure(f"Activity of each {_thing(data)}, {TITLES[data.layer]}")
     edges = np.arange(len(places.names) + 1) - 0.5
     _heat_map(axes, places, edges, places.moved.sum(axis=0), "bytes")
-    labels = [name if len(name) <= _LABEL_LENGTH else "…" + name[1 - _LABEL_LENGTH :] for name in places.names]
-    axes.set_yticks(np.arange(len(labels)), labels)
+    # A path is no formula, and may have bytes that no font has.
+    names = [name.encode("utf-8", "backslashreplace").decode() for name in places.names]
+    labels = [name if len(name) <= _LABEL_LENGTH else "…" + name[1 - _LABEL_LENGTH :] for name in names]
+    axes.set_yticks(np.arange(len(labels)), labels, parse_math=False)
     axes.invert_yaxis()
     axes.set(xlabel=_SINCE, ylabel=_thing(data))
     return figure

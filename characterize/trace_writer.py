@@ -149,7 +149,11 @@ def _head(header: Header, count: np.ndarray, record_count: int) -> tuple[bytes, 
     raw["magic"] = TRACE_MAGIC
     raw["version_major"], raw["version_minor"] = TRACE_VERSION_MAJOR, TRACE_VERSION_MINOR
     raw["header_bytes"], raw["record_bytes"] = TRACE_HEADER_BYTES, TRACE_RECORD_BYTES
-    raw["flags"] = int(header.flags) & ~int(HeaderFlag.INCOMPLETE)
+    flags = header.flags
+    if flags & HeaderFlag.INCOMPLETE:
+        # As a file it is whole now; what its recorder had not written when it was killed is missing all the same.
+        flags = flags & ~HeaderFlag.INCOMPLETE | HeaderFlag.LOST
+    raw["flags"] = int(flags)
     raw["record_count"] = record_count
     for name in ("start_monotonic_ns", "start_realtime_ns", "end_monotonic_ns", "end_realtime_ns"):
         raw[name] = getattr(header, name)

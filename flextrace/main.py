@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import io
 import os
 import sys
 
@@ -65,6 +66,9 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     # Imports make many objects and no garbage; looking for it time and again took a tenth of a verb's start.
     gc.set_threshold(COLLECT_AT_OBJECTS)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name in a trace is bytes of any kind, and what a terminal cannot show is no reason to lose all the rest.
+        sys.stdout.reconfigure(errors="backslashreplace")
     verb = next((word for word in argv if not word.startswith("-")), None)
     try:
         arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)

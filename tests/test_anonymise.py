@@ -41,6 +41,7 @@ PATHS = {
     4: "/usr/lib/topsecret/libpayroll.so.6",
     5: "/usr/local/topsecret/salaries.db",
     6: "relative/alice",
+    7: "/nix/store/topsecret/libpayroll.so.6",
 }
 
 
@@ -49,7 +50,7 @@ def named_trace():
     io = [read(4096 * at, 4096, 10 * at, 5, file=1 + at % 2, thread=3) for at in range(31)]
     io += [write(100 * at, 100, 10 * at, 5, file=3 + at % 4, thread=4) for at in range(17)]
     io += [read(4096 * at, 4096, 400 + at, 1, file=4, source=Source.MMAP, flags=IoFlag.PROGRAM) for at in range(5)]
-    io += [read(4096 * at, 4096, 410 + at, 1, file=file, source=Source.MMAP) for file in (4, 5) for at in range(3)]
+    io += [read(4096 * at, 4096, 410 + at, 1, file=file, source=Source.MMAP) for file in (4, 5, 7) for at in range(3)]
     files = [{"file": file, "size_bytes": 1 << 20, "inode": 77 + file} for file in PATHS]
     tasks = [{"thread": 3, "process": 3, "comm": b"payroll"}, {"thread": 4, "process": 3, "comm": b"alice-worker-42"}]
     return made_trace(io, files=files, tasks=tasks, paths=PATHS, metadata=METADATA, end_monotonic_ns=500)
@@ -125,6 +126,7 @@ def test_structure_is_kept(tmp_path):
     assert paths[2].endswith(".db-wal") is False
     assert paths[4].startswith("/usr/")
     assert not paths[5].startswith("/usr")
+    assert paths[7].startswith("/nix/store/")
 
 
 @given(

@@ -2,6 +2,9 @@
 """By process, file, device and window: each group is what a trace of it alone would be; the verb's options."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -193,3 +196,21 @@ def test_groups_of_a_file_are_those_of_the_trace(written):
     assert [group.as_document() for group in streamed.groups] == [
         group.as_document() for group in characterize(two_devices(), grouping=grouping).groups
     ]
+
+
+def test_names_that_are_not_utf_8(tmp_path):
+    """Bytes as the file system has them; a terminal is told them as escapes."""
+    io = [read(4096 * at, 4096, 10 * at, 5, file=1 + at % 2) for at in range(10)]
+    trace = made_trace(io, files=[{"file": 1}, {"file": 2}], paths={1: "/caf\udce9.db", 2: "/b"})
+    names = table_of(characterize(trace, grouping=Grouping("file")).groups)["name"]
+    assert names.tolist() == ["/caf\udce9.db", "/b"]
+    path = package.write(trace, tmp_path / "caf.iotrace").rename(tmp_path / "caf\udce9.iotrace")
+    for options in (["--by", "file"], ["--figures", str(tmp_path / "figures")]):
+        done = subprocess.run(
+            [sys.executable, "-m", "flextrace", "characterize", path, *options],
+            capture_output=True,
+            check=False,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+        assert done.returncode == 0, done.stderr
+        assert rb"caf\udce9" in done.stdout

@@ -235,6 +235,11 @@ def recording(directory: Path, name: str, rows: list[dict], **fields: object) ->
     return package.write(made_trace(rows, **fields), directory / name)
 
 
+def test_inputs_by_absolute_and_relative_paths():
+    inputs = [{"input": {"path": path, "bytes": 1}} for path in ("/data/one", "two")]
+    assert plan.input_of(inputs)["input"]["path"].startswith("2 recordings in /")
+
+
 def test_several_recordings_are_one_workload(tmp_path):
     """Two machines whose monotonic clocks differ by 500 ns; the same numbers mean other files, threads and devices."""
     mine = [read(BLOCK * at, BLOCK, 1000 + 20 * at, 30, file=1, thread=5) for at in range(20)]

@@ -89,6 +89,16 @@ def test_activity_of_files(data):
     assert np.array_equal(axes.collections[0].get_array().filled(0), data.places.moved.sum(axis=0))
 
 
+def test_paths_are_no_formulas_and_may_be_of_any_bytes(tmp_path):
+    """matplotlib takes what is between two dollar signs for TeX, and refuses what it cannot read."""
+    paths = {1: "/A$x_$.class", 2: "/caf\udce9.db"}
+    trace = made_trace([read(4096 * at, 4096, 10 * at, 5, file=1 + at % 2) for at in range(20)], paths=paths)
+    figure = plots.activity_of_files(figure_data_of(trace, numbers_of(trace))["vfs"])
+    figure.savefig(tmp_path / "a.svg")
+    shown = {label.get_text() for label in figure.axes[0].get_yticklabels()}
+    assert shown == {"/A$x_$.class", "/caf\\udce9.db"}
+
+
 def test_response_times(data):
     (axes,) = plots.response_times(data).axes
     assert axes.get_ylabel() == "response time, µs"

@@ -104,6 +104,12 @@ def test_incomplete_file_is_read_up_to_its_last_whole_record(written):
     assert "not closed cleanly" in trace.warnings[0]
 
 
+def test_what_a_killed_recorder_lost_stays_lost_when_its_trace_is_written_anew(written, tmp_path):
+    patch(written, FLAGS_AT, struct.pack("<I", HeaderFlag.INCOMPLETE))
+    again = characterize.open(characterize.write(characterize.open(written), tmp_path / "again.iotrace"))
+    assert again.header.flags == HeaderFlag.LOST
+
+
 def test_incomplete_file_ends_at_a_hole(written):
     patch(written, FLAGS_AT, struct.pack("<I", HeaderFlag.INCOMPLETE))
     patch(written, HEADER + 9 * RECORD, b"\0" * RECORD)

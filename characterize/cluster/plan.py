@@ -252,7 +252,10 @@ def input_of(each: Sequence[dict]) -> dict:
     if len(each) == 1:
         return each[0]
     inputs = [it["input"] for it in each]
-    directory = os.path.commonpath([Path(it["path"]).parent for it in inputs])
+    parents = [Path(it["path"]).parent for it in inputs]
+    if len({parent.is_absolute() for parent in parents}) > 1:
+        parents = [parent.absolute() for parent in parents]
+    directory = os.path.commonpath(parents)
     return {
         **each[0],
         "input": {
