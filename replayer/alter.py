@@ -167,7 +167,8 @@ def _altered(
     if times.get("timeScale", 1) != 1:
         present = elapsed_ns(draft)
         scale_times(draft, times["timeScale"])
-        result.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present
+        # A trace of one moment stays one.
+        result.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present if present else times["timeScale"]
     return result.of(draft)
 
 

@@ -23,6 +23,7 @@ from characterize.trace import Header, Trace
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import NAMING, follow_renames, makers, states_after
 from replayer.flexible.planned import derived, unchanged
+from replayer.flexible.process_num import in_flight
 from replayer.flexible.readable import make_readable
 from replayer.merge import begin_ns
 
@@ -91,6 +92,9 @@ def cut(trace: Trace, selection: Selection) -> Trace:
     behind = gaps["start_ns"] + gaps["duration_ns"] >= _limit_ns(base, selection.begin_s, 0)
     arrays[RecordKind.GAP] = gaps[behind & (gaps["start_ns"] < end)]
     part = Trace(_header(trace, selection, base, arrays), arrays, draft.paths, block_of_data=owners)
+    if "processNum" in trace.declared:
+        # What was declared was so of the whole.
+        part.header.metadata["declared"] = {"processNum": in_flight(draft)}
     return derived(part, [trace], "cut", options)
 
 

@@ -8,7 +8,7 @@ research/replay.md D3, rule v). uniqueBytes and processNum add up, the other thr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Literal
 
 import numpy as np
@@ -91,7 +91,9 @@ def _shifts(traces: Sequence[Trace], align: Align) -> list[int]:
         if not trace.header.start_realtime_ns:
             raise FlextraceError(f"cannot merge {trace.path or 'a trace'} by the clock: it has none; align the starts")
     ahead = [trace.header.start_realtime_ns - trace.header.start_monotonic_ns for trace in traces]
-    return [mine - ahead[0] for mine in ahead]
+    # By the first one's clock; where the machine has booted since the earliest trace, that began before it did.
+    earliest = min(begin_ns(trace) + mine - ahead[0] for trace, mine in zip(traces, ahead, strict=True))
+    return [mine - ahead[0] - min(earliest, 0) for mine in ahead]
 
 
 def begin_ns(trace: Trace) -> int:
@@ -140,7 +142,7 @@ def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header
     flags = HeaderFlag(0) if joined.untimed else HeaderFlag.PLANNED
     lost: dict[RecordKind, int] = {}
     for trace in traces:
-        flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.UNTIMED)
+        flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.INCOMPLETE | HeaderFlag.UNTIMED)
         for kind, count in trace.header.lost.items():
             lost[kind] = lost.get(kind, 0) + count
     first = traces[0].header
@@ -157,13 +159,20 @@ def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header
         declared = [trace.declared.get("processNum", math.nan) for trace in traces]
         number = sum(declared) if joined.untimed else in_flight(joined)
         metadata["declared"] = {} if math.isnan(number) else {"processNum": int(number)}
-    end = max(trace.header.end_monotonic_ns + shift for trace, shift in zip(traces, shifts, strict=True))
+    headers = [trace.header for trace in traces]
+    begins = [
+        mine.start_monotonic_ns + shift for mine, shift in zip(headers, shifts, strict=True) if mine.start_monotonic_ns
+    ]
+    start = min(begins, default=0)
+    end = max(mine.end_monotonic_ns + shift for mine, shift in zip(headers, shifts, strict=True))
+    ahead_at_start = first.start_realtime_ns - first.start_monotonic_ns - shifts[0]
+    ahead_at_end = first.end_realtime_ns - first.end_monotonic_ns - shifts[0]
     return Header(
         flags=flags,
-        start_monotonic_ns=first.start_monotonic_ns,
-        start_realtime_ns=first.start_realtime_ns,
+        start_monotonic_ns=start,
+        start_realtime_ns=start + ahead_at_start if first.start_realtime_ns else 0,
         end_monotonic_ns=end,
-        end_realtime_ns=first.end_realtime_ns + end - first.end_monotonic_ns,
+        end_realtime_ns=end + ahead_at_end if first.end_realtime_ns else 0,
         lost=lost,
         metadata=metadata,
     )
@@ -171,6 +180,17 @@ def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header
 
 def _process_num_is_unknown(trace: Trace) -> bool:
     return not times_measured(trace) and "processNum" not in trace.declared
+
+
+def numbered(paths: Set[str], taken: Set[str], number: int) -> dict[str, str]:
+    """Names for files that are other ones than those that are `taken`: with `number` behind it, or a larger one."""
+    names: dict[str, str] = {}
+    for path in sorted(paths):
+        name, tried = path, number
+        while name in taken or (name != path and name in paths):
+            name, tried = f"{path} ({tried})", tried + 1
+        names[path] = name
+    return names
 
 
 class _Labels:
@@ -207,7 +227,8 @@ class _Labels:
         for records in (draft.io, draft.fileops, draft.files, resident):
             records["file"] = moved(records["file"])
         paths = {int(moved(np.array(file))): path for file, path in draft.paths.items()}
-        draft.paths = {file: f"{path} ({self.traces})" if path in self.paths else path for file, path in paths.items()}
+        names = numbered(set(paths.values()), self.paths, self.traces)
+        draft.paths = {file: names[path] for file, path in paths.items()}
         self.paths.update(draft.paths.values())
         self.files += int(plain.max(initial=0))
         self.names += int(named.max(initial=FIRST_NAME_ID - 1)) - FIRST_NAME_ID + 1

@@ -326,7 +326,8 @@ def _descriptors(times: Times, operations: pd.DataFrame) -> Found:
     opens, closes = ~data & (op == Fileop.OPEN), ~data & (op == Fileop.CLOSE)
     by_name = ~data & np.isin(op, (Fileop.RENAME, Fileop.UNLINK, Fileop.RMDIR, Fileop.MKDIR, *_NAMES_TARGET))
     group = operations.groupby(["process", "file"], sort=False).ngroup().to_numpy()
-    known = (file != 0) & ~by_name
+    # A sync of the whole file system is made on the image's directory, not on the file that it names.
+    known = (file != 0) & ~by_name & ~(~data & (op == Fileop.SYNCFS))
     uses = known & ~opens & ~closes
     return _either(
         sweep(times, group, known & opens, uses | (known & closes)), sweep(times, group, uses, known & closes)

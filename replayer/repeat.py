@@ -17,7 +17,7 @@ from characterize.workload import workload_of_records
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import NAMING, states_after
 from replayer.flexible.planned import derived, planned, require_requests, unchanged
-from replayer.merge import FIRST_NAME_ID
+from replayer.merge import FIRST_NAME_ID, numbered
 
 TIMES_MAX = 100_000
 RECORDS_MAX = 2**31
@@ -68,6 +68,7 @@ class _Passes:
         self.length_ns = end + 2 - int(both["start_ns"].min())
         self.io, self.fileops, self.files = [draft.io], [draft.fileops], [draft.files]
         self.paths = dict(draft.paths)
+        self._taken = set(draft.paths.values())
         self._operations = int(both["id"].max())
         self._restored = _restoring(draft, end)
         self._own = _files_of_every_pass(draft)
@@ -96,9 +97,10 @@ class _Passes:
         self.io.append(io)
         self.fileops += [between, fileops]
         self.files.append(described)
-        self.paths.update(
-            {table[file]: f"{path} ({number + 1})" for file, path in draft.paths.items() if file in table}
-        )
+        paths = {file: path for file, path in draft.paths.items() if file in table}
+        names = numbered(set(paths.values()), self._taken, number + 1)
+        self.paths.update({table[file]: names[path] for file, path in paths.items()})
+        self._taken.update(names.values())
 
     def _new_id(self, file: int) -> int:
         if file >= FIRST_NAME_ID:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a flexible trace does with the record kinds and file operations of format 1.1."""
 
+import os
 import resource
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from replayer.flexible.draft import Draft
 from replayer.merge import clone
 from replayer.repeat import repeat
 from tests.made_trace import made_trace, read, write
+from tests.straced import ROOT
 
 PAGE = 4096
 NAME = 1 << 31
@@ -62,6 +66,45 @@ def test_a_split_makes_names_once_and_in_their_order():
     assert all(counts[kind] == 1 for kind in (*kinds, Fileop.SYNCFS))
     named = altered.fileops[altered.fileops["op"].isin(kinds)].sort_values("start_ns")
     assert named["op"].tolist() == list(kinds)
+
+
+SPLIT_OF_RENAMES = """
+from characterize.layout import Fileop
+from tests.test_alter_kinds import NAME, op, parent_trace
+from replayer.alter import alter
+alter(parent_trace([op(Fileop.RENAME, 700, file=1, argument=NAME)]), {"processNum": 2.0})
+"""
+
+
+def test_a_split_of_a_trace_with_a_rename_stays_inside_its_tables(tmp_path):
+    """The name that a rename gives is no file of any operation, and its id is behind those of all files."""
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", SPLIT_OF_RENAMES], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_split_by_the_clock_of_the_day_keeps_think_times():
+    """Nanoseconds since 1970, as strace tells them, times the number of a thread do not fit 63 bits."""
+    begin, threads = 1_760_000_000_000_000_000, 12
+    io = [
+        read(
+            PAGE * at, PAGE, begin + 1000 * at + 10 * thread, 5, thread=thread, process=thread, id=at * threads + thread
+        )
+        for at in range(40)
+        for thread in range(1, threads + 1)
+    ]
+    parent = made_trace(
+        io,
+        files=[{"file": 1, "size_bytes": 40 * PAGE}],
+        tasks=[{"thread": thread, "process": thread} for thread in range(1, threads + 1)],
+        paths={1: "/data"},
+    )
+    altered, _ = alter(parent, {"processNum": 2.0}, nearest=True)
+    starts = altered.io["start_ns"]
+    assert starts.min() == begin + 10
+    assert starts.max() - starts.min() < 2 * 1000 * 40
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,19 @@ def test_what_comes_too_early_breaks_its_rules(kind, row, start, broken):
         assert 0 < check.rules[name].early_ns_max < 100
 
 
+def test_a_sync_of_the_file_system_needs_no_descriptor_of_its_file():
+    """The engine makes it on the directory of its files: a close by another thread need not wait for it."""
+    fileops = [
+        op(Fileop.OPEN, 10, thread=1),
+        op(Fileop.SYNCFS, 50, thread=2),
+        op(Fileop.CLOSE, 90, thread=1),
+    ]
+    trace = made_trace([read(0, 100, 20, thread=1)], fileops=fileops, files=[{"file": 1}], paths={1: "/a"})
+    check = check_order(trace, moved(trace, RecordKind.FILEOP, 1, 120))
+    assert check.rules["descriptors"].violations == 0
+    assert check.rules["interval_order"].violations == 1
+
+
 def test_an_example_names_both_operations():
     trace = bank()
     (example,) = check_order(trace, moved(trace, RecordKind.IO, 1, 15)).rules["file_ranges"].examples

@@ -79,7 +79,8 @@ def deal(
         Start, and number of the new thread.
     """
     start, end, unit, file = operations.start, operations.end, operations.unit, operations.file
-    count, threads, files = len(start), first_child[-1], file.max() + 1
+    count, threads = len(start), first_child[-1]
+    files = max(file.max(), operations.other_file.max()) + 1
     new, child, reached = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     begun = np.zeros(len(first_child), np.bool_)
     free, slot_free = np.zeros(threads, np.int64), np.zeros(slots, np.int64)

@@ -110,7 +110,7 @@ def _merge(draft: Draft, target: int) -> None:
 
         start = both["start_ns"].astype(np.int64)
         end = start + np.maximum(both["duration_ns"].astype(np.int64), 1)
-        new = reschedule(start, end, thread, order)
+        new = reschedule(start, end, np.unique(thread, return_inverse=True)[1], order)
     for records, mine in ((draft.io, slice(0, len(draft.io))), (draft.fileops, slice(len(draft.io), None))):
         records["start_ns"] = new[mine]
         records["thread"] = thread[mine]

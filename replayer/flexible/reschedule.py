@@ -20,7 +20,7 @@ def reschedule(start: np.ndarray, end: np.ndarray, thread: np.ndarray, order: np
     start, end : ndarray of int64, shape (n,)
         The old schedule.
     thread : ndarray of int64, shape (n,)
-        New threads.
+        New threads, numbered from 0.
     order : ndarray of int64, shape (n,)
         The order in which operations are placed.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from characterize.locality import BLOCK_BYTES
 from replayer.flexible.by_depth import place_by_depths
@@ -129,10 +130,7 @@ def find_segments(draft: Draft) -> Segments:
     grid = draft.alignment(file, start)
     order = np.lexsort((end, start, file))
     new_file = np.diff(file[order], prepend=-1) != 0
-    # Running maximum of the ends within a file: files are kept apart by a large step.
-    number = np.cumsum(new_file) - 1
-    step = int(end.max()) + 1
-    reached = np.maximum.accumulate(end[order] + number * step) - number * step
+    reached = pd.Series(end[order]).groupby(file[order]).cummax().to_numpy()
     crossed = np.empty(len(order), np.int64)
     crossed[0], crossed[1:] = 0, reached[:-1]
     cut = new_file | ((start[order] >= crossed) & (start[order] % grid[order] == 0))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from characterize.intervals import overlap_at_starts
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp
@@ -156,8 +157,7 @@ def _operations(draft: Draft, threads: np.ndarray, unit: np.ndarray) -> Operatio
 def _think(start: np.ndarray, end: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Time that the thread had nothing in flight before every operation; 0 for its first."""
     order = np.lexsort((start, group))
-    step = int(end.max()) + 1
-    reached = np.maximum.accumulate(end[order] + group[order] * step) - group[order] * step
+    reached = pd.Series(end[order]).groupby(group[order]).cummax().to_numpy()
     think = np.zeros(len(start), np.int64)
     same = group[order][1:] == group[order][:-1]
     think[order[1:]] = np.where(same, np.maximum(start[order][1:] - reached[:-1], 0), 0)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cut, merge, repeat and clone of what was made by them, of traces from several clocks, and of synthetic ones."""
+
+import numpy as np
+import pytest
+
+from characterize.layout import FileFlag, Fileop, RecordKind
+from characterize.workload import workload_of
+from replayer.cut import Selection, cut
+from replayer.merge import clone, merge
+from replayer.repeat import repeat
+from tests.flexible_traces import Recording, willy
+from tests.made_trace import made_trace, read
+
+PAGE = 4096
+SECOND_NS = 10**9
+
+
+def replaces_a_file(path="/d/x"):
+    """One thread writes a temporary file and renames it over a path that it has read."""
+    recording = Recording()
+    old, new = recording.file(path, PAGE), recording.file(f"{path}.tmp", created=True)
+    name = recording.file(path)
+    recording.files[-1] = (*recording.files[-1][:3], int(FileFlag.NEW_NAME), *recording.files[-1][4:])
+    recording.read(1, old, 0, PAGE)
+    recording.write(1, new, 0, PAGE)
+    recording.operate(Fileop.RENAME, 1, new, argument=name)
+    return recording.trace()
+
+
+def paths_by_source(trace, sources):
+    """Sets of paths, of the files of each of the traces that a trace was made of; they lie one behind the other."""
+    files = trace.arrays[RecordKind.FILE]["file"].tolist()
+    parts, begin = [], 0
+    for source in sources:
+        count = len(source.arrays[RecordKind.FILE])
+        parts.append({trace.paths[file] for file in sorted(files)[begin : begin + count]})
+        begin += count
+    return parts
+
+
+def test_paths_stay_apart_when_what_was_merged_is_merged_again():
+    one, two, three = (replaces_a_file() for _ in range(3))
+    merged = merge([merge([one, two]), three])
+    parts = paths_by_source(merged, [one, two, three])
+    assert [len(part) for part in parts] == [2, 2, 2]
+    assert len(set.union(*parts)) == 6
+
+
+@pytest.mark.parametrize(
+    "make", [lambda trace: clone(trace, 2), lambda trace: repeat(trace, 2)], ids=["clone", "repeat"]
+)
+def test_paths_stay_apart_when_a_clone_is_multiplied(make):
+    parent = replaces_a_file()
+    made = make(clone(parent, 2))
+    assert len(set(made.paths.values())) == 4 * len(set(parent.paths.values()))
+
+
+def test_a_path_that_looks_like_a_second_one_is_not_given_twice():
+    merged = merge([replaces_a_file("/x"), merge([replaces_a_file("/x (2)"), replaces_a_file("/x")])])
+    assert len(set(merged.paths.values())) == 6
+
+
+def recorded_at(start_s, realtime_s, operation_s):
+    """One read, `operation_s` after a recording began at these times of both clocks."""
+    return made_trace(
+        [read(0, PAGE, int((start_s + operation_s) * SECOND_NS), id=1)],
+        files=[{"file": 1, "size_bytes": PAGE}],
+        tasks=[{"thread": 1, "process": 1}],
+        start_monotonic_ns=int(start_s * SECOND_NS),
+        start_realtime_ns=int(realtime_s * SECOND_NS),
+        end_monotonic_ns=int((start_s + 10) * SECOND_NS),
+        end_realtime_ns=int((realtime_s + 10) * SECOND_NS),
+    )
+
+
+@pytest.mark.parametrize("booted_s", [100, 2], ids=["same boot", "booted since"])
+def test_the_header_begins_with_the_earliest_trace(booted_s):
+    """The second trace began 5 s before the first; its machine may have booted since, so that clocks begin anew."""
+    late, early = recorded_at(booted_s, 1000, 1), recorded_at(50, 995, 1)
+    merged = merge([late, early], "clocks")
+    starts = sorted(merged.io["start_ns"].tolist())
+    assert starts[1] - starts[0] == 5 * SECOND_NS
+    header = merged.header
+    assert starts[0] - header.start_monotonic_ns == SECOND_NS
+    assert header.start_realtime_ns == 995 * SECOND_NS
+    assert header.end_realtime_ns - header.start_realtime_ns == 15 * SECOND_NS
+    assert header.end_monotonic_ns - header.start_monotonic_ns == 15 * SECOND_NS
+    assert len(cut(merged, Selection(begin_s=0, end_s=3)).io) == 1
+
+
+def test_a_part_of_a_synthetic_trace_declares_the_processes_that_it_has():
+    parent = willy(4)
+    threads = np.unique(parent.io["thread"]).tolist()
+    for count in (1, 3):
+        part = cut(parent, Selection(threads=threads[:count]))
+        assert part.declared == {"processNum": count}
+        assert workload_of(part).process_num == count
