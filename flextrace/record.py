@@ -94,7 +94,11 @@ def warm(paths: list[Path], group: MemoryGroup) -> None:
                 os.close(descriptor)
         except OSError as error:
             raise FlextraceError(f"cannot warm {path}: {error.strerror}") from error
-        subprocess.run(group.wrap(["cat", "--", str(path)]), stdout=subprocess.DEVNULL, check=True)
+        command = group.wrap(["cat", "--", str(path)])
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            why = done.stderr.strip() or f"reading it in the memory group ended with status {done.returncode}"
+            raise FlextraceError(f"cannot warm {path}: {why}")
 
 
 def run(arguments: argparse.Namespace) -> int:

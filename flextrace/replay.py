@@ -21,6 +21,7 @@ from characterize.expansion import expanded
 from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_size
 from replayer.confine import MemoryGroup, current_limit
+from replayer.engine_options import EngineOptions
 from replayer.result_text import summary
 from replayer.run import (
     CACHES,
@@ -242,6 +243,13 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
             raise FlextraceError("the null engine issues nothing that could be recorded: leave out --record", 2)
         if arguments.device:
             raise FlextraceError("--record compares what happens to files with the trace: leave out --device", 2)
+    if arguments.speed != 1 and arguments.timing == "asap":
+        raise FlextraceError("--speed divides recorded times, and --timing asap keeps none: give --timing as well", 2)
+    if arguments.late_limit is not None and arguments.late != "skip":
+        raise FlextraceError("--late-limit is for --late skip: give that as well", 2)
+    for path in (arguments.output, arguments.record):
+        if isinstance(path, Path) and path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
+            raise FlextraceError(f"{path} is the trace that is read: choose another name for the result", 2)
     if arguments.output:
         check_new_file(arguments.output, force=arguments.force)
 
@@ -250,6 +258,7 @@ def _check_device_arguments(arguments: argparse.Namespace) -> None:
     """Raise `FlextraceError` (usage) where the options for a device do not go together."""
     options = ("write", "confirm", "layer", "source", "lanes")
     given = [f"--{name}" for name in options if getattr(arguments, name)]
+    given += ["--fit"] if arguments.fit != "exact" else []
     if given and not arguments.device:
         raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
     if arguments.write != bool(arguments.confirm):
@@ -258,7 +267,7 @@ def _check_device_arguments(arguments: argparse.Namespace) -> None:
         return
     if arguments.memory and not arguments.directory:
         raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
-    if arguments.directory and (arguments.fit != "exact" or set(given) - {"--write", "--confirm"}):
+    if arguments.directory and set(given) - {"--write", "--confirm"}:
         raise FlextraceError(
             "with --directory the trace stays as it is: leave --fit, --layer, --source, --lanes out", 2
         )
@@ -304,7 +313,7 @@ def _recorded(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
 
 
 def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderCommand | None = None) -> dict[str, Any]:
-    options = {
+    options: EngineOptions = {
         "timing": arguments.timing,
         "order": arguments.order,
         "cache": arguments.cache,
@@ -324,29 +333,21 @@ def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderComman
         "force_space": arguments.force_space,
         "device": arguments.device,
         "confirm": arguments.confirm,
-        "finish_on_signal": True,
     }
     if not (arguments.memory or recorder) or arguments.engine == "null":
-        return replay(trace, arguments.directory, **options)
+        return replay(trace, arguments.directory, finish_on_signal=True, **options)
     existed = arguments.directory.exists()
     # Laid out and evicted outside of the group: pages stay charged to whoever read them first. And of the recording.
+    # With all options, so that those which do not go together are refused before anything is laid out.
     with MemoryGroup(arguments.memory) if arguments.memory else nullcontext() as group:
-        built = replay(
-            trace,
-            arguments.directory,
-            timing=arguments.timing,
-            order=arguments.order,
-            phase="prepare",
-            data=arguments.data,
-            layout=arguments.layout,
-            force_space=arguments.force_space,
-        )
+        built = replay(trace, arguments.directory, phase="prepare", **options)
         document = replay(
             trace,
             arguments.directory,
             phase="run",
             memory_group=group,
             recorder=recorder(group) if recorder else (),
+            finish_on_signal=True,
             **options,
         )
     if not existed and not arguments.image:

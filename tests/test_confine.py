@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from characterize.errors import FlextraceError
+from flextrace.record import warm
 from replayer.confine import MemoryGroup, current_limit
 
 pytestmark = [
@@ -106,3 +107,8 @@ def test_without_permission_the_error_names_the_remedy(tmp_path):
 def test_current_limit_outside_is_none_or_positive():
     limit = current_limit()
     assert limit is None or limit > 0
+
+
+def test_what_cannot_be_warmed_is_told(tmp_path):
+    with MemoryGroup(LIMIT_BYTES) as group, pytest.raises(FlextraceError, match=f"cannot warm {tmp_path}: .*directory"):
+        warm([tmp_path], group)

@@ -83,12 +83,32 @@ def test_an_untrustworthy_result_exits_with_3_and_says_why(tmp_path, capsys):
         (["--memory", "lots"], "lots"),
         (["--memory", "1k"], "1024 bytes"),
         (["--output", "/no/such/place/r.json"], "/no/such/place"),
+        (["--speed", "2"], "--timing"),
+        (["--timing", "recorded", "--late-limit", "1ms"], "--late skip"),
+        (["--fit", "wrap"], "--device"),
     ],
 )
 def test_wrong_usage(trace, tmp_path, capsys, options, word):
     assert main(["replay", str(trace), "--directory", str(tmp_path / "image"), *options]) == 2
     assert word in capsys.readouterr().err
     assert not (tmp_path / "image").exists()
+
+
+@needs_root
+@pytest.mark.parametrize("options", [["--late", "skip"], ["--engine", "sync", "--depth", "2"]], ids=" ".join)
+def test_options_that_do_not_go_together_lay_nothing_out_in_a_group_either(trace, tmp_path, capsys, options):
+    image = tmp_path / "image"
+    assert main(["replay", str(trace), "--directory", str(image), "--memory", "64M", *options]) == 2
+    assert options[-2] in capsys.readouterr().err
+    assert not image.exists() or not list(image.iterdir())
+
+
+@pytest.mark.parametrize("option", ["--output", "--record"])
+def test_the_trace_that_is_replayed_is_not_overwritten(trace, tmp_path, capsys, option):
+    before = trace.read_bytes()
+    assert main(["replay", str(trace), "--directory", str(tmp_path / "image"), option, str(trace), "--force"]) == 2
+    assert "is the trace that is read" in capsys.readouterr().err
+    assert trace.read_bytes() == before
 
 
 def test_errors_of_the_engine_become_one_message(trace, synthetic, tmp_path, capsys):
