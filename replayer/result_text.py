@@ -32,6 +32,13 @@ def _device_line(notes: dict[str, Any]) -> str:
     )
 
 
+def failures(document: dict[str, Any], kind: str) -> str:
+    """How many operations of a kind (io, fileop) failed or were short, and the errors of all; empty if none."""
+    outcomes = document["operations"][kind]
+    failed = outcomes["failed"] + outcomes["short"]
+    return f"{failed} failed or were short ({_counts(document['errors']) or 'short'})" if failed else ""
+
+
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 

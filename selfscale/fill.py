@@ -7,7 +7,6 @@ fast as it ever will again.
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_duration
 from characterize.workload import Workload
+from replayer.result_text import failures
 from selfscale.access import Access
 from selfscale.plan import align
 from selfscale.point_trace import REQUESTS_MAX, trace_directory, write_willy
@@ -27,7 +27,7 @@ TOLD_EVERY_S = 10.0
 
 
 def fill(size_bytes: float, access: Access, confirm: str | None, say: Callable[[str], None]) -> None:
-    """Write the first bytes of a device once, in order, with data that does not compress.
+    """Write the first bytes of a device once, in two runs, with data that does not compress.
 
     Parameters
     ----------
@@ -46,6 +46,7 @@ def fill(size_bytes: float, access: Access, confirm: str | None, say: Callable[[
         The device refuses it, see `replayer.run.replay`, or a write failed.
     """
     from replayer.run import replay  # noqa: PLC0415
+    from replayer.willy import requests_needed  # noqa: PLC0415 (pandas and numba are slow to import)
 
     say(f"writing the first {format_bytes(size_bytes)} of {access.device}")
     begin = told = time.monotonic()
@@ -63,8 +64,7 @@ def fill(size_bytes: float, access: Access, confirm: str | None, say: Callable[[
 
     size_mean = max(REQUEST_BYTES, align(size_bytes / REQUESTS_MAX))
     workload = Workload(size_bytes, 1.0, 0.0, float(size_mean), 1.0)
-    # One request more than the mean size asks for: sizes are drawn, and what wraps around is written twice.
-    requests = math.ceil(size_bytes / size_mean) + 1
+    requests = requests_needed(workload)  # with fewer Willy does not see to it that every byte is touched
     with tempfile.TemporaryDirectory(prefix="flextrace-fill-", dir=trace_directory()) as scratch:
         trace = Path(scratch) / "fill.iotrace"
         write_willy(workload, trace, requests, seed=0, device=access.device)
@@ -72,9 +72,8 @@ def fill(size_bytes: float, access: Access, confirm: str | None, say: Callable[[
         result = replay(
             trace, None, timing="asap", order="thread", interval_ms=INTERVAL_MS, on_interval=on_interval, **options
         )
-    if failed := result["operations"]["failed"] + result["operations"]["short"]:
-        errors = ", ".join(f"{count} {name}" for name, count in result["errors"].items()) or "short requests"
+    if failed := failures(result, "io"):
         raise FlextraceError(
-            f"cannot fill {access.device}: {failed} of {requests} writes failed or were short ({errors}); leave --fill "
-            "out to measure what it still does, or take another device"
+            f"cannot fill {access.device}: of {requests} writes {failed}; leave --fill out to measure what it still "
+            "does, or take another device"
         )

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 from characterize.workload import Workload
+from replayer.result_text import failures
 from selfscale.access import BUFFERED, Access
 from selfscale.computing import computing
 from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
@@ -217,7 +218,7 @@ def measure(
     Raises
     ------
     FlextraceError
-        The trace cannot be made or the engine failed; the workload writes where `access` only reads.
+        The trace cannot be made or the engine failed; the workload writes where `access` only reads; requests failed.
     """
     if workload.read_frac < 1 and not access.writes:
         raise FlextraceError(f"readFrac {workload.read_frac:g} would write {access.device}: give --write and --confirm")
@@ -266,11 +267,13 @@ def measure(
 def _point_of(
     workload: Workload, result: dict[str, Any], estimate: Estimate, intervals: list[dict[str, Any]], cost_s: float
 ) -> Point:
-    failed = result["operations"]["failed"] + result["operations"]["short"]
-    reason = estimate.reason
-    if failed:
-        errors = ", ".join(f"{count} {name}" for name, count in result["errors"].items()) or "short requests"
-        reason = f"{failed} requests failed or were short ({errors})"
+    if failed := failures(result, "io"):
+        raise FlextraceError(
+            f"cannot measure {describe(workload)}: of its requests {failed}; look into the kernel's log for the cause, "
+            "or measure another place"
+        )
+    # Such as the sync of a directory, where a file system has none: of the requests it says nothing.
+    failed = failures(result, "fileop")
     mean = estimate.bytes_per_s
     moved_frac, written_frac, dirtied_frac = _device_fracs(intervals[estimate.first :])
     return Point(
@@ -282,7 +285,7 @@ def _point_of(
         steady=estimate.steady and not failed,
         seconds=estimate.seconds,
         passes=float(result["passes"]),
-        reason=reason,
+        reason=f"of its file operations {failed}" if failed else estimate.reason,
         elapsed_s=float(result["elapsed_s"]),
         cost_s=cost_s,
         device_frac=moved_frac,

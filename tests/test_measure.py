@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import characterize
+from characterize.errors import FlextraceError
 from characterize.layout import IoOp, RecordKind
 from characterize.workload import Workload
 from replayer.willy import make_trace
@@ -28,8 +29,9 @@ WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
 class FakeReplay:
     """Plays a series of throughputs; remembers how it was called."""
 
-    def __init__(self, rates, failed=0, device=lambda line_bytes: {}):
+    def __init__(self, rates, failed=0, failed_fileops=0, device=lambda line_bytes: {}):
         self.rates = rates
+        self.failed_fileops = failed_fileops
         self.device = device
         self.failed = failed
         self.calls = []
@@ -44,9 +46,13 @@ class FakeReplay:
                 line = {"t_s": elapsed, "bytes": line_bytes, "requests": line_bytes / 65536, **self.device(line_bytes)}
                 if elapsed >= options["max_seconds"] or options["on_interval"](line):
                     break
+        counts = {"EIO": self.failed, "EINVAL": self.failed_fileops}
         return {
-            "operations": {"failed": self.failed, "short": 0},
-            "errors": {"EIO": self.failed} if self.failed else {},
+            "operations": {
+                "io": {"failed": self.failed, "short": 0},
+                "fileop": {"failed": self.failed_fileops, "short": 0},
+            },
+            "errors": {name: count for name, count in counts.items() if count},
             "response_time": {"read": {"mean_ns": 5.0}, "write": {"mean_ns": 7.0}, "sync": {"mean_ns": 9.0}},
             "passes": 2.5,
             "elapsed_s": elapsed,
@@ -154,10 +160,19 @@ def test_writes_into_a_cache_of_16_mib_are_measured_behind_what_it_absorbs(tmp_p
     assert point.steady
 
 
-def test_failed_requests_are_not_steady(tmp_path):
-    point = run(FakeReplay(quiet(1e9), failed=3), tmp_path)
+def test_failed_requests_are_no_point(tmp_path):
+    with pytest.raises(
+        FlextraceError, match=r"cannot measure uniqueBytes 64 MiB, .*: of its requests 3 failed .*\(3 EIO\)"
+    ):
+        run(FakeReplay(quiet(1e9), failed=3), tmp_path)
+
+
+def test_failed_file_operations_are_said_of_a_point(tmp_path):
+    """A directory that cannot be synced is no reason to measure nothing."""
+    point = run(FakeReplay(quiet(1e9), failed_fileops=2), tmp_path)
     assert not point.steady
-    assert "3 EIO" in point.reason
+    assert point.reason == "of its file operations 2 failed or were short (2 EINVAL)"
+    assert point.throughput_bytes_per_s == pytest.approx(1e9, rel=0.05)
 
 
 def test_lees_rule_by_name(tmp_path):
