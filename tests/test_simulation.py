@@ -91,6 +91,30 @@ def test_operations_of_a_trace():
     assert not found.together.any()
 
 
+def test_only_the_used_part_of_a_huge_file_is_simulated():
+    """Of a device or image that is larger than all that can be simulated: storage holds what is used, not nothing."""
+    io = [read(page * PAGE, PAGE, page * 100 * US, 2 * US, missed_bytes=PAGE * (page == 3)) for page in range(8)]
+    trace = made_trace(io, files=[{"file": 1, "size_bytes": 200 << 30}], paths={1: "/dev/huge"})
+    found = operations_of(trace)
+    assert found.stored[:8].all()
+    assert found.stored.sum() == 8 + (64 << 20) // PAGE
+    with pytest.raises(FlextraceError, match="can be simulated"):
+        operations_of(
+            made_trace([*io, read(190 << 30, PAGE, 900 * US, 2 * US)], files=[{"file": 1, "size_bytes": 200 << 30}])
+        )
+
+
+def test_where_only_the_amount_is_known_the_first_pages_are_cached():
+    io = [read(page * PAGE, PAGE, page * 100 * US, 2 * US, missed_bytes=0, file=1 + page % 3) for page in range(9)]
+    files = [
+        {"file": 1, "size_bytes": 20 * PAGE, "resident_bytes": 5 * PAGE},
+        {"file": 2, "size_bytes": 20 * PAGE, "resident_bytes": 5 * PAGE},
+        {"file": 3, "size_bytes": 20 * PAGE},
+    ]
+    found = operations_of(made_trace(io, files=files, resident=[{"file": 2, "offset": 8 * PAGE, "bytes": 5 * PAGE}]))
+    assert sorted(found.cached) == [*range(5), *range(21 + 8, 21 + 13)]
+
+
 def test_who_paused_for_all_of_a_threads_operations_waited_for_its_end():
     """Process 1 has threads 1, 2 and 3, process 8 is its child, 9 is nobody's; thread 3 reads in the middle as well."""
     rows = {

@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.layout import NOT_MEASURED_U32, FileFlag, Fileop, IoFlag, IoOp, RecordKind
+from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.requests import OFFSET_MAX, left_out
 from characterize.trace import Trace
 from selfscale.simulation.pauses import pauses_of
@@ -23,6 +23,9 @@ from selfscale.simulation.pauses import pauses_of
 PAGE_BYTES = 4096
 PAGES_MAX = 1 << 25
 """All files together, holes included; a page takes some 30 bytes here."""
+BEYOND_BYTES = 64 << 20
+"""Of a file, or device, that is larger than all that can be simulated, so much is kept behind what is used of it: more
+than any window of read-ahead."""
 OPERATIONS_MAX = 4_000_000
 """They are run nine times, at about a microsecond each."""
 HELD_UP = 4.0
@@ -136,8 +139,12 @@ def operations_of(trace: Trace) -> Operations:
     start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
     files, file = np.unique(columns["file"], return_inverse=True)
     threads, thread = np.unique(columns["thread"], return_inverse=True)
-    stored_bytes = _stored_bytes(trace, files)
-    file_begin, file_end = _places(file, columns, stored_bytes)
+    reached_bytes = np.zeros(len(files), np.int64)
+    np.maximum.at(
+        reached_bytes, file, np.where(columns["kind"] <= Kind.WRITE, columns["offset"] + columns["size_bytes"], 0)
+    )
+    stored_bytes = _stored_bytes(trace, files, reached_bytes)
+    file_begin, file_end = _places(np.maximum(reached_bytes, stored_bytes))
     stored = np.zeros(int(file_end[-1]) + 1, bool)
     for begin, size_bytes in zip(file_begin, stored_bytes, strict=True):
         stored[begin : begin + -(-size_bytes // PAGE_BYTES)] = True
@@ -235,24 +242,24 @@ def _unchanged(columns: dict[str, np.ndarray]) -> np.ndarray:
     return unchanged
 
 
-def _stored_bytes(trace: Trace, files: np.ndarray) -> np.ndarray:
+def _stored_bytes(trace: Trace, files: np.ndarray, reached_bytes: np.ndarray) -> np.ndarray:
     """Size of every file when it was first seen, shape (f,); 0 of those that were made during the recording."""
     records = trace.arrays[RecordKind.FILE]
     found = (records["flags"] & FileFlag.CREATED) == 0
-    records = records[found & (records["size_bytes"] < PAGES_MAX * PAGE_BYTES) & np.isin(records["file"], files)]
+    records = records[found & np.isin(records["file"], files)]
+    place = np.searchsorted(files, records["file"])
+    size_bytes = np.minimum(records["size_bytes"], OFFSET_MAX).astype(np.int64)
+    huge = size_bytes >= PAGES_MAX * PAGE_BYTES
+    size_bytes[huge] = np.minimum(size_bytes[huge], reached_bytes[place[huge]] + BEYOND_BYTES)
     stored = np.zeros(len(files), np.int64)
     # The first record of a file is written last.
-    stored[np.searchsorted(files, records["file"][::-1])] = records["size_bytes"][::-1]
+    stored[place[::-1]] = size_bytes[::-1]
     return stored
 
 
-def _places(
-    file: np.ndarray, columns: dict[str, np.ndarray], stored_bytes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _places(file_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First page of every file and the one behind its last."""
-    reached = stored_bytes.copy()
-    np.maximum.at(reached, file, np.where(columns["kind"] <= Kind.WRITE, columns["offset"] + columns["size_bytes"], 0))
-    pages = -(-reached // PAGE_BYTES)
+    pages = -(-file_bytes // PAGE_BYTES)
     if pages.sum() + len(pages) > PAGES_MAX:
         raise FlextraceError(f"the trace's files have {pages.sum():,} pages; {PAGES_MAX:,} can be simulated")
     end = np.cumsum(pages + 1) - 1
@@ -260,11 +267,20 @@ def _places(
 
 
 def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Pages that were cached; where it is only known how many of a file, its first ones, as in a replay (0006)."""
     ranges = trace.arrays[RecordKind.RESIDENT]
     ranges = ranges[np.isin(ranges["file"], files)]
     place = np.searchsorted(files, ranges["file"])
     first = begin[place] + (ranges["offset"] // PAGE_BYTES).astype(np.int64)
     behind = np.minimum(first + -(-ranges["bytes"].astype(np.int64) // PAGE_BYTES), end[place])
+    records = trace.arrays[RecordKind.FILE]
+    records = records[np.unique(records["file"], return_index=True)[1]]
+    told = (records["resident_bytes"] != NOT_MEASURED_U64) & ~np.isin(records["file"], ranges["file"])
+    records = records[told & np.isin(records["file"], files)]
+    place = np.searchsorted(files, records["file"])
+    first = np.append(first, begin[place])
+    count = -(-np.minimum(records["resident_bytes"], OFFSET_MAX).astype(np.int64) // PAGE_BYTES)
+    behind = np.append(behind, np.minimum(begin[place] + count, end[place]))
     parts = [np.arange(*pair) for pair in zip(first, behind, strict=True)]
     return np.concatenate([np.zeros(0, np.int64), *parts])
 

@@ -28,7 +28,7 @@ PAUSE_NS = 3e6
 """Without a read or a sync, from which on a read counts as rested: between the 1 ms that changed nothing and the 5 ms
 that did."""
 LONG_PAGES = 32
-"""Of a longer request the parts overlap (`service_time.WINDOW_BYTES`)."""
+"""Of a longer request the parts overlap (`selfscale.models.read_ahead.PIECE_BYTES`)."""
 
 
 @numba.njit(cache=True, nogil=True)
