@@ -158,6 +158,28 @@ def test_a_bad_cell_is_named_or_skipped(tmp_path, capsys, cell, line, said):
     assert said in captured.err
 
 
+def test_a_parameter_that_differs_in_one_row_only(tmp_path, capsys):
+    """The fold that leaves the row out has a parameter less."""
+    rows = [
+        f"{4 << at % 4},{1 + at // 4},{2 if at == 7 else 1},{10 * 2 ** (at % 4) * (1 + at // 4)}" for at in range(20)
+    ]
+    path = written(tmp_path / "t.csv", "size_mean_kib,process_num,depth,throughput_mb_per_s", *rows)
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json"), "--cross-validate"]) == 0
+    assert "smooth" in capsys.readouterr().out
+
+
+def test_single_rows_are_not_taken_for_noise(tmp_path):
+    """A cliff that straight lines do not follow: rows that nobody repeated are as good as what they show."""
+    sizes = [4 << at for at in range(12)]
+    rows = [f"{size},{count},{(100 if size < 256 else 10) * count}" for size in sizes for count in (1, 2, 4)]
+    path = written(tmp_path / "t.csv", "size_mean_kib,process_num,throughput_mb_per_s", *rows)
+    profile = profile_of(read_table(path))
+    points = profile.measured
+    table = make_model("smooth").fit(points, []).predict([point.workload for point in points])
+    ratio = table["throughput_bytes_per_s"] / [point.throughput_bytes_per_s for point in points]
+    assert np.abs(np.log(ratio)).max() < 0.1
+
+
 def test_units_in_cells_other_delimiters_and_repeats(tmp_path):
     path = written(
         tmp_path / "t.csv",

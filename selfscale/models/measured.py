@@ -93,7 +93,9 @@ def noise_of(points: Sequence[Point]) -> np.ndarray:
     """Standard deviation of ln(throughput) that the measurements themselves had, shape (n,)."""
     throughput = np.array([point.throughput_bytes_per_s for point in points])
     half_width = np.array([point.ci95_half_width_bytes_per_s for point in points])
-    noise = np.where(np.isfinite(half_width), half_width / Z95 / throughput, NOISE_UNKNOWN)
+    # Of a table's single rows nobody tells the noise: its models find that among all rows.
+    unknown = np.where([point.role == "table" for point in points], NOISE_MIN, NOISE_UNKNOWN)
+    noise = np.where(np.isfinite(half_width), half_width / Z95 / throughput, unknown)
     steady = np.array([point.steady for point in points], bool)
     return np.maximum(noise, np.where(steady, NOISE_MIN, NOISE_UNSTEADY))
 

@@ -34,14 +34,14 @@ class SmoothModel:
 
     Parameters
     ----------
-    kernel : optional
-        With hyper-parameters that were found for nearly the same points.
+    start : SmoothModel, optional
+        Of nearly the same points: its hyper-parameters are taken.
     """
 
     name = "smooth"
 
-    def __init__(self, kernel: Any = None):
-        self._kernel = kernel
+    def __init__(self, start: SmoothModel | None = None):
+        self._start = start
 
     def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
         """Fit the mean, then the rest.
@@ -63,24 +63,34 @@ class SmoothModel:
             else range(len(used))
         )
         workloads = [points[used[index]].workload for index in drawn]
-        kernel = self._kernel or (
-            ConstantKernel(0.1, (1e-4, 10.0)) * Matern(np.ones(len(self._mean.axes.names)), (0.1, 50.0), nu=2.5)
-            + WhiteKernel(1e-3, (1e-6, 0.3))
-        )
+        kernel: Any = ConstantKernel(0.1, (1e-4, 10.0)) * Matern(np.ones(len(self.parameters)), (0.1, 50.0), nu=2.5)
+        kernel, optimizer = kernel + WhiteKernel(1e-3, (1e-6, 0.3)), "fmin_l_bfgs_b"
+        # Without the points that are left out a parameter may have one value only: then there is a length less.
+        if self._start is not None and self._start.parameters == self.parameters:
+            kernel, optimizer = self._start.found, None
         with warnings.catch_warnings():
             # A length at its bound says that the parameter has no influence on the rest.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._process = GaussianProcessRegressor(
                 kernel,
                 alpha=noise_of([points[used[index]] for index in drawn]) ** 2,
-                optimizer=None if self._kernel is not None else "fmin_l_bfgs_b",
+                optimizer=optimizer,
             ).fit(self._mean.axes.places(workloads), self._mean.residual[drawn])
-        self._found = self._process.kernel_
         return self
+
+    @property
+    def parameters(self) -> list[str]:
+        """Parameters that differ among the points."""
+        return self._mean.axes.names
+
+    @property
+    def found(self) -> Any:
+        """The kernel with its hyper-parameters."""
+        return self._process.kernel_
 
     def again(self) -> SmoothModel:
         """The same model with the hyper-parameters found, not fitted."""
-        return SmoothModel(self._found)
+        return SmoothModel(self)
 
     def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Mean and rest; what lies outside takes the value of the nearest end."""

@@ -152,7 +152,11 @@ def _regress(transform: np.ndarray, process_num: np.ndarray, service_s: np.ndarr
                 continue
             weight = 1 / (servers[mine, resource] * service_s[mine])
             profiles[resource] = 0
-            profiles[resource, seen] = nnls(transform[np.ix_(mine, seen)] * weight[:, None], np.ones(mine.sum()))[0]
+            try:
+                solution = nnls(transform[np.ix_(mine, seen)] * weight[:, None], np.ones(mine.sum()))[0]
+            except RuntimeError as error:  # too many steps
+                raise FlextraceError(f"no utilization profile was found: {error}") from error
+            profiles[resource, seen] = solution
         seconds = _seconds(profiles, transform, process_num)
         error = float(np.mean(np.abs(np.log(seconds.max(axis=1) / service_s))))
         if error < best_error:
