@@ -13,6 +13,7 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed, parse_size
+from flextrace.measuring import terminated_as_interrupted
 from replayer.run import make_directory
 
 WIDTH, LABEL_WIDTH, CELL_WIDTH = 98, 26, 12
@@ -55,17 +56,18 @@ def run(arguments: argparse.Namespace) -> int:
     trace = characterize.open(arguments.trace)
     for warning in trace.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    comparison = compare(
-        trace,
-        Profile.load(arguments.profile),
-        arguments.directory,
-        memory_bytes=arguments.memory,
-        repeat=arguments.repeat,
-        seed=arguments.seed,
-        timing=arguments.timing,
-        max_seconds=arguments.max_seconds,
-        on_step=lambda text: print(f"  {text}", file=sys.stderr, flush=True),
-    )
+    with terminated_as_interrupted():
+        comparison = compare(
+            trace,
+            Profile.load(arguments.profile),
+            arguments.directory,
+            memory_bytes=arguments.memory,
+            repeat=arguments.repeat,
+            seed=arguments.seed,
+            timing=arguments.timing,
+            max_seconds=arguments.max_seconds,
+            on_step=lambda text: print(f"  {text}", file=sys.stderr, flush=True),
+        )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)
     if arguments.output:
         write_text(arguments.output, text, force=arguments.force)

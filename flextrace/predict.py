@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes, parse_fraction, parse_size
+from characterize.units import parse_fraction, parse_size
 
 if TYPE_CHECKING:
     from selfscale.application import Application, Estimate, Relative
@@ -72,12 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one prediction, or two for a trace: with its footprint and with its equivalent uniqueBytes."""
-    from selfscale.access import Access  # noqa: PLC0415
     from selfscale.application import estimates, treatment  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
-    from selfscale.storage import storage_times  # noqa: PLC0415
-    from selfscale.uncached import knows_device  # noqa: PLC0415
 
     changes = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
     if arguments.measured_on is not None and (arguments.trace is None or changes):
@@ -88,17 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments.settings)
     profile = Profile.load(arguments.profile, tables=True)
     application = _application(arguments, changes, profile)
-    warnings = application.warnings
-    if not profile.complete:
-        warnings.append(f"profile {arguments.profile} is not complete; continue it with 'flextrace scale --resume'")
-    warnings += Access.of(profile.settings).contradictions(application.extended)
     predictor = Predictor(profile, arguments.model, settings)
-    if application.operations is not None and knows_device(predictor) and storage_times(profile.storage) is None:
-        warnings.append(
-            f"profile {arguments.profile} does not say what storage takes, so the operations of the trace are not "
-            "simulated; measure it again with 'flextrace scale --budget 100s' or more"
-        )
-    measured_on = _measured_on(arguments, application, warnings)
+    warnings = application.warnings
+    warnings += mismatches(application, arguments.profile, predictor)
+    measured_on = None
+    if arguments.measured_on is not None:
+        measured_on = Predictor(Profile.load(arguments.measured_on, tables=True), arguments.model)
+        warnings += other_memory(application, arguments.measured_on, measured_on.profile)
     made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
     if arguments.against is not None:
         other = Predictor(Profile.load(arguments.against, tables=True), arguments.model)
@@ -174,25 +168,6 @@ def _ratios(made: Made, other: Predictor) -> list[Ratio | None]:
         one = estimate.prediction.estimated
         ratios.append(ratio_of(one, match.prediction.estimated, match.prediction.outside) if match else None)
     return ratios
-
-
-def _measured_on(arguments: argparse.Namespace, application: Application, warnings: list[str]) -> Predictor | None:
-    """The machine of --measured-on; a warning where it had other memory than the recording."""
-    from selfscale.comparison import same_limit  # noqa: PLC0415
-    from selfscale.predict import Predictor  # noqa: PLC0415
-    from selfscale.profile import Profile  # noqa: PLC0415
-
-    if arguments.measured_on is None:
-        return None
-    profile = Profile.load(arguments.measured_on, tables=True)
-    limits = [application.memory_limit_bytes, profile.environment.get("memory_limit_bytes")]
-    if not same_limit(*limits):
-        texts = [format_bytes(limit) if limit else "no limit" for limit in limits]
-        warnings.append(
-            f"the application was recorded with {texts[0]} of memory, {arguments.measured_on} was measured with "
-            f"{texts[1]}: they are not the same machine; record it again with that 'record --memory'"
-        )
-    return Predictor(profile, arguments.model)
 
 
 def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:

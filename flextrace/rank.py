@@ -59,21 +59,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
     if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
         raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
-    from selfscale.predict import Predictor  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.ranking import load_machines, rank  # noqa: PLC0415
 
     application = _application(arguments)
     machines = load_machines(paths, arguments.model)
+    warnings = application.warnings
+    for machine in machines:
+        warnings += mismatches(application, machine.path, machine.predictor)
     measured_on = None
     if arguments.measured_on:
         measured_on = Predictor(Profile.load(arguments.measured_on, tables=True), arguments.model)
+        warnings += other_memory(application, arguments.measured_on, measured_on.profile)
     tables = rank(machines, application, arguments.by, measured_on)
-    warnings = application.warnings + [
-        f"profile {machine.path} is not complete; continue it with 'flextrace scale --resume'"
-        for machine in machines
-        if not machine.complete
-    ]
     if arguments.format == "json":
         print(json.dumps(_document(arguments, machines, tables, warnings), indent=1))
     else:

@@ -134,9 +134,9 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
     if arguments.workloads < 1:
         raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
     if not profile.regions:
-        raise FlextraceError(
-            f"profile {arguments.profile} has no region to predict from: finish it with 'flextrace scale --resume'"
-        )
+        from selfscale.profile import TO_COMPLETE  # noqa: PLC0415
+
+        raise FlextraceError(f"profile {arguments.profile} has no region to predict from: {TO_COMPLETE}")
     device = profile.settings.get("access", {}).get("device")
     measuring.check_device_options(device, arguments.write, arguments.confirm)
     if device and profile.range_of("readFrac")[0] < 1 and not arguments.write:

@@ -22,7 +22,7 @@ from characterize.layout import RecordKind
 from characterize.requests import requests_of
 from characterize.trace import Trace
 from characterize.workload import Workload
-from replayer.confine import MemoryGroup, current_limit
+from replayer.confine import MemoryGroup
 from replayer.run import replay
 from replayer.willy import make_trace
 from selfscale.comparison import COLD_TOLERANCE, Row, Sample, sample_of
@@ -101,10 +101,6 @@ def application_row(setting: Setting) -> Row:
     return row
 
 
-def _limit_of_runs(setting: Setting) -> int | None:
-    return current_limit() if setting.memory_bytes is None else setting.memory_bytes
-
-
 def _memory_group(setting: Setting) -> AbstractContextManager[MemoryGroup | None]:
     return nullcontext() if setting.memory_bytes is None else MemoryGroup(setting.memory_bytes)
 
@@ -163,7 +159,7 @@ def replay_row(setting: Setting, say: Say) -> Row:
         made_by=f"the recording replayed, timing {setting.timing}, from the recorded page cache",
         workload=setting.workload,
         samples=samples if setting.timing == "think" else [_without_elapsed(sample) for sample in samples],
-        memory_limit_bytes=_limit_of_runs(setting),
+        memory_limit_bytes=setting.memory_bytes,
         cold_frac=setting.cold_frac,
         page_cache="as recorded, file by file",
         reasons=_reasons(results),
@@ -206,7 +202,7 @@ def willy_row(setting: Setting, say: Say) -> Row:
         made_by="Willy with the five parameters, warm start, until steady (thesis 3.4)",
         workload=setting.workload,
         samples=samples,
-        memory_limit_bytes=_limit_of_runs(setting),
+        memory_limit_bytes=setting.memory_bytes,
         cold_frac=0.0,
         page_cache="warm start",
         notes=_overwrites(setting) + notes,
@@ -248,7 +244,7 @@ def willy_extended_row(setting: Setting, say: Say) -> Row:
         f"coldFrac {cold_frac:.3g}",
         workload=setting.workload,
         samples=[_without_elapsed(sample_of(result)) for result in results],
-        memory_limit_bytes=_limit_of_runs(setting),
+        memory_limit_bytes=setting.memory_bytes,
         cold_frac=None if setting.cold_frac is None else cold_frac,
         page_cache="a share of each file",
         reasons=_reasons(results),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
     for line in (PROC / "self/mountinfo").read_text().splitlines():
         head, _, tail = line.partition(" - ")
         fields = head.split()
-        point = fields[4].encode().decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), fields[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         # btrfs gives files other device numbers than its mount: then the longest mount point decides.
         rank = len(point) + (1 << 20 if fields[2] == number else 0) if inside else -1
@@ -91,11 +92,15 @@ def read_ahead_bytes(directory: str | os.PathLike[str]) -> int | None:
 
 
 def _machine() -> dict[str, Any]:
+    from replayer.confine import current_limit  # noqa: PLC0415
+
+    total, own = memory_bytes()["MemTotal"], current_limit()
     return {
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
-        "memory_bytes": memory_bytes()["MemTotal"],
+        # Of a container that has less, its memory is all that the machine has.
+        "memory_bytes": total if own is None else min(own, total),
     }
 
 

@@ -16,6 +16,7 @@ from characterize.workload import PARAMETERS, Workload
 from selfscale.access import Access
 from selfscale.cross_validation import Score, best_of, cross_validate, learnable, widened
 from selfscale.models import MODELS, TABLE_MODELS, make_model
+from selfscale.models.measured import region_of
 from selfscale.profile import Profile
 from selfscale.relative import Estimated
 from selfscale.table_profile import Placement
@@ -153,7 +154,9 @@ class Predictor:
         table = self._model.predict(workloads)
         throughput = table["throughput_bytes_per_s"].to_numpy()
         own = np.log(table["interval_high"].to_numpy() / throughput)
-        width = np.exp([widened(self.score, region, each) for region, each in zip(table["region"], own, strict=True)])
+        # By the region of uniqueBytes, as the errors of the score are counted; the product form has one of its own.
+        regions = [region_of(self.profile.regions, workload.unique_bytes) for workload in workloads]
+        width = np.exp([widened(self.score, region, each) for region, each in zip(regions, own, strict=True)])
         table["interval_low"], table["interval_high"] = throughput / width, throughput * width
         return table
 

@@ -26,7 +26,7 @@ from selfscale.models import MODELS, make_model
 from selfscale.models.measured import region_of
 from selfscale.models.orthogonal import OrthogonalModel
 from selfscale.predict import scores_of
-from selfscale.profile import Profile
+from selfscale.profile import TO_COMPLETE, Profile
 from selfscale.sampling import orthogonal_sample
 from selfscale.validate import MULTIPLES
 
@@ -142,9 +142,7 @@ def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> Predic
     first = {point.workload: point.throughput_bytes_per_s for point in random if not point.repeat}
     again = {point.workload: point.throughput_bytes_per_s for point in random if point.repeat}
     if not profile.regions:
-        raise FlextraceError(
-            f"profile {profile.path or ''} has no region to predict from: finish it with 'flextrace scale --resume'"
-        )
+        raise FlextraceError(f"profile {profile.path or ''} has no region to predict from: {TO_COMPLETE}")
     if not first:
         raise FlextraceError(
             f"profile {profile.path or ''} has no random workload to compare predictions with: measure some with "

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA, SCHEMA_VERSION = "flextrace.profile", 1
+TO_COMPLETE = (
+    "continue it with 'flextrace scale --resume' if it was interrupted, else measure again with a larger --budget"
+)
+"""What to do about a profile in which something is missing."""
 
 
 @dataclass(frozen=True)
@@ -131,16 +135,13 @@ class Profile:
         """Least and largest measured value of a parameter."""
         values = [getattr(point.workload, FIELD_OF[parameter]) for point in self.measured]
         if not values:
-            raise FlextraceError(
-                f"the profile {self.path or ''} holds no point: finish it with 'flextrace scale --resume'"
-            )
+            raise FlextraceError(f"the profile {self.path or ''} holds no point: {TO_COMPLETE}")
         return min(values), max(values)
 
     def curve(self, parameter: str, region: int | None) -> Curve:
         """The graph of a parameter in a region (`region` is ignored for uniqueBytes, whose graph spans all).
 
-        A point belongs to it if it has the role ``curve``, ``explore`` or ``reference`` and differs from the focal
-        vector in this parameter only.
+        A point belongs to it if it differs from the focal vector in this parameter only, unless its role is ``random``.
         """
         regions = self.regions if parameter == "uniqueBytes" else [self.regions[region or 0]]
         others = [FIELD_OF[name] for name in PARAMETERS if name != parameter]
@@ -319,7 +320,3 @@ def load(path: str | os.PathLike[str]) -> Profile:
 
 def _same(one: float, other: float) -> bool:
     return abs(one - other) <= 1e-6 * max(abs(one), abs(other))
-
-
-def _same_in(one: Workload, other: Workload, fields: list[str]) -> bool:
-    return all(_same(getattr(one, name), getattr(other, name)) for name in fields)

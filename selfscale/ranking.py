@@ -49,7 +49,6 @@ class Machine:
     name: str
     path: Path
     cost: float
-    complete: bool
     predictor: Predictor
 
 
@@ -109,7 +108,6 @@ def load_machines(paths: Sequence[Path], model: str = BEST) -> list[Machine]:
                 name=path.stem if names.count(path.stem) == 1 else str(path),
                 path=path,
                 cost=math.nan if cost is None else float(cost),
-                complete=profile.complete,
                 predictor=Predictor(profile, model),
             )
         )

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,8 @@ def by_file(data: Places, thing: str) -> Figure:
     figure.add_trace(_heat_map(x, list(range(len(labels))), moved, "%{x:.4g} s: %{customdata:.3s}B", scale))
     figure.update_layout(height=160 + 22 * max(len(labels), 6), coloraxis=scale)
     figure.update_xaxes(title_text=_SINCE)
-    figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels, autorange="reversed")
+    # Plotly takes <b>, <a> and others in a text for what they are in HTML.
+    figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=list(map(escape, labels)), autorange="reversed")
     sentence = (
         f"Bytes that were read from and written to each {thing} in steps of {1e3 * data.window_s:.3g} ms, the one with "
         "most bytes at the top; the colour is on a logarithmic scale."

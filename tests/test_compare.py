@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -351,6 +354,19 @@ def test_different_memory_limits_are_not_trusted(runs: Runs, tmp_path: Path) -> 
     assert "memory limit 128 MiB, the application had none" in " ".join(document["reasons"])
 
 
+def test_a_limit_that_holds_for_the_recording_and_the_runs_makes_no_difference(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as that of a container in which everything ran: the recording does not tell it, nor need it."""
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    monkeypatch.setattr("selfscale.comparison_runs.current_limit", lambda: 2048 * MIB, raising=False)
+    trace = recording(tmp_path / "a.iotrace", memory_limit_bytes=None)
+    document = compare(trace, profile(None), tmp_path, repeat=1).document
+    assert not any("memory limit" in reason for reason in document["reasons"])
+    assert document["conditions"]["equal_memory"] is True
+
+
 def test_a_trace_that_never_ran_is_refused(runs: Runs, tmp_path: Path) -> None:
     from selfscale.compare import compare  # noqa: PLC0415
 
@@ -359,6 +375,29 @@ def test_a_trace_that_never_ran_is_refused(runs: Runs, tmp_path: Path) -> None:
     with pytest.raises(FlextraceError, match="recording"):
         compare(trace, profile(), tmp_path)
     assert runs.replays == []
+
+
+def test_who_is_ended_by_sigterm_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same way as an interrupt: what was begun is undone."""
+    from flextrace.main import main  # noqa: PLC0415
+
+    recording(tmp_path / "a.iotrace")
+    monkeypatch.setattr("selfscale.profile.Profile.load", lambda path: profile())
+    cleaned: list[bool] = []
+
+    def ended(*arguments: Any, **options: Any) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            cleaned.append(True)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("selfscale.compare.compare", ended)
+    command = ["compare", str(tmp_path / "a.iotrace"), "--profile", "p.json", "--directory", str(tmp_path)]
+    assert main(command) == 130
+    assert cleaned == [True]
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_the_verb_prints_a_table_and_writes_the_document(

@@ -55,6 +55,18 @@ def nothing_left(tmp_path):
     assert not list(tmp_path.glob("flextrace-lab-*"))
 
 
+@pytest.mark.parametrize("name", ["with a space", "Größe", "back\\slash"])
+def test_a_mount_point_of_any_name_is_found(name, tmp_path):
+    """/proc/self/mountinfo writes some bytes as octal numbers, and all others as they are."""
+    place = tmp_path / name
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "noatime", "flextrace-test", place], check=True)
+    try:
+        assert mount_of(place)[:2] == ("tmpfs", "flextrace-test")
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
 def backing_file(device: str) -> str:
     return (Path("/sys/block") / Path(device).name / "loop/backing_file").read_text()
 

@@ -16,6 +16,7 @@ from selfscale.explore import Exploration
 from selfscale.models import MODELS
 from selfscale.plan import Settings
 from selfscale.predict import predict, record_scores
+from tests.made_trace import made_trace, read
 from tests.synthetic_machine import MIB, Machine
 
 OPTIONS = [
@@ -237,3 +238,30 @@ def test_an_incomplete_profile_warns(profile, tmp_path, capsys):
     (tmp_path / "p.json").write_text(json.dumps(document))
     assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 0
     assert "--resume" in capsys.readouterr().err
+
+
+def test_a_profile_around_a_knee_says_what_it_does_not_know(profile, tmp_path, capsys):
+    document = profile.as_document()
+    document["knee"] = {"converged": True}
+    (tmp_path / "knee.json").write_text(json.dumps(document))
+    recording = made_trace(
+        [read(4096 * at, 4096, 1000 * at, 500, missed_bytes=0) for at in range(100)],
+        files=[{"file": 1, "size_bytes": 400 * 4096}],
+        start_monotonic_ns=1,
+        end_monotonic_ns=100_000,
+    )
+    path = characterize.write(recording, tmp_path / "t.iotrace")
+    for verb in (
+        ["predict", str(tmp_path / "knee.json"), "--trace", str(path)],
+        ["rank", str(path), str(tmp_path / "knee.json")],
+    ):
+        assert main(verb) == 0
+        assert "was measured around a knee" in capsys.readouterr().err
+
+
+def test_rank_warns_of_a_trace_that_goes_about_storage_otherwise(profile, trace, tmp_path, capsys):
+    document = profile.as_document()
+    document["settings"]["access"] = Access("direct").as_document()
+    (tmp_path / "direct.json").write_text(json.dumps(document))
+    assert main(["rank", str(trace), str(tmp_path / "direct.json")]) == 0
+    assert "the profile was measured O_DIRECT" in capsys.readouterr().err
