@@ -118,13 +118,25 @@ def test_ranges_at_random_of_several_files(engine):
 def test_other_states_by_choice(engine):
     wanted = pages((5, 9))
     trace = harmless([{"file": 1, "size_bytes": SIZE, "resident_bytes": total(wanted)}], rows(1, wanted))
-    for choice, expected in (("warm", pages((0, PAGES))), ("cold", []), ("recorded", wanted), ("keep", wanted)):
-        # Laying the image out evicts it.
-        phase = ["--phase=run"] if choice == "keep" else []
+    states = (("warm", pages((0, PAGES))), ("cold", []), ("recorded", wanted), ("keep", wanted), ("keep", wanted))
+    for at, (choice, expected) in enumerate(states):
+        # With the image laid out again, which is complete, and without.
+        phase = ["--phase=run"] if at == len(states) - 1 else []
         document = engine(trace, {1: expected}, f"--cache={choice}", *phase)
         assert document["cache"] == choice
         assert document["image"]["cache_resident_bytes"] == total(expected)
         assert document["image"]["cache_wanted_bytes"] == (0 if choice == "keep" else total(expected))
+
+
+def test_keep_is_of_what_was_there_and_not_of_what_is_laid_out(engine, tmp_path):
+    """The file grows by more than is written out at one time (64 MiB)."""
+    cached = pages((5, 9), (1000, 1001))
+    size, longer = PAGES * PAGE_BYTES, (96 << 20) + 5
+    engine(harmless([{"file": 1, "size_bytes": size}], []), {}, "--phase=prepare")
+    cache_only(tmp_path / "image" / "f00000001", cached)
+    document = engine(harmless([{"file": 1, "size_bytes": longer}], []), {1: cached}, "--cache=keep")
+    assert document["image"]["built_bytes"] == longer - size
+    assert document["image"]["cache_resident_bytes"] == total(cached)
 
 
 def test_without_ranges_the_first_bytes_are_taken(engine):

@@ -31,6 +31,7 @@ struct image {
 	unsigned int data_percent; /* kind of data, see data_fill.h */
 	const struct recorded_places *places; /* in whose order data gets its blocks; NULL = the file system chooses */
 	struct places_seen seen; /* of these places, when the image was ready */
+	bool keep_cached; /* of what is there already */
 	bool sealed; /* laid out by this process */
 	bool other_trace; /* laid out for another one, whose files serve as well */
 	bool made_directory; /* did not exist before */
@@ -59,9 +60,9 @@ int image_use_target(struct image *image, struct file_table *table);
 int image_check_space(const struct image *image, const struct file_table *table);
 
 /*
- * Gives every file its size, with data of the wanted kind and without holes, on the device and out of the page cache.
- * What is there of an earlier replay is used again, unless its data is of another kind. -EINTR after a stop, silently:
- * between two passes that is no failure.
+ * Gives every file its size, with data of the wanted kind and without holes, on the device and out of the page cache
+ * (with keep_cached only what it writes). What is there of an earlier replay is used again, unless its data is of another
+ * kind. -EINTR after a stop, silently: between two passes that is no failure.
  */
 int image_lay_out(struct image *image, const struct file_table *table);
 

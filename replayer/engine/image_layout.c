@@ -51,7 +51,7 @@ static int write_data(struct image *image, int descriptor, const char *name, uin
 				complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
 				return -errno;
 			}
-			posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+			posix_fadvise(descriptor, (off_t)flushed, 0, POSIX_FADV_DONTNEED);
 			flushed = from;
 		}
 	}
@@ -90,6 +90,7 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 	off_t hole = there ? lseek(descriptor, 0, SEEK_HOLE) : -1;
 	if (hole >= 0 && (uint64_t)hole < there)
 		there = (uint64_t)hole;
+	uint64_t evict_from = image->keep_cached ? there : 0;
 	if (there < file->layout_bytes) {
 		int error = write_data(image, descriptor, name, there, file->layout_bytes);
 
@@ -100,7 +101,7 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
 		return -errno;
 	}
-	posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+	posix_fadvise(descriptor, (off_t)evict_from, 0, POSIX_FADV_DONTNEED);
 	return 0;
 }
 

@@ -256,6 +256,7 @@ static int replay(struct arguments *arguments)
 	image = (struct image){.path = arguments->directory,
 			       .target = on_device ? &target : NULL,
 			       .data_percent = arguments->data_percent,
+			       .keep_cached = arguments->cache == CACHE_KEEP,
 			       .directory = -1,
 			       .stop = &stop};
 	if (image.target && image_use_target(&image, &table))
