@@ -202,7 +202,9 @@ def test_a_pass_that_cannot_be_undone_ends_the_loop_and_loses_no_result(image, t
     trace = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
     command = [ENGINE, trace, image, "--loop", "--interval-ms=20", "--keep-image"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    process.stdout.readline()
+    requests = 0
+    while requests < 10:  # two in each pass
+        requests += json.loads(process.stdout.readline())["requests"]
     taken = tmp_path / "image" / "f00000002"
     (tmp_path / "other").mkdir()
     while taken.is_file():
@@ -215,7 +217,8 @@ def test_a_pass_that_cannot_be_undone_ends_the_loop_and_loses_no_result(image, t
     assert document["stopped"] == "error"
     assert document["passes"] > 2
     assert document["requests"]["read"] > 4
-    assert any("put back" in reason and "Is a directory" in reason for reason in document["reasons"])
+    # Which error that is depends on what is done to the file just then: laying it out, or loading it into the cache.
+    assert any("put back" in reason for reason in document["reasons"])
 
 
 def test_more_files_than_descriptors(image, tmp_path):

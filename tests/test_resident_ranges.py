@@ -139,6 +139,39 @@ def test_keep_is_of_what_was_there_and_not_of_what_is_laid_out(engine, tmp_path)
     assert document["image"]["cache_resident_bytes"] == total(cached)
 
 
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return condition()
+
+
+@pytest.mark.parametrize("choice", ["recorded", "warm", "keep"])
+def test_every_pass_begins_with_the_same_pages(tmp_path, choice):
+    """File 2 is shorter in each pass, so that each is undone; nothing that a pass does changes the cache of file 1."""
+    wanted = pages((3, 5), (100, 900))
+    gap_ns = 300_000_000
+    fileops = [op(Fileop.TRUNCATE, 1, file=2, argument=100), op(Fileop.FADVISE, gap_ns)]
+    files = [{"file": 1, "size_bytes": SIZE, "resident_bytes": total(wanted)}, {"file": 2, "size_bytes": 500}]
+    made = made_trace(fileops=fileops, files=files, resident=rows(1, wanted))
+    path = characterize.write(made, tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={tmp_path / 'image'}", "--keep-image", f"--cache={choice}"]
+    subprocess.run([*command, "--phase=prepare"], check=True, capture_output=True)
+    first, second = tmp_path / "image" / "f00000001", tmp_path / "image" / "f00000002"
+    cache_only(first, wanted)
+    expected = pages((0, PAGES)) if choice == "warm" else wanted
+    running = [*command, "--phase=run", "--loop", "--timing=recorded"]
+    process = subprocess.Popen(running, stdout=subprocess.PIPE, text=True)
+    try:
+        assert wait_for(lambda: second.stat().st_size == 100)
+        assert wait_for(lambda: second.stat().st_size == 500)  # the second pass begins
+        assert wait_for(lambda: cached_ranges(first) == expected)
+    finally:
+        process.send_signal(signal.SIGINT)
+        out = process.communicate(timeout=60)[0]
+    assert json.loads(out)["stopped"] == "signal"
+
+
 def test_without_ranges_the_first_bytes_are_taken(engine):
     """Altered traces have none: places and sizes of files changed."""
     file = {"file": 1, "size_bytes": SIZE, "resident_bytes": 10 * PAGE_BYTES}

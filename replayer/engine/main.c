@@ -130,19 +130,17 @@ static int join_group(const char *group)
 	return error;
 }
 
-static int apply_cache(const struct arguments *arguments, const struct run *run, struct result *result)
+static int apply_cache(const struct run *run, struct result *result)
 {
-	__attribute__((cleanup(resident_ranges_free))) struct resident_ranges ranges = {0};
 	int error = 0;
 
-	if (arguments->cache == CACHE_RECORDED)
-		error = resident_ranges_read(&ranges, run->trace, run->table, run->schedule->streams);
+	if (run->cache == CACHE_RECORDED)
+		error = resident_ranges_read(run->ranges, run->trace, run->table, run->schedule->streams);
 	if (!error)
-		error = cache_apply(run->image, run->table, &ranges, (enum cache_state)arguments->cache,
-				    &result->cache_report);
-	result->ranges_cut = ranges.too_many;
+		error = cache_apply(run->image, run->table, run->ranges, run->cache, &result->cache_report);
+	result->ranges_cut = run->ranges->too_many;
 	/* Of a device nothing is cached at the start: its own descriptor has no O_DIRECT, so the checks have read some. */
-	if (run->image->target && arguments->cache != CACHE_KEEP)
+	if (run->image->target && run->cache != CACHE_KEEP)
 		posix_fadvise(run->image->target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	return error;
 }
@@ -168,11 +166,14 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		.late = late_policies[arguments->run.late],
 		.layout = layouts[arguments->layout],
 	};
+	__attribute__((cleanup(resident_ranges_free))) struct resident_ranges ranges = {0};
 	struct run run = {.trace = trace,
 			  .table = table,
 			  .schedule = schedule,
 			  .options = &arguments->run,
 			  .image = image,
+			  .cache = (enum cache_state)arguments->cache,
+			  .ranges = &ranges,
 			  .stop = &stop};
 	int error = prepare(arguments, table, image);
 
@@ -183,7 +184,7 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		if (!error)
 			error = join_group(arguments->memory_group);
 		if (!error && !null)
-			error = apply_cache(arguments, &run, &result);
+			error = apply_cache(&run, &result);
 		if (!error)
 			error = run_all(&run);
 		result.run = &run;

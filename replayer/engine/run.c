@@ -71,7 +71,10 @@ static void start_pass(struct run *run)
 		run->pass_start_ns += START_DELAY_NS;
 }
 
-/* Between two passes, by one thread: the image as it was before the first. Its time is not part of the elapsed time. */
+/*
+ * Between two passes, by one thread: the image, and what of it is cached, as before the first. Its time is not part of the
+ * elapsed time.
+ */
 static void undo_pass(struct run *run)
 {
 	end_pass(run);
@@ -80,8 +83,11 @@ static void undo_pass(struct run *run)
 		return;
 	if (run->options->engine != ENGINE_NULL) {
 		descriptors_close_all(&run->descriptors);
+		struct cache_report report; /* the result has the first one */
 		int error = image_lay_out(run->image, run->table);
 
+		if (!error)
+			error = cache_apply(run->image, run->table, run->ranges, run->cache, &report);
 		run->error = error == -EINTR ? 0 : error;
 		run->again = !run->error && !run_stopped(run);
 		if (run->error)

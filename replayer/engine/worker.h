@@ -7,6 +7,7 @@
 
 #include "replayer/engine/buffer.h"
 #include "replayer/engine/busy_time.h"
+#include "replayer/engine/cache_state.h"
 #include "replayer/engine/descriptors.h"
 #include "replayer/engine/due.h"
 #include "replayer/engine/feed.h"
@@ -58,6 +59,8 @@ struct run {
 	struct schedule *schedule;
 	const struct run_options *options;
 	struct image *image;
+	enum cache_state cache; /* before each pass, where passes are undone */
+	struct resident_ranges *ranges; /* for it */
 	struct descriptors descriptors;
 	struct feed feed;
 	struct order order;
