@@ -17,6 +17,7 @@ from tests.told import PROGRAMS
 
 SMALL = PROGRAMS / "replay_small_segments"  # 64 operations in memory at once
 needs_small = pytest.mark.skipif(not SMALL.exists(), reason=f"{SMALL} is not built (make build/test-programs)")
+pytest_plugins = ["small_file_system"]
 
 
 def run(engine, trace, place, *options):
@@ -124,16 +125,15 @@ def test_every_pass_over_segments_begins_from_the_same_files(tmp_path):
 
 
 @needs_small
-def test_a_pass_over_segments_that_cannot_be_undone_ends_the_loop(tmp_path):
-    """A symbolic link stands where a file has to be laid out again, and is not followed."""
-    fileops = [
-        {"op": Fileop.UNLINK, "start_ns": 1, "duration_ns": 1, "file": 2},
-        {"op": Fileop.SYMLINK, "start_ns": 5, "duration_ns": 1, "file": 1, "argument": 2},
-    ]
-    io = [read(0, 100, 20 + 10 * at, 15, thread=1 + at % 3) for at in range(300)]
-    files = [{"file": file, "size_bytes": 100} for file in (1, 2)]
-    trace = characterize.write(made_trace(io, fileops=fileops, files=files), tmp_path / "t.iotrace")
-    command = [SMALL, trace, f"--directory={tmp_path / 'image'}", "--loop", "--max-seconds=30"]
+def test_a_pass_over_segments_that_cannot_be_undone_ends_the_loop(tmp_path, small_file_system):
+    """The first file gives its room to the second one, which it would need again before that one is shortened."""
+    size = 3 << 20
+    fileops = [{"op": Fileop.TRUNCATE, "start_ns": 1, "duration_ns": 1, "file": 1}]
+    io = [read(0, 100, 20 + 10 * at, 15, file=2, thread=1 + at % 3) for at in range(300)]
+    files = [{"file": 1, "size_bytes": size}, {"file": 2, "size_bytes": 100}]
+    made = made_trace([write(0, size, 5, file=2), *io], fileops=fileops, files=files)
+    trace = characterize.write(made, tmp_path / "t.iotrace")
+    command = [SMALL, trace, f"--directory={small_file_system}", "--loop", "--max-seconds=30", "--force-space"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert done.returncode == 3
     assert "cannot lay out" in done.stderr

@@ -126,6 +126,39 @@ def test_an_image_of_another_trace_serves_where_its_sizes_do_and_that_is_said(en
     assert warnings(one_file(SIZE + 1), "--phase=run") == []
 
 
+@pytest.mark.parametrize("kind", [Fileop.LINK, Fileop.SYMLINK])
+def test_links_that_a_replay_leaves_are_no_files_of_the_next_trace(engine, tmp_path, kind):
+    """The engine names a new name after the files of its trace: here as the second file of the other one."""
+    first, second = (tmp_path / "image" / name for name in ("f00000001", "f00000002"))
+    files = [{"file": 1, "size_bytes": SIZE}, {"file": 2**31, "flags": FileFlag.NEW_NAME}]
+    linking = op(kind, 9, file=int(kind == Fileop.LINK), argument=2**31)
+    trace = made_trace([read(0, 1, 1)], fileops=[linking], files=files)
+    document = document_of(engine(trace, "--keep-image", "--loop", "--max-seconds=0.3"))
+    assert document["mismatches"] == {}
+    assert document["image"]["built_bytes"] == SIZE  # no pass made the file anew
+    assert document_of(engine(trace, "--keep-image"))["image"]["built_bytes"] == 0
+    assert second.is_symlink() or first.stat().st_ino == second.stat().st_ino
+    files = [{"file": 1, "size_bytes": SIZE}, {"file": 2, "size_bytes": SIZE + 5000}]
+    other = made_trace([read(0, 1, 1), read(0, 1, 2, file=2)], files=files)
+    assert engine(other, "--phase=run", "--keep-image").returncode == 1
+    document_of(engine(other, "--phase=prepare"))
+    found = [path.lstat() for path in (first, second)]
+    assert [(status.st_size, status.st_nlink) for status in found] == [(SIZE, 1), (SIZE + 5000, 1)]
+    assert document_of(engine(other, "--phase=run", "--keep-image"))["operations"]["done"] == 2
+
+
+def test_a_file_with_two_names_is_no_two_files_of_a_run(engine, tmp_path):
+    first, second = (tmp_path / "image" / name for name in ("f00000001", "f00000002"))
+    files = [{"file": file, "size_bytes": SIZE} for file in (1, 2)]
+    trace = made_trace([read(0, 1, 1), read(0, 1, 2, file=2)], files=files)
+    document_of(engine(trace, "--phase=prepare"))
+    second.unlink()
+    second.hardlink_to(first)
+    done = engine(trace, "--phase=run", "--keep-image")
+    assert done.returncode == 1
+    assert "run with --phase prepare first" in done.stderr
+
+
 def interrupt_layout(tmp_path, directory, *options):
     """A layout of 40 GB that never ends by itself, interrupted when there is something of it."""
     path = characterize.write(one_file(40 << 30), tmp_path / "large.iotrace", force=True)

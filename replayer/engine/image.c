@@ -297,7 +297,26 @@ int image_check(struct image *image, const struct file_table *table)
 	return 0;
 }
 
-static int remove_name(const struct image *image, const char *name)
+int image_check_links(const struct image *image, const struct file_table *table)
+{
+	for (uint32_t id = 1; id < table->count; id++) {
+		char name[IMAGE_NAME_BYTES];
+		struct stat status;
+
+		if (!table->files[id].laid_out || table->files[id].directory)
+			continue;
+		image_name(name, false, id);
+		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_nlink > 1) {
+			complain("%s/%s of the image has another name as well, by a link that a replay of another "
+				 "trace made: run with --phase prepare first",
+				 image->path, name);
+			return -ENOENT;
+		}
+	}
+	return 0;
+}
+
+int image_remove_name(const struct image *image, const char *name)
 {
 	struct stat status;
 
@@ -322,7 +341,7 @@ int image_remove_created(const struct image *image, const struct file_table *tab
 			continue;
 		for (int directory = 0; directory < 2; directory++) {
 			image_name(name, directory, id);
-			int error = remove_name(image, name);
+			int error = image_remove_name(image, name);
 
 			if (error)
 				return error;
@@ -344,7 +363,7 @@ int image_remove(struct image *image)
 	for (const struct dirent *entry; (entry = readdir(listing));) {
 		if (!is_image_name(entry->d_name) && !seal_is_name(entry->d_name))
 			continue;
-		int error = remove_name(image, entry->d_name);
+		int error = image_remove_name(image, entry->d_name);
 
 		if (error)
 			return error;

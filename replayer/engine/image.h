@@ -93,6 +93,12 @@ uint64_t image_hash(const struct image *image, const struct file_table *table);
 /* Removes files that do not exist at the start of the trace. */
 int image_remove_created(const struct image *image, const struct file_table *table);
 
+/* Refuses (-ENOENT) an image in which a file has a second name, which may be that of another file of the trace. */
+int image_check_links(const struct image *image, const struct file_table *table);
+
+/* Removes a file or an empty directory of the image, if it is there. */
+int image_remove_name(const struct image *image, const char *name);
+
 /* Removes the image, and the directory if image_open() made it. */
 int image_remove(struct image *image);
 void image_close(struct image *image);

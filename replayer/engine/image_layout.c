@@ -58,6 +58,25 @@ static int write_data(struct image *image, int descriptor, const char *name, uin
 	return 0;
 }
 
+/*
+ * Replays of other traces leave names that are no files of their own: second names of a file, and symbolic links. Any other
+ * symbolic link is somebody else's, and refused later.
+ */
+static int remove_link(const struct image *image, const char *name)
+{
+	static const char text[] = IMAGE_MARKER;
+	char found[sizeof(text)];
+	struct stat status;
+
+	if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	bool ours = S_ISREG(status.st_mode)
+			    ? status.st_nlink > 1
+			    : readlinkat(image->directory, name, found, sizeof(found)) == sizeof(text) - 1 &&
+				      !memcmp(found, text, sizeof(text) - 1);
+	return ours ? image_remove_name(image, name) : 0;
+}
+
 /* `anew`: its data is of another kind. */
 static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush, bool anew)
 {
@@ -136,7 +155,8 @@ static int write_seal(const struct image *image, const struct file_table *table,
 static int lay_out_files(struct image *image, const struct file_table *table, bool anew)
 {
 	bool flush_each = table->laid_out_files <= SYNC_FILES;
-	int error = 0;
+	/* First, so that what a pass has linked has one name again. */
+	int error = image_remove_created(image, table);
 
 	for (uint32_t id = 1; id < table->count && !error; id++) {
 		const struct file *file = &table->files[id];
@@ -146,7 +166,9 @@ static int lay_out_files(struct image *image, const struct file_table *table, bo
 			continue;
 		image_name(name, file->directory, id);
 		if (!file->directory) {
-			error = lay_out_file(image, file, name, flush_each, anew);
+			error = remove_link(image, name);
+			if (!error)
+				error = lay_out_file(image, file, name, flush_each, anew);
 		} else if (mkdirat(image->directory, name, 0755) < 0 && errno != EEXIST) {
 			error = -errno;
 			complain("cannot make directory %s/%s: %s", image->path, name, strerror(-error));
@@ -156,7 +178,7 @@ static int lay_out_files(struct image *image, const struct file_table *table, bo
 		error = -errno;
 		complain("cannot write the image in %s to its device: %s", image->path, strerror(-error));
 	}
-	return error ? error : image_remove_created(image, table);
+	return error;
 }
 
 int image_lay_out(struct image *image, const struct file_table *table)

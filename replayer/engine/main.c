@@ -95,6 +95,8 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 		error = image_check(image, table);
 		if (!error)
 			error = image_remove_created(image, table);
+		if (!error)
+			error = image_check_links(image, table);
 		return error ? error : see_places(image);
 	}
 	if (!arguments->force_space)
