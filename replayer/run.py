@@ -85,7 +85,7 @@ def replay(
     on_interval : callable, optional
         Gets ``{"t_s", "bytes", "requests"}`` of every interval while it runs; True stops the replay, with its result.
     finish_on_signal : bool
-        SIGINT and SIGTERM to this process end the replay with its result instead of raising; main thread only.
+        SIGINT, SIGTERM and SIGHUP to this process end the replay with its result instead of raising; main thread only.
     recorder : sequence of str
         Command that starts the engine and records it (`replayer.recorder.recorder_command`). It puts the engine
         into the memory group, and its warnings become those of the document.
@@ -144,8 +144,10 @@ def _run(
 
 @contextmanager
 def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[None]:
-    """SIGINT and SIGTERM go to the engine, which then prints its result; a second one raises as usual."""
-    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """SIGINT, SIGTERM and SIGHUP go to the engine, which then prints its result; a second one raises as usual."""
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    if before[signal.SIGHUP] == signal.SIG_IGN:  # by nohup
+        del before[signal.SIGHUP]
 
     def forward(number: int, frame: object) -> None:
         signal.signal(number, before[number])

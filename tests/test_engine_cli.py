@@ -4,6 +4,7 @@
 import json
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -141,6 +142,48 @@ def test_intervals_add_up_to_no_more_than_the_result_and_come_while_it_runs(trac
     assert sum(line["bytes"] for line in lines) <= document["bytes"]["read"]
     assert all(line["bytes"] == 4096 * line["requests"] for line in lines)
     assert document["stopped"] == "signal"
+
+
+@pytest.mark.parametrize("options", [[], ["--interval-ms=20"]])
+def test_a_replay_whose_reader_is_gone_ends_and_removes_its_files(trace, image, tmp_path, options):
+    """As when a front end is killed: it forwards nothing."""
+    command = [ENGINE, trace, image, "--loop", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "image" / "f00000001").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.stdout.close()
+    try:
+        assert process.wait(timeout=30) == 1
+    finally:
+        process.kill()
+        process.wait()
+    assert "cannot print the result" in process.stderr.read()
+    assert not (tmp_path / "image").exists()
+
+
+def test_a_result_that_finds_no_room_is_a_failure(trace, image, tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([ENGINE, trace, image], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "flextrace-replay: cannot print the result: No space left on device\n"
+    assert not (tmp_path / "image").exists()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_hangup_ends_a_replay_unless_it_is_ignored(trace, image, ignored):
+    command = [*(["nohup"] if ignored else []), ENGINE, trace, image, "--loop", "--interval-ms=20"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, **pipes)
+    process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    if ignored:
+        for _ in range(10):
+            assert process.stdout.readline().startswith('{"t_s"')
+        process.send_signal(signal.SIGINT)
+    out = process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+    assert json.loads(out[out.index("{\n") :])["stopped"] == "signal"
 
 
 @pytest.mark.parametrize("cache", ["warm", "cold"])

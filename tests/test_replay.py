@@ -157,7 +157,8 @@ def test_prepare_then_run(synthetic, tmp_path):
     assert (image / "f00000001").stat().st_size == 65536
 
 
-def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path, number):
     command = [sys.executable, "-m", "flextrace", "replay", str(synthetic), "--directory", str(tmp_path / "image")]
     process = subprocess.Popen(
         [*command, "--loop", "--max-time", "60", "--format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -166,7 +167,7 @@ def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path):
     while not (tmp_path / "image" / "f00000001").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)  # let it run; also right when it has not begun
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out = process.communicate(timeout=30)[0]
     assert json.loads(out)["stopped"] == "signal"
     assert not (tmp_path / "image").exists()

@@ -264,10 +264,8 @@ static const struct argp parser = {
 	.args_doc = "TRACE",
 	.doc = "Runs a trace (NAME.iotrace) in a directory and prints what it took as JSON.\v"
 	       "Touches nothing but files of its own making in that directory, and the device, if one is "
-	       "named. SIGINT "
-	       "and SIGTERM end the replay with "
-	       "its "
-	       "result. Exit status: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why).",
+	       "named. SIGINT, SIGTERM and SIGHUP end the replay with its result. Exit status: 0 ok, 1 failed, 2 "
+	       "usage, 3 the result is not trustworthy (it says why).",
 };
 
 const char *argp_program_version = "flextrace-replay " FLEXTRACE_VERSION;

@@ -28,10 +28,15 @@ static void on_signal(int number)
 static void watch_signals(void)
 {
 	/* No SA_RESTART: the waiting of the main thread has to end. */
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = {.sa_handler = on_signal}, before;
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	/* nohup has it ignored. */
+	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &action, NULL);
+	/* Who no longer reads is no reason to leave files behind. */
+	signal(SIGPIPE, SIG_IGN);
 }
 
 /* The threads of a foreign trace may be made up so that the recorded depth is kept, which the interval order does. */
@@ -147,6 +152,17 @@ static int apply_cache(const struct run *run, struct result *result)
 	return error;
 }
 
+/* What was printed may not have got there: the disk is full, or nobody reads any more. */
+static int flush_output(void)
+{
+	errno = EIO; /* where it was an earlier line */
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	int error = errno;
+	complain("cannot print the result: %s", strerror(error));
+	return -error;
+}
+
 static int execute(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
 		   struct schedule *schedule, struct image *image, const char *engine_why)
 {
@@ -198,6 +214,8 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 			result.stopped = "max-seconds";
 	}
 	bool trusted = !error && result_print(&result);
+	if (!error)
+		error = flush_output();
 	run_free(&run);
 	if (!null && !arguments->keep_image && arguments->phase != PHASE_PREPARE && image_remove(image))
 		return EXIT_FAILURE;

@@ -428,7 +428,6 @@ bool result_print(const struct result *result)
 	json_count("cache_resident_bytes", result->cache_report.resident_bytes);
 	json_close('}');
 	json_close('}');
-	fflush(stdout);
 	free(totals);
 	return trusted;
 }

@@ -27,7 +27,7 @@ struct result {
 	bool ranges_cut; /* more cached ranges were recorded than can be kept */
 };
 
-/* Prints the document. Returns whether the result is to be trusted. */
+/* Prints the document, without flushing it. Returns whether the result is to be trusted. */
 bool result_print(const struct result *result);
 
 #endif

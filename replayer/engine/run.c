@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 enum {
 	STACK_BYTES = 128 << 10,
 	START_DELAY_NS = 2 * 1000 * 1000, /* the first due time, so that threads are there when it comes */
+	LOOK_NS = 1000 * 1000 * 1000, /* how long it may go unseen that nobody waits for the result any more */
 };
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *until)
@@ -244,7 +246,18 @@ static void print_interval(const struct run *run, uint64_t now, const struct dev
 	*last = totals;
 }
 
-/* Until all threads are done: prints the intervals, stops the run at its time limit. The last, a part, is not. */
+/* Whether somebody may still read the result: not from a pipe whose reader has died. */
+static bool is_read(void)
+{
+	struct pollfd output = {.fd = STDOUT_FILENO};
+
+	return poll(&output, 1, 0) <= 0 || !(output.revents & POLLERR);
+}
+
+/*
+ * Until all threads are done: prints the intervals, stops the run at its time limit, or when nobody is there to read its
+ * result. The last interval, a part, is not printed.
+ */
 static void watch(struct run *run, uint64_t start_ns)
 {
 	uint64_t limit_ns =
@@ -260,17 +273,20 @@ static void watch(struct run *run, uint64_t start_ns)
 	}
 	for (uint32_t running; (running = atomic_load(&run->running));) {
 		uint64_t until_ns = next_ns < limit_ns ? next_ns : limit_ns;
+		uint64_t look_ns = now_ns() + LOOK_NS;
+
+		if (look_ns < until_ns)
+			until_ns = look_ns;
 		struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
 
-		futex(&run->running, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, running,
-		      until_ns == UINT64_MAX ? NULL : &until);
+		futex(&run->running, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, running, &until);
 		uint64_t now = now_ns();
 		if (now >= next_ns && atomic_load(&run->running)) {
 			print_interval(run, now - start_ns, &counters, &totals);
 			/* When this thread came late by more than an interval, that one is longer. */
 			next_ns += (now - next_ns) / interval_ns * interval_ns + interval_ns;
 		}
-		if (now >= limit_ns) {
+		if (now >= limit_ns || !is_read()) {
 			atomic_store(run->stop, true);
 			limit_ns = UINT64_MAX;
 		}
