@@ -140,6 +140,16 @@ def test_flags_come_back_as_flags_of_the_descriptor(run_phase):
     assert found == [["O_DIRECT"], ["O_SYNC"], ["O_DSYNC"], []]
 
 
+def test_requests_may_block(run_phase):
+    """O_NONBLOCK is ignored for files, but not by an io_uring: it would fail what has to wait."""
+    fileops = [op(Fileop.OPEN, 1, file=2, flags=IoFlag.CREATED)]
+    files = [{"file": 1, "size_bytes": 4096}, {"file": 2, "flags": FileFlag.CREATED}]
+    _, calls = run_phase(made_trace([read(0, 4096, 5), write(0, 4096, 9, file=2)], fileops=fileops, files=files), FILES)
+    opens = [call.arguments for call in calls if call.name == "openat" and "O_RDWR" in call.arguments]
+    assert [name for text in opens for name in ("f00000001", "f00000002") if name in text] == ["f00000001", "f00000002"]
+    assert not [text for text in opens if "O_NONBLOCK" in text]
+
+
 def test_a_read_at_the_end_is_as_short_as_recorded_and_beyond_it_counts_as_short(run_phase):
     at_end = read(9000, 1000, 1)
     at_end["asked_bytes"] = 4096

@@ -149,7 +149,8 @@ static int open_again(struct descriptors *descriptors, const struct open_file *o
 static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t class)
 {
 	struct open_file *open_file = &descriptors->files[id];
-	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+	/* Without O_NONBLOCK, with which io_uring fails what would block on storage that cannot tell (Linux 6.1, dm-crypt). */
+	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC;
 	char name[IMAGE_NAME_BYTES];
 
 	flags |= (class & CLASS_DIRECT ? O_DIRECT : 0) | (class & CLASS_SYNC ? O_SYNC : 0) |

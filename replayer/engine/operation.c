@@ -49,7 +49,7 @@ static struct done finished(int result)
 static struct done replay_open(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	char name[IMAGE_NAME_BYTES];
-	int flags = O_CLOEXEC | O_NONBLOCK;
+	int flags = O_CLOEXEC;
 
 	if (run->table->files[index].directory) {
 		/* Which directory does not matter to the time that it takes. */
