@@ -239,6 +239,21 @@ def test_too_few_inodes_are_said_before_anything_is_made(engine, few_inodes):
     assert "need 53" in engine(made_trace(io, files=files), directory=few_inodes).stderr
 
 
+def test_a_layout_that_fails_leaves_nothing_of_its_own_and_an_earlier_image(engine, few_inodes):
+    """By files without data it fails before a byte is written."""
+    count = 53
+    fileops = [op(Fileop.FADVISE, file, file=file) for file in range(1, count + 1)]
+    files = [{"file": file, "size_bytes": 0} for file in range(1, count + 1)]
+    done = engine(made_trace(fileops=fileops, files=files), "--force-space", directory=few_inodes)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert list(few_inodes.iterdir()) == []
+    document_of(engine(one_file(), "--phase=prepare", directory=few_inodes))
+    full = [{**row, "size_bytes": 1} for row in files]
+    assert engine(made_trace(fileops=fileops, files=full), "--force-space", directory=few_inodes).returncode == 1
+    assert (few_inodes / "f00000001").stat().st_size == SIZE
+
+
 @pytest.mark.parametrize("ending", [Fileop.UNLINK, Fileop.RENAME])
 def test_files_that_are_removed_or_replaced_take_one_inode_in_turn(engine, few_inodes, ending):
     document = document_of(engine(making_files(97, ending), directory=few_inodes))

@@ -35,6 +35,7 @@ struct image {
 	bool sealed; /* laid out by this process */
 	bool other_trace; /* laid out for another one, whose files serve as well */
 	bool made_directory; /* did not exist before */
+	bool begun; /* laying out has begun where no image was before */
 	uint64_t built_bytes; /* written to lay files out; the rest was there already */
 	const atomic_bool *stop;
 };

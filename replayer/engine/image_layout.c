@@ -194,8 +194,10 @@ int image_lay_out(struct image *image, const struct file_table *table)
 	}
 	bool placed = image_is_placed(image, table);
 	int error = placed ? 0 : image_can_place(image);
-	if (!error)
+	if (!error) {
+		image->begun = faccessat(image->directory, IMAGE_MARKER, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
 		error = write_marker(image);
+	}
 	if (!error)
 		error = seal_read(image->directory, &seal);
 	if (!error)

@@ -112,9 +112,9 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 		error = see_places(image);
 	if (error == -EINTR)
 		complain("interrupted while laying out %s", image->path);
-	/* What was made for this replay goes, unless it is to be kept. */
+	/* What was made for this replay goes, unless it is to be kept. An earlier image stays, whatever has become of it. */
 	bool kept = arguments->keep_image || arguments->phase == PHASE_PREPARE;
-	if (error && (image->made_directory || (!kept && image->built_bytes)))
+	if (error && (image->made_directory || (!kept && image->begun)))
 		image_remove(image);
 	return error;
 }
