@@ -105,6 +105,27 @@ def test_slip_moves_the_schedule_and_tells_by_how_much(tmp_path, engine):
     assert any("slipped" in reason or "could have begun" in reason for reason in document["reasons"])
 
 
+@needs_strace
+@pytest.mark.parametrize("call", ["fsync", "io_uring_enter"])
+def test_calls_that_hold_a_ring_worker_are_not_lateness_of_the_host(tmp_path, call):
+    """strace makes calls take 15 ms more. What is due 1 ms after their start is behind, but could not have begun."""
+    rounds, round_ns = 10, 50_000_000
+    starts = [1000 + round_ns * at for at in range(rounds)]
+    fileops = [op(Fileop.FSYNC, start) for start in starts] if call == "fsync" else []
+    io = [read(0, PAGE, start + 1_000_000, 1000) for start in starts]
+    # In flight together with the one that follows, which so does not wait for its end.
+    io += [read(0, PAGE, start, 2_000_000) for start in starts] if call == "io_uring_enter" else []
+    made = made_trace(io, fileops=fileops, files=[{"file": 1, "size_bytes": PAGE}])
+    path = characterize.write(made, tmp_path / "t.iotrace")
+    slow = ["strace", "-f", "-o", tmp_path / "log", "-e", f"trace={call}", "-e", f"inject={call}:delay_exit=15000"]
+    command = [*slow, ENGINE, path, f"--directory={tmp_path / 'image'}", "--timing=recorded", "--engine=io_uring"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    accuracy = json.loads(done.stdout)["accuracy"]
+    assert accuracy["lateness"]["count"] == 2 * rounds
+    assert accuracy["behind"]["p90_ns"] > 13_000_000
+    assert accuracy["lateness"]["p90_ns"] < 10_000_000
+
+
 @pytest.mark.parametrize("engine", [*ENGINES, "null"])
 @pytest.mark.parametrize("timing", ["recorded", "think"])
 def test_no_operation_begins_early(tmp_path, engine, timing):

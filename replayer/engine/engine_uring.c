@@ -208,6 +208,12 @@ static void keep_step(struct worker *worker)
 	lead_wait(worker);
 }
 
+/* Storage that held the thread is no lateness of this host. */
+static uint64_t when_free(const struct worker *worker, uint64_t ready_ns)
+{
+	return ready_ns > worker->ring->free_ns ? ready_ns : worker->ring->free_ns;
+}
+
 /* False after a stop, when the operation is still to be done. */
 static bool take_turn(struct worker *worker, const struct operation *operation)
 {
@@ -225,12 +231,13 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
 		done_at_once(worker, operation, record);
 	} else if (goes_by_ring(run, record)) {
-		launch(worker, operation, record, ready_ns);
+		launch(worker, operation, record, when_free(worker, ready_ns));
 	} else {
 		ring_submit(worker);
 		if (worker->due.at_ns)
-			due_started(worker, &worker->due, ready_ns, now_ns());
+			due_started(worker, &worker->due, when_free(worker, ready_ns), now_ns());
 		operation_replay(worker, record, operation_place(run->schedule, operation));
+		worker->ring->free_ns = now_ns();
 		done_at_once(worker, operation, record);
 		ring_reap(worker);
 	}

@@ -320,6 +320,8 @@ void ring_submit(struct worker *worker)
 	int error = hand_over(worker);
 	uint64_t end_ns = now_ns();
 	uint64_t took_ns = end_ns - start_ns;
+
+	ring->free_ns = end_ns;
 	if (error)
 		fail_rest(worker, error);
 	ring->batch_count = 0;

@@ -45,6 +45,7 @@ struct ring {
 	int read_index, write_index; /* of the registered buffers; -1 = none */
 	int *registered_files; /* by descriptor, itself; -1 = not registered */
 	uint32_t registered_file_count;
+	uint64_t free_ns; /* end of the last call that held the thread: until then it could begin nothing */
 	bool enabled;
 	bool open;
 	int event; /* eventfd by which the order of the run wakes this thread while it waits for its ring */
