@@ -135,6 +135,23 @@ def test_where_the_kernel_refuses_io_uring(tmp_path):
 
 
 @needs_strace
+def test_requests_that_the_kernel_refuses_end_the_run_by_a_reason_of_their_own(tmp_path):
+    refusing = ["-e", "trace=io_uring_enter", "-e", "inject=io_uring_enter:error=EINVAL:when=20+"]
+    command = [ENGINE, synthetic(tmp_path), f"--directory={tmp_path / 'image'}", "--engine=io_uring"]
+    done = subprocess.run(
+        ["strace", "-f", "-o", tmp_path / "log", *refusing, *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    document = json.loads(done.stdout)
+    assert document["stopped"] == "error"
+    assert 0 < document["operations"]["done"] < 1009
+    assert conserved(document["operations"])
+    assert any("io_uring refused requests (Invalid argument)" in reason for reason in document["reasons"])
+    assert not any("image" in reason for reason in document["reasons"])
+    assert "io_uring refused 1 requests: Invalid argument" in done.stderr
+
+
+@needs_strace
 def test_requests_go_by_the_ring_and_in_batches(tmp_path):
     path = synthetic(tmp_path)
     command = [str(ENGINE), str(path), f"--directory={tmp_path / 'image'}", "--depth=16"]

@@ -208,7 +208,7 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		result.run = &run;
 		if (atomic_load(&stopped_by_signal))
 			result.stopped = "signal";
-		else if (run.error)
+		else if (run.error || atomic_load(&run.ring_error))
 			result.stopped = "error";
 		else if (atomic_load(&stop))
 			result.stopped = "max-seconds";

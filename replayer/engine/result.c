@@ -269,6 +269,13 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 		json_text(NULL, text);
 		trusted = false;
 	}
+	int ring_error = result->run ? atomic_load(&result->run->ring_error) : 0;
+	if (ring_error) {
+		snprintf(text, sizeof(text), "io_uring refused requests (%s): the run ended there; try --engine sync",
+			 strerror(-ring_error));
+		json_text(NULL, text);
+		trusted = false;
+	}
 	if (result->run && atomic_load(&result->run->descriptors.direct_refused)) {
 		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
 		trusted = false;

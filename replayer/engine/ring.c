@@ -266,8 +266,10 @@ static void fail_rest(struct worker *worker, int error)
 	uint32_t left = io_uring_sq_ready(&ring->uring);
 
 	if (error != -ECANCELED) {
+		int none = 0;
+
 		complain("io_uring refused %u requests: %s; try --engine sync", left, strerror(-error));
-		worker->run->error = error;
+		atomic_compare_exchange_strong(&worker->run->ring_error, &none, error);
 		atomic_store(worker->run->stop, true);
 	}
 	while (left-- && ring->batch_count)

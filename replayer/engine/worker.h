@@ -77,6 +77,7 @@ struct run {
 	bool undo; /* every pass starts from the same image: passes cannot overlap */
 	bool again; /* there is another pass; set between the barriers */
 	int error; /* of the undoing */
+	_Atomic int ring_error; /* the first with which io_uring refused requests */
 	uint64_t pass_start_ns;
 	uint64_t elapsed_ns; /* of the passes that are over */
 	pthread_barrier_t barrier;
