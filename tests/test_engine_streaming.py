@@ -2,7 +2,10 @@
 """Replays of traces that do not fit into the engine's memory at once: by many small segments, and of real size."""
 
 import json
+import os
+import signal
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -141,6 +144,37 @@ def test_a_pass_over_segments_that_cannot_be_undone_ends_the_loop(tmp_path, smal
     assert (document["stopped"], document["passes"]) == ("error", 1)
     assert document["requests"]["read"] == len(io)
     assert "put back" in document["reasons"][0]
+
+
+@needs_small
+@needs_strace
+@pytest.mark.parametrize("scan", ["end", "places"])
+def test_an_interrupt_ends_every_scan_of_a_trace(tmp_path, scan):
+    """One looks for the end of a trace that was not closed, one for places of files. Every four records are given back:
+    strace makes that slow and tells how often it was done."""
+    blocks = 500
+    io = [read(0, 512, at, 1) for at in range(4 * blocks)]
+    trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 512}]), tmp_path / "t.iotrace")
+    if scan == "end":
+        data = bytearray(trace.read_bytes())
+        data[20] |= HeaderFlag.INCOMPLETE
+        trace.write_bytes(data)
+    begin = blocks + 50 if scan == "places" else 50  # the survey of the whole trace comes before the places
+    log = tmp_path / "log"
+    slow = ["-e", "trace=madvise", "-e", f"inject=madvise:delay_enter=20000:when={begin}+"]
+    command = ["strace", "-f", "-o", log, *slow, SMALL, trace, f"--directory={tmp_path / 'image'}"]
+    if scan == "places":
+        command.append("--layout=recorded")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.read_text().count("madvise(") >= begin) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+    complaint = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert complaint == f"flextrace-replay: interrupted while reading {trace}: nothing was replayed\n"
+    assert log.read_text().count("MADV_DONTNEED") < begin + blocks / 2
+    assert not (tmp_path / "image").exists()
 
 
 REQUESTS = 4_500_007  # more than the engine has in memory at once

@@ -241,10 +241,8 @@ static int survey(const struct trace *trace, struct class_choice classes, struct
 		if (!error)
 			error = schedule_survey(schedule, first, count);
 		trace_drop(trace, first, count);
-		if (!error && atomic_load(&stop)) {
-			complain("interrupted while reading %s: nothing was replayed", trace->path);
-			error = -EINTR;
-		}
+		if (!error)
+			error = trace_check_stop(trace);
 	}
 	return error ? error : files_survey_end(files, table);
 }
@@ -258,7 +256,7 @@ static int replay(struct arguments *arguments)
 	__attribute__((cleanup(image_close))) struct image image = {.directory = -1};
 	__attribute__((cleanup(recorded_places_free))) struct recorded_places places = {0};
 
-	if (trace_open(&trace, arguments->trace))
+	if (trace_open(&trace, arguments->trace, &stop))
 		return EXIT_FAILURE;
 	if (survey(&trace, choose_classes(arguments), &table, &schedule))
 		return EXIT_FAILURE;

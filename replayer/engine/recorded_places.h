@@ -29,7 +29,8 @@ struct recorded_places {
 
 /*
  * Of files that are laid out, where what they held at the start was first seen. What never moved between a device and
- * memory has no piece; of several places of the same data the earliest counts. -ENOMEM.
+ * memory has no piece; of several places of the same data the earliest counts. -ENOMEM; -EINTR after
+ * a stop.
  */
 int recorded_places_read(struct recorded_places *places, const struct trace *trace, const struct file_table *table);
 void recorded_places_free(struct recorded_places *places);

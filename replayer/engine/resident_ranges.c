@@ -66,6 +66,8 @@ int resident_ranges_read(struct resident_ranges *ranges, const struct trace *tra
 
 		if (streams && i % TRACE_BLOCK_RECORDS == 0 && i)
 			trace_drop(trace, i - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
+		if (i % TRACE_BLOCK_RECORDS == 0 && atomic_load(trace->stop))
+			break; /* the run then ends with its result */
 		if (record->kind != RECORD_RESIDENT)
 			continue;
 		left--;

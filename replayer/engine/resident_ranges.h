@@ -24,7 +24,7 @@ struct resident_ranges {
 
 /*
  * Reads the trace up to the last of as many such records as its header counts. `streams`: it may be larger than memory,
- * and its pages are given back behind.
+ * and its pages are given back behind. After a stop only what it has come to.
  */
 int resident_ranges_read(struct resident_ranges *ranges, const struct trace *trace, const struct file_table *table,
 			 bool streams);

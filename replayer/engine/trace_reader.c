@@ -37,6 +37,14 @@ static int check_header(const char *path, const struct trace_header *header, uin
 	return 0;
 }
 
+int trace_check_stop(const struct trace *trace)
+{
+	if (!atomic_load(trace->stop))
+		return 0;
+	complain("interrupted while reading %s: nothing was replayed", trace->path);
+	return -EINTR;
+}
+
 static int count_records(struct trace *trace, uint64_t file_bytes)
 {
 	uint64_t whole = (file_bytes - TRACE_HEADER_BYTES) / TRACE_RECORD_BYTES;
@@ -45,8 +53,12 @@ static int count_records(struct trace *trace, uint64_t file_bytes)
 	if (trace->header->flags & TRACE_INCOMPLETE) {
 		/* A crash can leave a file longer than what reached the disk; kind 0 is never written. */
 		for (count = 0; count < whole && trace->records[count].kind != 0; count++) {
-			if (count % TRACE_BLOCK_RECORDS == 0 && count)
-				trace_drop(trace, count - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
+			if (count % TRACE_BLOCK_RECORDS || !count)
+				continue;
+			trace_drop(trace, count - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
+			int error = trace_check_stop(trace);
+			if (error)
+				return error;
 		}
 	} else if (count > whole) {
 		complain("%s is truncated: %llu of %llu records are there; copy it again, or cut and mark it as "
@@ -64,12 +76,12 @@ static void close_descriptor(const int *descriptor)
 		close(*descriptor);
 }
 
-int trace_open(struct trace *trace, const char *path)
+int trace_open(struct trace *trace, const char *path, const atomic_bool *stop)
 {
 	__attribute__((cleanup(close_descriptor))) int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct stat status;
 
-	*trace = (struct trace){.path = path};
+	*trace = (struct trace){.path = path, .stop = stop};
 	if (descriptor < 0 || fstat(descriptor, &status) < 0) {
 		complain("cannot read trace %s: %s", path, strerror(errno));
 		return -errno;

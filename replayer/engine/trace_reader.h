@@ -6,6 +6,7 @@
 #ifndef FLEXTRACE_TRACE_READER_H
 #define FLEXTRACE_TRACE_READER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,7 @@ struct trace {
 	const union record *records;
 	uint64_t count; /* of records */
 	size_t mapped_bytes;
+	const atomic_bool *stop; /* who goes through all of it looks at this with each block */
 };
 
 static inline bool record_is_operation(const union record *record)
@@ -79,8 +81,11 @@ static inline bool ended_before(uint64_t start_ns, uint64_t end_ns, uint64_t tim
  * message and a negative errno; one that was not closed cleanly (TRACE_INCOMPLETE) is taken up to its last whole
  * record.
  */
-int trace_open(struct trace *trace, const char *path);
+int trace_open(struct trace *trace, const char *path, const atomic_bool *stop);
 void trace_close(struct trace *trace);
+
+/* -EINTR with a message when a stop was asked for before the replay has begun. */
+int trace_check_stop(const struct trace *trace);
 
 /* Gives the memory of these records back; they are still there for who reads them again. */
 void trace_drop(const struct trace *trace, uint64_t first, uint64_t count);

@@ -170,7 +170,8 @@ int main(int count, char **values)
 	bool by_thread = !strcmp(values[2], "thread"), by_resource = !strcmp(values[2], "resource");
 	int passes = atoi(values[3]), depth = atoi(values[4]);
 	srand((unsigned int)atoi(values[5]));
-	if (depth > DEPTH_MAX || trace_open(&trace, values[1]) || survey(&trace) || schedule.thread_count > THREADS_MAX)
+	if (depth > DEPTH_MAX || trace_open(&trace, values[1], &stop) || survey(&trace) ||
+	    schedule.thread_count > THREADS_MAX)
 		return 1;
 	if (schedule_init(&schedule, by_thread ? NULL : &order, by_resource ? &table : NULL, &stop) ||
 	    order_init(&order, schedule.places, 2 * schedule.places, NULL) || feed_init(&feed, &schedule, passes > 1) ||
