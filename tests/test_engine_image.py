@@ -11,7 +11,7 @@ import pytest
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag
 from tests.made_trace import made_trace, read, write
-from tests.straced import ENGINE, needs_engine
+from tests.straced import ENGINE, needs_engine, op
 
 pytestmark = needs_engine
 pytest_plugins = ["small_file_system"]
@@ -196,6 +196,42 @@ def test_files_that_are_removed_in_between_need_room_once(engine, small_file_sys
         files.append({"file": file, "flags": FileFlag.CREATED})
     document = document_of(engine(made_trace(io, fileops=fileops, files=files), directory=small_file_system))
     assert document["operations"]["done"] == 20
+
+
+def renaming(size, rounds):
+    """In each round a new file is written at /new, after renames of ``(round of the file, new path)``."""
+    io, fileops, files, paths = [], [], [], {}
+    for file, renames in enumerate(rounds, 1):
+        for at, (which, path) in enumerate(renames):
+            name = 2**31 + len(fileops)
+            fileops.append(op(Fileop.RENAME, 100 * file + at, file=which, argument=name))
+            files.append({"file": name, "flags": FileFlag.NEW_NAME})
+            paths[name] = path
+        io.append(write(0, size, 100 * file + 50, file=file))
+        files.append({"file": file, "flags": FileFlag.CREATED})
+        paths[file] = "/new"
+    return made_trace(io, fileops=fileops, files=files, paths=paths)
+
+
+def test_files_that_are_renamed_over_need_room_once(engine, small_file_system):
+    """Ten files of 1 MiB, all of them renamed to one name, as databases save themselves: two are there at one time."""
+    rounds = [[(file - 1, "/data")] if file > 1 else [] for file in range(1, 11)]
+    document = document_of(engine(renaming(1 << 20, rounds), directory=small_file_system))
+    assert document["operations"]["done"] == 19
+    names_of_their_own = [[(file - 1, f"/data.{file}")] if file > 1 else [] for file in range(1, 11)]
+    done = engine(renaming(1 << 20, names_of_their_own), directory=small_file_system)
+    assert done.returncode == 1
+    assert f"need {(10 << 20) + (10 << 20) // 100} bytes more" in done.stderr
+
+
+def test_files_that_are_renamed_in_turn_stay(engine, small_file_system):
+    """As logs are rotated: the second last is renamed over the third last, the last one takes its name."""
+    rounds = [[(file - 2, "/old.2")] * (file > 2) + [(file - 1, "/old.1")] * (file > 1) for file in range(1, 11)]
+    done = engine(renaming(3 << 19, rounds), directory=small_file_system)
+    assert done.returncode == 1
+    assert f"need {(9 << 19) + (9 << 19) // 100} bytes more" in done.stderr
+    document = document_of(engine(renaming(1 << 20, rounds), directory=small_file_system))
+    assert document["operations"]["done"] == 10 + 8 + 9
 
 
 def test_an_absurd_size_is_refused(engine, tmp_path):

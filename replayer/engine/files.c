@@ -1,42 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a trace into the table of its files, by running once through its records without doing its operations.
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "replayer/engine/file_paths.h"
+#include "replayer/engine/file_list.h"
 #include "replayer/engine/message.h"
+#include "replayer/engine/path_owners.h"
 #include "replayer/engine/system_path.h"
-
-/* What is known of a file at one moment of the run-through. */
-struct moment {
-	uint64_t size_bytes;
-	uint64_t recorded_bytes; /* size_bytes, before any operation */
-	uint64_t growth_bytes; /* of size_bytes, written by the trace beyond the image */
-	uint64_t run_end; /* of its last request */
-	uint64_t run_bytes; /* of the requests up to there that follow each other */
-	uint32_t opens;
-	uint32_t links; /* names beside its own, by recorded links */
-	uint32_t thread; /* the first that had to do with it */
-	bool made; /* by the trace */
-	bool gone; /* removed or renamed since */
-	bool unlinked;
-	bool resized; /* truncated: a read beyond the end says nothing about the size at the start */
-};
-
-/* Files by id, as far as they have come up: one list from 0, one from FIRST_NAME_ID. */
-struct file_list {
-	struct file *files;
-	struct moment *moments;
-	struct path_hash *paths;
-	uint32_t count;
-	uint32_t room;
-};
 
 struct files_survey {
 	const struct trace *trace;
 	struct file_list ids;
 	struct file_list names;
+	struct path_owners owners;
+	bool paths_moved; /* a directory was renamed: which file is at a path is not known any more */
 	uint64_t growth_bytes; /* now */
 	uint64_t growth_bytes_max;
 	uint32_t made_files; /* now */
@@ -48,41 +27,6 @@ struct files_survey {
 	bool foreign;
 	bool syncs_all;
 };
-
-/* Has the list reach to an index. */
-static int list_extend(struct file_list *list, uint32_t index)
-{
-	if (index < list->count)
-		return 0;
-	if (index >= list->room) {
-		uint32_t room = index < UINT32_MAX / 2 ? 2 * (index + 1) : index + 1;
-		struct file *files = reallocarray(list->files, room, sizeof(*files));
-		if (files)
-			list->files = files;
-		struct moment *moments = reallocarray(list->moments, room, sizeof(*moments));
-		if (moments)
-			list->moments = moments;
-		struct path_hash *paths = reallocarray(list->paths, room, sizeof(*paths));
-		if (paths)
-			list->paths = paths;
-		if (!files || !moments || !paths)
-			return -ENOMEM;
-		list->room = room;
-	}
-	for (; list->count <= index; list->count++) {
-		list->files[list->count] = (struct file){.resident_bytes = TRACE_NOT_MEASURED_U64};
-		list->moments[list->count] = (struct moment){0};
-		list->paths[list->count] = (struct path_hash){0};
-	}
-	return 0;
-}
-
-static void list_free(struct file_list *list)
-{
-	free(list->files);
-	free(list->moments);
-	free(list->paths);
-}
 
 static struct file_list *list_of(struct files_survey *survey, uint32_t id, uint32_t *index)
 {
@@ -236,6 +180,14 @@ static void pass_new_name(struct files_survey *survey, const struct fileop_recor
 	}
 }
 
+static uint64_t path_of(struct files_survey *survey, uint64_t id)
+{
+	uint32_t index;
+	const struct file_list *list = list_of(survey, (uint32_t)id, &index);
+
+	return has_come_up(list, id, index) ? list->paths[index].path : 0;
+}
+
 static void pass_fileop(struct files_survey *survey, const struct fileop_record *op, struct file *file,
 			struct moment *moment)
 {
@@ -259,6 +211,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 		return;
 	case FILEOP_LINK:
 		moment->links++;
+		moment->path = 0; /* an unlink does not say which name it means */
 		file->renamed = true;
 		note_gone(survey, moment);
 		pass_new_name(survey, op);
@@ -338,6 +291,30 @@ static void note_sharing(const union record *record, struct file *file, struct m
 	file->altered |= !leaves_as_it_is(record);
 }
 
+/* Which file is at which path: one that another is renamed over gives its room back, if it is known to be still there. */
+static int note_path(struct files_survey *survey, const union record *record, const struct file *file,
+		     struct moment *moment)
+{
+	const struct fileop_record *op = &record->fileop;
+	struct moment *replaced;
+
+	if (record->kind == RECORD_FILEOP && op->op == FILEOP_RENAME && op->result >= 0) {
+		moment->path = path_of(survey, op->argument);
+		survey->paths_moved |= file->directory;
+		uint32_t there = path_owner(&survey->owners, moment->path);
+		if (there != op->file && find_file(survey, there, &replaced) && replaced->path == moment->path) {
+			if (!(op->length & RENAME_EXCHANGE) && !replaced->links && !survey->paths_moved)
+				shrink(survey, replaced, 0);
+			replaced->path = 0;
+		}
+	} else if (!file->used) {
+		moment->path = path_of(survey, op->file);
+	} else {
+		return 0;
+	}
+	return path_owner_set(&survey->owners, moment->path, op->file);
+}
+
 static int pass_operation(struct files_survey *survey, const union record *record)
 {
 	int error = meet_file(survey, record->io.file);
@@ -352,6 +329,7 @@ static int pass_operation(struct files_survey *survey, const union record *recor
 	if (!file || (record->kind == RECORD_IO && is_program_page(file, &record->io)))
 		return 0;
 	note_sharing(record, file, moment);
+	error = note_path(survey, record, file, moment);
 	file->used = true;
 	if (record->kind == RECORD_IO)
 		note_source(survey, &record->io);
@@ -366,7 +344,7 @@ static int pass_operation(struct files_survey *survey, const union record *recor
 	} else {
 		pass_fileop(survey, &record->fileop, file, moment);
 	}
-	return 0;
+	return error;
 }
 
 static int pass_file(struct files_survey *survey, const struct file_record *record)
@@ -490,6 +468,7 @@ void files_survey_free(struct files_survey **survey)
 		return;
 	list_free(&(*survey)->ids);
 	list_free(&(*survey)->names);
+	path_owners_free(&(*survey)->owners);
 	free(*survey);
 }
 
