@@ -253,10 +253,6 @@ static int write_name_operation(struct drain *drain, struct pending *pending)
 static int write_pending(struct drain *drain, struct pending *pending)
 {
 	int error = 0;
-	if (pending->end_ns < drain->written_until_ns)
-		drain->late_count++;
-	else
-		drain->written_until_ns = pending->end_ns;
 	if (drain->observe)
 		drain->observe(drain->observer, pending);
 	if (pending->record.kind == RECORD_BLOCK && pending->record.block.flags & BLOCK_END_UNSEEN)
@@ -270,6 +266,13 @@ static int write_pending(struct drain *drain, struct pending *pending)
 		error = write_name_operation(drain, pending);
 	} else {
 		writer_append(drain->writer, &pending->record);
+	}
+	/* What came after the trace was full is not in the file. */
+	if (!drain->writer->full) {
+		if (pending->end_ns < drain->written_until_ns)
+			drain->late_count++;
+		else
+			drain->written_until_ns = pending->end_ns;
 	}
 	free(pending->path);
 	free(pending->new_path);

@@ -218,7 +218,13 @@ static int end(struct session *session)
 	residency_round(&session->residency, &session->writer, 0);
 	int losses_error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	topology_scan(&session->topology);
-	return error ? error : losses_error;
+	error = error ? error : losses_error;
+	/* Maybe by what was held back until now. */
+	if (!error && session->writer.full) {
+		session->stopped_by = STOP_MAX_SIZE;
+		writer_cut_end(&session->writer, session->drain.written_until_ns);
+	}
+	return error;
 }
 
 /* From a target that waits to a closed trace. The exit code. */
@@ -239,13 +245,13 @@ static int record(struct session *session)
 		return error == -EPIPE ? target_exit_status(&session->target) : EXIT_FAILED;
 	}
 	error = record_until_end(session);
+	bool goes_on = session->target.is_command && session->stopped_by != STOP_END;
 	int end_error = end(session);
 	error = error ? error : end_error;
 	status_clear(&session->status);
 	if (error)
 		session->stopped_by = STOP_FAILED;
 	metadata.stopped_by = session->stopped_by;
-	bool goes_on = session->target.is_command && session->stopped_by != STOP_END;
 	if (!goes_on)
 		metadata.exit_status = target_exit_status(&session->target);
 	_cleanup_free_ char *json = metadata_make(&metadata);

@@ -64,6 +64,15 @@ void writer_mark_end(struct writer *writer)
 	writer->header.end_realtime_ns = clock_ns(CLOCK_REALTIME);
 }
 
+void writer_cut_end(struct writer *writer, uint64_t end_ns)
+{
+	struct trace_header *header = &writer->header;
+	if (end_ns < header->start_monotonic_ns || end_ns > header->end_monotonic_ns)
+		return;
+	header->end_realtime_ns -= header->end_monotonic_ns - end_ns;
+	header->end_monotonic_ns = end_ns;
+}
+
 int writer_init(struct writer *writer, const char *path, bool force, const char *json)
 {
 	*writer = (struct writer){.descriptor = -1};

@@ -36,6 +36,8 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 /* The times between which the target ran; elapsed time and throughput are made from them. */
 void writer_mark_start(struct writer *writer);
 void writer_mark_end(struct writer *writer);
+/* Of a trace that was full before the target ended: moves the end to that of its last record, if it lies in between. */
+void writer_cut_end(struct writer *writer, uint64_t end_ns);
 /* Appends one record of TRACE_RECORD_BYTES. */
 void writer_append(struct writer *writer, const void *record);
 /* Appends a FILE record and its path, both or neither. */
