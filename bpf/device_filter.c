@@ -5,6 +5,7 @@
 #include "device_filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,15 +67,22 @@ static void add_mounted(struct device_set *set)
 	size_t line_room = 0;
 	_cleanup_fclose_ FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	while (mounts && getline(&line, &line_room, mounts) > 0) {
-		char source[PATH_MAX];
+		char source[PATH_MAX], place[PATH_MAX];
 		struct stat node;
+		struct statx root;
+		unsigned long long mount;
 		unsigned int device_major, device_minor;
 		const char *after = strstr(line, " - ");
-		if (!after || sscanf(line, "%*d %*d %u:%u", &device_major, &device_minor) != 2 ||
+		if (!after ||
+		    sscanf(line, "%llu %*d %u:%u %*s %4095s", &mount, &device_major, &device_minor, place) != 4 ||
 		    sscanf(after, " - %*s %4095s", source) != 1 || stat(source, &node) || !S_ISBLK(node.st_mode))
 			continue;
-		if (contains(set, device_number(major(node.st_rdev), minor(node.st_rdev))))
-			add(set, device_number(device_major, device_minor));
+		if (!contains(set, device_number(major(node.st_rdev), minor(node.st_rdev))))
+			continue;
+		add(set, device_number(device_major, device_minor));
+		/* What stat says of files there: a subvolume of btrfs has a number of its own once more. */
+		if (!statx(AT_FDCWD, place, 0, STATX_MNT_ID, &root) && root.stx_mnt_id == mount)
+			add(set, device_number(root.stx_dev_major, root.stx_dev_minor));
 	}
 }
 

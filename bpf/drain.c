@@ -14,8 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include "cleanup.h"
 #include "clock.h"
+#include "topology.h"
 
 enum {
 	PENDING_MAX = 1 << 24, /* records held in memory, 1.5 GiB; beyond that they are counted as lost */
@@ -233,11 +237,49 @@ static int enter_new_name(struct drain *drain, const char *path, const char *old
 	return names_move_directory(&drain->names, old_path, path);
 }
 
+static bool is_below(const char *path, const char *prefix)
+{
+	size_t bytes = strlen(prefix);
+	return !strncmp(path, prefix, bytes) && (!path[bytes] || path[bytes] == '/');
+}
+
+/* By the innermost directory of the path that is still there. */
+static bool is_on(const char *path, const uint32_t *devices)
+{
+	_cleanup_free_ char *directory = strdup(path);
+	struct stat place;
+	char *slash;
+	do {
+		slash = directory ? strrchr(directory, '/') : NULL;
+		if (!slash)
+			return false;
+		*slash = '\0';
+	} while (stat(slash == directory ? "/" : directory, &place));
+	uint32_t device = device_number(major(place.st_dev), minor(place.st_dev));
+	for (int i = 0; i < FILTER_DEVICES_MAX && devices[i]; i++)
+		if (devices[i] == device)
+			return true;
+	return false;
+}
+
+/* Whether the user's filters keep what is done with this name: of a file that is recorded, or where such files lie. */
+static bool is_wanted(const struct drain *drain, const char *path)
+{
+	if (!path || names_find(&drain->names, path))
+		return path;
+	return (!drain->path_prefix || is_below(path, drain->path_prefix)) &&
+	       (!drain->file_devices || is_on(path, drain->file_devices));
+}
+
 static int write_name_operation(struct drain *drain, struct pending *pending)
 {
 	struct fileop_record *record = &pending->record.fileop;
 	const char *path = pending->path && *pending->path ? pending->path : NULL;
 	const char *new_path = pending->new_path && *pending->new_path ? pending->new_path : NULL;
+	if (!is_wanted(drain, path) && !is_wanted(drain, new_path)) {
+		drain->filtered_count++;
+		return 0;
+	}
 	int error = path ? enter_existing_name(drain, path, record) : 0;
 
 	if (!record->result) {

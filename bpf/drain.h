@@ -56,6 +56,10 @@ struct drain {
 	/* Sees every record before it is written, and may complete it. */
 	void (*observe)(void *observer, struct pending *pending);
 	void *observer;
+	/* Filters of the user's for names, which the kernel side does not judge. */
+	const char *path_prefix; /* NULL = none */
+	const uint32_t *file_devices; /* up to the first 0; NULL = any */
+	uint64_t filtered_count; /* operations that they left out */
 	uint64_t event_count, event_bytes; /* what came through the rings, without their headers of 8 bytes */
 	struct announced announced[ANNOUNCED_MAX];
 };

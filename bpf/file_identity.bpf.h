@@ -315,6 +315,12 @@ static __always_inline void enter_data_inode(const struct inode *data, const str
 		bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST);
 }
 
+/* Whether files are left out: an operation of which no file is known, such as an open that failed, is then left out, too. */
+static __always_inline bool has_file_filter(void)
+{
+	return filter_device || filter_path_prefix_bytes;
+}
+
 static __always_inline bool has_wanted_device(__u32 device)
 {
 	if (!filter_device)

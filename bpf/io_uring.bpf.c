@@ -186,6 +186,10 @@ static __always_inline void send_file_operation(struct io_kiocb *request, struct
 	if (operation->op == FILEOP_OPEN) {
 		if (result >= 0 && !find_opened(request, operation, result))
 			return;
+		if (result < 0 && has_file_filter()) {
+			count_skip(SKIP_FILTERED);
+			return;
+		}
 		result = result < 0 ? result : 0;
 	}
 	struct request_names *names = bpf_map_lookup_elem(&request_names, &key);

@@ -98,9 +98,10 @@ static void put_op_totals(FILE *json, const struct tracer *tracer, uint8_t op)
 	}
 }
 
-/* Counted in the kernel, so that they are exact whatever was lost. */
-static void put_counters(FILE *json, const struct tracer *tracer)
+/* Counted in the kernel, but for names that a filter left out, so that they are exact whatever was lost. */
+static void put_counters(FILE *json, const struct metadata *metadata)
 {
+	const struct tracer *tracer = metadata->tracer;
 	static const char *const skips[SKIP_KINDS] = {
 		[SKIP_NOT_A_FILE] = "not_a_file", [SKIP_PSEUDO_FILE] = "pseudo_file",
 		[SKIP_COMPAT] = "compat_call",	  [SKIP_OWN_BLOCK] = "own_block_request",
@@ -112,9 +113,11 @@ static void put_counters(FILE *json, const struct tracer *tracer)
 	fputs("},\"write\":{", json);
 	put_op_totals(json, tracer, IO_WRITE);
 	fprintf(json, "}},\"in_flight_max\":%llu,\"skips\":{", (unsigned long long)counters_in_flight_max(tracer));
-	for (int skip = 0; skip < SKIP_KINDS; skip++)
+	for (int skip = 0; skip < SKIP_KINDS; skip++) {
+		uint64_t here = skip == SKIP_FILTERED ? metadata->drain->filtered_count : 0;
 		if (skips[skip])
-			json_number(json, &separator, skips[skip], counters_skip(tracer, skip));
+			json_number(json, &separator, skips[skip], counters_skip(tracer, skip) + here);
+	}
 	fputs("},\"missed_runs\":{", json);
 	separator = "";
 	struct missed_runs missed[MISSED_PROGRAMS_MAX];
@@ -149,7 +152,7 @@ static void put_result(FILE *json, const struct metadata *metadata)
 		(unsigned long long)drain->late_count, (unsigned long long)drain->ends_unseen,
 		(unsigned long long)metadata->options->ring_bytes, (unsigned long long)drain->event_count,
 		(unsigned long long)drain->event_bytes);
-	put_counters(json, metadata->tracer);
+	put_counters(json, metadata);
 	put_lost(json, metadata->header);
 	fputs(",\"closure\":", json);
 	closure_put(metadata->closure, json);

@@ -63,7 +63,8 @@ static const struct argp_option argp_options[] = {
 	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems "
 	 "that lie on it, its partitions, or what is stacked on them when recording begins",
 	 2},
-	{"path", OPTION_PATH, "PREFIX", 0, "operations on all files but those below this directory, or this file", 2},
+	{"path", OPTION_PATH, "PREFIX", 0,
+	 "operations on all files but those below this directory, or this file; sync, which is on all, stays", 2},
 	{"min-size", OPTION_MIN_SIZE, "BYTES", 0, "reads and writes that ask for less", 2},
 	{0, 0, 0, 0, "When to end:", 3},
 	{"duration", OPTION_DURATION, "TIME", 0, "after this time", 3},

@@ -54,6 +54,7 @@ struct session {
 	struct closure closure;
 	struct status status;
 	dev_t trace_filesystem;
+	uint32_t file_devices[FILTER_DEVICES_MAX]; /* of --device, see device_filter.h */
 	int signals; /* signalfd */
 	int signal_count;
 	uint64_t ends_ns; /* CLOCK_MONOTONIC, 0 = no limit */
@@ -279,6 +280,8 @@ static int record_with_buffers(struct session *session)
 		return fail("read", "the ring buffers", error, "");
 	session->drain.observe = observe;
 	session->drain.observer = session;
+	session->drain.path_prefix = *session->options->path_prefix ? session->options->path_prefix : NULL;
+	session->drain.file_devices = session->options->device ? session->file_devices : NULL;
 	error = losses_init(&session->losses, &session->tracer);
 	if (!error)
 		error = residency_init(&session->residency);
@@ -319,13 +322,14 @@ static int init_tracer(struct session *session, const struct stat *trace_file)
 		.device = options->device,
 		.size_bytes_min = options->size_bytes_min,
 	};
-	int devices = options->device ? device_filter_fill(settings.file_devices, options->device) : 0;
+	int devices = options->device ? device_filter_fill(session->file_devices, options->device) : 0;
 	if (devices < 0) {
 		fail("filter by device", options->device_name, devices,
 		     devices == -E2BIG ? "too many partitions, stacked devices and mounts lie on it; give one of them"
 				       : "");
 		return devices;
 	}
+	memcpy(settings.file_devices, session->file_devices, sizeof(settings.file_devices));
 	if (trace_file) {
 		settings.trace_file_device = device_number(major(trace_file->st_dev), minor(trace_file->st_dev));
 		settings.trace_file_inode = trace_file->st_ino;

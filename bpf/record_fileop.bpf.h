@@ -114,6 +114,9 @@ static __always_inline void send_open(struct task_struct *task, struct task_stat
 			flags |= IO_CREATED;
 		if ((BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY)
 			flags |= IO_DIRECTORY;
+	} else if (has_file_filter()) {
+		count_skip(SKIP_FILTERED);
+		return;
 	}
 	if (how.flags & OPEN_TRUNCATE)
 		flags |= IO_TRUNCATED;

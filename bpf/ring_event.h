@@ -119,7 +119,7 @@ enum skip {
 	SKIP_PSEUDO_FILE = 1, /* proc, sysfs and the like */
 	SKIP_COMPAT = 2, /* 32-bit system call */
 	SKIP_OWN_BLOCK = 3, /* block requests of the recorder's own trace file */
-	SKIP_FILTERED = 4, /* data operations that a filter of the user's leaves out */
+	SKIP_FILTERED = 4, /* operations that a filter of the user's leaves out; those on names drain.c counts */
 	SKIP_KINDS,
 };
 

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import characterize
-from characterize.layout import HeaderFlag, IoOp
+from characterize.layout import Fileop, HeaderFlag, IoOp
+from tests.loop_file_system import loop_file_system
 from tests.told import run_recorder
 
 pytestmark = [
@@ -43,3 +45,68 @@ def test_a_limit_that_only_the_last_records_meet_is_told(tmp_path):
     assert (operations["start_ns"] + operations["duration_ns"]).max() == trace.header.end_monotonic_ns
     realtime_ns = trace.header.end_realtime_ns - trace.header.start_realtime_ns
     assert abs(realtime_ns - (trace.header.end_monotonic_ns - trace.header.start_monotonic_ns)) < 10_000_000
+
+
+# On files that are opened and on some that are not, in a directory that is recorded (in) and one that is not (out).
+CALLS_ON_NAMES = """
+import os, sys
+for place in sys.argv[1:]:
+    os.chdir(place)
+    open("new", "w").close()
+    os.rename("new", "renamed")
+    os.mkdir("made")
+    os.rmdir("made")
+    os.link("old", "linked")
+    os.symlink("old", "symbolic")
+    os.unlink("linked")
+    os.truncate("old", 7)
+    try: open("missing")
+    except FileNotFoundError: pass
+    try: os.unlink("absent")
+    except FileNotFoundError: pass
+os.rename(sys.argv[1] + "/renamed", sys.argv[2] + "/moved-out")
+os.rename(sys.argv[2] + "/renamed", sys.argv[1] + "/moved-in")
+os.sync()
+"""
+# By operation: what the program above does in a directory, with the two renames between them.
+NAMED = {Fileop.RENAME: 3, Fileop.MKDIR: 1, Fileop.RMDIR: 1, Fileop.LINK: 1, Fileop.SYMLINK: 1, Fileop.TRUNCATE: 1}
+NAMED |= {Fileop.UNLINK: 2, Fileop.SYNCFS: 1}
+
+
+def named(trace: characterize.Trace) -> Counter[Fileop]:
+    return Counter(Fileop(op) for op in trace.fileops["op"] if Fileop(op) in NAMED)
+
+
+def test_a_prefix_leaves_out_calls_on_other_names(tmp_path):
+    places = [tmp_path / "in", tmp_path / "out"]
+    for place in places:
+        place.mkdir()
+        (place / "old").write_bytes(bytes(100))
+    done = run_recorder(
+        *(tmp_path / "t", "python3", "-I", "-c", CALLS_ON_NAMES, *places), options=("--path", str(places[0]))
+    )
+    assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    assert named(trace) == NAMED
+    assert (trace.fileops.loc[trace.fileops["op"] == Fileop.OPEN, "result"] == 0).all()
+    outside = {path for path in trace.paths.values() if not path.startswith(f"{places[0]}")}
+    assert outside == {f"{places[1]}/moved-out", f"{places[1]}/renamed"}
+    # Nine calls on names and two opens in the other directory.
+    assert trace.header.metadata["skips"]["filtered"] >= 11
+
+
+@pytest.mark.parametrize("kind", ["ext4", "btrfs"])
+def test_a_device_leaves_out_calls_on_names_elsewhere(tmp_path, kind):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_bytes(bytes(100))
+    script = CALLS_ON_NAMES.replace("os.rename(sys", "0 and os.rename(sys")  # not between file systems
+    with loop_file_system(kind, tmp_path) as system:
+        (system.place / "old").write_bytes(bytes(100))
+        done = run_recorder(
+            *(tmp_path / "t", "python3", "-I", "-c", script, system.place, tmp_path / "out"),
+            options=("--device", system.disk.path),
+        )
+        assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    assert named(trace) == {**NAMED, Fileop.RENAME: 1}
+    assert all(path.startswith(str(system.place)) for path in trace.paths.values())
