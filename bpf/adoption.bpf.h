@@ -21,6 +21,8 @@ static __always_inline void note_account(struct account *account, struct task_st
 static __always_inline void adopt_task(struct task_struct *task)
 {
 	struct task_state fresh = {};
+	if ((__u32)BPF_CORE_READ(task, tgid) == recorder_process)
+		return;
 	note_account(&fresh.before, task);
 	mark_traced(task);
 	if (!bpf_task_storage_get(&tasks, task, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE))

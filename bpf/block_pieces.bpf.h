@@ -18,8 +18,7 @@ enum {
 	MAPPING_TAG_MASK = 3, /* low bits of folio->mapping: not a file's mapping */
 };
 
-/* The recorder itself and its trace file are not part of the trace. */
-const volatile __u32 recorder_process __weak = 0;
+/* The recorder's trace file is not part of the trace. */
 const volatile __u32 trace_file_device __weak = 0;
 const volatile __u64 trace_file_inode __weak = 0;
 

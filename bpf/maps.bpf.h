@@ -140,6 +140,9 @@ struct {
 enum { TRACED_MARKS = 1 << 12 };
 __u8 traced_marks[TRACED_MARKS] __weak = {};
 
+/* Never traced: what it writes would be recorded, and written. */
+const volatile __u32 recorder_process __weak = 0;
+
 static __always_inline bool may_be_traced(const struct task_struct *task)
 {
 	return traced_marks[(__u32)task->tgid % TRACED_MARKS];

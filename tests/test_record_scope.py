@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -11,9 +13,9 @@ import pandas as pd
 import pytest
 
 import characterize
-from characterize.layout import Fileop, HeaderFlag, IoOp
+from characterize.layout import Fileop, HeaderFlag, IoOp, RecordKind
 from tests.loop_file_system import loop_file_system
-from tests.told import run_recorder
+from tests.told import RECORDER, run_recorder
 
 pytestmark = [
     pytest.mark.root,
@@ -110,3 +112,40 @@ def test_a_device_leaves_out_calls_on_names_elsewhere(tmp_path, kind):
     trace = open_trace(tmp_path / "t")
     assert named(trace) == {**NAMED, Fileop.RENAME: 1}
     assert all(path.startswith(str(system.place)) for path in trace.paths.values())
+
+
+@pytest.fixture
+def group():
+    """A control group of this test's own, of whichever version is there."""
+    roots = [Path("/sys/fs/cgroup") / name for name in ("freezer", "unified", ".")]
+    place = next(root for root in roots if (root / "cgroup.procs").exists()) / f"flextrace-scope-{os.getpid()}"
+    place.mkdir()
+    yield place
+    for _ in range(50):
+        try:
+            place.rmdir()
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("option", ["-p", "--in-cgroup"])
+def test_the_recorder_leaves_itself_out(tmp_path, group, option):
+    """Of the session that it was started in, by its process or by its control group."""
+    target = "$$" if option == "-p" else str(group)
+    script = (
+        f"echo $$ > {group}/cgroup.procs; {RECORDER} -o {tmp_path}/t {option} {target} & echo $!;"
+        f"read go; echo 1234 > {tmp_path}/file; kill $!; wait $!"
+    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(["sh", "-c", script], text=True, **pipes) as shell:
+        recorder = int(shell.stdout.readline())
+        assert "recording" in shell.stderr.readline()
+        _, said = shell.communicate("go\n", timeout=120)
+    assert shell.returncode == 0, said
+    trace = open_trace(tmp_path / "t")
+    assert f"{tmp_path}/file" in trace.paths.values()
+    processes = set(trace.arrays[RecordKind.TASK]["process"])
+    assert processes
+    assert recorder not in processes
+    assert recorder not in set(trace.io["process"]) | set(trace.fileops["process"])
