@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,6 +34,8 @@ static const struct {
 
 enum { USEFUL = sizeof(useful) / sizeof(useful[0]) };
 
+#define PID_NAMESPACE_INITIAL 0xeffffffcu /* PROC_PID_INIT_INO (include/linux/proc_ns.h) */
+
 static uint64_t effective(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -51,6 +54,12 @@ static bool has(uint64_t have, int i)
 bool privileges_reach_modules(void)
 {
 	return effective() >> CAP_SYS_ADMIN & 1;
+}
+
+bool privileges_in_pid_namespace(void)
+{
+	struct stat namespace;
+	return !stat("/proc/self/ns/pid", &namespace) && namespace.st_ino != PID_NAMESPACE_INITIAL;
 }
 
 bool privileges_missing(char *names, size_t room)

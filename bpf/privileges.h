@@ -12,5 +12,7 @@ bool privileges_missing(char *names, size_t room);
 void privileges_put(FILE *json);
 /* Whether the kernel lets this process see the types of its modules, which takes CAP_SYS_ADMIN. */
 bool privileges_reach_modules(void);
+/* Whether processes have other numbers here than in the kernel's programs: those of a container. */
+bool privileges_in_pid_namespace(void);
 
 #endif /* FLEXTRACE_PRIVILEGES_H */

@@ -24,6 +24,7 @@
 #include "metadata.h"
 #include "options.h"
 #include "plan.h"
+#include "privileges.h"
 #include "residency.h"
 #include "status.h"
 #include "summary.h"
@@ -388,6 +389,13 @@ int main(int argc, char **argv)
 	options_parse(&options, argc, argv);
 	if (options.survey)
 		return survey_say(&options);
+	if (privileges_in_pid_namespace()) {
+		fprintf(stderr,
+			"flextrace record: cannot record from within a PID namespace (a container): its processes have "
+			"other numbers in the kernel; run it outside, or in a container with those of the host "
+			"(docker run --pid=host ...); flextrace doctor says more\n");
+		return EXIT_FAILED;
+	}
 	if (options.output)
 		snprintf(path, sizeof(path), "%s", options.output);
 	else

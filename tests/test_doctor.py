@@ -107,6 +107,15 @@ def test_a_clock_without_a_better_one(host, tmp_path):
     assert "expect a higher cost" in kernel.clock_check(host).remedy
 
 
+@pytest.mark.parametrize(("link", "status"), [("pid:[4026531836]", "ok"), ("pid:[4026532201]", "fail"), (None, "ok")])
+def test_numbers_of_processes(host, link, status):
+    if link:
+        (host.proc / "self/ns").mkdir()
+        (host.proc / "self/ns/pid").symlink_to(link)
+    found = kernel.pid_namespace_check(host)
+    assert (found.status, "--pid=host" in found.remedy) == (status, status == "fail")
+
+
 def test_no_proc_is_told_from_no_accounts(tmp_path):
     assert kernel.accounts_check(Host(tmp_path, tmp_path)).remedy == "sudo mount -t proc proc /proc"
 

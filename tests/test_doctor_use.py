@@ -62,6 +62,7 @@ CIRCUMSTANCES = {
     "CAP_PERFMON": Circumstance(ordinary_user.as_user("perfmon"), False, {"CAP_BPF"}, OTHERS_FILES),
     "no capability": Circumstance(USER, False, {"CAP_BPF", "CAP_PERFMON"}, OTHERS_FILES),
     "user namespace": Circumstance(["unshare", "--user", "--map-root-user"], False, {"user namespace"}),
+    "PID namespace": Circumstance(["unshare", "--pid", "--fork", "--mount-proc"], False, {"PID namespace"}),
     "no BTF": Circumstance(in_mounts("mount -t tmpfs none /sys/kernel/btf"), False, {"BTF"}),
     "no /sys": Circumstance(in_mounts("mount -t tmpfs none /sys"), False, {"BTF"}, {"--memory"}),
     "no /proc": Circumstance(

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO (include/linux/proc_ns.h)
+
 
 @dataclass(frozen=True)
 class Host:
@@ -45,6 +47,14 @@ class Host:
         """Whether capabilities of this process count only in a namespace of its own."""
         text = self.text(self.proc / "self/uid_map")
         return text is not None and text.split() != ["0", "0", "4294967295"]
+
+    @property
+    def in_pid_namespace(self) -> bool:
+        """Whether processes have other numbers here than in the kernel, as far as /proc tells."""
+        try:
+            return os.readlink(self.proc / "self/ns/pid") != INITIAL_PID_NAMESPACE
+        except OSError:
+            return False
 
     @property
     def gains_no_privileges(self) -> bool:

@@ -21,6 +21,7 @@ def kernel_checks(host: Host) -> list[Check]:
         types_check(host),
         lockdown_check(host),
         namespace_check(host),
+        pid_namespace_check(host),
         settings_check(host),
         accounts_check(host),
         clock_check(host),
@@ -85,9 +86,19 @@ def namespace_check(host: Host) -> Check:
         return fail(
             *(AREA, "user namespace", "capabilities count only inside this container or user namespace"),
             "run it outside; or with the capabilities of the host: "
-            "docker run --userns=host --cap-add BPF --cap-add PERFMON ...",
+            "docker run --userns=host --pid=host --cap-add BPF --cap-add PERFMON ...",
         )
     return ok(AREA, "user namespace", "the host's")
+
+
+def pid_namespace_check(host: Host) -> Check:
+    """The programs know processes by the numbers that the kernel itself has for them."""
+    if host.in_pid_namespace:
+        return fail(
+            *(AREA, "PID namespace", "processes have other numbers in this container than in the kernel"),
+            "run it outside; or with the numbers of the host: docker run --pid=host ...",
+        )
+    return ok(AREA, "PID namespace", "the host's")
 
 
 def settings_check(host: Host) -> Check:

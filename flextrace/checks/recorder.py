@@ -138,7 +138,8 @@ def program_checks(document: dict[str, Any], message: str) -> list[Check]:
         if any(row["required"] and not row["has"] for row in document["capabilities"]):
             text = "not tried, for want of privileges"
             return [fail(PROGRAMS, "all", text, "give the recorder its capabilities first, see above")]
-        remedy = "what fails above comes first; in a container: docker run --cap-add BPF --cap-add PERFMON ..."
+        container = "docker run --pid=host --cap-add BPF --cap-add PERFMON ..."
+        remedy = f"what fails above comes first; in a container: {container}"
         return [fail(PROGRAMS, "all", message or document["error"], remedy)]
     return [_program_check(row) for row in document["programs"]]
 
