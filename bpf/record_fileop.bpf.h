@@ -12,6 +12,7 @@ enum {
 	AT_FDCWD = -100,
 	AT_REMOVEDIR = 0x200,
 	ADVICE_WILLNEED = 3, /* POSIX_FADV_WILLNEED: what readahead(2) is */
+	ERROR_BUSY = -16, /* EBUSY */
 };
 
 static __always_inline struct fileop_record *reserve_fileop(struct task_struct *task, const struct task_state *state,
@@ -299,7 +300,9 @@ static __always_inline void send_msync(struct pt_regs *regs, struct task_struct 
 				       __s64 result, __u64 now_ns)
 {
 	struct mapping_found found = {.address = regs->di, .now_ns = now_ns};
-	bpf_find_vma(task, regs->di, take_mapping, &found, 0);
+	/* It does not wait for the lock of the mappings, which another thread may hold. */
+	if (bpf_find_vma(task, regs->di, take_mapping, &found, 0) == ERROR_BUSY)
+		count_loss(RECORD_FILEOP, now_ns);
 	if (!found.file)
 		return;
 	state->file = found.file;

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import BlockFlag, HeaderFlag, IoOp, RecordKind, Source
+from characterize.layout import BlockFlag, Fileop, HeaderFlag, IoOp, RecordKind, Source
 from tests.told import PROGRAMS, parse, run_recorder
 
 RING_BYTES_MIN = 4096
@@ -154,3 +154,38 @@ def test_requests_whose_end_is_not_seen_are_recorded(tmp_path):
     unseen = trace.blocks[(trace.blocks["flags"].to_numpy() & BlockFlag.END_UNSEEN) != 0]
     assert (unseen["duration_ns"] == 0).all()
     assert trace.header.metadata["ends_unseen"] == len(unseen)
+
+
+# One thread has the lock of the process's mappings nearly always, the other syncs a mapping.
+SYNCS_OF_A_MAPPING = """
+import ctypes, mmap, sys, threading
+def address(memory): return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+libc = ctypes.CDLL(None)
+busy, ended = mmap.mmap(-1, 64 << 20), False
+for page in range(0, len(busy), mmap.PAGESIZE): busy[page] = 1
+def protect():
+    while not ended:
+        libc.mprotect(address(busy), ctypes.c_size_t(len(busy)), mmap.PROT_READ)
+        libc.mprotect(address(busy), ctypes.c_size_t(len(busy)), mmap.PROT_READ | mmap.PROT_WRITE)
+thread = threading.Thread(target=protect)
+with open(sys.argv[1], "r+b") as file:
+    data = mmap.mmap(file.fileno(), 0)
+thread.start()
+for _ in range(int(sys.argv[2])):
+    assert libc.msync(address(data), ctypes.c_size_t(len(data)), 1) == 0
+ended = True
+thread.join()
+"""
+
+
+def test_syncs_of_a_mapping_whose_file_cannot_be_asked_for_are_counted(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(4096))
+    syncs = 997
+    done = run_recorder(
+        *(tmp_path / "t", "python3", "-c", SYNCS_OF_A_MAPPING, tmp_path / "file", str(syncs)),
+        options=("--layer", "vfs"),
+    )
+    trace = characterize.open(tmp_path / "t")
+    lost = trace.header.lost.get(RecordKind.FILEOP, 0)
+    assert (trace.fileops["op"] == Fileop.MSYNC).sum() + lost == syncs
+    assert done.returncode == (3 if lost else 0), done.stderr
