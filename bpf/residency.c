@@ -90,11 +90,13 @@ void residency_note(struct residency *residency, const struct file_record *recor
 	residency->waiting[slot] = (struct resident_file){.record = *record, .path = copy, .viewer = viewer};
 }
 
+/* Of btrfs the kernel side knows the number of the super block, and stat that of the subvolume, which is another. */
 static bool is_the_file(int descriptor, const struct file_record *record)
 {
 	struct stat now;
 	return !fstat(descriptor, &now) && S_ISREG(now.st_mode) && now.st_ino == record->inode &&
-	       device_number(major(now.st_dev), minor(now.st_dev)) == record->device;
+	       (record->filesystem_magic == BTRFS_SUPER_MAGIC ||
+		device_number(major(now.st_dev), minor(now.st_dev)) == record->device);
 }
 
 /*
