@@ -55,6 +55,7 @@ SEC("iter/task")
 int adopt_group(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
+	recorder_root = root_of(bpf_get_current_task_btf());
 	if (!task)
 		return 0;
 	struct cgroup *group = group_of(task);

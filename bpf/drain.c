@@ -74,11 +74,15 @@ static void take_name(struct drain *drain, const struct ring_name *name)
 		replace(&announced->directory, text);
 		break;
 	case NAME_ARGUMENT:
-	case NAME_NEW_ARGUMENT:
+	case NAME_NEW_ARGUMENT: {
+		const char *directory = announced->directory ? announced->directory : "/";
+		/* The announced directory has no symbolic links, as paths of FILE records have none. */
+		bool may_have_links = strchr(text, '/') && !name->other_root;
 		replace(name->role == NAME_ARGUMENT ? &announced->path : &announced->new_path,
-			names_join(announced->directory ? announced->directory : "/", text));
+			may_have_links ? names_join_resolved(directory, text) : names_join(directory, text));
 		free(text);
 		break;
+	}
 	default:
 		free(text);
 	}

@@ -191,6 +191,7 @@ static __always_inline void finish_name(struct ring_name *name, __u8 role, __u32
 	name->file = file;
 	name->thread = BPF_CORE_READ(viewer, pid);
 	name->process = BPF_CORE_READ(viewer, tgid);
+	name->other_root = root_of(viewer) != recorder_root;
 }
 
 /* Sends the path of a directory or file that the task that runs has named. */

@@ -143,6 +143,14 @@ __u8 traced_marks[TRACED_MARKS] __weak = {};
 /* Never traced: what it writes would be recorded, and written. */
 const volatile __u32 recorder_process __weak = 0;
 
+/* Its root directory (struct dentry), noted by the iterators, which run in the recorder. */
+__u64 recorder_root __weak = 0;
+
+static __always_inline __u64 root_of(struct task_struct *task)
+{
+	return (__u64)BPF_CORE_READ(task, fs, root.dentry);
+}
+
 static __always_inline bool may_be_traced(const struct task_struct *task)
 {
 	return traced_marks[(__u32)task->tgid % TRACED_MARKS];

@@ -5,11 +5,18 @@
 #include "names.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <search.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cleanup.h"
 
 struct name {
 	uint32_t file;
@@ -190,4 +197,29 @@ char *names_join(const char *directory, const char *path)
 		joined[length++] = '/';
 	joined[length] = '\0';
 	return joined;
+}
+
+/* A directory without symbolic links, from what the kernel has at hand, so that no server is waited for. NULL = not known. */
+static char *resolve_directory(const char *path)
+{
+	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_CACHED};
+	_cleanup_close_ int directory = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+	char link[64], resolved[PATH_MAX];
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", directory);
+	ssize_t bytes = directory < 0 ? -1 : readlink(link, resolved, sizeof(resolved));
+	return bytes > 0 && bytes < (ssize_t)sizeof(resolved) ? strndup(resolved, bytes) : NULL;
+}
+
+char *names_join_resolved(const char *directory, const char *path)
+{
+	_cleanup_free_ char *whole = NULL;
+	if (asprintf(&whole, "%s/%s", *path == '/' ? "" : directory, path) < 0)
+		return NULL;
+	size_t bytes = strlen(whole);
+	while (bytes > 1 && whole[bytes - 1] == '/')
+		whole[--bytes] = '\0';
+	char *last = strrchr(whole, '/');
+	*last++ = '\0';
+	_cleanup_free_ char *resolved = resolve_directory(*whole ? whole : "/");
+	return names_join(resolved ? resolved : whole, last);
 }

@@ -21,5 +21,7 @@ int names_move_directory(struct names *names, const char *from, const char *to);
 void names_remove(struct names *names, const char *path);
 /* Absolute path without empty, "." and ".." components (not through symbolic links); to be freed. NULL = no memory. */
 char *names_join(const char *directory, const char *path);
+/* The same through the symbolic links of all but the last component, if they can be looked up. */
+char *names_join_resolved(const char *directory, const char *path);
 
 #endif /* FLEXTRACE_NAMES_H */

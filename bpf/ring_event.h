@@ -35,7 +35,7 @@ struct ring_name {
 	__u32 file;
 	__u32 thread; /* whose view the path is */
 	__u32 process;
-	__u32 reserved1;
+	__u32 other_root; /* not that of the recorder, who can look up nothing of the name then */
 	char text[NAME_BYTES_MAX + NAME_COMPONENT_MAX];
 };
 

@@ -70,6 +70,7 @@ SEC("iter/task")
 int adopt_target(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
+	recorder_root = root_of(bpf_get_current_task_btf());
 	if (!task)
 		return 0;
 	struct task_struct *ancestor = task;

@@ -15,7 +15,7 @@ import pytest
 import characterize
 from characterize.layout import Fileop, HeaderFlag, IoOp, RecordKind
 from tests.loop_file_system import loop_file_system
-from tests.told import RECORDER, run_recorder
+from tests.told import NAMED_BY_ARGUMENT, RECORDER, run_recorder
 
 pytestmark = [
     pytest.mark.root,
@@ -149,3 +149,66 @@ def test_the_recorder_leaves_itself_out(tmp_path, group, option):
     assert processes
     assert recorder not in processes
     assert recorder not in set(trace.io["process"]) | set(trace.fileops["process"])
+
+
+CALLS_THROUGH_A_LINK = """
+import os, sys
+os.chdir(sys.argv[1])
+for name in "abcd": open("deep/real/" + name, "w").close()
+open("deep/e", "w").close()
+os.unlink("link/a")
+os.rename(os.path.abspath("link/b"), "link/moved")
+os.link("link/c", "link//linked")
+os.truncate("link/c", 7)
+os.symlink("nowhere", "link/symbolic")
+os.mkdir("link/made/")
+os.unlink("link/../e")
+os.chdir("link")
+os.unlink("d")
+"""
+
+
+def test_names_through_symbolic_links_are_those_of_their_files(tmp_path):
+    (tmp_path / "deep" / "real").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("deep/real")
+    done = run_recorder(tmp_path / "t", "python3", "-I", "-c", CALLS_THROUGH_A_LINK, tmp_path)
+    assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    assert not [path for path in trace.paths.values() if path.startswith(f"{tmp_path}/link")]
+    opened = {row.file for row in trace.fileops.itertuples() if row.op == Fileop.OPEN and row.file}
+    paths = {file: path.removeprefix(f"{tmp_path}/deep/") for file, path in trace.paths.items()}
+    paths[0] = ""
+    calls = [
+        (
+            *(Fileop(row.op).name.lower(), paths[row.file]),
+            *(paths[row.argument] if row.op in NAMED_BY_ARGUMENT else "", row.file in opened),
+        )
+        for row in trace.fileops[trace.fileops["op"].isin([*NAMED])].itertuples()
+    ]
+    assert calls == [
+        ("unlink", "real/a", "", True),
+        ("rename", "real/b", "real/moved", True),
+        ("link", "real/c", "real/linked", True),
+        ("truncate", "real/c", "", True),
+        ("symlink", "", "real/symbolic", False),
+        ("mkdir", "real/made", "", False),
+        ("unlink", "e", "", True),
+        ("unlink", "real/d", "", True),
+    ]
+
+
+def test_links_of_another_root_are_not_those_of_the_recorder(tmp_path):
+    (tmp_path / "link").symlink_to("elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    inside = f"{tmp_path}/root{tmp_path}/link"
+    os.makedirs(inside)
+    script = (
+        f"import os; os.chroot('{tmp_path}/root'); os.chdir('/'); open('{tmp_path}/link/file', 'w').close();"
+        f"os.unlink('{tmp_path}/link/file')"
+    )
+    done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script)
+    assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    unlinked = trace.fileops.loc[trace.fileops["op"] == Fileop.UNLINK, "file"]
+    assert [trace.paths[file] for file in unlinked] == [f"{tmp_path}/link/file"]
+    assert f"{tmp_path}/elsewhere/file" not in trace.paths.values()
