@@ -446,3 +446,37 @@ int BPF_PROG(io_uring_complete_scalars, void *ring, void *request, __u64 user_da
 {
 	return request_completed(request, result, flags);
 }
+
+/* A completion for which the ring of completions has no room, as the kernel tells of it. */
+struct overflow {
+	struct io_ring_ctx *ring;
+	__u64 user_data;
+	__s64 result;
+	__u64 request; /* that it is of; 0 = none that is known */
+};
+
+static long find_overflown(void *map, const struct async_key *key, struct async_operation *operation,
+			   struct overflow *overflow)
+{
+	struct io_kiocb *request = (struct io_kiocb *)key->request;
+	if (!operation->live || operation->source != SOURCE_IO_URING || BPF_CORE_READ(request, ctx) != overflow->ring ||
+	    BPF_CORE_READ(request, cqe.user_data) != overflow->user_data ||
+	    BPF_CORE_READ(request, cqe.res) != overflow->result)
+		return 0;
+	overflow->request = (__u64)request;
+	return 1;
+}
+
+/*
+ * Such a request passes no io_uring_complete. Which one it is has to be looked for, among all: a program that lets its ring
+ * overflow is slow anyway.
+ */
+SEC("tp_btf/io_uring_cqe_overflow")
+int BPF_PROG(io_uring_cqe_overflow, void *ring, __u64 user_data, int result, unsigned int flags)
+{
+	struct overflow overflow = {.ring = ring, .user_data = user_data, .result = result};
+	if (!current_state())
+		return 0;
+	bpf_for_each_map_elem(&async_operations, find_overflown, &overflow, 0);
+	return request_completed((void *)overflow.request, result, flags);
+}

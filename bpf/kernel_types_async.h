@@ -10,6 +10,7 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct io_cqe {
+	__u64 user_data;
 	__s32 res;
 	int fd; /* until the file is assigned: the descriptor, or the index of a registered file */
 };

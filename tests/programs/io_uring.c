@@ -84,11 +84,10 @@ static void tell_request(const struct request *request, int64_t result)
 							      : request->missed);
 }
 
-/* Submits the batch and tells of every request; returns the result of the last one to end. */
-static int run(struct io_uring *ring)
+/* Tells of every request of the batch at its end; returns the result of the last one. */
+static int take(struct io_uring *ring)
 {
 	int last = 0;
-	expect("io_uring_submit", io_uring_submit(ring), request_count);
 	for (int i = 0; i < request_count; i++) {
 		struct io_uring_cqe *event;
 		if (io_uring_wait_cqe(ring, &event))
@@ -99,6 +98,13 @@ static int run(struct io_uring *ring)
 	}
 	request_count = 0;
 	return last;
+}
+
+/* Submits the batch, and takes it. */
+static int run(struct io_uring *ring)
+{
+	expect("io_uring_submit", io_uring_submit(ring), request_count);
+	return take(ring);
 }
 
 static void ring_init(struct io_uring *ring, unsigned int flags)
@@ -429,6 +435,28 @@ static void do_deferred(void)
 	io_uring_queue_exit(&ring);
 }
 
+/* More completions than their ring has room for, by this thread and by workers of the kernel. */
+static void do_overflow(void)
+{
+	enum { ENTRIES = 4, BATCHES = 7 };
+	struct io_uring ring;
+	int error = io_uring_queue_init(ENTRIES, &ring, 0);
+	if (error)
+		errx(1, "io_uring_queue_init: %s", strerror(-error));
+	int file = open_file("overflown", O_RDWR | O_CREAT | O_EXCL);
+	for (int i = 0; i < ENTRIES; i++)
+		add(&ring, "write", "overflown", file, 1019, i * 1019, 0, 0);
+	run(&ring);
+	for (int batch = 0; batch < BATCHES; batch++) {
+		for (int i = 0; i < ENTRIES; i++)
+			add(&ring, "read", "overflown", file, 103 + batch, i * 107, i == 2 ? IOSQE_ASYNC : 0, 0);
+		expect("io_uring_submit", io_uring_submit(&ring), ENTRIES);
+	}
+	take(&ring);
+	close_file("overflown", file);
+	io_uring_queue_exit(&ring);
+}
+
 int main(int argc, char **argv)
 {
 	struct io_uring ring;
@@ -452,6 +480,7 @@ int main(int argc, char **argv)
 	do_without_files(&ring);
 	do_polled_queue();
 	do_deferred();
+	do_overflow();
 	io_uring_queue_exit(&ring);
 	return 0;
 }
