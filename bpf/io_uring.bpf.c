@@ -132,7 +132,12 @@ static __always_inline bool find_opened(struct io_kiocb *request, struct async_o
 		if ((__u32)task->tgid == operation->process)
 			file = (struct file *)file_of_program(result);
 	}
-	if (!file || !set_file(operation, file, result))
+	if (!file)
+		return false;
+	struct task_state *state = current_state();
+	if (state)
+		forget_namesake(state, file);
+	if (!set_file(operation, file, result))
 		return false;
 	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)
 		operation->flags |= IO_CREATED;

@@ -212,3 +212,39 @@ def test_links_of_another_root_are_not_those_of_the_recorder(tmp_path):
     unlinked = trace.fileops.loc[trace.fileops["op"] == Fileop.UNLINK, "file"]
     assert [trace.paths[file] for file in unlinked] == [f"{tmp_path}/link/file"]
     assert f"{tmp_path}/elsewhere/file" not in trace.paths.values()
+
+
+def test_a_new_file_of_an_overlay_is_not_the_one_that_had_its_number(tmp_path):
+    """An overlay has the inode numbers of the file system below, but not the generations."""
+    script = """
+import os, sys
+os.chdir(sys.argv[1])
+for name, size in (("first", 5), ("second", 7), ("third", 11)):
+    file = os.open(name, os.O_RDWR | os.O_CREAT)
+    os.write(file, bytes(size))
+    print(os.fstat(file).st_ino)
+    os.close(file)
+    os.unlink(name)
+"""
+    with loop_file_system("ext4", tmp_path) as system:
+        places = [system.place / name for name in ("lower", "upper", "work", "merged")]
+        for place in places:
+            place.mkdir()
+        options = ",".join(f"{place.name}dir={place}" for place in places[:3])
+        mounted = subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", places[3]], check=False)
+        if mounted.returncode:
+            pytest.skip("this kernel does not mount overlays")
+        try:
+            done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script, places[3])
+        finally:
+            subprocess.run(["umount", places[3]], check=True)
+    assert done.returncode == 0, done.stderr
+    if len(set(done.stdout.split())) > 1:
+        pytest.skip("the file system below gives other numbers to new files")
+    trace = open_trace(tmp_path / "t")
+    writes = trace.io[trace.io["op"] == IoOp.WRITE]
+    written = [(trace.paths[row.file], row.result) for row in writes.itertuples()]
+    written = [row for row in written if row[0].startswith(f"{places[3]}/")]
+    assert written == [(f"{places[3]}/{name}", size) for name, size in (("first", 5), ("second", 7), ("third", 11))]
+    unlinks = trace.fileops[trace.fileops["op"] == Fileop.UNLINK]
+    assert [trace.paths[file] for file in unlinks["file"]] == [row[0] for row in written]
