@@ -280,7 +280,8 @@ static int write_name_operation(struct drain *drain, struct pending *pending)
 	struct fileop_record *record = &pending->record.fileop;
 	const char *path = pending->path && *pending->path ? pending->path : NULL;
 	const char *new_path = pending->new_path && *pending->new_path ? pending->new_path : NULL;
-	if (!is_wanted(drain, path) && !is_wanted(drain, new_path)) {
+	bool may_be_left_out = drain->path_prefix || drain->file_devices;
+	if (may_be_left_out && !is_wanted(drain, path) && !is_wanted(drain, new_path)) {
 		drain->filtered_count++;
 		return 0;
 	}

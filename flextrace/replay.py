@@ -340,15 +340,14 @@ def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderComman
     # Laid out and evicted outside of the group: pages stay charged to whoever read them first. And of the recording.
     # With all options, so that those which do not go together are refused before anything is laid out.
     with MemoryGroup(arguments.memory) if arguments.memory else nullcontext() as group:
-        built = replay(trace, arguments.directory, phase="prepare", **options)
+        built = replay(trace, arguments.directory, **(options | {"phase": "prepare"}))
         document = replay(
             trace,
             arguments.directory,
-            phase="run",
             memory_group=group,
             recorder=recorder(group) if recorder else (),
             finish_on_signal=True,
-            **options,
+            **(options | {"phase": "run"}),
         )
     if not existed and not arguments.image:
         with suppress(OSError):  # somebody put something into it

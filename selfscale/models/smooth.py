@@ -64,7 +64,8 @@ class SmoothModel:
         )
         workloads = [points[used[index]].workload for index in drawn]
         kernel: Any = ConstantKernel(0.1, (1e-4, 10.0)) * Matern(np.ones(len(self.parameters)), (0.1, 50.0), nu=2.5)
-        kernel, optimizer = kernel + WhiteKernel(1e-3, (1e-6, 0.3)), "fmin_l_bfgs_b"
+        kernel += WhiteKernel(1e-3, (1e-6, 0.3))
+        optimizer: str | None = "fmin_l_bfgs_b"
         # Without the points that are left out a parameter may have one value only: then there is a length less.
         if self._start is not None and self._start.parameters == self.parameters:
             kernel, optimizer = self._start.found, None

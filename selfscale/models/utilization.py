@@ -154,8 +154,8 @@ def _regress(transform: np.ndarray, process_num: np.ndarray, service_s: np.ndarr
             profiles[resource] = 0
             try:
                 solution = nnls(transform[np.ix_(mine, seen)] * weight[:, None], np.ones(mine.sum()))[0]
-            except RuntimeError as error:  # too many steps
-                raise FlextraceError(f"no utilization profile was found: {error}") from error
+            except RuntimeError as too_many_steps:
+                raise FlextraceError(f"no utilization profile was found: {too_many_steps}") from too_many_steps
             profiles[resource, seen] = solution
         seconds = _seconds(profiles, transform, process_num)
         error = float(np.mean(np.abs(np.log(seconds.max(axis=1) / service_s))))
