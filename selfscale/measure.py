@@ -91,6 +91,8 @@ class Point:
     dirtied_frac : float or None
         Bytes that became dirty over those that were moved: the kernel counts so against its limits on dirty pages. Of a
         large folio of which a part is written it is all.
+    device_reads, device_writes : float or None
+        Requests that the device had done over those of the workload, whosever they were; None where unknown.
     """
 
     workload: Workload
@@ -111,6 +113,8 @@ class Point:
     device_frac: float | None = None
     device_write_frac: float | None = None
     dirtied_frac: float | None = None
+    device_reads: float | None = None
+    device_writes: float | None = None
 
     def as_document(self) -> dict[str, Any]:
         """The point as it stands in a profile."""
@@ -275,7 +279,6 @@ def _point_of(
     # Such as the sync of a directory, where a file system has none: of the requests it says nothing.
     failed = failures(result, "fileop")
     mean = estimate.bytes_per_s
-    moved_frac, written_frac, dirtied_frac = _device_fracs(intervals[estimate.first :])
     return Point(
         workload=workload,
         throughput_bytes_per_s=mean,
@@ -288,27 +291,31 @@ def _point_of(
         reason=f"of its file operations {failed}" if failed else estimate.reason,
         elapsed_s=float(result["elapsed_s"]),
         cost_s=cost_s,
-        device_frac=moved_frac,
-        device_write_frac=written_frac,
-        dirtied_frac=dirtied_frac,
+        **_at_device(intervals[estimate.first :]),
     )
 
 
-def _device_fracs(
-    intervals: list[dict[str, Any]],
-) -> tuple[float, float, float] | tuple[None, None, None]:
-    """What storage moved, what it wrote, what became dirty, over the bytes that were moved; None if unknown."""
-    moved_bytes = sum(line["bytes"] for line in intervals)
+def _at_device(intervals: list[dict[str, Any]]) -> dict[str, Any]:
+    """What storage did, by the names of the point's attributes; without those that are unknown."""
+    moved_bytes, requests = sum(line["bytes"] for line in intervals), sum(line["requests"] for line in intervals)
     if not moved_bytes or any("device_read_bytes" not in line for line in intervals):
-        return None, None, None
+        return {}
     read_bytes, dirtied_bytes = (
         sum(line[name] for line in intervals) for name in ("device_read_bytes", "dirtied_bytes")
     )
-    written_bytes = dirtied_bytes
+    written_bytes, counts = dirtied_bytes, {}
     if all("device_write_bytes" in line for line in intervals):
         # Of large folios more became dirty than was written; the device was given more than this replay's data.
         written_bytes = min(dirtied_bytes, sum(line["device_write_bytes"] for line in intervals))
-    return (read_bytes + written_bytes) / moved_bytes, written_bytes / moved_bytes, dirtied_bytes / moved_bytes
+        counts = {
+            name: sum(line[name] for line in intervals) / requests for name in ("device_reads", "device_writes")
+        }
+    return {
+        "device_frac": (read_bytes + written_bytes) / moved_bytes,
+        "device_write_frac": written_bytes / moved_bytes,
+        "dirtied_frac": dirtied_bytes / moved_bytes,
+        **counts,
+    }
 
 
 def evict(directory: Path) -> None:

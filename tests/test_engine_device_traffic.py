@@ -37,15 +37,18 @@ def test_writes_are_those_that_the_device_counted(tmp_path, kind):
         image = f"--directory={made.place / 'image'}"
         assert run(trace, image, "--phase=prepare").returncode == 0
         os.sync()
-        before = made.disk.statistics()["write_bytes"]
+        before = made.disk.statistics()
         done = run(trace, image, "--phase=run", "--interval-ms=1")
-        given_bytes = made.disk.statistics()["write_bytes"] - before
+        given = {name: count - before[name] for name, count in made.disk.statistics().items()}
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout[: done.stdout.index("{\n")].splitlines()]
     told_bytes = sum(line["device_write_bytes"] for line in lines)
     moved_bytes = sum(line["bytes"] for line in lines)
     # Each write is synced before the next: all but one of an interval's are at the device. Its last part is not told.
-    assert moved_bytes - 4096 <= told_bytes <= given_bytes
+    assert moved_bytes - 4096 <= told_bytes <= given["write_bytes"]
+    told_writes = sum(line["device_writes"] for line in lines)
+    assert sum(line["requests"] for line in lines) - 1 <= told_writes <= given["writes"]
+    assert sum(line["device_reads"] for line in lines) <= given["reads"]
     assert moved_bytes > 4096 * WRITES / 2
     # By the account of a process all of a folio of which a page is written; never less than what was written.
     assert sum(line["dirtied_bytes"] for line in lines) >= moved_bytes - 4096

@@ -119,13 +119,16 @@ def test_share_of_bytes_that_reached_storage_is_that_of_the_steady_window(tmp_pa
     assert point.dirtied_frac == pytest.approx(1e6 / 5e7, rel=0.02)
     for given_bytes, written_bytes in ((0.4e6, 0.4e6), (3e6, 1e6)):
         # Of a large folio not all is written; what else the device is given is not this replay's data.
-        given = {"device_write_bytes": given_bytes}
+        given = {"device_write_bytes": given_bytes, "device_reads": 13, "device_writes": 7}
         other = run(FakeReplay([2e8] * 10 + quiet(1e9), device=device), tmp_path)
         assert other.device_write_frac == pytest.approx(written_bytes / 5e7, rel=0.02)
         assert other.device_frac == pytest.approx(0.25 + written_bytes / 5e7, rel=0.02)
         assert other.dirtied_frac == point.dirtied_frac
-    kept = Point.from_document(json.loads(json.dumps(point.as_document())))
-    assert (kept.device_frac, kept.device_write_frac) == (point.device_frac, point.device_write_frac)
+    assert (point.device_reads, point.device_writes) == (None, None)
+    assert other.device_reads / other.device_writes == pytest.approx(13 / 7)
+    assert other.device_reads == pytest.approx(13 / (5e7 / 65536), rel=0.02)
+    kept = Point.from_document(json.loads(json.dumps(other.as_document())))
+    assert kept.as_document() == other.as_document()
 
 
 def test_share_that_reached_storage_is_unknown_where_the_kernel_does_not_count(tmp_path):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a directory into what the block devices below it were given to write.
+// Turns a directory into what the block devices below it were given to do.
 #include "replayer/engine/device_counters.h"
 
 #include <dirent.h>
@@ -70,21 +70,23 @@ void device_counters_open(struct device_counters *counters, int directory)
 	add_device(counters, path);
 }
 
-bool device_counters_written(const struct device_counters *counters, uint64_t *bytes)
+bool device_counters_now(const struct device_counters *counters, struct device_counts *counts)
 {
-	*bytes = 0;
+	*counts = (struct device_counts){0};
 	for (uint32_t d = 0; d < counters->count; d++) {
 		char text[512];
-		unsigned long long sectors;
+		unsigned long long reads, writes, sectors;
 		ssize_t length = pread(counters->files[d], text, sizeof(text) - 1, 0);
 
 		if (length <= 0)
 			return false;
 		text[length] = '\0';
-		/* The seventh (Documentation/block/stat.rst). */
-		if (sscanf(text, "%*u %*u %*u %*u %*u %*u %llu", &sectors) != 1)
+		/* The first, fifth and seventh (Documentation/block/stat.rst). */
+		if (sscanf(text, "%llu %*u %*u %*u %llu %*u %llu", &reads, &writes, &sectors) != 3)
 			return false;
-		*bytes += sectors * SECTOR_BYTES;
+		counts->reads += reads;
+		counts->writes += writes;
+		counts->write_bytes += sectors * SECTOR_BYTES;
 	}
 	return counters->count;
 }

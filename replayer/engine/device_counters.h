@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns a directory into what the block devices below it were given to write, by whomever: the data of this process, the
+ * Turns a directory into what the block devices below it were given to do, by whomever: for the data of this process, the
  * file system's own structures, and other programs' files.
  */
 #ifndef FLEXTRACE_DEVICE_COUNTERS_H
@@ -16,11 +16,18 @@ struct device_counters {
 	int files[DEVICES_MAX]; /* the kernel's statistics of each, open */
 };
 
+/* Since the devices were made. */
+struct device_counts {
+	uint64_t reads; /* requests as the device has them: merged, or a part of what was asked for */
+	uint64_t writes;
+	uint64_t write_bytes;
+};
+
 /* `directory` is a descriptor; without one (negative) nothing is known. */
 void device_counters_open(struct device_counters *counters, int directory);
 
-/* Bytes written since the devices were made; false where that is not known. */
-bool device_counters_written(const struct device_counters *counters, uint64_t *bytes);
+/* The sum over the devices; false where that is not known. */
+bool device_counters_now(const struct device_counters *counters, struct device_counts *counts);
 
 void device_counters_close(struct device_counters *counters);
 

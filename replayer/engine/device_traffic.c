@@ -40,6 +40,6 @@ struct device_traffic device_traffic_now(const struct device_counters *counters)
 	struct device_traffic traffic = {0};
 
 	read_account(&traffic);
-	traffic.device_known = device_counters_written(counters, &traffic.device_write_bytes);
+	traffic.device_known = device_counters_now(counters, &traffic.device);
 	return traffic;
 }

@@ -19,7 +19,7 @@ struct device_traffic {
 	uint64_t read_bytes; /* that missed the page cache, read-ahead included */
 	uint64_t dirtied_bytes; /* that made a clean page dirty (of a folio all of it), or went around the page cache */
 	bool device_known; /* that of the directory; not where it lies on none */
-	uint64_t device_write_bytes;
+	struct device_counts device;
 };
 
 /* Since the process and the devices began. */

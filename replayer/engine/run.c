@@ -205,7 +205,7 @@ void run_free(struct run *run)
 /* What was counted up to the last interval line. */
 struct interval_totals {
 	uint64_t bytes, requests;
-	struct device_traffic device;
+	struct device_traffic traffic;
 };
 
 /* A thread that moves on between two looks is looked at again; at most that often. */
@@ -224,23 +224,29 @@ static void add_moved(const struct moved *moved, struct interval_totals *totals)
 	totals->bytes += bytes;
 }
 
+static void print_device_counts(const struct device_counts *now, const struct device_counts *last)
+{
+	printf(", \"device_reads\": %llu, \"device_writes\": %llu, \"device_write_bytes\": %llu",
+	       (unsigned long long)(now->reads - last->reads), (unsigned long long)(now->writes - last->writes),
+	       (unsigned long long)(now->write_bytes - last->write_bytes));
+}
+
 static void print_interval(const struct run *run, uint64_t now, const struct device_counters *counters,
 			   struct interval_totals *last)
 {
-	struct interval_totals totals = {.device = device_traffic_now(counters)};
+	struct interval_totals totals = {.traffic = device_traffic_now(counters)};
 
 	for (uint32_t t = 0; t < run->schedule->thread_count; t++)
 		add_moved(&run->workers[t].moved, &totals);
 	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu", (double)now / 1e9,
 	       (unsigned long long)(totals.bytes - last->bytes),
 	       (unsigned long long)(totals.requests - last->requests));
-	if (totals.device.account_known)
+	if (totals.traffic.account_known)
 		printf(", \"device_read_bytes\": %llu, \"dirtied_bytes\": %llu",
-		       (unsigned long long)(totals.device.read_bytes - last->device.read_bytes),
-		       (unsigned long long)(totals.device.dirtied_bytes - last->device.dirtied_bytes));
-	if (totals.device.device_known)
-		printf(", \"device_write_bytes\": %llu",
-		       (unsigned long long)(totals.device.device_write_bytes - last->device.device_write_bytes));
+		       (unsigned long long)(totals.traffic.read_bytes - last->traffic.read_bytes),
+		       (unsigned long long)(totals.traffic.dirtied_bytes - last->traffic.dirtied_bytes));
+	if (totals.traffic.device_known)
+		print_device_counts(&totals.traffic.device, &last->traffic.device);
 	puts("}");
 	fflush(stdout);
 	*last = totals;
@@ -269,7 +275,7 @@ static void watch(struct run *run, uint64_t start_ns)
 
 	if (interval_ns) {
 		device_counters_open(&counters, run->image->directory);
-		totals.device = device_traffic_now(&counters);
+		totals.traffic = device_traffic_now(&counters);
 	}
 	for (uint32_t running; (running = atomic_load(&run->running));) {
 		uint64_t until_ns = next_ns < limit_ns ? next_ns : limit_ns;
