@@ -216,6 +216,29 @@ def test_what_the_engine_keeps_of_a_trace_takes_nothing_from_the_page_cache(tmp_
 
 
 @needs_root
+def test_what_the_engine_reads_to_takes_nothing_from_the_page_cache(tmp_path):
+    """Eight threads read 4 MiB at a time: 32 MiB of buffers beside 16 MiB of file."""
+    size = 4 << 20
+    io = [read(size * (at % 4), size, at, 0, thread=1 + at % 8, file=1) for at in range(400)]
+    made = made_trace(io, files=[{"file": 1, "size_bytes": 4 * size}], flags=HeaderFlag.UNTIMED)
+    trace = characterize.write(made, tmp_path / "t.iotrace")
+    prepare(trace, tmp_path / "image")
+    used_bytes = []
+    with MemoryGroup(96 << 20) as group:
+        options = {"phase": "run", "memory_group": group, "loop": True, "max_seconds": 0.5, "interval_ms": 20}
+        replay(
+            trace,
+            tmp_path / "image",
+            timing="asap",
+            order="thread",
+            cache="warm",
+            on_interval=lambda line: used_bytes.append(group.usage_bytes()),
+            **options,
+        )
+    assert 16 << 20 <= max(used_bytes) < 32 << 20
+
+
+@needs_root
 def test_a_group_that_is_none_is_refused(trace, tmp_path):
     class Nowhere:
         path = tmp_path / "nowhere"

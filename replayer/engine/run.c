@@ -150,8 +150,8 @@ static int map_read_data(struct worker *worker)
 		worker->read_places /= 2;
 	struct buffer *data = &worker->read_data;
 	int error = buffer_map(data, bytes + (uint64_t)(worker->read_places - 1) * READ_PLACE_BYTES, 0);
-	/* The first touch of a page is not the read's to pay for. */
-	if (!error && moves)
+	/* The first touch of a page is not the read's to pay for, nor the memory group's, which is joined later. */
+	if (!error && bytes && run->options->engine != ENGINE_NULL)
 		memset(data->data, 0, data->bytes < BUFFER_WINDOW_BYTES ? data->bytes : BUFFER_WINDOW_BYTES);
 	return error;
 }
