@@ -52,6 +52,8 @@ INTERVAL_MS = 50
 LEAD_SHARE = 1 / 16
 LEAD_MIN, LEAD_MAX = 16, 512
 """Requests: with fewer, processes wait for each other's chance; more are not needed."""
+REWRITES_MAX = 4.0
+"""Times the limit that is written, at most, until so much is dirty."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> 
 
     The page cache absorbs writes until one of three is full of dirty pages: the written working set (from then on
     pages are dirtied again, which costs nothing new), the cache (reclaim must write back), the kernel's limit on dirty
-    pages (writers are throttled). The smallest of the three must have been *written*.
+    pages (writers are throttled). As much as the smallest of the three must have become *dirty*: of random writes of W
+    bytes U (1 - exp(-W / U)) do.
 
     Parameters
     ----------
@@ -166,8 +169,11 @@ def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> 
     write_share = 1 - workload.read_frac
     if write_share <= 0:
         return 0.0
-    absorbed = min(workload.unique_bytes, limit_bytes, dirty_limit)
-    if workload.unique_bytes <= limit_bytes:
+    unique_bytes = workload.unique_bytes
+    absorbed = min(unique_bytes, limit_bytes, dirty_limit)
+    if absorbed < unique_bytes:
+        absorbed = min(-unique_bytes * math.log1p(-absorbed / unique_bytes), REWRITES_MAX * absorbed)
+    if unique_bytes <= limit_bytes:
         return absorbed / write_share
     # Behind the cache, with few writes among the requests, it is the turnover of the cache that ends the absorbing, so
     # waiting for the writes to fill it would be in vain: never more than four times the cache in total.
