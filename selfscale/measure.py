@@ -313,9 +313,7 @@ def _at_device(intervals: list[dict[str, Any]]) -> dict[str, Any]:
     if all("device_write_bytes" in line for line in intervals):
         # Of large folios more became dirty than was written; the device was given more than this replay's data.
         written_bytes = min(dirtied_bytes, sum(line["device_write_bytes"] for line in intervals))
-        counts = {
-            name: sum(line[name] for line in intervals) / requests for name in ("device_reads", "device_writes")
-        }
+        counts = {name: sum(line[name] for line in intervals) / requests for name in ("device_reads", "device_writes")}
     return {
         "device_frac": (read_bytes + written_bytes) / moved_bytes,
         "device_write_frac": written_bytes / moved_bytes,

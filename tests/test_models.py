@@ -192,11 +192,30 @@ def test_utilization_profiles_are_recovered_from_throughputs_alone():
     predicted = model.predict(targets)["throughput_bytes_per_s"].to_numpy()
     true = np.array([lee(workload) for workload in targets])
     assert np.median(np.abs(predicted / true - 1)) < 0.03
-    assert model.cache_bytes == pytest.approx(CACHE, rel=0.05)
+    assert model.read_cache_bytes == pytest.approx(CACHE, rel=0.05)
     process = model.profiles[0]
     assert process[0] == pytest.approx(2e-6, rel=0.2)
     assert process[1] == pytest.approx(1e-10 * 1024, rel=0.2)
     assert process[4] == pytest.approx(1e-4, rel=0.2)
+
+
+def test_writes_reach_storage_behind_a_border_of_their_own():
+    """A limit on dirty pages of a fifth of the cache; it is the first border of the profile."""
+    limit = CACHE / 5
+
+    def throughput(workload):
+        missed_read, missed_write = (max(0.0, 1 - size / workload.unique_bytes) for size in (CACHE, limit))
+        moved = missed_read * workload.read_frac + missed_write * (1 - workload.read_frac)
+        alone_s = 2e-6 + 1e-10 * workload.size_mean + moved * workload.size_mean * 1e-9
+        return workload.size_mean / (alone_s / workload.process_num)
+
+    regions = [Region(LOW.unique_bytes, limit, FOCAL), Region(limit, CACHE, FOCAL), Region(CACHE, np.inf, FOCAL)]
+    model = UtilizationModel().fit(points_of(throughput, random_workloads(150, 4)), regions)
+    assert model.read_cache_bytes == pytest.approx(CACHE, rel=0.05)
+    assert model.write_cache_bytes == pytest.approx(limit, rel=0.05)
+    targets = random_workloads(100, 5)
+    true = np.array([throughput(workload) for workload in targets])
+    assert np.median(np.abs(model.predict(targets)["throughput_bytes_per_s"].to_numpy() / true - 1)) < 0.03
 
 
 def test_the_bottleneck_is_named():

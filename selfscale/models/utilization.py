@@ -20,7 +20,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
-from selfscale.models.measured import Z90, Columns, beyond, columns, measured, miss_frac, ranges_of, region_of
+from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, measured, miss_frac, ranges_of, region_of
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ RESOURCES = ("process", "shared", "device")
 """What may be the bottleneck: each process alone; what all share, such as processors and locks; the device."""
 POINTS_MIN = 16
 ROUNDS_MAX = 40
+CACHE_ROUNDS_MAX = 4
 CACHE_FACTORS = np.geomspace(0.85, 1.18, 9)
-"""The cache that explains the points best is looked for around the border of the profile."""
+"""The caches that explain the points best are looked for around the borders of the profile."""
 KIB = 1024.0
 
 
@@ -42,7 +43,8 @@ class UtilizationModel:
     ----------
     profiles : ndarray, shape (3, 8)
         Seconds per overhead, a row per resource of `RESOURCES`, a column per overhead of `overheads`.
-    cache_bytes : float
+    read_cache_bytes, write_cache_bytes : float
+        Behind which reads miss, and behind which writes reach storage: the limit on dirty pages lies before the cache.
     """
 
     name = "utilization"
@@ -63,17 +65,32 @@ class UtilizationModel:
         self._regions = list(regions)
         self._points_used = data.indices.tolist()
         self._ranges = ranges_of([points[index].workload for index in data.indices])
-        border = regions[0].high_bytes if len(regions) > 1 else self._ranges["uniqueBytes"][1]
-        service_s = np.log(data.columns.size_mean) - data.log_throughput
-        best = np.inf
-        for cache_bytes in border * CACHE_FACTORS if len(regions) > 1 else [border]:
-            profiles = _regress(overheads(data.columns, cache_bytes), data.columns.process_num, np.exp(service_s))
-            error = _log_service(profiles, overheads(data.columns, cache_bytes), data.columns.process_num) - service_s
-            score = float(np.mean(np.abs(error)))
-            if score < best:
-                best, self.profiles, self.cache_bytes = score, profiles, float(cache_bytes)
-                self._sigma = float(np.sqrt(np.mean(error**2)))
+        candidates = [factor * area.high_bytes for area in regions[:-1] for factor in CACHE_FACTORS]
+        candidates = candidates or [self._ranges["uniqueBytes"][1]]
+        self._error = np.inf
+        for cache_bytes in candidates:
+            self._try_caches(data, cache_bytes, cache_bytes)
+        # The first pair may be that of writes, where these fall the most.
+        for _ in range(CACHE_ROUNDS_MAX):
+            before = self._error
+            for cache_bytes in candidates:
+                self._try_caches(data, cache_bytes, self.write_cache_bytes)
+            for cache_bytes in candidates:
+                self._try_caches(data, self.read_cache_bytes, cache_bytes)
+            if len(regions) <= 1 or self._error == before:
+                break
         return self
+
+    def _try_caches(self, data: Measured, read_cache_bytes: float, write_cache_bytes: float) -> None:
+        """Keep these if they explain the points better than those before."""
+        transform = overheads(data.columns, read_cache_bytes, write_cache_bytes)
+        service_s = np.log(data.columns.size_mean) - data.log_throughput
+        profiles = _regress(transform, data.columns.process_num, np.exp(service_s))
+        error = _log_service(profiles, transform, data.columns.process_num) - service_s
+        if (mean := float(np.mean(np.abs(error)))) < self._error:
+            self._error, self.profiles = mean, profiles
+            self.read_cache_bytes, self.write_cache_bytes = read_cache_bytes, write_cache_bytes
+            self._sigma = float(np.sqrt(np.mean(error**2)))
 
     def again(self) -> UtilizationModel:
         """The same model, not fitted."""
@@ -84,7 +101,8 @@ class UtilizationModel:
         import pandas as pd  # noqa: PLC0415
 
         table = columns(workloads)
-        seconds = _seconds(self.profiles, overheads(table, self.cache_bytes), table.process_num)
+        transform = overheads(table, self.read_cache_bytes, self.write_cache_bytes)
+        seconds = _seconds(self.profiles, transform, table.process_num)
         throughput = table.size_mean / seconds.max(axis=1)
         bottleneck = [RESOURCES[index] for index in seconds.argmax(axis=1)]
         outside = [beyond(self._ranges, workload) for workload in workloads]
@@ -104,7 +122,7 @@ class UtilizationModel:
         )
 
 
-def overheads(table: Columns, cache_bytes: float) -> np.ndarray:
+def overheads(table: Columns, read_cache_bytes: float, write_cache_bytes: float) -> np.ndarray:
     """The throughput transform f: how many of each overhead a mean request has, shape (n, 8).
 
     Per request and per KiB, of reads and of writes; then per missing request that is not sequential and per missing
@@ -112,10 +130,11 @@ def overheads(table: Columns, cache_bytes: float) -> np.ndarray:
     """
     read, size = table.read_frac, table.size_mean / KIB
     write = 1 - read
-    miss = miss_frac(table.unique_bytes, cache_bytes)
+    missed_read = read * miss_frac(table.unique_bytes, read_cache_bytes)
+    missed_write = write * miss_frac(table.unique_bytes, write_cache_bytes)
     random = 1 - table.seq_frac
     parts = [read, read * size, write, write * size]
-    parts += [miss * read * random, miss * read * size, miss * write * random, miss * write * size]
+    parts += [missed_read * random, missed_read * size, missed_write * random, missed_write * size]
     return np.column_stack(parts)
 
 
