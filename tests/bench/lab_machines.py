@@ -53,6 +53,9 @@ ZRAM_BYTES = 64 << 30
 """Of a device in compressed memory, which takes only what is written. btrfs reserves 256 KiB of metadata for a dirty
 extent, and lets go of dirty data where the reservations come near a share of the unallocated space: on 3 GiB a few MiB
 of dirty 4 KiB blocks were written back at once, as on no disk of today's size (docs/decisions/0023)."""
+READ_AHEAD_KB = 128
+"""Largest window of loop devices: the kernel's default, which disks have. By itself a loop device has 2.5 MiB on Linux
+6.18. What is read in vain then changes what is cached for tens of seconds (docs/decisions/0023)."""
 ZRAM_MEMORY_FRAC = 0.75
 """Of the memory that is available: more than that a device cannot take, its writes fail."""
 COMMAND_SECONDS_MAX = 300
@@ -226,7 +229,9 @@ def _loop(stack: contextlib.ExitStack, machine: LabMachine, place: Path) -> Path
     # All of it now: pages of a sparse image would be charged to the group that writes to them first.
     _run("fallocate", "--length", str(machine.size_bytes), path)
     command = ("losetup", "--find", "--show", "--direct-io=on", path)
-    return _made(stack, lambda: Path(_run(*command)), lambda device: _run("losetup", "--detach", device))
+    device = _made(stack, lambda: Path(_run(*command)), lambda device: _run("losetup", "--detach", device))
+    (Path("/sys/block") / device.name / "queue" / "read_ahead_kb").write_text(str(READ_AHEAD_KB))
+    return device
 
 
 def _zram(stack: contextlib.ExitStack, size_bytes: int) -> Path:
