@@ -18,7 +18,8 @@ Processes that keep step
 Where a run begins
     With as much of every file in the cache as the cache can hold of all of them, min(1, M / U): that is what is left
     after any number of requests. Files read in one after the other would end with the last ones cached whole and the
-    first ones not at all.
+    first ones not at all. Which part of a file matters, too: with the first part of each cached, the accesses of
+    requests of 16 KiB doubled within three seconds on a device of 4000 requests/s (`selfscale.last_used`).
 
 With O_DIRECT, on files or on a device (`selfscale.access`), there is no cache to be warmed, settled or confined.
 """

@@ -32,6 +32,9 @@ WRITTEN_REQUESTS_MAX = 2_000_000
 """More are not made for the sake of the writes alone: that many take a second to make."""
 REQUESTS_PER_S_MAX = 1_000_000
 """No machine makes more buffered requests a second per thread; bounds a trace that is not repeated."""
+SCATTERED_RUN_BYTES_MAX = 256 * 1024
+"""Mean length of runs up to which the cache begins with what was used last, wherever that is. Of longer ones little is
+scattered, and the engine can bring the first part of a file into the cache in large folios, as they do."""
 
 
 def trace_length(workload: Workload, max_seconds: float) -> tuple[int, bool]:
@@ -76,7 +79,8 @@ def write_willy(
     Parameters
     ----------
     cache_bytes, cached_share : float
-        In the cache at the begin: equal shares of all files, as much as it holds, and no more than this of each.
+        In the cache at the begin: equal shares of all files, as much as it holds, and no more than this of each. Of
+        short runs it is what the trace used last (`selfscale.last_used`), else the first part of each.
     sync_frac : float
         Syncs per write.
     gap_ns : int
@@ -89,6 +93,7 @@ def write_willy(
     from characterize.stream import stream_of  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
+    from selfscale.last_used import last_used  # noqa: PLC0415
 
     trace = make_trace(workload, requests=requests, seed=seed, sync_frac=sync_frac, allow_partial=True)
     if gap_ns:
@@ -99,6 +104,11 @@ def write_willy(
         share = min(cached_share, cache_bytes / workload.unique_bytes)
         files = trace.arrays[RecordKind.FILE]
         files["resident_bytes"] = (share * files["size_bytes"]).astype("u8")
+        run_bytes = workload.size_mean / max(1 - workload.seq_frac, 1e-9)
+        if share < 1 and run_bytes <= SCATTERED_RUN_BYTES_MAX:
+            ranges = last_used(trace, share)
+            trace.arrays[RecordKind.RESIDENT] = ranges
+            trace.header.count[RecordKind.RESIDENT] = len(ranges)
         characterize.write(trace, path)
     else:
         make_device_trace(stream_of(trace), path, geometry_of(Path(device)))

@@ -86,12 +86,19 @@ def test_processes_keep_step(tmp_path):
 
 
 @pytest.mark.parametrize(("cache_bytes", "cached_bytes"), [(16 * MIB, 8 * MIB), (256 * MIB, 32 * MIB)])
-def test_a_point_begins_with_equal_shares_of_every_file_in_the_cache(tmp_path, cache_bytes, cached_bytes):
+@pytest.mark.parametrize("seq_frac", [0.5, 0.9])
+def test_a_point_begins_with_equal_shares_of_every_file_in_the_cache(tmp_path, cache_bytes, cached_bytes, seq_frac):
     path = tmp_path / "trace"
-    write_willy(WORKLOAD, path, 20_000, 1, cache_bytes=cache_bytes)
-    files = characterize.open(path).files
-    assert files["size_bytes"].tolist() == [32 * MIB] * 2
-    assert files["resident_bytes"].tolist() == [cached_bytes] * 2
+    write_willy(WORKLOAD.replace(seq_frac=seq_frac), path, 20_000, 1, cache_bytes=cache_bytes)
+    trace = characterize.open(path)
+    assert trace.files["size_bytes"].tolist() == [32 * MIB] * 2
+    assert trace.files["resident_bytes"].tolist() == [cached_bytes] * 2
+    # Of short runs what was used last, wherever it lies; of long ones the first part.
+    scattered = cached_bytes < 32 * MIB and seq_frac == 0.5
+    assert (len(trace.resident) > 20) == scattered
+    if scattered:
+        sums = trace.resident.groupby("file")["bytes"].sum()
+        assert sums.tolist() == pytest.approx([cached_bytes] * 2, rel=0.01)
 
 
 def test_image_is_prepared_outside_the_group_and_run_inside(tmp_path):
