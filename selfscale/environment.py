@@ -34,8 +34,9 @@ def cache_limit_bytes(memory_limit_bytes: int | None) -> int:
 def dirty_limit_bytes(limit_bytes: int, *, confined: bool) -> int:
     """Dirty bytes at which the kernel throttles writers.
 
-    It counts per memory group in version 2 of control groups only; in version 1 a confined writer is held to the limit
-    of the whole machine, and reclaim in its group is what makes it wait.
+    It counts per memory group in version 2 of control groups only, where an absolute limit is the same share of the
+    group as of the whole machine (mm/page-writeback.c, domain_dirty_limits); in version 1 a confined writer is held to
+    the limit of the whole machine, and reclaim in its group is what makes it wait.
 
     Parameters
     ----------
@@ -45,12 +46,12 @@ def dirty_limit_bytes(limit_bytes: int, *, confined: bool) -> int:
         Whether `limit_bytes` is a memory group's.
     """
     absolute = int((PROC / "sys/vm/dirty_bytes").read_text())
-    if absolute:
+    own_limit = confined and (SYS / "fs/cgroup/cgroup.controllers").exists()
+    if absolute and not own_limit:
         return absolute
-    ratio = int((PROC / "sys/vm/dirty_ratio").read_text()) / 100
-    version_two = (Path("/sys/fs/cgroup") / "cgroup.controllers").exists()
-    base = limit_bytes if version_two or not confined else memory_bytes()["MemAvailable"]
-    return int(ratio * base)
+    whole = memory_bytes()["MemAvailable"]
+    share = min(absolute / whole, 1.0) if absolute else int((PROC / "sys/vm/dirty_ratio").read_text()) / 100
+    return int(share * (limit_bytes if own_limit or not confined else whole))
 
 
 def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:

@@ -17,7 +17,7 @@ from replayer.confine import MemoryGroup
 from selfscale.environment import environment, mount_of
 from selfscale.measure import evict
 from tests.bench import lab_machines
-from tests.bench.lab_machines import MIB, VM, LabMachine, Throttle, lab_machine
+from tests.bench.lab_machines import MIB, READ_AHEAD_KB, VM, LabMachine, Throttle, lab_machine
 from tests.bench.load import UnavailableError
 
 SMALL = 16 * MIB
@@ -88,6 +88,8 @@ def test_machine_has_the_file_system_the_device_and_the_cache_that_it_states(mac
                 facts = environment(place, machine.memory_bytes)
                 assert facts["cache_limit_bytes"] == machine.memory_bytes
                 assert facts["dirty_limit_bytes"] == machine.memory_bytes // 5
+                if machine.device != "zram" and machine.file_system != "btrfs":  # whose window is its own
+                    assert facts["read_ahead_bytes"] == READ_AHEAD_KB * 1024
                 # Reading more than the limit leaves at most the limit charged.
                 file = place / "f0"
                 file.write_bytes(os.urandom(3 * machine.memory_bytes))

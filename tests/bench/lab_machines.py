@@ -5,9 +5,9 @@ Machines that differ by factors of ten on one host, with the true size of the ca
 that is made (image, loop device, zram, mount, throttle, dirty limits) is taken away in the reverse order, also after an
 error and when interrupted: signals wait while something is made or taken away, so that nothing falls between the two.
 
-Dirty limits are those of the memory that the machine has, the kernel's default shares of it. They hold for the whole
-host meanwhile. Without, a group of version 1 has the host's: it fills with dirty pages, and reclaim writes them back in
-bursts of seconds (docs/decisions/0023).
+Dirty limits are those of the memory that the machine has, the kernel's default shares of it. A memory group of version
+2 has them by itself; one of version 1 has the host's, which are changed meanwhile. Without, it fills with dirty pages,
+and reclaim writes them back in bursts of seconds (docs/decisions/0023).
 """
 
 from __future__ import annotations
@@ -266,6 +266,8 @@ def _throttle(stack: contextlib.ExitStack, device: Path, throttle: Throttle) -> 
 
 
 def _dirty_limits(stack: contextlib.ExitStack, memory_bytes: int) -> None:
+    if (Path("/sys/fs/cgroup") / "cgroup.controllers").exists():
+        return  # a group of version 2 has limits of its own, and would take only its share of these
     for name, frac in DIRTY_FRACS.items():
         limit = VM / name
         # Bytes of 0 say that the ratio holds, which writing the bytes has set to 0.

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of a machine, from files of /proc and /sys that are made up."""
+
+import pytest
+
+from selfscale import environment
+
+MIB = 1 << 20
+AVAILABLE = 1000 * MIB
+GROUP = 200 * MIB
+
+
+@pytest.mark.parametrize(
+    ("limits", "group", "expected"),
+    [
+        ((0, 20), None, 40 * MIB),  # of the cache that is given
+        ((0, 20), 1, 200 * MIB),  # a group of version 1 has the machine's limit
+        ((0, 20), 2, 40 * MIB),
+        ((50 * MIB, 0), None, 50 * MIB),
+        ((50 * MIB, 0), 1, 50 * MIB),
+        ((50 * MIB, 0), 2, 10 * MIB),  # a twentieth of what is available, and so of the group
+        ((5000 * MIB, 0), 2, GROUP),
+    ],
+)
+def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(tmp_path, monkeypatch, limits, group, expected):
+    """Limits: /proc/sys/vm/dirty_bytes and dirty_ratio. Group: the version of the control groups that confine it."""
+    dirty_bytes, ratio = limits
+    files = {
+        "proc/meminfo": f"MemTotal: 9999999 kB\nMemAvailable: {AVAILABLE // 1024} kB\n",
+        "proc/sys/vm/dirty_bytes": f"{dirty_bytes}\n",
+        "proc/sys/vm/dirty_ratio": f"{ratio}\n",
+        **({"sys/fs/cgroup/cgroup.controllers": "memory\n"} if group == 2 else {}),
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(environment, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(environment, "SYS", tmp_path / "sys")
+    assert environment.dirty_limit_bytes(GROUP, confined=group is not None) == expected
