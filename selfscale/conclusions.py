@@ -140,13 +140,14 @@ def conclude(profile: Profile) -> Conclusions:
 def file_cache_bytes(profile: Profile) -> float | None:
     """Effective size of the file cache; None where no border was found.
 
-    The first border of the uniqueBytes curve; where reads and writes have different caches, that of reads, since the
-    other one is a limit on what is dirty in it.
+    That of reads: writes may be held to a limit on what is dirty in it, and the first border of the uniqueBytes curve,
+    of half reads and half writes, may be that limit. Within what is not known of it, the border is better known.
     """
-    read, write = (direction_cache(profile.measured, profile.regions, frac) for frac in (READS, WRITES))
-    if read and differ(read, write):
-        return read.size_bytes
-    return profile.boundaries_bytes[0] if profile.boundaries_bytes else None
+    read = direction_cache(profile.measured, profile.regions, READS)
+    if not read:
+        return profile.boundaries_bytes[0] if profile.boundaries_bytes else None
+    inside = [border for border in profile.boundaries_bytes if read.size_bytes <= border < read.high_bytes]
+    return max(inside, default=read.size_bytes)
 
 
 def record_findings(profile: Profile) -> None:

@@ -9,6 +9,7 @@ from selfscale.conclusions import conclude, file_cache_bytes
 from selfscale.cross_validation import Score
 from selfscale.predict import errors_on_random
 from selfscale.profile import Profile
+from selfscale.regions import APART
 from selfscale.strengths import region_name, strengths
 
 MEMORY = ("tmpfs", "ramfs")
@@ -42,7 +43,8 @@ def _cache(profile: Profile) -> str:
         )
     cache = file_cache_bytes(profile) or 0.0
     text = f"The effective size of the page cache is {format_bytes(cache)}{inside}."
-    if others := [format_bytes(size) for size in profile.boundaries_bytes if size != cache]:
+    # A border near it is where half reads and half writes leave the same cache.
+    if others := [format_bytes(size) for size in profile.boundaries_bytes if not 1 / APART < size / cache < APART]:
         text += f" Throughput also falls at {', '.join(others)}."
     return text
 

@@ -80,7 +80,8 @@ class Profile:
     measured : list of Point
         In the order of measuring.
     boundaries_bytes : list of float
-        Borders between regions; the first is the effective size of the page cache.
+        Borders between regions. Which of them is the page cache, and which a limit on what is dirty in it:
+        `selfscale.conclusions.file_cache_bytes`.
     regions : list of Region
     drift : dict
         Of the reference points: how far their repeated measurements lie apart.

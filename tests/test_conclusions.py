@@ -7,7 +7,17 @@ import math
 import pytest
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale.conclusions import GAIN, LOSS, NONE, UNCLEAR, benefit, conclude, record_findings, repeatability
+from selfscale.conclusions import (
+    GAIN,
+    LOSS,
+    NONE,
+    UNCLEAR,
+    benefit,
+    conclude,
+    file_cache_bytes,
+    record_findings,
+    repeatability,
+)
 from selfscale.explore import Exploration
 from selfscale.findings import findings
 from selfscale.machine_report import machine_section
@@ -111,6 +121,20 @@ def test_findings_of_a_machine_with_caches_apart_are_data_and_text(tmp_path):
     assert "Write policy: write-cancelling" in text
     assert "  - Sequential access: " in text
     assert set(strengths(conclude(profile))) <= set(machine_section(profile).sentences)
+
+
+def test_the_file_cache_is_that_of_reads_also_where_nobody_looked_for_that_of_writes():
+    """A budget that ends there: the first border is the limit on what is dirty."""
+    profile = profile_of(DirectionMachine(113 * MIB, 37 * MIB))
+    profile.measured = [point for point in profile.measured if point.workload.read_frac > 0]
+    assert profile.boundaries_bytes[0] == pytest.approx(37 * MIB, rel=0.2)
+    assert file_cache_bytes(profile) == pytest.approx(113 * MIB, rel=0.06)
+
+
+def test_borders_near_the_cache_are_not_told_as_others():
+    profile = profile_of(DirectionMachine(113 * MIB, 37 * MIB))
+    profile.boundaries_bytes = [37.0 * MIB, 113.0 * MIB, 121.0 * MIB]
+    assert "also falls at 37 MiB." in findings(profile)[0]
 
 
 def test_write_through_is_said():
