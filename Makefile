@@ -120,6 +120,10 @@ bench-cluster: build ## elapsed time of characterize on 1 and 2 worker processes
 bench-predict: build build/.apt-test build/.apt-bench build/tests/debit_credit ## predictions of four lab machines, and of applications on them, beside their targets (2 h)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_predict $(BENCH_ARGS)
 
+.PHONY: bench-traffic
+bench-traffic: build ## storage's traffic as simulated, beside what bench-predict measured (3 min)
+	$(PYTHON) -m tests.bench.bench_traffic $(BENCH_ARGS)
+
 .PHONY: bench-step
 bench-step: build build/.apt-test build/.apt-bench ## how far measurements of one workload lie apart, with processes that keep step and without (8 min)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_step $(BENCH_ARGS)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How well a simulation of the page cache tells what storage does for a workload: ``make bench-traffic``.
+
+Of every machine that ``make bench-predict`` measured: requests and bytes that storage read and wrote, as the simulation
+has them (`selfscale.simulation.traffic`, of which one constant is taken from the points: how much stays dirty) and as
+the formula of `learned` has them, with its constants fitted to the same points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from selfscale.conclusions import file_cache_bytes
+from selfscale.measure import Point
+from selfscale.models.learned import service_times_of
+from selfscale.models.measured import columns, measured
+from selfscale.models.service_time import demand_at
+from selfscale.simulation.traffic import PAGE_BYTES, traffic_of
+from tests.bench.lab_measurements import grown_profile
+
+STAGES = ("random 0", "random 1")
+DIRTY_BETWEEN = (0.25, 1.0)
+"""Of the cache: working sets that show how much stays dirty."""
+BACKGROUND_FRAC = 0.5
+"""Of the limit on dirty pages, where writing back begins: vm.dirty_background_ratio over vm.dirty_ratio."""
+NOTHING = 0.02
+"""Bytes over those moved, and requests of storage over those made, that do not count."""
+SHARE_MIN = 0.05
+"""Of the requests in a direction: with fewer nothing is known of it."""
+
+
+def main() -> int:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--from", dest="source", type=Path, default=Path("build/bench-predict.json"), metavar="FILE.json"
+    )
+    source = parser.parse_args().source
+    if not source.exists():
+        sys.exit(f"there is no {source}: let make bench-predict measure, or name its --output with --from")
+    tables = [
+        errors_of(name, record)
+        for name, record in json.loads(source.read_text())["machines"].items()
+        if "more" in record
+    ]
+    print(pd.concat(tables).to_string(index=False, float_format=lambda value: f"{value:.3g}"))
+    return 0
+
+
+def errors_of(name: str, record: dict) -> pd.DataFrame:
+    """Median and 90th percentile of the error of what storage did for the points of a machine."""
+    profile = grown_profile(record, sys.maxsize)
+    cache_bytes = file_cache_bytes(profile) or np.inf
+    points = profile.measured + [Point.from_document(point) for stage in STAGES for point in record.get(stage, [])]
+    # Of requests of less than a page several may need one: the simulation has none of them.
+    points = [
+        point
+        for point in points
+        if point.device_reads is not None
+        and point.throughput_bytes_per_s > 0
+        and point.workload.size_mean >= PAGE_BYTES
+    ]
+    limits = {
+        "cache_bytes": cache_bytes,
+        "window_bytes": profile.environment["read_ahead_bytes"],
+        "dirty_bytes": dirty_of(points, cache_bytes),
+        "background_bytes": BACKGROUND_FRAC * profile.environment["dirty_limit_bytes"],
+    }
+    simulated = [traffic_of(point.workload, **limits) for point in points]
+    read = np.array([point.workload.read_frac for point in points])
+    write = 1 - read
+    formula = service_times_of(measured(points), profile.regions)
+    demand = demand_at(formula.constants, columns([point.workload for point in points]), formula.border_bytes)
+    moved, written, reads, writes = (
+        np.array([getattr(point, field) for point in points], float)
+        for field in ("device_frac", "device_write_frac", "device_reads", "device_writes")
+    )
+    rows = [
+        ("bytes read", read, moved - written, [one.read_frac + one.ahead_frac for one in simulated], demand.read_frac),
+        ("requests read", read, reads, [one.reads + one.reads_ahead for one in simulated], None),
+        ("bytes written", write, written, [one.written_frac for one in simulated], demand.write_frac),
+        ("requests written", write, writes, [one.writes for one in simulated], None),
+    ]
+    return pd.DataFrame(
+        [
+            {"machine": name, "dirty": limits["dirty_bytes"] / cache_bytes, "what": what}
+            | figures("simulated", share, real, share * np.array(told))
+            | (figures("formula", share, real, fitted) if fitted is not None else {})
+            for what, share, real, told, fitted in rows
+        ]
+    )
+
+
+def dirty_of(points: Sequence[Point], cache_bytes: float) -> float:
+    """How much stays dirty: a write that meets a dirty block costs storage nothing, and those that do are its share."""
+    low, high = (share * cache_bytes for share in DIRTY_BETWEEN)
+    return float(
+        np.median(
+            [
+                point.workload.unique_bytes * (1 - (point.device_write_frac or 0) / (1 - point.workload.read_frac))
+                for point in points
+                if low <= point.workload.unique_bytes <= high and point.workload.read_frac <= 1 - SHARE_MIN
+            ]
+        )
+    )
+
+
+def figures(what: str, share: np.ndarray, real: np.ndarray, told: np.ndarray) -> dict[str, float]:
+    """Of the points in which storage has a part."""
+    counts = (share >= SHARE_MIN) & ((real > NOTHING) | (told > NOTHING))
+    error = np.abs(np.log((told[counts] + NOTHING) / (real[counts] + NOTHING)))
+    median, high = np.expm1(np.quantile(error, [0.5, 0.9]))
+    return {"points": int(counts.sum()), f"{what}, median %": 100 * median, f"{what}, 90th %": 100 * high}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
