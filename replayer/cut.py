@@ -292,12 +292,17 @@ def _header(trace: Trace, selection: Selection, base: int, arrays: dict[RecordKi
     end = min(_limit_ns(base, selection.end_s, FOREVER_NS), header.end_monotonic_ns)
     if not header.start_monotonic_ns:
         begin = end = 0
+
+    def moved(realtime_ns: int, by_ns: int) -> int:
+        # A trace of another tool may have no time of day.
+        return realtime_ns + by_ns if realtime_ns and begin else 0
+
     return Header(
         flags=header.flags,
         start_monotonic_ns=begin,
         end_monotonic_ns=end,
-        start_realtime_ns=header.start_realtime_ns + begin - header.start_monotonic_ns if begin else 0,
-        end_realtime_ns=header.end_realtime_ns + end - header.end_monotonic_ns if begin else 0,
+        start_realtime_ns=moved(header.start_realtime_ns, begin - header.start_monotonic_ns),
+        end_realtime_ns=moved(header.end_realtime_ns, end - header.end_monotonic_ns),
         count={kind: len(array) for kind, array in arrays.items()},
         lost=dict(header.lost),
         metadata={key: value for key, value in header.metadata.items() if key not in RECORDING_KEYS},

@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 
+from characterize import trace as trace_file
 from characterize.layout import FileFlag, Fileop, RecordKind
 from characterize.workload import workload_of
 from replayer.cut import Selection, cut
@@ -87,6 +88,20 @@ def test_the_header_begins_with_the_earliest_trace(booted_s):
     assert header.end_realtime_ns - header.start_realtime_ns == 15 * SECOND_NS
     assert header.end_monotonic_ns - header.start_monotonic_ns == 15 * SECOND_NS
     assert len(cut(merged, Selection(begin_s=0, end_s=3)).io) == 1
+
+
+@pytest.mark.parametrize("window", [{"end_s": 300e-9}, {"begin_s": 150e-9}], ids=["begin", "end"])
+def test_a_part_of_a_trace_without_a_time_of_day_has_none(window, tmp_path):
+    parent = made_trace(
+        [read(0, PAGE, start, id=start) for start in (1, 400)],
+        files=[{"file": 1, "size_bytes": PAGE}],
+        tasks=[{"thread": 1, "process": 1}],
+        start_monotonic_ns=1,
+        end_monotonic_ns=500,
+    )
+    part = cut(parent, Selection(**window))
+    assert (part.header.start_realtime_ns, part.header.end_realtime_ns) == (0, 0)
+    assert len(trace_file.open(trace_file.write(part, tmp_path / "part.iotrace")).io) == 1
 
 
 def test_a_part_of_a_synthetic_trace_declares_the_processes_that_it_has():
