@@ -91,9 +91,10 @@ def _shifts(traces: Sequence[Trace], align: Align) -> list[int]:
         if not trace.header.start_realtime_ns:
             raise FlextraceError(f"cannot merge {trace.path or 'a trace'} by the clock: it has none; align the starts")
     ahead = [trace.header.start_realtime_ns - trace.header.start_monotonic_ns for trace in traces]
-    # By the first one's clock; where the machine has booted since the earliest trace, that began before it did.
+    # By the first one's clock; where the machine has booted since the earliest trace, that began before it did. A start
+    # of 0 would be an unknown one.
     earliest = min(begin_ns(trace) + mine - ahead[0] for trace, mine in zip(traces, ahead, strict=True))
-    return [mine - ahead[0] - min(earliest, 0) for mine in ahead]
+    return [mine - ahead[0] - min(earliest - 1, 0) for mine in ahead]
 
 
 def begin_ns(trace: Trace) -> int:
