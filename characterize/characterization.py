@@ -24,6 +24,7 @@ from characterize.provenance import provenance_of
 from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, arrivals_measured, times_measured
 from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, one_ahead, stream_of
 from characterize.trace import LOWER_BOUND, Trace, damaged, what_is_missing
+from characterize.trace_head import TRUNCATED
 
 SCHEMA = "flextrace.characterization/1"
 
@@ -249,7 +250,8 @@ def _warnings(facts: Trace, orphans: int) -> list[str]:
     warnings = list(facts.warnings)
     if orphans and not facts.header.lost and not any("do not follow" in warning for warning in warnings):
         warnings.append(damaged(facts.path, orphans))
-    if facts.header.lost and not any(LOWER_BOUND in warning for warning in warnings):
+    told = any(LOWER_BOUND in warning or TRUNCATED in warning for warning in warnings)
+    if not told and (facts.header.lost or HeaderFlag.LOST in facts.header.flags):
         warnings.append(what_is_missing(facts.header))
     if not facts.measured:
         warnings.append(

@@ -76,6 +76,11 @@ class Header:
     lost: dict[RecordKind, int] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def complete(self) -> bool:
+        """Whether no record is missing: lost, not written by a recorder that was killed, or a malformed line."""
+        return not self.lost and not self.flags & (HeaderFlag.LOST | HeaderFlag.INCOMPLETE)
+
 
 class Trace:
     """A trace: structured numpy arrays by record kind, and the same as DataFrames.
@@ -321,7 +326,7 @@ def trace_of(path: Path, content: Content) -> Trace:
         lost={kind: int(raw["lost"][kind]) for kind in RecordKind if raw["lost"][kind]},
         metadata=_metadata_of(path, content.json_text, warnings),
     )
-    if header.lost:
+    if header.lost or int(raw["flags"]) & HeaderFlag.LOST:
         warnings.append(f"{path}: {what_is_missing(header)}")
     owner = owners_of(arrays[RecordKind.BLOCK], arrays[RecordKind.BLOCK_DATA], content.block_before)
     if (orphans := int((owner < 0).sum())) and not header.lost:
@@ -334,6 +339,8 @@ def what_is_missing(header: Header) -> str:
     imported = header.metadata.get("imported")
     if isinstance(imported, Mapping) and "bad_lines" in imported:
         return f"{imported['bad_lines']} malformed lines were left out when it was imported; {LOWER_BOUND}"
+    if not header.lost:
+        return f"its recorder was killed, or the file was cut off: what is missing is not counted; {LOWER_BOUND}"
     lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
     return f"records were lost while recording ({lost}); {LOWER_BOUND}"
 

@@ -160,12 +160,13 @@ def _missing(result: Characterization) -> str:
         return "its end is missing; these numbers are not trustworthy: use another copy of it"
     if HeaderFlag.INCOMPLETE.name in result.trace["flags"]:
         return "what its recorder still held is missing, uncounted; these numbers are not trustworthy: record again"
-    lost = sum(result.lost.values()) or "some"
     exact = ", ".join(result.layers["vfs"].from_totals)
     but = f" (but {exact} of the application, which are exact)" if exact else ""
+    if not result.lost:
+        return f"records are missing, uncounted; these numbers are not trustworthy{but}: record again"
     return (
-        f"{lost} records were LOST while recording; these numbers are not trustworthy{but}: record again with a larger "
-        "--ring-bytes"
+        f"{sum(result.lost.values())} records were LOST while recording; these numbers are not trustworthy{but}: "
+        "record again with a larger --ring-bytes"
     )
 
 

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1, allow_nan=False))
     else:
         print("\n".join(_render(document)))
-    return 3 if document["lost"] or {"LOST", "INCOMPLETE"} & set(document["flags"]) else 0
+    return 3 if document["lost"] or _uncounted(document) else 0
 
 
 def _render(document: dict[str, Any]) -> list[str]:
@@ -83,7 +83,14 @@ def _inline(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def _uncounted(document: dict[str, Any]) -> bool:
+    """Whether records are missing that nobody counted: of a recorder that was killed, or a file that was cut off."""
+    return not document["lost"] and bool({"LOST", "INCOMPLETE"} & set(document["flags"]))
+
+
 def _losses(document: dict[str, Any]) -> list[str]:
+    if _uncounted(document):
+        return ["", "LOST RECORDS, not counted: numbers made from this trace are not trustworthy"]
     if not document["lost"]:
         return ["  lost                  0"]
     gaps = document["gaps"]

@@ -96,7 +96,7 @@ def application_row(setting: Setting) -> Row:
         page_cache="as recorded",
         notes=["its times hold the recorder's own cost per operation; the other rows ran unrecorded"],
     )
-    if setting.trace.header.lost:
+    if not setting.trace.header.complete:
         row.reasons.append("records were lost while recording")
     return row
 

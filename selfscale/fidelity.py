@@ -20,8 +20,6 @@ import pandas as pd
 from characterize.document import plain
 from characterize.errors import FlextraceError
 from characterize.log_histogram import LogHistogram, bucket_of
-from characterize.loss import is_lossy
-from characterize.requests import LAYERS
 from characterize.stream import Stream
 from characterize.trace import Trace
 from replayer.order_check import NEAR_OPERATIONS, OrderCheck, check_order
@@ -148,7 +146,7 @@ def _curve(original: LogHistogram, replay: LogHistogram) -> dict[str, Any] | Non
 def _verdict(recording: Trace, order: OrderCheck, replay: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the comparison can be trusted, why not, and what a reader should know that takes nothing away."""
     reasons, notes = [], []
-    if any(is_lossy(recording, layer) for layer in LAYERS) or recording.header.lost:
+    if not recording.header.complete:
         reasons.append("the recording of the replay lost records: its numbers are too low")
     for rule, result in order.rules.items():
         if result.violations and rule in order.promised:

@@ -10,10 +10,12 @@ import characterize as package
 from characterize.characterization import characterize
 from characterize.layout import HeaderFlag, IoFlag, RecordKind, Source
 from characterize.loss import is_lossy
+from characterize.stream import open_stream
 from characterize.text import render
-from characterize.workload import workload_of
+from characterize.workload import Workload, workload_of
 from flextrace.main import main
 from replayer.alter import alter
+from selfscale.comparison_runs import Setting, application_row
 from tests.made_trace import made_trace, read, write
 
 LOST = {RecordKind.IO: 100}
@@ -138,6 +140,38 @@ def test_a_flag_without_counts_is_a_loss_of_anything():
     assert is_lossy(trace, "vfs")
     assert is_lossy(trace, "block")
     assert characterize(trace).as_document()["trustworthy"] is False
+
+
+@pytest.fixture
+def written_anew(tmp_path):
+    """The trace of a killed recorder, written as a whole file: what is missing was not counted by anybody."""
+    task = {"thread": 1, "process": 1}
+    killed = made_trace([read(0, 100)], files=[{"file": 1}], tasks=[task], flags=HeaderFlag.INCOMPLETE)
+    return package.write(killed, tmp_path / "anew.iotrace")
+
+
+def test_a_loss_that_nobody_counted_is_told_by_every_verb(written_anew, capsys):
+    for trace in (package.open(written_anew), open_stream(written_anew).facts):
+        assert trace.header.lost == {}
+        (warning,) = trace.warnings
+        assert "what is missing is not counted; uniqueBytes is a lower bound" in warning
+    assert main(["info", str(written_anew)]) == 3
+    out = capsys.readouterr().out
+    assert "LOST RECORDS, not counted" in out
+    assert "lost                  0" not in out
+    assert main(["characterize", str(written_anew)]) == 3
+    error = capsys.readouterr().err
+    assert "records are missing, uncounted" in error
+    assert "ring-bytes" not in error
+
+
+@pytest.mark.parametrize("flags", [HeaderFlag.INCOMPLETE, HeaderFlag.LOST])
+def test_a_comparison_with_such_a_recording_is_not_trusted(flags):
+    workload = Workload(4096, 0, 1, 4096, 1)
+    unused = {"profile": None, "directory": None, "memory_bytes": None, "repeat": 1, "seed": 0}
+    trace = made_trace([read(0, 100)], flags=flags)
+    setting = Setting(trace, {}, workload, **unused, timing="think", max_seconds=1)
+    assert application_row(setting).reasons == ["records were lost while recording"]
 
 
 def test_number_in_flight_may_be_missing(lossy):
