@@ -8,6 +8,7 @@ import characterize
 from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
+from characterize.formats.registry import found_format
 from characterize.layout import HeaderFlag
 from flextrace.main import main
 from tests.made_trace import made_trace, read
@@ -74,6 +75,51 @@ def test_quoted_numbers_are_numbers_beside_a_line_that_is_wrong(tmp_path):
         characterize.open(path)
     trace = read_foreign(path, ReadOptions("csv", skip_bad=True))
     assert times_of(trace) == [[at * 10**9 + 500_000_000, 0] for at in range(3)]
+
+
+OTHER_HEADERS = {
+    "spc": ("disk,offset,size,op,time", "0,4096,4096,R,0.5"),
+    "alibaba": ("start_ms,op,offset,size,latency", "5,R,4096,4096,7"),
+    "tencent": ("start,lba,blocks,rw,disk", "1538323200,8,8,1,1063"),
+    "msr": ("ts,volume,tid,op,offset,size,rt", f"{FILETIME},usr,0,Read,512,512,7"),
+}
+OWN_HEADERS = {
+    "spc": ("ASU,LBA,Size,Opcode,Timestamp", "0,8,4096,R,0.5"),
+    "alibaba": ("device_id,opcode,offset,length,timestamp", "5,R,4096,4096,1577808000000046"),
+    "tencent": ("Timestamp,Offset,Size,IOType,VolumeID", "1538323200,8,8,1,1063"),
+    "msr": ("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime", f"{FILETIME},usr,0,Read,512,512,7"),
+    "cloudphysics": ("version,time,op,size,lbn", "1,10,28,4096,7"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_HEADERS)
+def test_names_of_columns_say_more_than_lines_that_look_like_another_format(tmp_path, name):
+    header, line = OTHER_HEADERS[name]
+    assert found_format(table(tmp_path, line)).name == name
+    assert found_format(table(tmp_path, header, line)).name == "csv"
+    with pytest.raises(FlextraceError, match="no trace of another tool that is known"):
+        found_format(table(tmp_path, header.replace("s", "z").replace("o", "z"), line))
+
+
+@pytest.mark.parametrize("name", OWN_HEADERS)
+def test_a_format_may_have_its_own_names_of_columns(tmp_path, name):
+    path = table(tmp_path, *OWN_HEADERS[name])
+    assert found_format(path).name == name
+    assert len(characterize.open(path).blocks) == 1
+
+
+def test_a_table_is_read_by_its_own_units(tmp_path):
+    trace = characterize.open(table(tmp_path, *OTHER_HEADERS["spc"]))
+    assert trace.blocks[["sector", "bytes", "start_ns"]].to_numpy().tolist() == [[8, 4096, 500_000_000]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_that_are_named_say_that_it_is_a_table(tmp_path, suffix):
+    frame = pd.DataFrame({"unit": [0], "at": [4096], "much": [512], "what": ["R"], "when": [0.5]})
+    path = tmp_path / f"t.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    columns = {"start": "when", "op": "what", "offset": "at", "bytes": "much"}
+    assert read_foreign(path, ReadOptions(columns=columns)).blocks["sector"].tolist() == [8]
 
 
 @pytest.mark.parametrize("flags", [HeaderFlag.UNTIMED, HeaderFlag.PLANNED])

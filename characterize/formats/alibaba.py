@@ -24,6 +24,7 @@ SHAPE = LineShape(
     ),
     "device_id,R|W,offset,length,timestamp",
     ",",
+    header="device_id,opcode,offset,length,timestamp",
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.formats.reading import Chunk, Reading, ReadOptions
-from characterize.formats.registry import FORMATS, found_format
+from characterize.formats.registry import FORMATS, found_format, table_format
 from characterize.formats.reordering import TIMED_KINDS, Reordering
 from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
 from characterize.provenance import sha256_of, tool_version
@@ -47,7 +47,7 @@ class ForeignTrace:
 
     def __init__(self, path: Path, options: ReadOptions | None = None):
         options = options or ReadOptions()
-        name = options.format or found_format(path).name
+        name = options.format or (table_format if options.columns else found_format)(path).name
         if name not in FORMATS:
             raise FlextraceError(f"format {name!r} is unknown: choose one of {', '.join(FORMATS)}", 2)
         self.reading = Reading(path, FORMATS[name], options)

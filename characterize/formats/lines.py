@@ -77,6 +77,9 @@ class LineShape:
         Pattern of lines that belong to the format and carry no record.
     end : str
         Pattern of the line where the records of a file end.
+    header : str
+        Names of the columns, in small letters, by the format's own description; a file that begins with others is
+        another table. Empty: the format has no names.
     quoted : bool
         Whether a text may stand in quotation marks, and then have the delimiter in it.
     units : dict of str to str
@@ -90,6 +93,7 @@ class LineShape:
     tail: str = ""
     ignored: str = ""
     end: str = ""
+    header: str = ""
     quoted: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
 
@@ -118,7 +122,10 @@ class LineShape:
         lines = whole.splitlines(keepends=True)
         lines = lines[:-1] if len(lines) > 1 and whole == head and not head.endswith(b"\n") else lines
         lines = [line for line in lines if line.strip()]
-        lines = lines[1:] if lines and is_header(lines[0]) else lines
+        if lines and is_header(lines[0]):
+            if self.header and lines[0].strip().lower() != self.header.encode():
+                return False
+            lines = lines[1:]
         shape, ignored = re.compile(self.whole.encode()), re.compile((self.ignored or _BLANK).encode())
         lines = [line for line in lines if not ignored.match(line)][:SNIFFED_LINES]
         return bool(lines) and sum(1 for line in lines if shape.match(line)) >= SNIFFED_SHARE * len(lines)

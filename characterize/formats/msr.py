@@ -29,6 +29,7 @@ SHAPE = LineShape(
     ),
     "Timestamp,Hostname,DiskNumber,Read|Write,Offset,Size,ResponseTime",
     ",",
+    header="timestamp,hostname,disknumber,type,offset,size,responsetime",
 )
 _OPS = {"read": BlockOp.READ, "write": BlockOp.WRITE}
 

@@ -116,5 +116,11 @@ def found_format(path: Path) -> Format:
     )
 
 
+def table_format(path: Path) -> Format:
+    """The format of a table whose columns are named by --columns."""
+    is_parquet = _looks_like(FORMATS["parquet"], head_of(path, HEAD_BYTES))
+    return FORMATS["parquet" if is_parquet else ANY_TABLE]
+
+
 def _looks_like(form: Format, head: bytes) -> bool:
     return importlib.import_module(f"characterize.formats.{form.module}").looks_like(head)

@@ -26,6 +26,7 @@ SHAPE = LineShape(
     ),
     "ASU,LBA,Size,R|W,Timestamp",
     ",",
+    header="asu,lba,size,opcode,timestamp",
     tail="(?:,.*)?",
 )
 

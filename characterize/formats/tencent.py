@@ -24,6 +24,7 @@ SHAPE = LineShape(
     ),
     "Timestamp,Offset,Size,0|1,VolumeID",
     ",",
+    header="timestamp,offset,size,iotype,volumeid",
 )
 _OPS = {"0": BlockOp.READ, "1": BlockOp.WRITE}
 
