@@ -12,7 +12,7 @@ from characterize.errors import FlextraceError
 from characterize.expansion import is_trace_archive, refuse_archive_name
 from characterize.trace_head import is_foreign
 from characterize.units import format_duration
-from flextrace.foreign_options import add_foreign_arguments, read_options, renamed_columns
+from flextrace.foreign_options import add_foreign_arguments, foreign_options, read_options, renamed_columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
     if file.is_file() and file.stat().st_size and not arguments.foreign_format and not is_foreign(file):
         raise FlextraceError(f"{file} is a flextrace trace already: there is nothing to import", 2)
     if is_trace_archive(file):
-        if arguments.foreign_format:
-            raise FlextraceError(f"{file} is an archive of a trace, in no other format: omit --format", 2)
+        if foreign_options(arguments):
+            raise FlextraceError(
+                f"{file} is an archive of a trace, which says all of it: omit --format, --sector-bytes, --time-unit, "
+                "--columns and --skip-bad",
+                2,
+            )
         said, exit_code = _import_archive(file, output, force=arguments.force), 0
     else:
         said, exit_code = _import_foreign(arguments)

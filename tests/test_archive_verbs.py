@@ -78,7 +78,16 @@ def test_nonsense_is_refused(trace, archive, tmp_path, cli):
         (("import", archive, "-o", tmp_path / "b.parquet"), "is the name of an archive"),
         (("willy", "-o", tmp_path / "b.parquet", *WILLY), "is the name of an archive"),
         (("import", trace, "-o", tmp_path / "b.iotrace"), "is a flextrace trace already"),
-        (("import", archive, "--from", "mqsim", "-o", tmp_path / "b.iotrace"), "omit --format"),
+        *(
+            (("import", archive, *options, "-o", tmp_path / "b.iotrace"), "omit --format")
+            for options in (
+                ("--from", "mqsim"),
+                ("--columns", "start=when"),
+                ("--time-unit", "us"),
+                ("--sector-bytes", "4096"),
+                ("--skip-bad",),
+            )
+        ),
     ):
         status, error = cli(*words)
         assert status in (1, 2), words

@@ -8,7 +8,7 @@ import characterize
 from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
-from characterize.formats.registry import found_format
+from characterize.formats.registry import FORMATS, found_format
 from characterize.layout import HeaderFlag
 from flextrace.main import main
 from tests.made_trace import made_trace, read
@@ -47,6 +47,37 @@ def test_a_column_that_is_named_wins_over_one_of_that_name(tmp_path):
     options = ReadOptions("csv", columns={"offset": "real_offset", "start_us": "when"})
     trace = read_foreign(table(tmp_path, *lines), options)
     assert trace.blocks[["sector", "start_ns"]].to_numpy().tolist() == [[8, 2000]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sector", "size"),
+    [
+        ({"sector": "lba"}, 7, 512),
+        ({"sectors": "blocks"}, 8, 1536),
+        ({"sector": "lba", "sectors": "blocks"}, 7, 1536),
+        ({"offset": "offset"}, 8, 512),
+    ],
+)
+def test_a_place_or_size_that_is_named_in_sectors_wins_over_one_in_bytes(tmp_path, columns, sector, size):
+    path = table(tmp_path, "start,op,offset,bytes,lba,blocks", "0,R,4096,512,7,3")
+    trace = read_foreign(path, ReadOptions("csv", columns=columns))
+    assert trace.blocks[["sector", "bytes"]].to_numpy().tolist() == [[sector, size]]
+    assert trace.header.metadata["imported"]["columns"].items() >= columns.items()
+
+
+@pytest.mark.parametrize("name", ["latencyy", "offset_us", ""])
+def test_a_column_cannot_be_what_there_is_not(tmp_path, name):
+    path = table(tmp_path, "start,op,offset,bytes,rt", "0,R,4096,512,7")
+    with pytest.raises(FlextraceError, match=f"--columns {name}=rt is not understood: .* start, duration, op") as told:
+        read_foreign(path, ReadOptions("csv", columns={name: "rt"}))
+    assert told.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in {"csv", "parquet"}])
+def test_columns_of_what_is_no_table_are_refused(tmp_path, name):
+    with pytest.raises(FlextraceError, match=f"{name} leaves no choice of this: omit --columns") as told:
+        read_foreign(table(tmp_path, "0"), ReadOptions(name, columns={"start": "when"}))
+    assert told.value.exit_code == 2
 
 
 @pytest.mark.parametrize("floating", [False, True])

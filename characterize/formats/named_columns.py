@@ -40,6 +40,8 @@ SYNONYMS = {
     "queued": (),
     **dict.fromkeys(("flags", "source", "status", "form", "id", "cause", "argument", "missed_bytes"), ()),
 }
+OTHERWISE = {"offset": "sector", "sector": "offset", "bytes": "sectors", "sectors": "bytes"}
+"""Who names one of them by --columns does not mean the other, whatever a column is called."""
 TIMES = ("start", "duration", "queued")
 TEXTS = ("op", "device", "path")
 _UNIT = re.compile(rf"(.+)_({'|'.join(TIME_DIGITS)})")
@@ -73,17 +75,19 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
     Raises
     ------
     FlextraceError
-        A column that is needed, or was named, is not there.
+        A column that is needed, or was named, is not there, or a column is to be what there is not.
     """
     given = {column: name for name, column in (reading.options.columns if reading else {}).items()}
     if missing := set(given) - set(names):
         raise FlextraceError(f"--columns names {', '.join(sorted(missing))}; the columns are {', '.join(names)}", 2)
+    if unknown := [f"{name}={column}" for column, name in given.items() if not _name_and_unit(name)[0]]:
+        raise FlextraceError(f"--columns {unknown[0]} is not understood: a column can be {', '.join(SYNONYMS)}", 2)
     fields: list[Field] = []
     units: dict[str, str] = {}
     named = {_name_and_unit(name)[0] for name in given.values()}
     for at, column in enumerate(names):
         name, unit = _name_and_unit(given.get(column, column))
-        if column not in given and name in named:
+        if column not in given and not named.isdisjoint((name, OTHERWISE.get(name))):
             name = ""  # --columns says that it is another one
         if name and name not in {it.name for it in fields}:
             kind: Kind = "time" if name in TIMES else "text" if name in TEXTS else "integer"

@@ -44,6 +44,8 @@ class Format:
         Unit of its times unless told otherwise, of `TIME_UNITS`; None = it leaves no choice.
     wall_clock : bool
         Whether its times are the time of day.
+    named_columns : bool
+        Whether it has columns with names, which say what they are.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Format:
     sector_bytes: int | None = None
     time_unit: str | None = None
     wall_clock: bool = False
+    named_columns: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ class Reading:
         for given, known, what in (
             (options.sector_bytes, form.sector_bytes, "--sector-bytes"),
             (options.time_unit, form.time_unit, "--time-unit"),
+            (options.columns or None, form.named_columns or None, "--columns"),
         ):
             if given is not None and known is None:
                 raise FlextraceError(f"the format {form.name} leaves no choice of this: omit {what}", 2)

@@ -84,8 +84,16 @@ FORMATS = {
             "csv_table",
             sector_bytes=512,
             time_unit="s",
+            named_columns=True,
         ),
-        Format("parquet", "Parquet with such columns", "parquet_table", sector_bytes=512, time_unit="s"),
+        Format(
+            "parquet",
+            "Parquet with such columns",
+            "parquet_table",
+            sector_bytes=512,
+            time_unit="s",
+            named_columns=True,
+        ),
     )
 }
 
