@@ -99,6 +99,24 @@ def test_a_unit_that_is_given_is_that_of_every_time_without_one(tmp_path):
     assert times_of(read_foreign(path, ReadOptions("csv", time_unit="us"))) == [[5, 7000]]
 
 
+@pytest.mark.parametrize(
+    ("names", "unit", "told"),
+    [
+        ("start_ms,op,offset,bytes,latency", "us", "ms (start), us (duration)"),
+        ("start_ms,op,offset,bytes,latency", None, "ms"),
+        ("start_ms,op,offset,bytes,note", "us", "ms"),
+        ("start,op,offset,bytes,latency", None, "s"),
+        ("start,op,offset,bytes,latency_ns", "ms", "ms (start), ns (duration)"),
+        ("timestamp,op,offset,bytes,latency", "filetime", "filetime (start), 100ns (duration)"),
+    ],
+)
+def test_units_that_differ_are_told_of_each_time(tmp_path, capsys, names, unit, told):
+    path = table(tmp_path, names, f"{FILETIME if unit == 'filetime' else 5},R,0,512,7")
+    options = ["--time-unit", unit] if unit else []
+    assert main(["import", str(path), "-o", str(tmp_path / "o.iotrace"), *options]) == 0
+    assert f"taken for granted: time_unit {told}\n" in capsys.readouterr().err
+
+
 def test_quoted_numbers_are_numbers_beside_a_line_that_is_wrong(tmp_path):
     lines = ["start,op,offset,bytes", *(f'"{at}.5","R","0","4096"' for at in range(3)), '"9.5","D","0","4096"']
     path = table(tmp_path, *lines)

@@ -141,6 +141,7 @@ class TableRecords:
         reading.durations_known = "duration" in self.names
         reading.records = "file" if self.of_files else "block"
         reading.time_unit = reading.options.time_unit or meaning.units.get("start", reading.time_unit)
+        reading.time_units = {name: meaning.units.get(name, reading.time_unit) for name in TIMES if name in self.names}
 
     def draft(self, columns: Columns) -> Draft:
         """Records of a block of the table."""

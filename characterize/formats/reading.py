@@ -107,6 +107,9 @@ class Reading:
     options : ReadOptions
     sector_bytes : int
     time_unit : str
+        Of times that say no other.
+    time_units : dict of str to str
+        Of a table: the unit of each kind of time that is in it.
     facts : dict
         What the reader found that belongs into the header's ``imported``.
     records : str
@@ -140,6 +143,7 @@ class Reading:
             raise FlextraceError(
                 f"unit of time {self.time_unit!r} is unknown: choose one of {', '.join(TIME_UNITS)}", 2
             )
+        self.time_units: dict[str, str] = {}
         self.records = form.records
         self.file_sizes: dict[int, int] = {}
         self.facts: dict[str, Any] = {}
@@ -172,7 +176,10 @@ class Reading:
     @property
     def assumed(self) -> dict[str, Any]:
         """What the numbers of the file were taken for."""
-        unit = {"time_unit": self.time_unit} if self.format.time_unit else {}
+        told = next(iter(self.time_units.values()), self.time_unit)
+        if len(set(self.time_units.values())) > 1:
+            told = ", ".join(f"{unit} ({name})" for name, unit in self.time_units.items())
+        unit = {"time_unit": told} if self.format.time_unit else {}
         return unit | ({"sector_bytes": self.sector_bytes} if self.format.sector_bytes else {})
 
     @property
