@@ -373,9 +373,13 @@ static int dry_run(struct session *session)
 static int make_signals(void)
 {
 	sigset_t stop;
+	struct sigaction hangup;
 	sigemptyset(&stop);
 	sigaddset(&stop, SIGINT);
 	sigaddset(&stop, SIGTERM);
+	/* Who ignores it, as nohup does, means it. */
+	if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+		sigaddset(&stop, SIGHUP);
 	sigprocmask(SIG_BLOCK, &stop, NULL);
 	return signalfd(-1, &stop, SFD_CLOEXEC);
 }

@@ -17,6 +17,7 @@ import characterize
 from characterize.archive import pack
 from characterize.errors import FlextraceError
 from flextrace.main import main
+from flextrace.record import run_recorder
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
 from selfscale.profile import Profile
@@ -261,14 +262,58 @@ def test_record_does_not_begin_over_an_existing_archive(tmp_path):
     assert (tmp_path / "a.parquet").read_text() == "precious"
 
 
+def started(tmp_path, *words, hangup):
+    """``flextrace record`` of a command into an archive, past the line that says that it runs; `hangup`: of SIGHUP."""
+    command = [sys.executable, "-m", "flextrace", "record", "-o", str(tmp_path / "a.parquet"), "--", *words]
+    recording = subprocess.Popen(
+        ["env", f"--{hangup}-signal=HUP", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while "Ctrl-C ends it" not in recording.stderr.readline():
+        pass
+    return recording
+
+
 @needs_recorder
-def test_sigterm_ends_the_recording_and_not_the_archiving(tmp_path):
-    command = [sys.executable, "-m", "flextrace", "record", "-o", str(tmp_path / "a.parquet"), "--", "sleep", "60"]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as recording:
-        assert recording.stderr is not None
-        while "Ctrl-C ends it" not in recording.stderr.readline():
-            pass
-        recording.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_recording_and_not_the_archiving(tmp_path, number):
+    with started(tmp_path, "sleep", "60", hangup="default") as recording:
+        recording.send_signal(number)
         rest = recording.stderr.read()
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"], rest
-    assert characterize.open(tmp_path / "a.parquet").header.metadata["command"] == ["sleep", "60"]
+    metadata = characterize.open(tmp_path / "a.parquet").header.metadata
+    assert metadata["command"] == ["sleep", "60"]
+    assert metadata["exit_status"] == 128 + signal.SIGTERM
+
+
+@needs_recorder
+def test_nohup_keeps_a_recording_when_the_terminal_goes(tmp_path):
+    with started(tmp_path, "sleep", "1", hangup="ignore") as recording:
+        os.killpg(recording.pid, signal.SIGHUP)
+        rest = recording.stderr.read()
+    assert recording.returncode == 0, rest
+    assert characterize.open(tmp_path / "a.parquet").header.metadata["stopped_by"] == "end"
+
+
+TAKES_A_SIGNAL = """
+import os, signal, time
+signals = {signal.SIGHUP, signal.SIGTERM}
+ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+time.sleep(0.3)
+os.kill(os.getppid(), signal.SIGHUP)
+taken = signal.sigtimedwait(signals, 1)
+print("ignored" if ignored else "default", signal.Signals(taken.si_signo).name if taken else "nothing")
+"""
+
+
+@pytest.mark.parametrize(
+    ("handler", "told"), [(signal.SIG_DFL, "default SIGTERM"), (signal.SIG_IGN, "ignored nothing")], ids=["", "nohup"]
+)
+def test_a_hangup_is_the_recorders_end_unless_it_is_ignored(capfd, handler, told):
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        assert run_recorder([sys.executable, "-c", TAKES_A_SIGNAL]) == 0
+        assert signal.getsignal(signal.SIGHUP) == handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert capfd.readouterr().out.strip() == told

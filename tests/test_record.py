@@ -252,11 +252,12 @@ def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
     assert others < 60
 
 
-def test_ctrl_c_ends_a_recording_cleanly(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_a_recording_cleanly(tmp_path, number):
     loop = f"while :; do echo x >> {tmp_path}/log; done"
     recorder = subprocess.Popen(
         # Whoever runs the tests in the background of a shell hands an ignored SIGINT down to the shell in here.
-        ["env", "--default-signal=INT", RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", loop],
+        ["env", "--default-signal=INT,HUP", RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", loop],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -264,8 +265,8 @@ def test_ctrl_c_ends_a_recording_cleanly(tmp_path):
     try:
         assert "recording" in recorder.stderr.readline()
         time.sleep(0.3)
-        recorder.send_signal(signal.SIGINT)
-        assert recorder.wait(timeout=120) == 128 + signal.SIGINT
+        recorder.send_signal(number)
+        assert recorder.wait(timeout=120) == 128 + number
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(recorder.pid, signal.SIGKILL)
