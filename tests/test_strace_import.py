@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs of strace: of a program whose calls are known, beside flextrace's own recording of it, and made by hand."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -220,6 +221,25 @@ def test_a_call_with_other_arguments_is_counted(tmp_path):
     trace = characterize.open(path)
     assert len(trace.io) == 6
     assert trace.header.metadata["imported"]["left_out_calls_not_understood"] == 1
+
+
+def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 open("/a", O_RDONLY) = 3\n'
+        "1700000000.000002 read(3, 0x1, 18446744073709551615) = -1 EFAULT (Bad address)\n"
+        '1700000000.000003 readv(3, [{iov_base="", iov_len=18446744073709551615}], 1) = 40\n'
+        "1700000000.000004 fadvise64(3, 0, 18446744073709551615, POSIX_FADV_DONTNEED) = 0\n"
+        '1700000000.000005 read(3, "", 60) = 60\n'
+    )
+    trace = characterize.open(path)
+    most = 2**32 - 1  # as the recorder has it
+    assert trace.io[["offset", "asked_bytes", "result"]].to_numpy().tolist() == [
+        [0, most, -errno.EFAULT],
+        [0, most, 40],
+        [40, 60, 60],
+    ]
+    assert trace.fileops["op"].tolist() == [Fileop.OPEN, Fileop.FADVISE]
 
 
 def test_a_copy_asks_for_what_it_moved(tmp_path):

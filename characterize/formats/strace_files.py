@@ -22,6 +22,7 @@ from characterize.formats.strace_arguments import (
     Named,
     descriptor_of,
     flags_of,
+    number_of,
     numbers_behind,
     path_in,
     paths_in,
@@ -284,13 +285,13 @@ class OpenFiles:
     def _range(self, call: Call, process: Process, file: int, result: int) -> None:
         parts = call.arguments.split(", ")
         if call.name == "fallocate":
-            offset, length = int(parts[2]), int(parts[3])
+            offset, length = number_of(parts[2]), number_of(parts[3])
             flags = sum(bit for word, bit in _FALLOCATE_MODES.items() if word in parts[1])
             op = Fileop.FALLOCATE
             if result == 0 and not flags:
                 self._size[file] = max(self._size[file], offset + length)
         else:
-            offset, length, op = int(parts[1]), int(parts[2]), _RANGES[call.name]
+            offset, length, op = number_of(parts[1]), number_of(parts[2]), _RANGES[call.name]
             words = _ADVICE if op == Fileop.FADVISE else _SYNC_RANGE_FLAGS
             flags = sum(bit for word, bit in words.items() if re.search(rf"_{word}\b", parts[3]))
         place = {"offset": offset, "size": length, "flags": flags << _HIGH_HALF}
