@@ -242,6 +242,23 @@ def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):
     assert trace.fileops["op"].tolist() == [Fileop.OPEN, Fileop.FADVISE]
 
 
+def test_files_without_a_name_are_other_ones_each_time(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/tmp", O_RDWR|O_TMPFILE, 0600) = 3\n'
+        '1700000000.000002 write(3, "", 1000) = 1000\n'
+        '1700000000.000003 openat(AT_FDCWD, "/tmp", O_RDWR|O_EXCL|O_TMPFILE, 0600) = 4\n'
+        '1700000000.000004 write(4, "", 1000) = 1000\n'
+        '1700000000.000005 openat(AT_FDCWD, "/tmp", O_RDONLY|O_DIRECTORY) = 5\n'
+    )
+    trace = characterize.open(path)
+    assert trace.io["file"].nunique() == 2
+    assert workload_of(trace).unique_bytes == 2000
+    files = trace.files.set_index("file").loc[trace.io["file"].unique()]
+    assert files[["type", "flags"]].to_numpy().tolist() == [[FileType.REGULAR, FileFlag.CREATED]] * 2
+    assert trace.files.set_index("path").loc["/tmp", "type"] == FileType.DIRECTORY
+
+
 def test_a_copy_asks_for_what_it_moved(tmp_path):
     """GNU cp asks for 8 EiB until the file ends: a replay of that would write as much as one call takes."""
     path = tmp_path / "log"

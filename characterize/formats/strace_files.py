@@ -151,14 +151,18 @@ class OpenFiles:
     def _file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = False) -> int:
         """Number of the file of a path; a new one if there is none yet."""
         if path not in self._file_at:
-            self._last_file += 1
-            number = self._last_file
-            is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")
-            flags = FileFlag.CREATED if created else FileFlag(0)
-            kind = FileType.BLOCK_DEVICE if is_device and kind == FileType.REGULAR else kind
-            self._numbers.add(number, path, kind=kind, flags=int(flags))
-            self._file_at[path], self._size[number] = number, 0
+            self._file_at[path] = self._new_file(path, kind=kind, created=created)
         return self._file_at[path]
+
+    def _new_file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = True) -> int:
+        self._last_file += 1
+        number = self._last_file
+        is_device = path.startswith("/dev/") and not path.startswith("/dev/shm/")
+        flags = FileFlag.CREATED if created else FileFlag(0)
+        kind = FileType.BLOCK_DEVICE if is_device and kind == FileType.REGULAR else kind
+        self._numbers.add(number, path, kind=kind, flags=int(flags))
+        self._size[number] = 0
+        return number
 
     def _resolved(self, process: Process, named: Named) -> str:
         """A path from the root; empty where it begins in a directory that the log has not seen opened."""
@@ -195,7 +199,12 @@ class OpenFiles:
         creates = "O_CREAT" in flags or call.name == "creat"
         made = creates and path not in self._file_at and ("O_EXCL" in flags or path in self._absent)
         kind = FileType.DIRECTORY if "O_DIRECTORY" in flags else FileType.REGULAR
-        file = self._file(path, kind=kind, created=made)
+        if "O_TMPFILE" in flags:
+            # A new file each time; the path is that of its directory.
+            made, kind = True, FileType.REGULAR
+            file = self._new_file(posixpath.join(path, f"#{call.start_ns}"))
+        else:
+            file = self._file(path, kind=kind, created=made)
         if truncates:
             self._size[file] = 0
             self._written.add(file)
