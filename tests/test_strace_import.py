@@ -294,6 +294,32 @@ def test_paths_begin_in_the_directory_of_their_descriptor(tmp_path):
     assert trace.header.metadata["imported"]["left_out_paths_in_unknown_directories"] == 2
 
 
+@pytest.mark.parametrize(
+    ("of", "told"),
+    [
+        ('3, "a", {SIZE}, 0', "/d/a"),
+        ('3</d>, "a", {SIZE}, AT_SYMLINK_NOFOLLOW', "/d/a"),
+        ('AT_FDCWD, "/d/a", {SIZE}, 0', "/d/a"),
+        ('4, "", {SIZE}, AT_EMPTY_PATH', "/d/a"),
+        ('3, "b", {SIZE}, 0', None),
+        ('9, "a", {SIZE}, 0', None),
+    ],
+)
+def test_a_size_is_that_of_the_file_that_is_named(tmp_path, of, told):
+    path = tmp_path / "log"
+    size = "st_mode=S_IFREG|0644, st_size=4321, ..."
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/d", O_RDONLY|O_DIRECTORY) = 3\n'
+        '1700000000.000002 openat(3, "a", O_RDONLY) = 4\n'
+        f"1700000000.000003 newfstatat({of.replace('SIZE', size)}) = 0\n"
+        '1700000000.000004 read(4, "", 100) = 100\n'
+    )
+    trace = characterize.open(path)
+    sizes = dict(zip(trace.files["path"], trace.files["size_bytes"], strict=True))
+    assert sizes == {"/d": 0, "/d/a": 100} | ({told: 4321} if told else {})
+    assert "left_out_paths_in_unknown_directories" not in trace.header.metadata["imported"]
+
+
 def test_without_f_there_is_one_thread(tmp_path):
     path = tmp_path / "log"
     path.write_text('1700000000.000001 open("/a", O_RDONLY) = 3\n1700000000.000002 read(3, "", 5) = 5\n')

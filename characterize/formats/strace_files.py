@@ -165,11 +165,16 @@ class OpenFiles:
         return number
 
     def _resolved(self, process: Process, named: Named) -> str:
-        """A path from the root; empty where it begins in a directory that the log has not seen opened."""
+        """A path from the root; empty, and counted, where it begins in a directory that the log has not seen opened."""
+        path = self._place(process, named)
+        if not path:
+            self.left_out["paths_in_unknown_directories"] += 1
+        return path
+
+    def _place(self, process: Process, named: Named) -> str:
         directory = named.directory
         if not directory and named.descriptor >= 0 and not named.path.startswith("/"):
             if named.descriptor not in process.table:
-                self.left_out["paths_in_unknown_directories"] += 1
                 return ""
             directory = self._numbers.paths[process.table[named.descriptor].file]
         # ".." behind a symbolic link is another place than the name says; a log does not tell.
@@ -372,17 +377,19 @@ class OpenFiles:
             (process.close_on_exec.add if "FD_CLOEXEC" in call.arguments else process.close_on_exec.discard)(number)
 
     def _learn(self, call: Call, process: Process) -> None:
-        description = self._of(call, process) if re.match(r"\d", call.arguments) else None
-        if description is None or call.result < 0:
+        if call.result < 0:
             return
-        if call.name == "lseek":
-            description.position, description.guessed = call.result, False
-        elif (
-            (size := _SIZE.search(call.arguments))
-            and "S_IFREG" in call.arguments
-            and description.file not in self._written
-        ):
-            self._learn_size(description.file, int(size[1]))
+        named = path_in(call.arguments) if call.name == "newfstatat" else Named("")
+        if named.path:
+            file = self._file_at.get(self._place(process, named))
+        else:
+            description = self._of(call, process) if re.match(r"\d", call.arguments) else None
+            file = description.file if description else None
+            if description and call.name == "lseek":
+                description.position, description.guessed = call.result, False
+        size = _SIZE.search(call.arguments)
+        if size and "S_IFREG" in call.arguments and file and file not in self._written:
+            self._learn_size(file, int(size[1]))
 
 
 def _is_file(path: str) -> bool:
