@@ -320,6 +320,20 @@ def test_a_size_is_that_of_the_file_that_is_named(tmp_path, of, told):
     assert "left_out_paths_in_unknown_directories" not in trace.header.metadata["imported"]
 
 
+@pytest.mark.parametrize("place", ["/memfd:some name (deleted)", "/SYSV0000002a (deleted)", "/dev/zero", "/proc/stat"])
+def test_memory_that_has_a_descriptor_is_no_file(tmp_path, place):
+    path = tmp_path / "log"
+    path.write_text(
+        f'1700000000.000001 write(3<{place}>, "", 100) = 100\n'
+        f"1700000000.000002 mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3<{place}>, 0) = 0x7f0000000000\n"
+        '1700000000.000003 write(4</a (deleted)>, "", 50) = 50\n'
+    )
+    trace = characterize.open(path)
+    assert trace.io["result"].tolist() == [50]
+    assert list(trace.paths.values()) == ["/a"]
+    assert not trace.header.metadata["imported"].get("left_out_mappings_of_files")
+
+
 def test_without_f_there_is_one_thread(tmp_path):
     path = tmp_path / "log"
     path.write_text('1700000000.000001 open("/a", O_RDONLY) = 3\n1700000000.000002 read(3, "", 5) = 5\n')

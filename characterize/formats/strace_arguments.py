@@ -15,6 +15,9 @@ _NUMBER_MAX = 2**63 - 1
 _LENGTH = re.compile(r"iov_len=(\d+)")
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _LETTERS = {b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
+_PSEUDO = ("/proc/", "/sys/", "/dev/")
+_MEMORY = re.compile(r"/(?:memfd:.*|SYSV[0-9a-f]{8}) \(deleted\)")
+_DEVICE = re.compile(r"/dev/(?:shm/|sd|vd|xvd|nvme\d+n|hd|dm-|md|loop|ram|zram|mapper/|sr\d|mmcblk|nbd|disk/)")
 
 
 def descriptor_of(arguments: str) -> tuple[int, str]:
@@ -70,6 +73,13 @@ def numbers_behind(arguments: str, count: int) -> list[int]:
 def vector_bytes(arguments: str) -> int:
     """Bytes of all buffers of a vectored call."""
     return min(sum(int(length) for length in _LENGTH.findall(arguments)), _NUMBER_MAX)
+
+
+def is_file(path: str) -> bool:
+    """Whether a path may be that of a regular file, a directory or a block device."""
+    if not path or _MEMORY.fullmatch(path):
+        return False
+    return not path.startswith(_PSEUDO) or _DEVICE.match(path) is not None
 
 
 def unescaped(text: str) -> str:

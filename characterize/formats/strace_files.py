@@ -22,6 +22,7 @@ from characterize.formats.strace_arguments import (
     Named,
     descriptor_of,
     flags_of,
+    is_file,
     number_of,
     numbers_behind,
     path_in,
@@ -32,8 +33,6 @@ from characterize.formats.strace_processes import Call, Description, Process, Pr
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
 
 NEW_NAME_BASE = 2**31
-_PSEUDO = ("/proc/", "/sys/", "/dev/")
-_DEVICE = re.compile(r"/dev/(?:shm/|sd|vd|xvd|nvme\d+n|hd|dm-|md|loop|ram|zram|mapper/|sr\d|mmcblk|nbd|disk/)")
 # Plain numbers, since this runs for every call of a log.
 _READ, _WRITE, _APPEND = int(IoOp.READ), int(IoOp.WRITE), int(IoFlag.APPEND)
 _INFERRED, _POSITIONED, _VECTORED = int(IoFlag.OFFSET_INFERRED), int(IoFlag.POSITIONED), int(IoFlag.VECTORED)
@@ -166,8 +165,7 @@ class OpenFiles:
 
     def _resolved(self, process: Process, named: Named) -> str:
         """A path from the root; empty, and counted, where it begins in a directory that the log has not seen opened."""
-        path = self._place(process, named)
-        if not path:
+        if not (path := self._place(process, named)):
             self.left_out["paths_in_unknown_directories"] += 1
         return path
 
@@ -185,7 +183,7 @@ class OpenFiles:
         number, path = descriptor_of(text or call.arguments)
         if number in process.table:
             return process.table[number]
-        if number < 0 or not path.startswith("/") or not _is_file(path):
+        if number < 0 or not path.startswith("/") or not is_file(path):
             return None
         process.table[number] = Description(self._file(path.removesuffix(" (deleted)")), guessed=True)
         return process.table[number]
@@ -197,15 +195,14 @@ class OpenFiles:
                 self._absent.add(path)
             return
         flags, mode = flags_of(call.name, call.arguments)
-        if not _is_file(path):
+        if not is_file(path):
             process.table.pop(call.result, None)
             return
         truncates = "O_TRUNC" in flags or call.name == "creat"
         creates = "O_CREAT" in flags or call.name == "creat"
         made = creates and path not in self._file_at and ("O_EXCL" in flags or path in self._absent)
         kind = FileType.DIRECTORY if "O_DIRECTORY" in flags else FileType.REGULAR
-        if "O_TMPFILE" in flags:
-            # A new file each time; the path is that of its directory.
+        if "O_TMPFILE" in flags:  # a new file each time; the path is that of its directory
             made, kind = True, FileType.REGULAR
             file = self._new_file(posixpath.join(path, f"#{call.start_ns}"))
         else:
@@ -316,7 +313,7 @@ class OpenFiles:
             return
         op = Fileop.RMDIR if "AT_REMOVEDIR" in call.arguments else _NAMES[call.name]
         paths = [self._resolved(process, named) for named in paths_in(call.arguments)]
-        if not paths or not all(paths) or not _is_file(paths[-1]):
+        if not paths or not all(paths) or not is_file(paths[-1]):
             return
         if op in (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK):
             self._last_name += 1
@@ -390,11 +387,6 @@ class OpenFiles:
         size = _SIZE.search(call.arguments)
         if size and "S_IFREG" in call.arguments and file and file not in self._written:
             self._learn_size(file, int(size[1]))
-
-
-def _is_file(path: str) -> bool:
-    """Whether a path may be that of a regular file, a directory or a block device."""
-    return bool(path) and (not path.startswith(_PSEUDO) or _DEVICE.match(path) is not None)
 
 
 def _io_flags(flags: str) -> int:
