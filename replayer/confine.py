@@ -23,6 +23,7 @@ from typing import Self
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 
+PROC = Path("/proc")
 LIMIT_BYTES_MIN = 1 << 20
 """Below this not even the shell that joins the group survives."""
 
@@ -45,14 +46,15 @@ def _own_groups() -> tuple[int, list[Path]]:
         No memory controller is mounted.
     """
     own = {}  # controllers ("" for version 2) -> path below the mount
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    # Names in both are of any bytes.
+    for line in os.fsdecode((PROC / "self/cgroup").read_bytes()).split("\n")[:-1]:
         _, controllers, path = line.split(":", 2)
         own[controllers] = path
     unified = None
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in os.fsdecode((PROC / "self/mountinfo").read_bytes()).split("\n")[:-1]:
         fields, _, tail = line.partition(" - ")
-        root, mount = fields.split()[3:5]
-        kind, _, options = tail.split()[:3]
+        root, mount = fields.split(" ")[3:5]
+        kind, _, options = tail.split(" ")[:3]
         if kind == "cgroup" and "memory" in options.split(","):
             path = next((path for names, path in own.items() if "memory" in names.split(",")), "/")
             return 1, _upwards(Path(mount), root, path)

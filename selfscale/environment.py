@@ -66,15 +66,16 @@ def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
     number = f"{os.major(device)}:{os.minor(device)}"
     path = os.path.realpath(directory)
     best: tuple[int, tuple[str, str, str]] = (-1, ("?", "?", ""))
-    for line in (PROC / "self/mountinfo").read_text().splitlines():
+    # Names in it are of any bytes; only blanks and ends of lines are written otherwise.
+    for line in os.fsdecode((PROC / "self/mountinfo").read_bytes()).split("\n")[:-1]:
         head, _, tail = line.partition(" - ")
-        fields = head.split()
+        fields = head.split(" ")
         point = re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), fields[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         # btrfs gives files other device numbers than its mount: then the longest mount point decides.
         rank = len(point) + (1 << 20 if fields[2] == number else 0) if inside else -1
         if rank > best[0]:
-            kind, source, _ = tail.split()[:3]
+            kind, source, _ = tail.split(" ")[:3]
             best = (rank, (kind, source, fields[5]))
     return best[1]
 

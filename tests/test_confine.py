@@ -109,6 +109,20 @@ def test_current_limit_outside_is_none_or_positive():
     assert limit is None or limit > 0
 
 
+def test_names_of_mounts_and_groups_are_of_any_bytes(tmp_path, monkeypatch):
+    group = tmp_path / "groups" / os.fsdecode(b"caf\xe9")
+    (tmp_path / "self").mkdir()
+    group.mkdir(parents=True)
+    mounts = b"1 2 0:1 / /mnt/caf\xe9 rw - tmpfs none rw\n2 2 0:1 / /mnt/a\xe2\x80\xa8b\xc2\xa0c rw - tmpfs none rw\n"
+    mounts += f"3 2 0:2 / {group.parent} rw - cgroup2 none rw\n".encode()
+    (tmp_path / "self/mountinfo").write_bytes(mounts)
+    (tmp_path / "self/cgroup").write_bytes(b"0::/caf\xe9\n")
+    (group.parent / "cgroup.controllers").write_text("cpu memory\n")
+    (group / "memory.max").write_text(f"{LIMIT_BYTES}\n")
+    monkeypatch.setattr("replayer.confine.PROC", tmp_path)
+    assert current_limit() == LIMIT_BYTES
+
+
 def test_what_cannot_be_warmed_is_told(tmp_path):
     with MemoryGroup(LIMIT_BYTES) as group, pytest.raises(FlextraceError, match=f"cannot warm {tmp_path}: .*directory"):
         warm([tmp_path], group)

@@ -55,7 +55,9 @@ def nothing_left(tmp_path):
     assert not list(tmp_path.glob("flextrace-lab-*"))
 
 
-@pytest.mark.parametrize("name", ["with a space", "Größe", "back\\slash"])
+@pytest.mark.parametrize(
+    "name", ["with a space", "no\u00a0break", "two\u2028lines", "Größe", os.fsdecode(b"caf\xe9"), "back\\slash"]
+)
 def test_a_mount_point_of_any_name_is_found(name, tmp_path):
     """/proc/self/mountinfo writes some bytes as octal numbers, and all others as they are."""
     place = tmp_path / name
