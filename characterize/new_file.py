@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -24,16 +24,19 @@ def check_replaceable(path: Path) -> None:
         raise FlextraceError(f"cannot write {path}: it is not a regular file; choose another name", exit_code=2)
 
 
-def check_new_file(path: Path, *, force: bool) -> None:
-    """Refuse before long work what `new_file` would refuse after it.
+def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> None:
+    """Refuse before long work what `new_file` would refuse after it, and that a result takes the place of an input.
 
     Raises
     ------
     FlextraceError
-        There is no such directory, the file exists and `force` is not given, or what is there is no regular file.
+        There is no such directory, the file exists and `force` is not given, it is one of `inputs`, or what is there is
+        no regular file.
     """
     if not path.resolve().parent.is_dir():
         raise FlextraceError(f"cannot write {path}: its directory does not exist; create it", exit_code=2)
+    if path.exists() and any(it.exists() and it.samefile(path) for it in inputs):
+        raise FlextraceError(f"{path} is a file that is read: choose another name for the result", exit_code=2)
     if path.exists() and not force:
         raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
     check_replaceable(path)

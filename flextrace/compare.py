@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.repeat < 1:
         raise FlextraceError(f"--repeat {arguments.repeat} runs nothing: give at least 1", 2)
     if arguments.output:
-        check_new_file(arguments.output, force=arguments.force)
+        check_new_file(arguments.output, force=arguments.force, inputs=[arguments.trace, arguments.profile])
     make_directory(arguments.directory)
 
     import characterize  # noqa: PLC0415 (pandas only after the cheap refusals)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
+from characterize.new_file import check_new_file
 from characterize.units import parse_seed
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write, print what is in it; 3 if lines were left out."""
-    if arguments.output.exists() and not arguments.force:
-        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    check_new_file(arguments.output, force=arguments.force, inputs=[arguments.table])
     if arguments.cost is not None and not 0 < arguments.cost < math.inf:
         raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
     from characterize.provenance import provenance_of  # noqa: PLC0415 (numpy only after the cheap refusals)

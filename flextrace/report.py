@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from characterize.errors import FlextraceError
+from characterize.new_file import check_new_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the inputs, write the page, print its path."""
-    if arguments.output.exists() and not arguments.force:
-        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
     profiles = [*arguments.profiles, *arguments.profile]
+    inputs = [*profiles, *arguments.validation, *arguments.trace, *arguments.comparison, *arguments.replay]
+    check_new_file(arguments.output, force=arguments.force, inputs=inputs)
     if not (profiles or arguments.trace or arguments.comparison or arguments.replay):
         raise FlextraceError("a report of nothing: give a profile, --trace, --comparison or --replay", 2)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_replaceable, write_text
+from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed, parse_size
 from flextrace import measuring
 from replayer.run import make_directory
@@ -133,6 +133,7 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
         raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
+    check_new_file(output, force=True, inputs=[arguments.profile])
     if not profile.regions:
         from selfscale.profile import TO_COMPLETE  # noqa: PLC0415
 
@@ -145,9 +146,6 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         raise FlextraceError(f"profile {arguments.profile} is of {device}: leave --directory and --memory out", 2)
     if arguments.directory is None and not device and not profile.environment.get("directory"):
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
-    if not output.resolve().parent.is_dir():
-        raise FlextraceError(f"cannot write {output}: its directory does not exist; create it", 2)
-    check_replaceable(output)
     if arguments.resume or arguments.force:
         return
     if output.exists():

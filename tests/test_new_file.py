@@ -9,6 +9,8 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
+from flextrace.main import main
+from selfscale.profile import Profile
 
 
 def test_a_text_takes_the_place_of_a_file_only_by_force(tmp_path):
@@ -45,9 +47,41 @@ def test_refused_before_the_work(tmp_path):
     with pytest.raises(FlextraceError, match="exists already"):
         check_new_file(there, force=False)
     check_new_file(there, force=True)
+    (tmp_path / "link").symlink_to(there)
+    for force in (False, True):
+        with pytest.raises(FlextraceError, match="is a file that is read"):
+            check_new_file(there, force=force, inputs=[tmp_path / "none", tmp_path / "link"])
+    check_new_file(there, force=True, inputs=[tmp_path / "other"])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for write in (lambda: check_new_file(pipe, force=True), lambda: write_text(pipe, "text", force=True)):
         with pytest.raises(FlextraceError, match="not a regular file"):
             write()
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "compare t.iotrace --profile p.json --directory d -o t.iotrace",
+        "compare t.iotrace --profile p.json --directory d -o p.json",
+        "fit t.csv -o t.csv",
+        "report p.json -o p.json",
+        "report --profile p.json -o p.json",
+        "report p.json --validation v.json -o v.json",
+        "report --trace t.iotrace -o t.iotrace",
+        "report --comparison c.json -o c.json",
+        "report --replay r.json -o r.json",
+        "validate p.json -o p.json",
+        "validate p.json -o p.json --resume",
+    ],
+)
+def test_a_result_does_not_take_the_place_of_an_input(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = tmp_path / words.split(" -o ")[1].split()[0]
+    for path in (output, tmp_path / "p.json"):
+        Profile().save(path)
+    before = output.read_bytes()
+    assert main([*words.split(), "--force"]) == 2
+    assert f"{output.name} is a file that is read" in capsys.readouterr().err
+    assert output.read_bytes() == before
