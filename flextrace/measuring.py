@@ -33,16 +33,21 @@ DEVICE_MARGIN_BYTES = 1 << 16
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """A service manager's SIGTERM saves the partial profile as Ctrl-C does."""
+    """A service manager's SIGTERM and a closed terminal's SIGHUP save the partial profile as Ctrl-C does."""
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    if before[signal.SIGHUP] == signal.SIG_IGN:  # by nohup
+        del before[signal.SIGHUP]
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def check_device_options(device: str | None, write: bool, confirm: str | None) -> None:

@@ -377,7 +377,8 @@ def test_a_trace_that_never_ran_is_refused(runs: Runs, tmp_path: Path) -> None:
     assert runs.replays == []
 
 
-def test_who_is_ended_by_sigterm_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_ended_by_a_signal_cleans_up(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the same way as an interrupt: what was begun is undone."""
     from flextrace.main import main  # noqa: PLC0415
 
@@ -387,17 +388,20 @@ def test_who_is_ended_by_sigterm_cleans_up(tmp_path: Path, monkeypatch: pytest.M
 
     def ended(*arguments: Any, **options: Any) -> None:
         try:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
             time.sleep(10)
         finally:
             cleaned.append(True)
 
-    before = signal.getsignal(signal.SIGTERM)
+    def mine(number: int, frame: object) -> None:
+        """Not what the tests were started with: nohup has SIGHUP ignored, and it would stay so."""
+
+    before = signal.signal(number, mine)
     monkeypatch.setattr("selfscale.compare.compare", ended)
     command = ["compare", str(tmp_path / "a.iotrace"), "--profile", "p.json", "--directory", str(tmp_path)]
     assert main(command) == 130
     assert cleaned == [True]
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.signal(number, before) is mine
 
 
 def test_the_verb_prints_a_table_and_writes_the_document(

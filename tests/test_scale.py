@@ -29,6 +29,16 @@ from selfscale.storage import probes
 from tests.synthetic_machine import MIB, Machine
 
 
+def test_nohup_keeps_a_measurement_when_the_terminal_goes():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with measuring.terminated_as_interrupted():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def place(tmp_path):
     (tmp_path / "d").mkdir()
