@@ -92,10 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
     measured_on = None
     if arguments.measured_on is not None:
         measured_on = Predictor(Profile.load(arguments.measured_on, tables=True), arguments.model)
+        warnings += mismatches(application, arguments.measured_on, measured_on)
         warnings += other_memory(application, arguments.measured_on, measured_on.profile)
     made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
     if arguments.against is not None:
         other = Predictor(Profile.load(arguments.against, tables=True), arguments.model)
+        warnings += mismatches(application, arguments.against, other)
         made.ratios = _ratios(made, other)
     if measured_on is not None:
         made.relatives = _relatives(measured_on, made)
@@ -103,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_document(arguments, profile, predictor, made), indent=1))
     else:
         print("\n".join(_lines(arguments, profile, predictor, made)))
-    for warning in warnings:
+    for warning in dict.fromkeys(warnings):  # one profile may be named twice
         print(f"flextrace predict: {warning}", file=sys.stderr)
     return 0
 
@@ -228,5 +230,5 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
         "extended": plain(made.application.extended),
         "used": [name for name, _, _ in made.used],
         "ignored": [name for name, _, _ in made.ignored],
-        "warnings": made.application.warnings,
+        "warnings": list(dict.fromkeys(made.application.warnings)),
     }

@@ -72,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     measured_on = None
     if arguments.measured_on:
         measured_on = Predictor(Profile.load(arguments.measured_on, tables=True), arguments.model)
+        warnings += mismatches(application, arguments.measured_on, measured_on)
         warnings += other_memory(application, arguments.measured_on, measured_on.profile)
+    warnings = list(dict.fromkeys(warnings))  # it may be one of those that are ranked
     tables = rank(machines, application, arguments.by, measured_on)
     if arguments.format == "json":
         print(json.dumps(_document(arguments, machines, tables, warnings), indent=1))

@@ -110,6 +110,30 @@ def test_predict_prints_absolute_and_relative(place, capsys):
     assert "as it was recorded" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [
+        ("predict fast.json --trace t.iotrace", "--against"),
+        ("predict fast.json --trace t.iotrace", "--measured-on"),
+        ("predict OTHER --trace t.iotrace", "--against"),
+        ("rank t.iotrace fast.json", "--measured-on"),
+        ("rank t.iotrace OTHER fast.json", "--measured-on"),
+    ],
+)
+def test_what_the_other_profile_cannot_say_is_told_once(place, tmp_path, capsys, verb, options):
+    document = json.loads((place / "slow.json").read_text())
+    document["complete"] = False
+    other = tmp_path / "slow.json"
+    other.write_text(json.dumps(document))
+    words = [str(other) if word == "OTHER" else word for word in verb.split()]
+    words = [str(place / word) if (place / word).is_file() else word for word in words]
+    assert main([*words, options, str(other)]) == 0
+    assert capsys.readouterr().err.count(f"profile {other} is not complete") == 1
+    assert main([*words, options, str(other), "--format", "json"]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert sum("is not complete" in warning for warning in warnings) == 1
+
+
 def test_another_memory_limit_than_the_machine_is_told(place, tmp_path, capsys):
     document = json.loads((place / "slow.json").read_text())
     document["environment"] = {"memory_limit_bytes": 128 << 20}
