@@ -13,7 +13,7 @@ from characterize.definitions import DEFINITIONS
 from characterize.layer_characterization import LayerCharacterization
 from characterize.links import Links
 from characterize.requests import LAYERS
-from characterize.units import format_bytes, format_duration
+from characterize.units import format_bytes, format_duration, format_megabytes
 
 WIDTH = 90
 MISS_RATIO_ROWS = 10
@@ -285,7 +285,7 @@ def _number(value: float) -> str:
 
 
 def _rate(bytes_per_s: float) -> str:
-    return _ABSENT if math.isnan(bytes_per_s) else f"{bytes_per_s / 1e6:.4g} MB/s"
+    return _ABSENT if math.isnan(bytes_per_s) else f"{format_megabytes(bytes_per_s)} MB/s"
 
 
 def _duration(seconds: float) -> str:

@@ -91,7 +91,7 @@ def parse_fraction(text: str) -> float:
 def format_bytes(size: float) -> str:
     """Bytes in the largest binary unit with at most four digits before the point, such as ``64 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
+        if abs(float(f"{size:.4g}")) < 1024:
             return f"{size:.4g} {unit}"
         size /= 1024
     return f"{size:.4g} TiB"
@@ -107,7 +107,8 @@ def format_duration(seconds: float) -> str:
     """Seconds in a readable unit, such as ``12.3 us`` or ``4 min 10 s``."""
     if seconds >= 100:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    rounded = float(f"{seconds:.3g}")
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
+        if rounded >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"

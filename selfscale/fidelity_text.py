@@ -34,7 +34,7 @@ def rate(value: float) -> str:
 
 def time_ns(value: float) -> str:
     """A time in ns in a readable unit, at most nine characters."""
-    return format_duration(value / 1e9) if value < 1e11 else f"{value / 1e9:.3g} s"
+    return format_duration(value / 1e9) if value < 1e11 else f"{value / 1e9:.0f} s"
 
 
 @dataclass(frozen=True)

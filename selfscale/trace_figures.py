@@ -16,7 +16,7 @@ from plotly.subplots import make_subplots
 
 from characterize.figure_data import PERCENTILES, TITLES, FigureData
 from characterize.places import FILES_SHOWN, OTHERS, Places
-from characterize.units import format_bytes
+from characterize.units import format_bytes, format_duration
 from selfscale.figures import LINE, READ, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
 
 _DIRECTIONS = (("reads", READ), ("writes", WRITE))
@@ -96,7 +96,7 @@ def rate_and_depth(data: pd.DataFrame, layer: str) -> Figure:
     depth = ", and how many were in flight, on average over each step" if deep else ""
     sentence = (
         f"Bytes that the {layer} moved per second, by requests that start in a step{depth}; {len(x)} steps of "
-        f"{1e3 * width_s:.3g} ms."
+        f"{format_duration(width_s)}."
     )
     return Figure("Rate and depth over time" if deep else "Rate over time", sentence, figure, data)
 
@@ -142,7 +142,7 @@ def places(data: Places, thing: str) -> Figure:
     figure.update_layout(height=180 + 280 * len(shown), coloraxis=scale)
     note = (
         f"{data.requests:,} requests are too many to be drawn one by one: counted in {len(x)} steps of "
-        f"{1e3 * data.window_s:.3g} ms and {len(y)} bands of {format_bytes(data.band_bytes)}."
+        f"{format_duration(data.window_s)} and {len(y)} bands of {format_bytes(data.band_bytes)}."
     )
     return Figure("Offsets over time", about, figure, data.bins(), note=note)
 
@@ -161,8 +161,8 @@ def by_file(data: Places, thing: str) -> Figure:
     # Plotly takes <b>, <a> and others in a text for what they are in HTML.
     figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=list(map(escape, labels)), autorange="reversed")
     sentence = (
-        f"Bytes that were read from and written to each {thing} in steps of {1e3 * data.window_s:.3g} ms, the one with "
-        "most bytes at the top; the colour is on a logarithmic scale."
+        f"Bytes that were read from and written to each {thing} in steps of {format_duration(data.window_s)}, the one "
+        "with most bytes at the top; the colour is on a logarithmic scale."
     )
     note = f"The {FILES_SHOWN} {thing}s with most bytes; the last row is all others." if OTHERS in data.names else ""
     return Figure(f"Activity of each {thing}", sentence, figure, data.by_file(), note=note)

@@ -27,7 +27,7 @@ from selfscale import fidelity as comparing
 from selfscale.fidelity import comparison_of, distance_of, load
 from selfscale.fidelity_report import fidelity_section
 from selfscale.fidelity_side import side_of
-from selfscale.fidelity_text import WIDTH, fidelity_lines, number_lines
+from selfscale.fidelity_text import WIDTH, fidelity_lines, number_lines, time_ns
 from selfscale.report import write_report
 from tests.flexible_traces import traces
 from tests.made_trace import made_trace, read, write
@@ -360,3 +360,10 @@ def test_wrong_usage_stops_before_anything_is_made(tmp_path, capsys, monkeypatch
     assert word in capsys.readouterr().err
     assert there.read_text() == "precious"
     assert not (tmp_path / "image").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(12.3e3, "12.3 us"), (0.9996e9, "1 s"), (123.4e9, "123 s"), (1234e9, "1234 s")]
+)
+def test_times_have_no_exponent(value, text):
+    assert time_ns(value) == text

@@ -44,7 +44,8 @@ from selfscale.prediction_figures import prediction_figures
 from selfscale.profile import Profile, Region
 from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report import write_report
-from selfscale.trace_figures import by_file, places
+from selfscale.trace_figures import by_file, places, trace_figures
+from tests.made_trace import made_trace, read
 
 MIB = 2**20
 EVIL = "/data/<script>alert('owned')</script>&\"quoted\".db"
@@ -449,6 +450,14 @@ def test_many_requests_are_counted_in_bins_and_the_note_says_so(tmp_path: Path) 
     small = places(data, "file")
     assert small.note == ""
     assert len(small.data) == 100 == sum(len(part.x) for part in small.plot.data)
+
+
+def test_steps_of_seconds_have_no_exponent() -> None:
+    slow = made_trace([read(0, 4096, 2 * 10**12 * at) for at in range(9)], files=[{"file": 1}])
+    sentences = [figure.sentence for figure in trace_figures(figure_data_of(slow, numbers_of(slow))["vfs"])]
+    steps = [sentence for sentence in sentences if "steps of" in sentence]
+    assert len(steps) == 2
+    assert not any("e+" in sentence for sentence in steps)
 
 
 def test_a_trace_without_requests_is_reported_as_such(tmp_path: Path) -> None:

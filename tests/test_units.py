@@ -80,6 +80,9 @@ def test_fractions_that_are_none(text):
         (64 * 2**20, "64 MiB"),
         (1.5 * 2**30, "1.5 GiB"),
         (2**52, "4096 TiB"),
+        (2**20 - 1, "1 MiB"),
+        (-(2**20 - 1), "-1 MiB"),
+        (2**40 - 2**20, "1 TiB"),
     ],
 )
 def test_bytes_as_text(size, expected):
@@ -93,7 +96,19 @@ def test_text_of_bytes_is_read_back(size):
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(250, "4 min 10 s"), (12.3e-6, "12.3 us"), (0.5, "500 ms"), (2, "2 s"), (5e-9, "5 ns"), (0, "0 ns")],
+    [
+        (250, "4 min 10 s"),
+        (12.3e-6, "12.3 us"),
+        (0.5, "500 ms"),
+        (2, "2 s"),
+        (5e-9, "5 ns"),
+        (0, "0 ns"),
+        (0.9996, "1 s"),
+        (0.9994, "999 ms"),
+        (999.6e-6, "1 ms"),
+        (999.6e-9, "1 us"),
+        (99.96, "100 s"),
+    ],
 )
 def test_durations_as_text(seconds, expected):
     assert format_duration(seconds) == expected
