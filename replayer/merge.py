@@ -8,11 +8,12 @@ research/replay.md D3, rule v). uniqueBytes and processNum add up, the other thr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
+from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
@@ -181,17 +182,6 @@ def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header
 
 def _process_num_is_unknown(trace: Trace) -> bool:
     return not times_measured(trace) and "processNum" not in trace.declared
-
-
-def numbered(paths: Set[str], taken: Set[str], number: int) -> dict[str, str]:
-    """Names for files that are other ones than those that are `taken`: with `number` behind it, or a larger one."""
-    names: dict[str, str] = {}
-    for path in sorted(paths):
-        name, tried = path, number
-        while name in taken or (name != path and name in paths):
-            name, tried = f"{path} ({tried})", tried + 1
-        names[path] = name
-    return names
 
 
 class _Labels:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.layout import FILEOP_DTYPE, Fileop, FileType, IoFlag, RecordKind, Source
 from characterize.trace import Trace
@@ -17,7 +18,7 @@ from characterize.workload import workload_of_records
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import NAMING, states_after
 from replayer.flexible.planned import derived, planned, require_requests, unchanged
-from replayer.merge import FIRST_NAME_ID, numbered
+from replayer.merge import FIRST_NAME_ID
 
 TIMES_MAX = 100_000
 RECORDS_MAX = 2**31

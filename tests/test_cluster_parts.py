@@ -333,6 +333,20 @@ def test_groups_of_two_hosts_are_apart(tmp_path, by, names):
             assert group.characterization.parameters == its.parameters
 
 
+def test_files_of_three_hosts_are_apart_where_one_looks_like_another_ones_second(tmp_path):
+    paths = []
+    for host, names in enumerate((["/data"], ["/data", "/data (2)", "/data (3)"], ["/data"])):
+        rows = [read(0, BLOCK, 1000 + file, file=file) for file in range(1, 1 + len(names))]
+        clock = {"start_monotonic_ns": 900, "start_realtime_ns": DAY_NS + 900, "end_monotonic_ns": 2000}
+        files = [{"file": file} for file in range(1, 1 + len(names))]
+        paths.append(
+            recording(tmp_path, f"{host}.iotrace", rows, files=files, paths=dict(enumerate(names, 1)), **clock)
+        )
+    groups = characterize_set(paths, grouping=Grouping("file", layers=("vfs",))).groups
+    assert len({group.name for group in groups}) == 5
+    assert {group.name for group in groups} >= {"/data", "/data (2)", "/data (3)"}
+
+
 def test_a_directory_of_archives_is_a_set(tmp_path):
     directory = tmp_path / "set"
     directory.mkdir()

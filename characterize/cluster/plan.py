@@ -13,6 +13,7 @@ import numpy as np
 
 from characterize.cluster.recording import NUMBERS_END, SMALL, Recording
 from characterize.cluster.survey import NEVER, Piece, Survey
+from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.groups import process_names
 from characterize.layout import RECORD_DTYPE, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
@@ -203,8 +204,8 @@ def _facts(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> Trace:
         for kind in RecordKind:
             lost[kind] += facts.header.lost.get(kind, 0)
             count[kind] += facts.header.count[kind]
-        taken = set(paths.values())
-        paths |= {file: f"{path} ({number})" if path in taken else path for file, path in facts.paths.items()}
+        names = numbered(set(facts.paths.values()), set(paths.values()), number)
+        paths |= {file: names[path] for file, path in facts.paths.items()}
     first = each[0].header
     header = Header(
         flags=flags,
