@@ -196,6 +196,7 @@ static int begin(struct session *session)
 		fail("start", options->command[0], error, options->cgroup ? ", or its control group" : "");
 		return error;
 	}
+	writer_begin(&session->writer);
 	session->ends_ns = options->duration_ns ? monotonic_ns() + options->duration_ns : 0;
 	if (options->quiet)
 		return 0;
@@ -243,7 +244,7 @@ static int record(struct session *session)
 	};
 	int error = begin(session);
 	if (error) {
-		unlink(session->path); /* nothing was recorded */
+		writer_abandon(&session->writer, session->path);
 		return error == -EPIPE ? target_exit_status(&session->target) : EXIT_FAILED;
 	}
 	error = record_until_end(session);
@@ -352,7 +353,7 @@ static int record_to_file(struct session *session)
 		return error == -EEXIST ? EXIT_USAGE : EXIT_FAILED;
 	}
 	if (fstat(session->writer.descriptor, &trace_file) || init_tracer(session, &trace_file)) {
-		unlink(session->path);
+		writer_abandon(&session->writer, session->path);
 		return EXIT_FAILED;
 	}
 	session->trace_filesystem = trace_file.st_dev;

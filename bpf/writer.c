@@ -79,7 +79,11 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 	writer->buffer = aligned_alloc(4096, WRITER_BUFFER_BYTES);
 	if (!writer->buffer)
 		return -ENOMEM;
-	writer->descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0644);
+	writer->descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (writer->descriptor < 0 && errno == EEXIST && force) {
+		writer->replaces = true;
+		writer->descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	}
 	if (writer->descriptor < 0) {
 		int error = -errno;
 		free(writer->buffer);
@@ -95,14 +99,31 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 	writer_mark_start(writer);
 	/* An INCOMPLETE file has no end to put a long JSON block behind. */
 	int error = place_json(writer, strlen(json) <= TRACE_JSON_BYTES_MAX ? json : "{}");
-	if (!error)
+	if (!error && !writer->replaces)
 		error = write_all(writer->descriptor, header, sizeof(*header), 0);
 	if (error) {
 		close(writer->descriptor);
-		unlink(path);
+		writer_abandon(writer, path);
 		free(writer->buffer);
 	}
 	return error;
+}
+
+void writer_begin(struct writer *writer)
+{
+	if (!writer->replaces)
+		return;
+	/* What is no regular file, such as /dev/null, cannot be cut. */
+	if (ftruncate(writer->descriptor, 0) && errno != EINVAL)
+		writer->error = -errno;
+	else
+		writer->error = write_all(writer->descriptor, &writer->header, sizeof(writer->header), 0);
+}
+
+void writer_abandon(const struct writer *writer, const char *path)
+{
+	if (!writer->replaces)
+		unlink(path);
 }
 
 /*

@@ -20,6 +20,7 @@ struct writer {
 	uint64_t dropped_until; /* in the file: written back and out of the page cache */
 	uint64_t records_max; /* after this many only GAP records are taken, 0 = no limit */
 	bool full; /* a record was not taken because of records_max */
+	bool replaces; /* an earlier file, which stays as it is until writer_begin() */
 	struct trace_header header;
 	int error; /* first negative errno of a failed write; later records are not written */
 	/* Records whose offset still has to be resolved, see shared_offset.h. */
@@ -30,9 +31,13 @@ struct writer {
 
 /*
  * Makes the file, with an INCOMPLETE header that carries the JSON block so far. -EEXIST if it exists and force is not
- * given, else another negative errno.
+ * given, else another negative errno. With force a file that exists is only opened.
  */
 int writer_init(struct writer *writer, const char *path, bool force, const char *json);
+/* Recording has begun: what the file held before goes now. */
+void writer_begin(struct writer *writer);
+/* Recording has not begun: removes the file, unless it was there before. */
+void writer_abandon(const struct writer *writer, const char *path);
 /* The times between which the target ran; elapsed time and throughput are made from them. */
 void writer_mark_start(struct writer *writer);
 void writer_mark_end(struct writer *writer);

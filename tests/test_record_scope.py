@@ -248,3 +248,18 @@ for name, size in (("first", 5), ("second", 7), ("third", 11)):
     assert written == [(f"{places[3]}/{name}", size) for name, size in (("first", 5), ("second", 7), ("third", 11))]
     unlinks = trace.fileops[trace.fileops["op"] == Fileop.UNLINK]
     assert [trace.paths[file] for file in unlinks["file"]] == [row[0] for row in written]
+
+
+@pytest.mark.parametrize(("program", "begins"), [("/no/such", False), ("true", True)])
+def test_force_takes_an_earlier_trace_only_when_recording_begins(tmp_path, program, begins):
+    trace = tmp_path / "t"
+    assert run_recorder(trace, "sh", "-c", f"echo 1234 > {tmp_path}/file").returncode == 0
+    before = trace.read_bytes()
+    done = run_recorder(trace, program, options=("--force",))
+    assert done.returncode == (0 if begins else 1), done.stderr
+    if begins:
+        assert f"{tmp_path}/file" not in open_trace(trace).paths.values()
+    else:
+        assert trace.read_bytes() == before
+    assert run_recorder(tmp_path / "new", program, options=("--force",)).returncode == done.returncode
+    assert (tmp_path / "new").exists() == begins
