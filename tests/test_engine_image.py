@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -11,7 +12,7 @@ import pytest
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag
 from tests.made_trace import made_trace, read, write
-from tests.straced import ENGINE, needs_engine, op
+from tests.straced import ENGINE, needs_engine, needs_strace, op, strace_run_phase
 
 pytestmark = needs_engine
 pytest_plugins = ["small_file_system"]
@@ -122,6 +123,26 @@ def test_a_directory_with_other_files_is_refused_and_not_touched(engine, tmp_pat
     assert done.returncode == 1
     assert "thesis.tex" in done.stderr
     assert [path.name for path in (tmp_path / "image").iterdir()] == ["thesis.tex"]
+
+
+def test_files_that_are_only_called_like_those_of_an_image_are_refused(engine, tmp_path):
+    """As a copy of them is, without the marker, whose name `cp image/* copy` leaves out."""
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "f00000001").write_text("precious")
+    for phase in ("prepare", "run", "all"):
+        done = engine(one_file(4096), f"--phase={phase}")
+        assert done.returncode == 1
+        assert "f00000001" in done.stderr
+    assert (tmp_path / "image" / "f00000001").read_text() == "precious"
+    assert len(list((tmp_path / "image").iterdir())) == 1
+
+
+@needs_strace
+def test_the_marker_is_removed_after_the_files(tmp_path):
+    io = [read(0, 1, at, file=at) for at in range(1, 14)]
+    _, calls = strace_run_phase(tmp_path, made_trace(io), "unlinkat")
+    names = [re.search(r'"(.*)"', call.arguments)[1].startswith("f") for call in calls]
+    assert names == [True] * 13 + [False] * 2
 
 
 def test_files_of_others_beside_a_marked_image_stay(engine, tmp_path):

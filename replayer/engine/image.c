@@ -55,9 +55,9 @@ static int check_content(const struct image *image)
 	for (const struct dirent *entry; (entry = readdir(listing));) {
 		if (!strcmp(entry->d_name, IMAGE_MARKER))
 			return 0;
-		/* A new ext4 file system is not quite empty. */
+		/* A new ext4 file system is not quite empty. What only has the name of an image's file may be a copy. */
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "lost+found") &&
-		    !is_image_name(entry->d_name) && !seal_is_name(entry->d_name))
+		    !seal_is_name(entry->d_name))
 			snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
 	}
 	if (!foreign[0])
@@ -350,10 +350,9 @@ int image_remove_created(const struct image *image, const struct file_table *tab
 	return 0;
 }
 
-int image_remove(struct image *image)
+/* Removes all whose names are of a kind. */
+static int remove_names(const struct image *image, bool (*is_of_kind)(const char *name))
 {
-	if (!image->path)
-		return 0;
 	__attribute__((cleanup(close_listing))) DIR *listing = list_directory(image->directory);
 
 	if (!listing) {
@@ -361,13 +360,27 @@ int image_remove(struct image *image)
 		return -errno;
 	}
 	for (const struct dirent *entry; (entry = readdir(listing));) {
-		if (!is_image_name(entry->d_name) && !seal_is_name(entry->d_name))
+		if (!is_of_kind(entry->d_name))
 			continue;
 		int error = image_remove_name(image, entry->d_name);
 
 		if (error)
 			return error;
 	}
+	return 0;
+}
+
+int image_remove(struct image *image)
+{
+	if (!image->path)
+		return 0;
+	int error = remove_names(image, is_image_name);
+
+	/* Last, so that what a removal leaves that is killed is still an image. */
+	if (!error)
+		error = remove_names(image, seal_is_name);
+	if (error)
+		return error;
 	if (image->made_directory)
 		rmdir(image->path); /* stays if somebody put something into it */
 	return 0;
