@@ -199,6 +199,22 @@ def test_an_interrupted_layout_leaves_nothing_unless_the_image_is_kept(engine, t
     assert (tmp_path / "beside").read_text() == "precious"
 
 
+def test_a_change_of_data_that_is_interrupted_leaves_none_of_the_other_kind(engine, tmp_path):
+    """Neither of files that it has not come to nor of those of another trace."""
+    image = tmp_path / "image"
+
+    def files_of(count):
+        io = [read(0, 1, at, file=at) for at in range(1, count + 1)]
+        files = [{"file": at, "size_bytes": SIZE if at > 1 else 1000} for at in range(1, count + 1)]
+        return made_trace(io, files=files)
+
+    document_of(engine(files_of(3), "--phase=prepare"))
+    interrupt_layout(tmp_path, image, "--phase=prepare", "--data=compressible:30")
+    for count in (2, 3):
+        document_of(engine(files_of(count), "--phase=prepare", "--data=compressible:30"))
+        assert compressed_share((image / f"f{count:08}").read_bytes())[0] < 0.35
+
+
 @pytest.fixture
 def few_inodes(tmp_path):
     """Directory of a tmpfs with 40 inodes, one of which is the directory's."""

@@ -356,7 +356,7 @@ static int remove_names(const struct image *image, bool (*is_of_kind)(const char
 	__attribute__((cleanup(close_listing))) DIR *listing = list_directory(image->directory);
 
 	if (!listing) {
-		complain("cannot list %s to remove the image: %s", image->path, strerror(errno));
+		complain("cannot list %s to remove its files: %s", image->path, strerror(errno));
 		return -errno;
 	}
 	for (const struct dirent *entry; (entry = readdir(listing));) {
@@ -370,11 +370,16 @@ static int remove_names(const struct image *image, bool (*is_of_kind)(const char
 	return 0;
 }
 
+int image_remove_files(const struct image *image)
+{
+	return remove_names(image, is_image_name);
+}
+
 int image_remove(struct image *image)
 {
 	if (!image->path)
 		return 0;
-	int error = remove_names(image, is_image_name);
+	int error = image_remove_files(image);
 
 	/* Last, so that what a removal leaves that is killed is still an image. */
 	if (!error)

@@ -63,7 +63,7 @@ int image_check_space(const struct image *image, const struct file_table *table)
 /*
  * Gives every file its size, with data of the wanted kind and without holes, on the device and out of the page cache
  * (with keep_cached only what it writes). What is there of an earlier replay is used again, unless its data is of another
- * kind. -EINTR after a stop, silently: between two passes that is no failure.
+ * kind, and then removed before anything is made. -EINTR after a stop, silently: between two passes that is no failure.
  */
 int image_lay_out(struct image *image, const struct file_table *table);
 
@@ -99,6 +99,9 @@ int image_check_links(const struct image *image, const struct file_table *table)
 
 /* Removes a file or an empty directory of the image, if it is there. */
 int image_remove_name(const struct image *image, const char *name);
+
+/* Removes all files and directories of the image, those of other traces as well. */
+int image_remove_files(const struct image *image);
 
 /* Removes the image, and the directory if image_open() made it. */
 int image_remove(struct image *image);

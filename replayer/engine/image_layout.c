@@ -77,8 +77,7 @@ static int remove_link(const struct image *image, const char *name)
 	return ours ? image_remove_name(image, name) : 0;
 }
 
-/* `anew`: its data is of another kind. */
-static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush, bool anew)
+static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush)
 {
 	__attribute__((cleanup(close_descriptor))) int descriptor =
 		openat(image->directory, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
@@ -96,7 +95,7 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 	}
 	uint64_t there = (uint64_t)status.st_size;
 	/* A read at the end must come back as short as it was recorded. Else a larger file serves as well. */
-	uint64_t useful = anew ? 0 : file->exact_size && there > file->layout_bytes ? file->layout_bytes : there;
+	uint64_t useful = file->exact_size && there > file->layout_bytes ? file->layout_bytes : there;
 	if (there > useful) {
 		if (ftruncate(descriptor, (off_t)useful) < 0) {
 			int error = errno;
@@ -152,7 +151,7 @@ static int write_seal(const struct image *image, const struct file_table *table,
 	return error;
 }
 
-static int lay_out_files(struct image *image, const struct file_table *table, bool anew)
+static int lay_out_files(struct image *image, const struct file_table *table)
 {
 	bool flush_each = table->laid_out_files <= SYNC_FILES;
 	/* First, so that what a pass has linked has one name again. */
@@ -168,7 +167,7 @@ static int lay_out_files(struct image *image, const struct file_table *table, bo
 		if (!file->directory) {
 			error = remove_link(image, name);
 			if (!error)
-				error = lay_out_file(image, file, name, flush_each, anew);
+				error = lay_out_file(image, file, name, flush_each);
 		} else if (mkdirat(image->directory, name, 0755) < 0 && errno != EEXIST) {
 			error = -errno;
 			complain("cannot make directory %s/%s: %s", image->path, name, strerror(-error));
@@ -188,7 +187,7 @@ int image_lay_out(struct image *image, const struct file_table *table)
 	if (!image->path)
 		return 0;
 	if (image->sealed) { /* between two passes */
-		int error = lay_out_files(image, table, false);
+		int error = lay_out_files(image, table);
 
 		return error || image_is_placed(image, table) ? error : image_place(image);
 	}
@@ -200,10 +199,13 @@ int image_lay_out(struct image *image, const struct file_table *table)
 	}
 	if (!error)
 		error = seal_read(image->directory, &seal);
+	/* Before a seal says that all data is of this kind, which is believed also if what follows is interrupted. */
+	if (!error && (!seal.found || seal.data_percent != image->data_percent))
+		error = image_remove_files(image);
 	if (!error)
 		error = write_seal(image, table, false);
 	if (!error)
-		error = lay_out_files(image, table, !seal.found || seal.data_percent != image->data_percent);
+		error = lay_out_files(image, table);
 	if (!error && !placed)
 		error = image_place(image);
 	if (!error)
