@@ -92,6 +92,13 @@ def test_without_the_option_they_do_not(engine, ext4):
     assert not lies_as(ext4, recorded_places(pieces))
 
 
+def test_data_of_another_kind_is_placed_as_well(engine, ext4):
+    pieces = alternating()
+    for kind in ("random", "compressible"):
+        document_of(engine(trace_of(pieces), ext4, *LAYOUT, f"--data={kind}"))
+        assert lies_as(ext4, recorded_places(pieces))
+
+
 ODD = [
     piece(1, 0, BLOCK_BYTES, 90_000),
     piece(1, 0, BLOCK_BYTES, 80_000),  # read again from elsewhere

@@ -174,7 +174,8 @@ bool image_is_placed(const struct image *image, const struct file_table *table)
 
 	if (!image->places || !image->places->count)
 		return true;
-	if (seal_read(image->directory, &seal) || !seal.finished || seal.files_hash != image_hash(image, table))
+	if (seal_read(image->directory, &seal) || !seal.finished || seal.data_percent != image->data_percent ||
+	    seal.files_hash != image_hash(image, table))
 		return false;
 	/* Replays since then may have made files anew, or written on a file system that writes elsewhere each time. */
 	return !image_see_places(image, &seen) && !seen.backward;
