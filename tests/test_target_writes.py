@@ -99,6 +99,22 @@ def test_damaged_traces_change_nothing_either(disk, tmp_path):
     assert replayed > 10
 
 
+def test_each_pass_begins_without_the_pages_of_the_device(disk, tmp_path):
+    half, piece = 16 << 20, 1 << 18
+    io = [
+        read(thread * half + at, piece, 1 + at, thread=1 + thread) for at in range(0, half, piece) for thread in (0, 1)
+    ]
+    files = [{"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": SIZE}]
+    path = characterize.write(made_trace(io, files=files), tmp_path / "t.iotrace")
+    before = disk.statistics()["read_bytes"]
+    command = [ENGINE, path, f"--device={disk.path}", "--loop", "--max-seconds=1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["passes"] > 2
+    assert disk.statistics()["read_bytes"] - before == pytest.approx(document["bytes"]["read"], rel=0.1)
+
+
 def test_files_beside_the_device_need_a_directory(disk, tmp_path):
     io = [read(0, 4096, 1), write(0, 100, 5, file=2)]
     files = [{"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": 4096}, {"file": 2, "size_bytes": 50}]

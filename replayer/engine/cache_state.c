@@ -198,10 +198,30 @@ static int count_file(const struct image *image, const char *name, uint64_t size
 	return 0;
 }
 
+/* Of a device nothing is cached at the start: its own descriptor has no O_DIRECT, so the checks have read some. */
+static int evict_target(const struct target *target)
+{
+	/* A dirty page cannot be evicted. */
+	if (target->writable && fdatasync(target->descriptor) < 0) {
+		int error = errno;
+
+		complain("cannot write what is cached of %s: %s", target->path, strerror(error));
+		return -error;
+	}
+	posix_fadvise(target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
+	return 0;
+}
+
 int cache_apply(const struct image *image, const struct file_table *table, const struct resident_ranges *ranges,
 		enum cache_state state, struct cache_report *report)
 {
 	*report = (struct cache_report){0};
+	if (image->target && state != CACHE_KEEP) {
+		int error = evict_target(image->target);
+
+		if (error)
+			return error;
+	}
 	/* Counted after everything was populated, since what comes later may push out what came first. */
 	for (int counting = state == CACHE_KEEP; counting < 2; counting++) {
 		for (uint32_t id = 1; id < table->count; id++) {

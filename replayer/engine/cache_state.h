@@ -26,8 +26,8 @@ struct cache_report {
  * A recording says which ranges of a file were cached (RESIDENT records). An altered trace only says how many bytes: then
  * the first ones are taken, which is what a program that read a file from its start leaves behind. In which order pages
  * had been used last is in no trace: files are loaded in the order of their ids, each from its beginning. Only the files
- * of the image are touched, never the cache of others. Reads nothing by system calls: a recording of the replay has to
- * equal the original.
+ * of the image are touched, and the replay's device, of which nothing stays cached; never the cache of others. Reads
+ * nothing by system calls: a recording of the replay has to equal the original.
  */
 int cache_apply(const struct image *image, const struct file_table *table, const struct resident_ranges *ranges,
 		enum cache_state state, struct cache_report *report);

@@ -146,9 +146,6 @@ static int apply_cache(const struct run *run, struct result *result)
 	if (!error)
 		error = cache_apply(run->image, run->table, run->ranges, run->cache, &result->cache_report);
 	result->ranges_cut = run->ranges->too_many;
-	/* Of a device nothing is cached at the start: its own descriptor has no O_DIRECT, so the checks have read some. */
-	if (run->image->target && run->cache != CACHE_KEEP)
-		posix_fadvise(run->image->target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	return error;
 }
 
