@@ -4,16 +4,17 @@
 import json
 import os
 import subprocess
+import time
 
 import numpy as np
 import pytest
 
 import characterize
-from characterize.layout import FileType
+from characterize.layout import Fileop, FileType
 from tests.block_device import run
 from tests.guarded_device import PUNCHED, SIZE, WRITES, digest, trace_of
 from tests.made_trace import made_trace, read, write
-from tests.straced import ENGINE, needs_engine, needs_strace, strace
+from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytest_plugins = ["guarded_device"]
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
@@ -113,6 +114,29 @@ def test_each_pass_begins_without_the_pages_of_the_device(disk, tmp_path):
     document = json.loads(done.stdout)
     assert document["passes"] > 2
     assert disk.statistics()["read_bytes"] - before == pytest.approx(document["bytes"]["read"], rel=0.1)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_sync_of_everything_flushes_the_device(disk, tmp_path, beside):
+    """Long before its last close does, which comes 3 s later, and before the kernel by itself."""
+    size, piece = 64 << 20, 1 << 20
+    io = [write(at, piece, 1000 + at) for at in range(0, size, piece)]
+    io.append(read(0, 4096, 4_000_000_000))
+    files = [{"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": SIZE}]
+    made = made_trace(io, fileops=[op(Fileop.SYNCFS, 1_000_000_000, file=0)], files=files)
+    path = characterize.write(made, tmp_path / "t.iotrace")
+    options = [f"--device={disk.path}", "--write", f"--confirm={SIZE}", "--timing=recorded"]
+    options += [f"--directory={tmp_path / 'image'}"] * beside
+    before = disk.statistics()["write_bytes"]
+    process = subprocess.Popen([ENGINE, path, *options], stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(3)
+        written = disk.statistics()["write_bytes"] - before
+        assert process.poll() is None
+    finally:
+        out = process.communicate(timeout=60)[0]
+    assert json.loads(out)["operations"]["done"] == 66
+    assert written >= size
 
 
 def test_files_beside_the_device_need_a_directory(disk, tmp_path):

@@ -179,6 +179,20 @@ static struct done replay_mkdir(struct run *run, uint32_t index)
 	return done;
 }
 
+/* sync(2), which is of no file, flushes devices as well; the directory lies on another one. */
+static struct done replay_syncfs(const struct image *image, const struct fileop_record *op)
+{
+	const struct target *target = image->target;
+
+	if (!op->file && target && target->writable) {
+		int result = fsync(target->descriptor);
+
+		if (result < 0 || !image->path)
+			return finished(result);
+	}
+	return finished(syncfs(image->directory));
+}
+
 /* An operation on an open descriptor. */
 static struct done replay_on_descriptor(const struct fileop_record *op, int descriptor)
 {
@@ -195,8 +209,6 @@ static struct done replay_on_descriptor(const struct fileop_record *op, int desc
 		/* What programs do with it is to start the writing (RocksDB, PostgreSQL). */
 		return finished(
 			sync_file_range(descriptor, offset, length, high ? (unsigned int)high : SYNC_FILE_RANGE_WRITE));
-	case FILEOP_SYNCFS:
-		return finished(syncfs(descriptor));
 	case FILEOP_MSYNC:
 		/* The kernel does the same; and nothing, where the caller does not want to wait. */
 		return finished(high & MS_SYNC ? fdatasync(descriptor) : 0);
@@ -281,7 +293,8 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 			bool sync = is_sync(op);
 			bool first = sync && busy_enter(&run->sync_time);
 			uint64_t start_ns = now_ns();
-			done = replay_on_descriptor(op, descriptor);
+			done = op->op == FILEOP_SYNCFS ? replay_syncfs(run->image, op)
+						       : replay_on_descriptor(op, descriptor);
 			uint64_t end_ns = now_ns();
 
 			if (first)
