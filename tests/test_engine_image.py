@@ -245,6 +245,23 @@ def test_files_that_are_renamed_over_need_room_once(engine, small_file_system):
     assert f"need {(10 << 20) + (10 << 20) // 100} bytes more" in done.stderr
 
 
+def test_files_that_are_made_and_renamed_over_in_turn_need_room_once(engine, small_file_system):
+    """Ten rounds of two files of 1 MiB, each at the same paths, the second renamed over the first and removed."""
+    io, fileops, files, paths = [], [], [], {}
+    for at in range(10):
+        first, second, name = 2 * at + 1, 2 * at + 2, 2**31 + at
+        io += [write(0, 1 << 20, 100 * at + file, file=file) for file in (first, second)]
+        fileops += [
+            op(Fileop.RENAME, 100 * at + 50, file=second, argument=name),
+            op(Fileop.UNLINK, 100 * at + 60, file=second),
+        ]
+        files += [{"file": file, "flags": FileFlag.CREATED} for file in (first, second)]
+        files.append({"file": name, "flags": FileFlag.NEW_NAME})
+        paths |= {first: "/data", second: "/new", name: "/data"}
+    trace = made_trace(io, fileops=fileops, files=files, paths=paths)
+    assert document_of(engine(trace, directory=small_file_system))["operations"]["done"] == 40
+
+
 def test_files_that_are_renamed_in_turn_stay(engine, small_file_system):
     """As logs are rotated: the second last is renamed over the third last, the last one takes its name."""
     rounds = [[(file - 2, "/old.2")] * (file > 2) + [(file - 1, "/old.1")] * (file > 1) for file in range(1, 11)]

@@ -40,7 +40,8 @@ int descriptors_init(struct descriptors *descriptors, const struct file_table *t
 				      : DESCRIPTORS_MIN;
 	descriptors->files = calloc(table->count, sizeof(*descriptors->files));
 	descriptors->owners = calloc(table->count, sizeof(*descriptors->owners));
-	if (!descriptors->files || !descriptors->owners) {
+	descriptors->names = calloc(table->count, sizeof(*descriptors->names));
+	if (!descriptors->files || !descriptors->owners || !descriptors->names) {
 		complain("no memory for the descriptors of %u files", table->count - 1);
 		return -ENOMEM;
 	}
@@ -60,6 +61,7 @@ void descriptors_destroy(struct descriptors *descriptors)
 		free(descriptors->files[id].extra);
 	free(descriptors->files);
 	free(descriptors->owners);
+	free(descriptors->names);
 }
 
 /* Takes a descriptor out of its slot, or marks it when it is in use. Under lock. Returns it, or -1. */
@@ -126,6 +128,13 @@ static void make_room(struct descriptors *descriptors)
 	}
 }
 
+/* Under lock. */
+static void give_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	descriptors->owners[name] = id;
+	descriptors->names[descriptors->table->files[name].path] = name;
+}
+
 /* Another descriptor, of another class, of a file that has lost its name but is still open. Under lock. */
 static int open_again(struct descriptors *descriptors, const struct open_file *open_file, int flags)
 {
@@ -178,7 +187,7 @@ static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t clas
 		return -errno;
 	if (!open_file->name) {
 		open_file->name = id;
-		descriptors->owners[id] = id;
+		give_name(descriptors, id, id);
 	}
 	open_file->existed = true;
 	descriptors->open_count++;
@@ -244,6 +253,8 @@ void descriptors_release(struct descriptors *descriptors, uint32_t id, uint8_t c
 
 void descriptors_start_pass(struct descriptors *descriptors)
 {
+	for (uint32_t id = 1; id < descriptors->table->count; id++)
+		descriptors->names[id] = 0;
 	for (uint32_t id = 1; id < descriptors->table->count; id++) {
 		const struct file *file = &descriptors->table->files[id];
 		struct open_file *open_file = &descriptors->files[id];
@@ -253,6 +264,8 @@ void descriptors_start_pass(struct descriptors *descriptors)
 		open_file->existed = open_file->name != 0;
 		open_file->opens = file->opens_before;
 		descriptors->owners[id] = open_file->name;
+		if (!descriptors->names[file->path])
+			descriptors->names[file->path] = open_file->name;
 	}
 	/* A quarter of the descriptors stays free for recorded opens. */
 	for (uint32_t id = 1; id < descriptors->table->count; id++) {
@@ -299,6 +312,14 @@ enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, c
 	return NAME_THERE;
 }
 
+uint32_t descriptors_name_at(struct descriptors *descriptors, uint32_t id)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t name = descriptors->names[descriptors->table->files[id].path];
+	pthread_mutex_unlock(&descriptors->lock);
+	return name ? name : id;
+}
+
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor)
 {
 	struct open_file *open_file = &descriptors->files[id];
@@ -307,7 +328,7 @@ void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t cl
 	open_file->opens++;
 	if (!open_file->name) {
 		open_file->name = id;
-		descriptors->owners[id] = id;
+		give_name(descriptors, id, id);
 	}
 	open_file->existed = true;
 	if (descriptors->open_count >= descriptors->budget)
@@ -409,7 +430,7 @@ void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t n
 	pthread_mutex_lock(&descriptors->lock);
 	descriptors->files[name].next_link = descriptors->files[id].links;
 	descriptors->files[id].links = name;
-	descriptors->owners[name] = id;
+	give_name(descriptors, id, name);
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
@@ -420,10 +441,10 @@ void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_
 	uint32_t other = descriptors->owners[name];
 
 	descriptors->files[id].name = name;
-	descriptors->owners[name] = id;
+	give_name(descriptors, id, name);
 	if (other && other != id) {
 		descriptors->files[other].name = before;
-		descriptors->owners[before] = other;
+		give_name(descriptors, other, before);
 	}
 	pthread_mutex_unlock(&descriptors->lock);
 }
@@ -437,7 +458,7 @@ void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t 
 	if (descriptors->files[id].name)
 		descriptors->owners[descriptors->files[id].name] = 0;
 	descriptors->files[id].name = name;
-	descriptors->owners[name] = id;
+	give_name(descriptors, id, name);
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
@@ -446,6 +467,6 @@ void descriptors_created(struct descriptors *descriptors, uint32_t id)
 	pthread_mutex_lock(&descriptors->lock);
 	descriptors->files[id].name = id;
 	descriptors->files[id].existed = true;
-	descriptors->owners[id] = id;
+	give_name(descriptors, id, id);
 	pthread_mutex_unlock(&descriptors->lock);
 }

@@ -37,6 +37,7 @@ struct descriptors {
 	const struct image *image;
 	struct open_file *files;
 	uint32_t *owners; /* by name: the file that has it; 0 = none */
+	uint32_t *names; /* by path: the name that a file got there last; 0 = none */
 	uint32_t budget; /* descriptors that may be open at one time */
 	uint32_t open_count;
 	uint32_t hand; /* where the search for one to close goes on */
@@ -61,6 +62,12 @@ enum name_state { NAME_THERE, NAME_GONE, NAME_NEVER };
 
 /* The name of a file now, if it has one. */
 enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES]);
+
+/*
+ * What a rename to the path of a file has to give as new name, so that it replaces what it replaced when it was recorded,
+ * and does not leave it behind, filling the disk.
+ */
+uint32_t descriptors_name_at(struct descriptors *descriptors, uint32_t id);
 
 /* Takes over the descriptor of a recorded open. */
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor);

@@ -56,10 +56,6 @@ static uint32_t find(const struct hashed *hashed, uint32_t count, uint64_t hash)
 	return low < count && hashed[low].hash == hash ? hashed[low].id : 0;
 }
 
-/*
- * Every new name of a rename gets the place of the first file with the same path, so that a rename over an existing
- * file replaces it here as well (and does not leave it behind, filling the disk).
- */
 int file_paths_resolve(struct file_table *table, const struct path_hash *hashes)
 {
 	_cleanup_free_ struct hashed *hashed = calloc(table->count, sizeof(*hashed));
@@ -68,26 +64,27 @@ int file_paths_resolve(struct file_table *table, const struct path_hash *hashes)
 	if (!hashed)
 		return -ENOMEM;
 	for (uint32_t id = 1; id < table->count; id++) {
-		table->files[id].name = table->files[id].path = id;
+		table->files[id].path = id;
 		if (hashes[id].path)
 			hashed[count++] = (struct hashed){hashes[id].path, id};
 	}
 	qsort(hashed, count, sizeof(*hashed), compare_hashed);
 	for (uint32_t i = 1; i < count; i++) {
-		struct file *file = &table->files[hashed[i].id];
+		if (hashed[i].hash == hashed[i - 1].hash)
+			table->files[hashed[i].id].path = table->files[hashed[i - 1].id].path;
+	}
+	/* Names stand behind files: each file of a path may be the one that is replaced. */
+	bool replaced = false;
+	for (uint32_t i = count; i > 0; i--) {
+		struct file *file = &table->files[hashed[i - 1].id];
 
-		if (hashed[i].hash != hashed[i - 1].hash)
-			continue;
-		file->path = table->files[hashed[i - 1].id].path;
-		if (file->new_name)
-			file->name = table->files[hashed[i - 1].id].name;
+		replaced &= i < count && hashed[i].hash == hashed[i - 1].hash;
+		replaced |= file->new_name && file->renamed;
+		file->renamed |= replaced;
 	}
 	for (uint32_t id = 1; id < table->count; id++) {
-		struct file *file = &table->files[id];
-
 		if (hashes[id].directory)
-			file->parent = find(hashed, count, hashes[id].directory);
-		table->files[file->name].renamed |= file->new_name && file->renamed;
+			table->files[id].parent = find(hashed, count, hashes[id].directory);
 	}
 	return 0;
 }

@@ -14,7 +14,7 @@ struct path_hash {
 void path_begin(struct path_hash *hash, const struct file_record *record);
 void path_append(struct path_hash *hash, const struct text_record *text);
 
-/* Fills path, parent and name of all files. 0 or -ENOMEM. */
+/* Fills path and parent of all files, and marks those that renames may replace. 0 or -ENOMEM. */
 int file_paths_resolve(struct file_table *table, const struct path_hash *hashes);
 
 #endif

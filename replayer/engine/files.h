@@ -49,7 +49,6 @@ struct file {
 	uint64_t resident_bytes; /* of it in the page cache; TRACE_NOT_MEASURED_U64 */
 	uint64_t moved_bytes; /* by all requests */
 	uint64_t run_bytes; /* of these, by requests that follow each other for RUN_BYTES and more */
-	uint32_t name; /* the index after which its place in the directory is named; differs for FILE_NEW_NAME */
 	uint32_t path; /* the first file that is known by the same path */
 	uint32_t parent; /* the first one by the path of its directory; 0 = none */
 	uint32_t opens_before; /* closes without an open: descriptors that were open before the trace began */

@@ -105,21 +105,21 @@ static struct done replay_close(struct run *run, uint32_t index)
 static struct done replay_rename(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
-	const struct file *files = run->table->files;
 	uint32_t target = files_index(run->table, op->argument);
 
 	if (!target)
 		return skipped(SKIP_UNKNOWN_FILE);
 	if (descriptors_name(&run->descriptors, index, from) != NAME_THERE)
 		return skipped(SKIP_NO_SUCH_FILE);
-	image_name(to, files[index].directory, files[target].name);
+	uint32_t name = descriptors_name_at(&run->descriptors, target);
+	image_name(to, run->table->files[index].directory, name);
 	bool exchange = op->length & RENAME_EXCHANGE;
 	struct done done = finished(
 		renameat2(run->image->directory, from, run->image->directory, to, exchange ? RENAME_EXCHANGE : 0));
 	if (done.result == 0 && exchange)
-		descriptors_exchanged(&run->descriptors, index, files[target].name);
+		descriptors_exchanged(&run->descriptors, index, name);
 	else if (done.result == 0)
-		descriptors_renamed(&run->descriptors, index, files[target].name);
+		descriptors_renamed(&run->descriptors, index, name);
 	return done;
 }
 
