@@ -24,6 +24,9 @@ struct {
 
 __u32 file_id_last __weak = 0;
 
+/* How often an id was taken back: what threads know of struct files (known_file.bpf.h) is no longer sure then. */
+__u32 ids_forgotten __weak = 0;
+
 /*
  * Filters of the user's, filled by the recorder before load. A file is judged once, at first sight: a file that is renamed
  * into the prefix later stays out.
@@ -297,16 +300,14 @@ static __always_inline bool make_key(const struct inode *inode, __u16 mode, stru
  * What was known under the key of a file that an open has just made is another file, which is gone. Where inodes have
  * generations the key tells them apart; those of overlays have none, and the number is given out again at once.
  */
-static __always_inline void forget_namesake(struct task_state *state, const struct file *file)
+static __always_inline void forget_namesake(const struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	struct file_key key = {};
 	if (!was_created(file) || !make_key(inode, MODE_REGULAR, &key) || key.generation)
 		return;
-	bpf_map_delete_elem(&file_ids, &key);
-	for (int i = 0; i < KNOWN_FILES; i++)
-		if (state->known_files[i].inode_pointer == (__u64)inode)
-			state->known_files[i].file_pointer = 0;
+	if (!bpf_map_delete_elem(&file_ids, &key))
+		__sync_fetch_and_add(&ids_forgotten, 1);
 }
 
 /* The id of the file that an inode is, 0 if it was never seen or is left out. Sends and counts nothing. */

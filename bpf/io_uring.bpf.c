@@ -134,9 +134,7 @@ static __always_inline bool find_opened(struct io_kiocb *request, struct async_o
 	}
 	if (!file)
 		return false;
-	struct task_state *state = current_state();
-	if (state)
-		forget_namesake(state, file);
+	forget_namesake(file);
 	if (!set_file(operation, file, result))
 		return false;
 	if (BPF_CORE_READ(file, f_mode) & FMODE_CREATED)

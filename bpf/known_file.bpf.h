@@ -47,11 +47,14 @@ static __always_inline void learn_file(struct known_file *known, struct file *fi
 static __always_inline void know_file(struct known_file *known, struct file *file, bool directories)
 {
 	struct inode *inode = read_field(file, f_inode);
+	__u32 forgotten = ids_forgotten;
 	/* A struct file that was freed and reused for another file has another inode, number or generation. */
 	if (known->file_pointer == (__u64)file && known->inode_pointer == (__u64)inode &&
-	    known->inode_number == read_field(inode, i_ino) && known->generation == read_field(inode, i_generation))
+	    known->inode_number == read_field(inode, i_ino) && known->generation == read_field(inode, i_generation) &&
+	    known->ids_forgotten == forgotten)
 		return;
 	known->inode_pointer = (__u64)inode;
+	known->ids_forgotten = forgotten;
 	learn_file(known, file, directories);
 }
 

@@ -58,7 +58,7 @@ enum {
 	KNOWN_FILES = 4,
 };
 
-/* What is known of a struct file, as long as it has this inode with this number and generation. */
+/* Of a struct file, as long as it has this inode with this number and generation, and no id was taken back. */
 struct known_file {
 	__u64 file_pointer; /* 0 = nothing that is recorded */
 	__u64 inode_pointer;
@@ -66,8 +66,9 @@ struct known_file {
 	__u64 data_inode_pointer; /* what the page cache and the block layer know: of block devices and overlays another */
 	__u32 generation;
 	__u32 file; /* its id */
-	__u32 in_memory; /* on a file system without a device */
-	__u32 is_directory;
+	__u32 ids_forgotten; /* when this was found out */
+	__u16 in_memory; /* on a file system without a device */
+	__u16 is_directory;
 };
 
 /*

@@ -107,7 +107,7 @@ static __always_inline void send_open(struct task_struct *task, struct task_stat
 		struct file *file = file_of_descriptor(task, result);
 		if (!file)
 			return;
-		forget_namesake(state, file);
+		forget_namesake(file);
 		/* Directories are opened to be synced (SQLite does so after each unlink) and to be listed. */
 		state->file = identify_file(file, true, state->start_ns);
 		if (!state->file)

@@ -215,16 +215,24 @@ def test_links_of_another_root_are_not_those_of_the_recorder(tmp_path):
 
 
 def test_a_new_file_of_an_overlay_is_not_the_one_that_had_its_number(tmp_path):
-    """An overlay has the inode numbers of the file system below, but not the generations."""
-    script = """
-import os, sys
+    """An overlay has the inode numbers of the file system below, but not the generations. Another thread writes.
+
+    Rounds enough that memory is used again as well: that thread sees a struct file and an inode that it has seen before.
+    """
+    rounds = 60
+    script = f"""
+import os, sys, time
+from concurrent.futures import ThreadPoolExecutor
 os.chdir(sys.argv[1])
-for name, size in (("first", 5), ("second", 7), ("third", 11)):
+writer = ThreadPoolExecutor(1)
+for size in range(1, {rounds} + 1):
+    name = "file%d" % size
     file = os.open(name, os.O_RDWR | os.O_CREAT)
-    os.write(file, bytes(size))
+    writer.submit(os.write, file, bytes(size)).result()
     print(os.fstat(file).st_ino)
     os.close(file)
     os.unlink(name)
+    time.sleep(0.02)
 """
     with loop_file_system("ext4", tmp_path) as system:
         places = [system.place / name for name in ("lower", "upper", "work", "merged")]
@@ -245,7 +253,7 @@ for name, size in (("first", 5), ("second", 7), ("third", 11)):
     writes = trace.io[trace.io["op"] == IoOp.WRITE]
     written = [(trace.paths[row.file], row.result) for row in writes.itertuples()]
     written = [row for row in written if row[0].startswith(f"{places[3]}/")]
-    assert written == [(f"{places[3]}/{name}", size) for name, size in (("first", 5), ("second", 7), ("third", 11))]
+    assert written == [(f"{places[3]}/file{size}", size) for size in range(1, rounds + 1)]
     unlinks = trace.fileops[trace.fileops["op"] == Fileop.UNLINK]
     assert [trace.paths[file] for file in unlinks["file"]] == [row[0] for row in written]
 
