@@ -199,15 +199,24 @@ char *names_join(const char *directory, const char *path)
 	return joined;
 }
 
-/* A directory without symbolic links, from what the kernel has at hand, so that no server is waited for. NULL = not known. */
+/*
+ * A directory without symbolic links, from what the kernel has at hand, so that no server is waited for. NULL = not known,
+ * as what goes through /proc: /proc/self and /dev/fd lead the recorder to what is its own.
+ */
 static char *resolve_directory(const char *path)
 {
-	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_CACHED};
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_CACHED | RESOLVE_NO_MAGICLINKS,
+	};
 	_cleanup_close_ int directory = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
 	char link[64], resolved[PATH_MAX];
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", directory);
 	ssize_t bytes = directory < 0 ? -1 : readlink(link, resolved, sizeof(resolved));
-	return bytes > 0 && bytes < (ssize_t)sizeof(resolved) ? strndup(resolved, bytes) : NULL;
+	if (bytes <= 0 || bytes == sizeof(resolved))
+		return NULL;
+	resolved[bytes] = '\0';
+	return strncmp(resolved, "/proc/", strlen("/proc/")) ? strdup(resolved) : NULL;
 }
 
 char *names_join_resolved(const char *directory, const char *path)

@@ -13,6 +13,7 @@ enum {
 	AT_REMOVEDIR = 0x200,
 	ADVICE_WILLNEED = 3, /* POSIX_FADV_WILLNEED: what readahead(2) is */
 	ERROR_BUSY = -16, /* EBUSY */
+	DESCRIPTOR_DIGITS_MAX = 7,
 };
 
 static __always_inline struct fileop_record *reserve_fileop(struct task_struct *task, const struct task_state *state,
@@ -156,7 +157,29 @@ static __always_inline struct open_request open_request_of(struct pt_regs *regs,
 	return how;
 }
 
-/* Where a path argument starts if it may be relative, and the path. The kernel has just read it, so it is resident. */
+/* The descriptor that a path means which is of the form that open(2) gives for O_TMPFILE; -1 = none. */
+static __always_inline int descriptor_of_path(const char *path)
+{
+	const char prefix[] = "/proc/self/fd/";
+	const char *digits = path + sizeof(prefix) - 1;
+	int descriptor = 0;
+	for (int i = 0; i < (int)sizeof(prefix) - 1; i++)
+		if (path[i] != prefix[i])
+			return -1;
+	for (int i = 0; i <= DESCRIPTOR_DIGITS_MAX; i++) {
+		if (!digits[i])
+			return i ? descriptor : -1;
+		if (digits[i] < '0' || digits[i] > '9')
+			return -1;
+		descriptor = descriptor * 10 + digits[i] - '0';
+	}
+	return -1;
+}
+
+/*
+ * Where a path argument starts if it may be relative, and the path. The kernel has just read it, so it is resident. One
+ * of a descriptor is told as that of its file: the recorder would find its own.
+ */
 __weak int send_argument(int directory, __u64 text, __u32 role, __u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -173,6 +196,13 @@ __weak int send_argument(int directory, __u64 text, __u32 role, __u64 now_ns)
 	if (!name)
 		return 0;
 	long bytes = bpf_probe_read_user_str(name->text, NAME_BYTES_MAX, (const void *)text);
+	int descriptor = bytes > 0 ? descriptor_of_path(name->text) : -1;
+	struct file *named = descriptor < 0 ? NULL : file_of_descriptor(task, descriptor);
+	if (named) {
+		bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
+		send_path(&named->f_path, role, now_ns);
+		return 0;
+	}
 	name->start = 0;
 	name->bytes = bytes > 0 ? bytes - 1 : 0;
 	finish_name(name, role, 0, task, now_ns);

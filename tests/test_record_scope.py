@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections import Counter
@@ -195,6 +196,47 @@ def test_names_through_symbolic_links_are_those_of_their_files(tmp_path):
         ("unlink", "e", "", True),
         ("unlink", "real/d", "", True),
     ]
+
+
+NAMES_OF_PROC = """
+import os, sys
+place = os.open(sys.argv[1], os.O_DIRECTORY)
+os.chdir(place)
+file = os.open(".", os.O_TMPFILE | os.O_RDWR)
+os.write(file, bytes(1234))
+os.link(f"/proc/self/fd/{file}", "named", dst_dir_fd=place)
+os.truncate(f"/proc/self/fd/{file}", 7)
+os.link(f"/dev/fd/{file}", "again", dst_dir_fd=place)
+os.link(f"/proc/self/fd/{place}/named", "third", dst_dir_fd=place)
+os.mkdir("/proc/self/cwd/made")
+os.unlink("named")
+"""
+
+
+def test_names_of_proc_are_not_those_of_the_recorder(tmp_path):
+    """Which has a current directory and descriptors as well."""
+    with loop_file_system("ext4", tmp_path) as system:
+        done = run_recorder(
+            *(tmp_path / "t", "python3", "-I", "-c", NAMES_OF_PROC, system.place), stdin=subprocess.DEVNULL
+        )
+        assert done.returncode == 0, done.stderr
+        trace = open_trace(tmp_path / "t")
+        written = trace.io.loc[trace.io["result"] == 1234, "file"].item()
+        paths = trace.paths
+        calls = [
+            (Fileop(row.op), row.file == written, paths[row.argument] if row.op in NAMED_BY_ARGUMENT else "")
+            for row in trace.fileops[trace.fileops["op"].isin([*NAMED])].itertuples()
+        ]
+        assert calls[:2] == [(Fileop.LINK, True, f"{system.place}/named"), (Fileop.TRUNCATE, True, "")]
+        assert [call[2].rpartition("/")[2] for call in calls[2:4]] == ["again", "third"]
+        assert calls[4][0] == Fileop.MKDIR
+        assert calls[5:] == [(Fileop.UNLINK, True, "")]
+        beside = {path for path in paths.values() if path.startswith(("/proc/", "/dev/fd", os.getcwd() + "/made"))}
+        assert {re.sub(r"[0-9]+", "N", path) for path in beside} == {
+            "/dev/fd/N",
+            "/proc/self/fd/N/named",
+            "/proc/self/cwd/made",
+        }
 
 
 def test_links_of_another_root_are_not_those_of_the_recorder(tmp_path):
