@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Turns the block device of a user's filter into the devices that files on it are of.
+ * Turns the block device of a user's filter into the devices that files on it are of, and judges paths by them.
  */
 #include "device_filter.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,87 +15,131 @@
 #include <sys/sysmacros.h>
 
 #include "cleanup.h"
+#include "names.h"
+#include "topology.h"
 
-struct device_set {
-	uint32_t *devices;
-	int count;
-	bool overflows;
-};
-
-static bool contains(const struct device_set *set, uint32_t device)
+static bool contains(const struct device_filter *filter, uint32_t device)
 {
-	for (int i = 0; i < set->count; i++)
-		if (set->devices[i] == device)
+	for (int i = 0; i < filter->count; i++)
+		if (filter->devices[i] == device)
 			return true;
 	return false;
 }
 
-static void add(struct device_set *set, uint32_t device)
+static void add(struct device_filter *filter, uint32_t device)
 {
-	if (contains(set, device))
+	if (contains(filter, device))
 		return;
-	if (set->count == FILTER_DEVICES_MAX)
-		set->overflows = true;
+	if (filter->count == FILTER_DEVICES_MAX)
+		filter->overflows = true;
 	else
-		set->devices[set->count++] = device;
+		filter->devices[filter->count++] = device;
 }
 
-static bool lies_on(const struct device *device, const struct device_set *set)
+static bool lies_on(const struct device *device, const struct device_filter *filter)
 {
-	if (device->parent && contains(set, device->parent))
+	if (device->parent && contains(filter, device->parent))
 		return true;
 	for (int i = 0; i < device->slave_count; i++)
-		if (contains(set, device->slaves[i]))
+		if (contains(filter, device->slaves[i]))
 			return true;
 	return false;
 }
 
 /* Partitions of stacked devices on partitions: until nothing is added any more. */
-static void add_block_devices(struct device_set *set, const struct topology *topology)
+static void add_block_devices(struct device_filter *filter, const struct topology *topology)
 {
 	int before;
 	do {
-		before = set->count;
+		before = filter->count;
 		for (int i = 0; i < topology->count; i++)
-			if (lies_on(&topology->devices[i], set))
-				add(set, topology->devices[i].device);
-	} while (set->count > before);
+			if (lies_on(&topology->devices[i], filter))
+				add(filter, topology->devices[i].device);
+	} while (filter->count > before);
 }
 
-static void add_mounted(struct device_set *set)
+/* The device of the super block, from a line of mountinfo; 0 if that cannot be understood. */
+static uint32_t parse_mount(const char *line, uint64_t *mount)
+{
+	unsigned int device_major, device_minor;
+	bool known = sscanf(line, "%" SCNu64 " %*d %u:%u", mount, &device_major, &device_minor) == 3;
+	return known ? device_number(device_major, device_minor) : 0;
+}
+
+static void add_mounted(struct device_filter *filter)
 {
 	_cleanup_free_ char *line = NULL;
 	size_t line_room = 0;
 	_cleanup_fclose_ FILE *mounts = fopen("/proc/self/mountinfo", "re");
 	while (mounts && getline(&line, &line_room, mounts) > 0) {
-		char source[PATH_MAX], place[PATH_MAX];
+		char source[PATH_MAX];
 		struct stat node;
-		struct statx root;
-		unsigned long long mount;
-		unsigned int device_major, device_minor;
+		uint64_t mount;
+		uint32_t device = parse_mount(line, &mount);
 		const char *after = strstr(line, " - ");
-		if (!after ||
-		    sscanf(line, "%llu %*d %u:%u %*s %4095s", &mount, &device_major, &device_minor, place) != 4 ||
-		    sscanf(after, " - %*s %4095s", source) != 1 || stat(source, &node) || !S_ISBLK(node.st_mode))
-			continue;
-		if (!contains(set, device_number(major(node.st_rdev), minor(node.st_rdev))))
-			continue;
-		add(set, device_number(device_major, device_minor));
-		/* What stat says of files there: a subvolume of btrfs has a number of its own once more. */
-		if (!statx(AT_FDCWD, place, 0, STATX_MNT_ID, &root) && root.stx_mnt_id == mount)
-			add(set, device_number(root.stx_dev_major, root.stx_dev_minor));
+		if (device && after && sscanf(after, " - %*s %4095s", source) == 1 && !stat(source, &node) &&
+		    S_ISBLK(node.st_mode) &&
+		    contains(filter, device_number(major(node.st_rdev), minor(node.st_rdev))))
+			add(filter, device);
 	}
 }
 
-int device_filter_fill(uint32_t devices[FILTER_DEVICES_MAX], uint32_t device)
+int device_filter_init(struct device_filter *filter, uint32_t device)
 {
+	*filter = (struct device_filter){};
 	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
-	struct device_set set = {.devices = devices};
 	if (!topology)
 		return -ENOMEM;
 	topology_scan(topology);
-	add(&set, device);
-	add_block_devices(&set, topology);
-	add_mounted(&set);
-	return set.overflows ? -E2BIG : set.count;
+	add(filter, device);
+	add_block_devices(filter, topology);
+	add_mounted(filter);
+	return filter->overflows ? -E2BIG : 0;
+}
+
+static uint32_t device_of_mount(uint64_t wanted)
+{
+	_cleanup_free_ char *line = NULL;
+	size_t line_room = 0;
+	_cleanup_fclose_ FILE *mounts = fopen("/proc/self/mountinfo", "re");
+	while (mounts && getline(&line, &line_room, mounts) > 0) {
+		uint64_t mount;
+		uint32_t device = parse_mount(line, &mount);
+		if (device && mount == wanted)
+			return device;
+	}
+	return 0;
+}
+
+/* The innermost directory of a path that is still there. */
+static bool find_place(const char *path, struct statx *place)
+{
+	_cleanup_free_ char *directory = strdup(path);
+	char *slash;
+	while (directory && (slash = strrchr(directory, '/'))) {
+		*slash = '\0';
+		_cleanup_close_ int descriptor = names_open_directory(slash == directory ? "/" : directory);
+		if (descriptor >= 0)
+			return !statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, place);
+	}
+	return false;
+}
+
+bool device_filter_has(struct device_filter *filter, const char *path)
+{
+	struct statx place;
+	if (!find_place(path, &place))
+		return false;
+	uint32_t device = device_number(place.stx_dev_major, place.stx_dev_minor);
+	/* Only numbers without a major can be another one than that of the super block. */
+	if (place.stx_dev_major || contains(filter, device))
+		return contains(filter, device);
+	struct seen_mount *seen = &filter->seen[place.stx_mnt_id % MOUNTS_SEEN];
+	if (seen->mount != place.stx_mnt_id || seen->device != device)
+		*seen = (struct seen_mount){
+			.mount = place.stx_mnt_id,
+			.device = device,
+			.wanted = contains(filter, device_of_mount(place.stx_mnt_id)),
+		};
+	return seen->wanted;
 }

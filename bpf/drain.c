@@ -14,12 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
-#include "cleanup.h"
 #include "clock.h"
-#include "topology.h"
 
 enum {
 	PENDING_MAX = 1 << 24, /* records held in memory, 1.5 GiB; beyond that they are counted as lost */
@@ -57,6 +53,7 @@ static void take_name(struct drain *drain, const struct ring_name *name)
 	}
 	struct announced *announced = announced_of(drain, name->thread);
 	announced->time_ns = name->time_ns;
+	announced->other_root = name->other_root;
 	switch (name->role) {
 	case NAME_OF_FILE:
 		for (size_t i = 1; i <= drain->pending_end - drain->pending_begin && i <= FILE_SEARCH_MAX; i++) {
@@ -140,6 +137,7 @@ static void take_announced(struct drain *drain, struct pending *pending)
 		return;
 	pending->path = announced->path;
 	pending->new_path = announced->new_path;
+	pending->other_root = announced->other_root;
 	announced->path = announced->new_path = NULL;
 }
 
@@ -247,32 +245,15 @@ static bool is_below(const char *path, const char *prefix)
 	return !strncmp(path, prefix, bytes) && (!path[bytes] || path[bytes] == '/');
 }
 
-/* By the innermost directory of the path that is still there. */
-static bool is_on(const char *path, const uint32_t *devices)
-{
-	_cleanup_free_ char *directory = strdup(path);
-	struct stat place;
-	char *slash;
-	do {
-		slash = directory ? strrchr(directory, '/') : NULL;
-		if (!slash)
-			return false;
-		*slash = '\0';
-	} while (stat(slash == directory ? "/" : directory, &place));
-	uint32_t device = device_number(major(place.st_dev), minor(place.st_dev));
-	for (int i = 0; i < FILTER_DEVICES_MAX && devices[i]; i++)
-		if (devices[i] == device)
-			return true;
-	return false;
-}
-
 /* Whether the user's filters keep what is done with this name: of a file that is recorded, or where such files lie. */
-static bool is_wanted(const struct drain *drain, const char *path)
+static bool is_wanted(const struct drain *drain, const struct pending *pending, const char *path)
 {
 	if (!path || names_find(&drain->names, path))
 		return path;
-	return (!drain->path_prefix || is_below(path, drain->path_prefix)) &&
-	       (!drain->file_devices || is_on(path, drain->file_devices));
+	if (drain->path_prefix && !is_below(path, drain->path_prefix))
+		return false;
+	/* Where the paths of another root lie cannot be said. */
+	return !drain->device_filter || pending->other_root || device_filter_has(drain->device_filter, path);
 }
 
 static int write_name_operation(struct drain *drain, struct pending *pending)
@@ -280,8 +261,8 @@ static int write_name_operation(struct drain *drain, struct pending *pending)
 	struct fileop_record *record = &pending->record.fileop;
 	const char *path = pending->path && *pending->path ? pending->path : NULL;
 	const char *new_path = pending->new_path && *pending->new_path ? pending->new_path : NULL;
-	bool may_be_left_out = drain->path_prefix || drain->file_devices;
-	if (may_be_left_out && !is_wanted(drain, path) && !is_wanted(drain, new_path)) {
+	bool may_be_left_out = drain->path_prefix || drain->device_filter;
+	if (may_be_left_out && !is_wanted(drain, pending, path) && !is_wanted(drain, pending, new_path)) {
 		drain->filtered_count++;
 		return 0;
 	}

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device_filter.h"
 #include "names.h"
 #include "ring_event.h"
 #include "writer.h"
@@ -19,6 +20,7 @@ struct pending {
 	char *path; /* of a FILE, or the existing name of a FILEOP on names; NULL = none */
 	char *new_path; /* the name that a FILEOP makes */
 	uint32_t viewer_process; /* of a FILE: whose view the path is */
+	bool other_root; /* of a FILEOP on names: whoever named them has not the root of the recorder */
 	union {
 		uint8_t kind;
 		struct io_record io;
@@ -33,6 +35,7 @@ struct pending {
 /* Names that a thread's call on names has announced. */
 struct announced {
 	uint32_t thread;
+	bool other_root;
 	uint64_t time_ns; /* end of the call */
 	char *directory, *path, *new_path;
 };
@@ -58,7 +61,7 @@ struct drain {
 	void *observer;
 	/* Filters of the user's for names, which the kernel side does not judge. */
 	const char *path_prefix; /* NULL = none */
-	const uint32_t *file_devices; /* up to the first 0; NULL = any */
+	struct device_filter *device_filter; /* NULL = none */
 	uint64_t filtered_count; /* operations that they left out */
 	uint64_t event_count, event_bytes; /* what came through the rings, without their headers of 8 bytes */
 	struct announced announced[ANNOUNCED_MAX];

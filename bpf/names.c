@@ -199,17 +199,19 @@ char *names_join(const char *directory, const char *path)
 	return joined;
 }
 
-/*
- * A directory without symbolic links, from what the kernel has at hand, so that no server is waited for. NULL = not known,
- * as what goes through /proc: /proc/self and /dev/fd lead the recorder to what is its own.
- */
-static char *resolve_directory(const char *path)
+int names_open_directory(const char *path)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 		.resolve = RESOLVE_CACHED | RESOLVE_NO_MAGICLINKS,
 	};
-	_cleanup_close_ int directory = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+	return syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+}
+
+/* A directory without symbolic links. NULL = not known, as that of /proc/self and /dev/fd: here it is the recorder's. */
+static char *resolve_directory(const char *path)
+{
+	_cleanup_close_ int directory = names_open_directory(path);
 	char link[64], resolved[PATH_MAX];
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", directory);
 	ssize_t bytes = directory < 0 ? -1 : readlink(link, resolved, sizeof(resolved));

@@ -23,5 +23,10 @@ void names_remove(struct names *names, const char *path);
 char *names_join(const char *directory, const char *path);
 /* The same through the symbolic links of all but the last component, if they can be looked up. */
 char *names_join_resolved(const char *directory, const char *path);
+/*
+ * A descriptor (O_PATH) of a directory, by what the kernel has at hand, so that no server is waited for, and not through
+ * the links of /proc to what a process has open; -1 = none.
+ */
+int names_open_directory(const char *path);
 
 #endif /* FLEXTRACE_NAMES_H */

@@ -55,7 +55,7 @@ struct session {
 	struct closure closure;
 	struct status status;
 	dev_t trace_filesystem;
-	uint32_t file_devices[FILTER_DEVICES_MAX]; /* of --device, see device_filter.h */
+	struct device_filter device_filter; /* of --device */
 	int signals; /* signalfd */
 	int signal_count;
 	uint64_t ends_ns; /* CLOCK_MONOTONIC, 0 = no limit */
@@ -283,7 +283,7 @@ static int record_with_buffers(struct session *session)
 	session->drain.observe = observe;
 	session->drain.observer = session;
 	session->drain.path_prefix = *session->options->path_prefix ? session->options->path_prefix : NULL;
-	session->drain.file_devices = session->options->device ? session->file_devices : NULL;
+	session->drain.device_filter = session->options->device ? &session->device_filter : NULL;
 	error = losses_init(&session->losses, &session->tracer);
 	if (!error)
 		error = residency_init(&session->residency);
@@ -324,14 +324,15 @@ static int init_tracer(struct session *session, const struct stat *trace_file)
 		.device = options->device,
 		.size_bytes_min = options->size_bytes_min,
 	};
-	int devices = options->device ? device_filter_fill(session->file_devices, options->device) : 0;
-	if (devices < 0) {
-		fail("filter by device", options->device_name, devices,
-		     devices == -E2BIG ? "too many partitions, stacked devices and mounts lie on it; give one of them"
-				       : "");
-		return devices;
+	int error = options->device ? device_filter_init(&session->device_filter, options->device) : 0;
+	if (error) {
+		fail("filter by device", options->device_name, error,
+		     error == -E2BIG
+			     ? "too many partitions, stacked devices and file systems lie on it; give one of them"
+			     : "");
+		return error;
 	}
-	memcpy(settings.file_devices, session->file_devices, sizeof(settings.file_devices));
+	memcpy(settings.file_devices, session->device_filter.devices, sizeof(settings.file_devices));
 	if (trace_file) {
 		settings.trace_file_device = device_number(major(trace_file->st_dev), minor(trace_file->st_dev));
 		settings.trace_file_inode = trace_file->st_ino;

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections import Counter
@@ -259,7 +261,7 @@ def test_links_of_another_root_are_not_those_of_the_recorder(tmp_path):
 def test_a_new_file_of_an_overlay_is_not_the_one_that_had_its_number(tmp_path):
     """An overlay has the inode numbers of the file system below, but not the generations. Another thread writes.
 
-    Rounds enough that memory is used again as well: that thread sees a struct file and an inode that it has seen before.
+    In so many rounds that memory is used again as well: it sees a struct file and an inode that it has seen before.
     """
     rounds = 60
     script = f"""
@@ -313,3 +315,45 @@ def test_force_takes_an_earlier_trace_only_when_recording_begins(tmp_path, progr
         assert trace.read_bytes() == before
     assert run_recorder(tmp_path / "new", program, options=("--force",)).returncode == done.returncode
     assert (tmp_path / "new").exists() == begins
+
+
+def test_a_device_keeps_calls_on_names_in_its_volume_of_a_container(tmp_path):
+    """Of which the recorder cannot say where it lies: it has another root."""
+    volume = tmp_path / "root" / "volume"
+    volume.mkdir(parents=True)
+    script = f"import os; os.chroot('{tmp_path}/root'); os.chdir('/'); os.mkdir('volume/made'); os.rmdir('volume/made')"
+    with loop_file_system("ext4", tmp_path) as system:
+        subprocess.run(["mount", "--bind", system.place, volume], check=True)
+        try:
+            options = ("--device", system.disk.path)
+            done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script, options=options)
+        finally:
+            subprocess.run(["umount", volume], check=True)
+    assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    calls = trace.fileops[trace.fileops["op"].isin([Fileop.MKDIR, Fileop.RMDIR])]
+    assert [trace.paths[file] for file in calls["file"]] == ["/volume/made"] * 2
+
+
+@pytest.mark.parametrize("mounts", [0, 70])
+def test_a_device_keeps_calls_on_names_in_subvolumes(tmp_path, mounts):
+    """Mounted or not: each has a device number of its own, and there may be many."""
+    if not shutil.which("btrfs"):
+        pytest.skip("btrfs (btrfs-progs) is not installed")
+    with loop_file_system("btrfs", tmp_path) as system, contextlib.ExitStack() as stack:
+        for at in range(max(mounts, 1)):
+            place = system.place / f"volume{at}"
+            subprocess.run(["btrfs", "subvolume", "create", place], check=True, capture_output=True)
+            if mounts:
+                place = tmp_path / f"place{at}"
+                place.mkdir()
+                subprocess.run(["mount", "-o", f"subvol=volume{at}", system.disk.path, place], check=True)
+                stack.callback(subprocess.run, ["umount", place], check=True)
+        (place / "old").write_bytes(bytes(100))
+        script = f"import os; os.mkdir('{place}/made'); os.unlink('{place}/old'); os.mkdir('{tmp_path}/out')"
+        options = ("--device", system.disk.path)
+        done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script, options=options)
+        assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    calls = trace.fileops[trace.fileops["op"].isin([*NAMED])]
+    assert [trace.paths[file] for file in calls["file"]] == [f"{place}/made", f"{place}/old"]
