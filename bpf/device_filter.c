@@ -78,8 +78,7 @@ static void add_mounted(struct device_filter *filter)
 		uint32_t device = parse_mount(line, &mount);
 		const char *after = strstr(line, " - ");
 		if (device && after && sscanf(after, " - %*s %4095s", source) == 1 && !stat(source, &node) &&
-		    S_ISBLK(node.st_mode) &&
-		    contains(filter, device_number(major(node.st_rdev), minor(node.st_rdev))))
+		    S_ISBLK(node.st_mode) && contains(filter, device_number(major(node.st_rdev), minor(node.st_rdev))))
 			add(filter, device);
 	}
 }
