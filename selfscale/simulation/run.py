@@ -28,6 +28,7 @@ from selfscale.simulation.page_cache import (
     use,
 )
 from selfscale.simulation.storage_work import evict, fetch, flush, start_writing, write_back
+from selfscale.simulation.windows import first_window, next_window
 
 COMPUTES_NS_MAX = 10e6
 """A longer pause is likely one of waiting: for a timer, or for somebody."""
@@ -238,21 +239,6 @@ def _ahead(state, now, file, window):
 
 
 @numba.njit(cache=True, nogil=True)
-def _grown(window, most):
-    return min(most, window * 4 if window < most // 16 else window * 2)
-
-
-@numba.njit(cache=True, nogil=True)
-def _first_window(need, most):
-    window = 1
-    while window < need:
-        window *= 2
-    if window <= most // 32:
-        return window * 4
-    return max(need, min(most, window * 2) if window <= most // 4 else most)
-
-
-@numba.njit(cache=True, nogil=True)
 def _read(todo, state, now, number):
     """Read pages; when the last one is there."""
     pages, files, ready, spent = state.pages, state.files, now, 0.0
@@ -262,15 +248,15 @@ def _read(todo, state, now, number):
     for page in range(first, behind):
         if page == files.mark[file] and pages.cached[page]:
             window = files.window_pages[file]
-            spent += _ahead(state, now, file, (files.window[file] + window, _grown(window, most), 0))
+            spent += _ahead(state, now, file, (files.window[file] + window, next_window(window, most), 0))
         elif not pages.cached[page] and pages.stored[page]:
             need = behind - page
             if not follows:
                 spent += fetch(state, now, page, behind)
             elif page == files.window[file] + files.window_pages[file]:
-                spent += _ahead(state, now, file, (page, max(need, _grown(files.window_pages[file], most)), 0))
+                spent += _ahead(state, now, file, (page, max(need, next_window(files.window_pages[file], most)), 0))
             else:
-                spent += _ahead(state, now, file, (page, _first_window(need, most), need))
+                spent += _ahead(state, now, file, (page, max(need, first_window(need, most)), need))
         use(state, page)
         ready = max(ready, pages.ready_ns[page])
     files.last[file] = behind - 1

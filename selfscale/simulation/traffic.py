@@ -20,6 +20,7 @@ import numpy as np
 
 from characterize.workload import Workload
 from selfscale.simulation.page_cache import DIRTY, USED, Pages, clean, dirty, drop, use
+from selfscale.simulation.windows import first_window, next_window
 
 PAGE_BYTES = 4096
 COMMAND_PAGES = 320
@@ -268,7 +269,7 @@ def _missed(state, file, page, need):
     places, begin = state.places, file * state.walk.file_pages
     most = max(state.limits.window, min(need, COMMAND_PAGES))
     if page == 0 or need > most or 0 <= page - places.last[file] <= 1:
-        places.start[file], places.size[file] = page, _first_window(need, most)
+        places.start[file], places.size[file] = page, first_window(need, most)
         size = places.size[file]
         places.ahead[file] = size - need if size > need else size // 2
         return _load(state, file, page, size, places.ahead[file])
@@ -291,14 +292,14 @@ def _met_mark(state, file, page, need):
     most = max(state.limits.window, min(need, COMMAND_PAGES))
     if page == places.start[file] + places.size[file] - places.ahead[file]:
         places.start[file] += places.size[file]
-        places.size[file] = _next_window(places.size[file], most)
+        places.size[file] = next_window(places.size[file], most)
     else:
         start = page + 1
         while start < state.walk.file_pages and start - page <= most and state.pages.cached[begin + start]:
             start += 1
         if start == state.walk.file_pages or start - page > most:
             return 0, 0
-        places.start[file], places.size[file] = start, _next_window(start - page + need, most)
+        places.start[file], places.size[file] = start, next_window(start - page + need, most)
     places.ahead[file] = places.size[file]
     return _load(state, file, places.start[file], places.size[file], places.ahead[file])
 
@@ -316,23 +317,6 @@ def _load(state, file, first, count, ahead):
         use(state, begin + page)
         state.marked[begin + page] = page == first + count - ahead
     return requests, pages
-
-
-@numba.njit(cache=True, nogil=True)
-def _first_window(need, most):
-    """get_init_ra_size."""
-    window = 1
-    while window < need:
-        window *= 2
-    if window <= most // 32:
-        return window * 4
-    return window * 2 if window <= most // 4 else most
-
-
-@numba.njit(cache=True, nogil=True)
-def _next_window(window, most):
-    """get_next_ra_size."""
-    return 4 * window if window < most // 16 else min(2 * window, most)
 
 
 @numba.njit(cache=True, nogil=True)
