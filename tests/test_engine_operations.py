@@ -199,6 +199,15 @@ def test_what_cannot_be_repeated_is_skipped_with_its_reason(run_phase):
     assert conserved(document["operations"]["fileop"])
 
 
+def test_ids_of_files_may_be_larger_than_the_number_of_records(run_phase):
+    """Of a recording with --path, and of a part that was cut, most files have no record."""
+    io = [read(0, 4096, 1, file=28), read(4096, 4096, 2, file=200_003)]
+    files = [{"file": 28, "size_bytes": 8192}, {"file": 200_003, "size_bytes": 8192}]
+    document, calls = run_phase(made_trace(io, files=files))
+    assert len(calls) == 2
+    assert document["operations"]["skipped"] == 0
+
+
 def test_an_error_that_comes_again_is_done_and_a_new_one_is_failed(run_phase):
     """O_DIRECT with an offset of 1 is refused by every file system with blocks."""
     io = [

@@ -10,6 +10,8 @@
 #include "replayer/engine/path_owners.h"
 #include "replayer/engine/system_path.h"
 
+enum { IDS_MIN = 1 << 18 }; /* that are met whatever the number of records; some 60 MB if the last of them is used */
+
 struct files_survey {
 	const struct trace *trace;
 	struct file_list ids;
@@ -51,13 +53,17 @@ static struct file *find_file(struct files_survey *survey, uint64_t id, struct m
 	return &list->files[index];
 }
 
-/* Ids count the files, so one beyond the number of records is damaged: its operations are skipped. */
+/*
+ * Ids count the files, so one far beyond the number of records is damaged: its operations are skipped. A recording counts
+ * files, too, of which --path keeps no record, and a part that was cut has the ids of the whole.
+ */
 static int meet_file(struct files_survey *survey, uint32_t id)
 {
+	uint64_t ids_max = survey->trace->count > IDS_MIN ? survey->trace->count : IDS_MIN;
 	uint32_t index;
 	struct file_list *list = list_of(survey, id, &index);
 
-	if (id < FIRST_NAME_ID ? index > survey->trace->count : index >= survey->trace->count)
+	if (id < FIRST_NAME_ID ? index > ids_max : index >= ids_max)
 		return 0;
 	return list_extend(list, index);
 }
