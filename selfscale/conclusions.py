@@ -143,9 +143,11 @@ def file_cache_bytes(profile: Profile) -> float | None:
     That of reads: writes may be held to a limit on what is dirty in it, and the first border of the uniqueBytes curve,
     of half reads and half writes, may be that limit. Within what is not known of it, the border is better known.
     """
+    if not profile.boundaries_bytes:
+        return None
     read = direction_cache(profile.measured, profile.regions, READS)
     if not read:
-        return profile.boundaries_bytes[0] if profile.boundaries_bytes else None
+        return profile.boundaries_bytes[0]
     inside = [border for border in profile.boundaries_bytes if read.size_bytes <= border < read.high_bytes]
     return max(inside, default=read.size_bytes)
 
