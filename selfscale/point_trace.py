@@ -105,7 +105,7 @@ def write_willy(
         files = trace.arrays[RecordKind.FILE]
         files["resident_bytes"] = (share * files["size_bytes"]).astype("u8")
         run_bytes = workload.size_mean / max(1 - workload.seq_frac, 1e-9)
-        if share < 1 and run_bytes <= SCATTERED_RUN_BYTES_MAX:
+        if 0 < share < 1 and run_bytes <= SCATTERED_RUN_BYTES_MAX:
             ranges = last_used(trace, share)
             trace.arrays[RecordKind.RESIDENT] = ranges
             trace.header.count[RecordKind.RESIDENT] = len(ranges)
