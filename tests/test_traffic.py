@@ -74,6 +74,13 @@ def test_a_write_that_meets_a_dirty_page_costs_nothing(read_frac):
     assert traffic.read_frac == 0
 
 
+def test_what_is_dirty_is_written_before_it_leaves_the_cache():
+    """Where more may be dirty than is cached, as in a memory group of version 1."""
+    workload = Workload(3 * CACHE, 0.0, 0.0, 4096.0, 1.0)
+    traffic = traffic_of(workload, **LIMITS | {"dirty_bytes": 2 * CACHE})
+    assert traffic.written_frac == traffic.writes == pytest.approx(2 / 3, rel=0.05)
+
+
 def test_the_flusher_merges_what_became_dirty_since_it_came_by():
     """Just behind what may stay dirty nearly all of the file is when it comes; far behind it, single pages."""
     near, far = (traffic_of(Workload(times * CACHE, 0.0, 0.0, 4096.0, 1.0), **LIMITS) for times in (0.12, 3.0))

@@ -232,6 +232,7 @@ def _request(state, number):
         oldest = state.pages.newer[len(state.pages.cached)]
         if state.pages.dirty[oldest]:
             clean(state, oldest)
+            written = _sum(written, (1, 1))
         state.marked[oldest] = False
         drop(state, oldest)
     return read, size, (int(waited[0] > 0), waited[0], ahead[0], waited[1], ahead[1], written[0], written[1])
