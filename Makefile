@@ -121,7 +121,7 @@ bench-predict: build build/.apt-test build/.apt-bench build/tests/debit_credit #
 	$(SUDO) $(PYTHON) -m tests.bench.bench_predict $(BENCH_ARGS)
 
 .PHONY: bench-traffic
-bench-traffic: build ## storage's traffic as simulated, beside what bench-predict measured (3 min)
+bench-traffic: build ## storage's traffic as simulated, beside what bench-predict measured (1 min)
 	$(PYTHON) -m tests.bench.bench_traffic $(BENCH_ARGS)
 
 .PHONY: bench-step
