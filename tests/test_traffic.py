@@ -6,23 +6,34 @@ import math
 import pytest
 
 from characterize.workload import Workload
-from selfscale.simulation.traffic import COMMAND_PAGES, PAGE_BYTES, traffic_of
+from selfscale.simulation import reading
+from selfscale.simulation.flusher import write_back
+from selfscale.simulation.page_cache import dirty
+from selfscale.simulation.traffic import PAGE_BYTES, traffic_of
+from selfscale.simulation.traffic_state import COMMAND_PAGES, LEAVING, QUEUED, Limits, Walk, state_of
 
 MIB = 1 << 20
 CACHE = 64 * MIB
-LIMITS = {"cache_bytes": CACHE, "window_bytes": 128 * 1024, "dirty_bytes": 0.1 * CACHE}
+LIMITS = {"cache_bytes": CACHE, "window_bytes": 128 * 1024, "dirty_limit_bytes": 0.2 * CACHE}
 READS = Workload(256 * MIB, 0.0, 1.0, 4096.0, 1.0)
+TWO_FILES = Walk(files=2, file_pages=100, trials=0, more_frac=0.0, stay_frac=0.0, seq_frac=0.0, read_frac=0.0)
+FLUSHING = Limits(cache=1000, window=32, background=10, held=1000, chunk=1000, queue=1000)
+
+
+def dirtied(state, *pages):
+    for page in pages:
+        dirty(state, page)
+    return state
 
 
 def test_nothing_is_read_of_what_is_cached_and_nothing_written_of_what_may_stay_dirty():
-    traffic = traffic_of(Workload(0.09 * CACHE, 0.3, 0.5, 16384.0, 2.0), **LIMITS)
-    assert traffic == (0,) * len(traffic)
+    for times in (0.05, 0.099):
+        traffic = traffic_of(Workload(times * CACHE, 0.3, 0.5, 16384.0, 2.0), **LIMITS)
+        assert traffic == (0,) * len(traffic)
 
 
-def test_nothing_is_written_back_up_to_the_background_limit():
-    workload = Workload(0.12 * CACHE, 0.3, 0.5, 16384.0, 2.0)
-    assert traffic_of(workload, **LIMITS).written_frac > 0.05
-    assert traffic_of(workload, **LIMITS, background_bytes=0.13 * CACHE).written_frac == 0
+def test_behind_the_background_limit_is_written_back():
+    assert traffic_of(Workload(0.12 * CACHE, 0.3, 0.5, 16384.0, 2.0), **LIMITS).written_frac > 0.05
 
 
 @pytest.mark.parametrize("times", [1.5, 3.0])
@@ -68,16 +79,19 @@ def test_random_reads_behind_cached_pages_are_read_ahead_in_vain():
 
 @pytest.mark.parametrize("read_frac", [0.0, 0.5])
 def test_a_write_that_meets_a_dirty_page_costs_nothing(read_frac):
-    workload = Workload(0.5 * CACHE, 0.0, read_frac, 4096.0, 1.0)
-    traffic = traffic_of(workload, **LIMITS)
-    assert traffic.written_frac == pytest.approx(1 - 0.1 / 0.5, rel=0.03)
+    """One file: a chunk is written whenever more than the background limit is dirty, so that this is the most and that
+    less the least. Of random writes n dirty U (1 - exp(-n / U)) pages."""
+    traffic = traffic_of(Workload(0.5 * CACHE, 0.0, read_frac, 4096.0, 1.0), **LIMITS)
+    pages, most, chunk = 0.5 * CACHE / PAGE_BYTES, 0.1 * CACHE / PAGE_BYTES, 1024
+    writes = pages * math.log((pages - (most - chunk)) / (pages - most))
+    assert traffic.written_frac == pytest.approx(chunk / writes, rel=0.04)
     assert traffic.read_frac == 0
 
 
 def test_what_is_dirty_is_written_before_it_leaves_the_cache():
     """Where more may be dirty than is cached, as in a memory group of version 1."""
     workload = Workload(3 * CACHE, 0.0, 0.0, 4096.0, 1.0)
-    traffic = traffic_of(workload, **LIMITS | {"dirty_bytes": 2 * CACHE})
+    traffic = traffic_of(workload, **LIMITS | {"dirty_limit_bytes": 4 * CACHE})
     assert traffic.written_frac == traffic.writes == pytest.approx(2 / 3, rel=0.05)
 
 
@@ -86,6 +100,84 @@ def test_the_flusher_merges_what_became_dirty_since_it_came_by():
     near, far = (traffic_of(Workload(times * CACHE, 0.0, 0.0, 4096.0, 1.0), **LIMITS) for times in (0.12, 3.0))
     assert near.written_frac / near.writes > 4
     assert 1 <= far.written_frac / far.writes < 1.1
+
+
+def test_of_several_files_the_flusher_finds_no_more_than_is_dirty_in_the_mean():
+    """All of them are written at once: a page's neighbour is dirty as often as any page. Of one long file a part is
+    written, the one that was left alone the longest."""
+    one, two = (traffic_of(Workload(0.3 * CACHE, 0.0, 0.0, 4096.0, count), **LIMITS) for count in (1.0, 2.0))
+    assert two.written_frac / two.writes == pytest.approx(1 / (1 - 0.1 / 0.3), rel=0.12)
+    assert one.written_frac / one.writes > 1.15 * two.written_frac / two.writes
+
+
+def test_the_flusher_goes_through_all_files_in_runs():
+    state = dirtied(state_of(TWO_FILES, FLUSHING), *range(5, 12), 50, 51, 170, 199)
+    assert write_back(state) == (4, 11)
+    assert not state.pages.dirty.any()
+    assert state.flusher[QUEUED] == 4
+    assert state.flusher[LEAVING] == 11
+
+
+def test_the_flusher_passes_over_pages_on_their_way_to_storage():
+    state = dirtied(state_of(TWO_FILES, FLUSHING), *range(11))
+    assert write_back(state) == (1, 11)
+    dirtied(state, 3, *range(20, 30))
+    assert write_back(state) == (1, 10)
+    assert state.pages.dirty.nonzero()[0].tolist() == [3]
+
+
+def test_the_flusher_goes_on_where_it_was_after_a_chunk_of_a_file():
+    state = dirtied(state_of(TWO_FILES, FLUSHING._replace(chunk=4)), *range(0, 22, 2))
+    assert write_back(state) == (4, 4)
+    assert state.pages.dirty.nonzero()[0].tolist() == list(range(8, 22, 2))
+    dirtied(state, *range(100, 108))
+    # Of the second file it writes a chunk as well.
+    assert write_back(state) == (5, 12)
+
+
+def test_a_writer_waits_for_storage_where_too_much_is_dirty_or_on_its_way():
+    state = dirtied(state_of(TWO_FILES, FLUSHING._replace(held=15)), *range(0, 22, 2))
+    write_back(state)
+    dirtied(state, *range(101, 111))
+    write_back(state)
+    assert state.flusher[LEAVING] == 5
+
+
+def test_storage_that_takes_one_request_at_a_time_holds_the_flusher_up():
+    state = dirtied(state_of(TWO_FILES, FLUSHING._replace(queue=1)), *range(0, 22, 2))
+    assert write_back(state) == (1, 1)
+
+
+def test_sequential_requests_of_less_than_a_page_share_it():
+    workload = Workload(4 * CACHE, 1.0, 0.0, 1024.0, 1.0)
+    assert traffic_of(workload, **LIMITS).written_frac == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_mark_is_on_the_folio_that_it_lies_in():
+    """ra_alloc_folio: any page of it has the next window read. Where one of them is cached there are single pages."""
+    limits = Limits(cache=1000, window=32, background=1000, held=1000, chunk=1, queue=1)
+    state = state_of(TWO_FILES, limits)
+    state.places.order[0] = 2
+    reading._load(state, 0, 32, 32, 32)
+    assert state.marked.nonzero()[0].tolist() == [32, 33, 34, 35]
+    alone = state_of(TWO_FILES, limits)
+    alone.places.order[0] = 2
+    alone.pages.cached[34] = True
+    reading._load(alone, 0, 32, 32, 32)
+    assert alone.marked.nonzero()[0].tolist() == [32]
+
+
+def test_reads_within_a_marked_folio_are_followed_by_the_next_window():
+    limits = Limits(cache=1000, window=32, background=1000, held=1000, chunk=1, queue=1)
+    state = state_of(TWO_FILES._replace(file_pages=200), limits)
+    for first in (0, 1, 2, 4):
+        reading.read(state, 0, first, first + 1)
+    # 4 pages; 8 by the mark at 1, in folios of 4; by the one at 4 it would be 16, and ends where folios of 16 do.
+    assert state.pages.cached[:16].all()
+    assert not state.pages.cached[16:200].any()
+    reading.read(state, 0, 13, 14)
+    # The mark is on the folio of 12 to 15.
+    assert state.pages.cached[:24].all()
 
 
 def test_long_writes_go_in_commands_of_their_own():

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns uses of pages into what is cached and what is dirty: two rings, by last use and by when a page was dirtied.
 
-numba compiles what is here; state lives in arrays that the functions share.
+numba compiles what is here; state lives in arrays that the functions share. Their states are those of `run` and of
+`traffic`, which have pages and counts in common.
 """
 
 from __future__ import annotations

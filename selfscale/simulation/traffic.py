@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the five parameters into what storage has to do for them: Linux's page cache, gone through request by request.
 
-Requests are drawn as Willy draws them. What is read ahead goes by mm/readahead.c (page_cache_sync_ra,
-page_cache_async_ra, without large folios), what is written back by mm/page-writeback.c: so much stays dirty, and the
-flusher goes round each file in turn. No constant is fitted to measurements; only shares of the cache count, so that a
-small one stands for a large one. What is told is the steady state, which real storage may need long to reach.
+Requests are drawn as Willy draws them. What is read ahead is in `selfscale.simulation.reading`, what is written back in
+`selfscale.simulation.flusher`. No constant is fitted to measurements; only shares of the cache count, so that a small
+one stands for a large one. What is told is the steady state, which real storage may need long to reach.
 
 `selfscale.models.read_ahead` and `selfscale.models.write_back` say the same as means. How well either does is printed
 by ``make bench-traffic``.
@@ -19,22 +18,34 @@ import numba
 import numpy as np
 
 from characterize.workload import Workload
-from selfscale.simulation.page_cache import DIRTY, USED, Pages, clean, dirty, drop, use
-from selfscale.simulation.windows import first_window, next_window
+from selfscale.simulation.flusher import write_back
+from selfscale.simulation.page_cache import DIRTY, USED, clean, dirty, drop, use
+from selfscale.simulation.reading import add, read
+from selfscale.simulation.traffic_state import LEAVING, STARTS, Limits, Walk, state_of
 
 PAGE_BYTES = 4096
-COMMAND_PAGES = 320
-"""Of one request to storage at most."""
-FLUSHED_PAGES = 1024
-"""That the flusher writes of a file before it goes on to the next (MIN_WRITEBACK_PAGES)."""
-TURNS = 2.5
+BACKGROUND_FRAC = 0.5
+"""Of the limit on dirty pages, where the flusher begins: vm.dirty_background_ratio over vm.dirty_ratio."""
+HELD_FRAC = 0.75
+"""Of that limit, what is dirty and on its way to storage where writers wait: the middle between it and the background
+limit, where pauses begin (dirty_freerun_ceiling)."""
+CHUNK_PAGES_MIN, DIRTY_SCOPE = 1024, 8
+"""writeback_chunk_size: MIN_WRITEBACK_PAGES, and the limit over the most of it."""
+TURNS = 1.5
 """Times that the content of the cache is replaced, and all that is dirty once, before it is counted."""
-WARM_MAX = 40.0
+WARM_MAX = 10.0
 """Times the cache that is moved before that at most: where little misses, little is replaced."""
-MOVED_PAGES, REQUESTS_MIN, REQUESTS_MAX = 60_000, 400, 6000
+MOVED_PAGES, REQUESTS_MIN, REQUESTS_MAX = 30_000, 400, 4000
 """That are counted."""
-CACHE_PAGES_MIN, WINDOWS_MIN, CACHE_REQUESTS_MIN = 3000, 24, 40
+LONGER_MAX = 10
+"""Times as many, until the flusher has come round `CYCLES_MIN` times: it works in bursts."""
+CYCLES_MIN = 3
+CACHE_PAGES_MIN, WINDOWS_MIN, CACHE_REQUESTS_MIN = 3000, 8, 40
 """Of the cache that stands for a larger one: pages, windows of each file, and requests."""
+FILE_PAGES_MIN, FILE_REQUESTS_MIN = 6000, 40
+"""Of the files that stand for larger ones where all are cached: pages, and requests of each."""
+KEPT_MAX = 0.5
+"""Of the cache, that reclaim passes over because it is dirty or on its way to storage."""
 FILL_MAX = 0.97
 """Of the files, that the cache is filled with at first where it does not hold all."""
 
@@ -65,57 +76,13 @@ class Traffic(NamedTuple):
     written_frac: float
 
 
-class Walk(NamedTuple):
-    """What is drawn: file after file makes one request."""
-
-    files: int
-    file_pages: int
-    trials: int
-    more_frac: float
-    seq_frac: float
-    read_frac: float
-
-
-class Limits(NamedTuple):
-    """In pages."""
-
-    cache: int
-    dirty: int
-    window: int
-    flushed: int
-
-
-class Places(NamedTuple):
-    """Of each file: page behind the last request, last page that was read, the window, where the flusher is."""
-
-    behind: np.ndarray
-    last: np.ndarray
-    start: np.ndarray
-    size: np.ndarray
-    ahead: np.ndarray
-    flushed: np.ndarray
-
-
-class State(NamedTuple):
-    """Pages and counts as `selfscale.simulation.page_cache` has them; the pages that have the next window read when
-    they are met; the file that is written back, and how much of it was."""
-
-    walk: Walk
-    limits: Limits
-    pages: Pages
-    counts: np.ndarray
-    marked: np.ndarray
-    places: Places
-    turn: np.ndarray
-
-
 def traffic_of(
     workload: Workload,
     *,
     cache_bytes: float,
     window_bytes: float,
-    dirty_bytes: float,
-    background_bytes: float = 0.0,
+    dirty_limit_bytes: float,
+    queue: int | None = None,
     seed: int = 0,
 ) -> Traffic:
     """What storage does for a workload.
@@ -123,75 +90,98 @@ def traffic_of(
     Parameters
     ----------
     workload : Workload
-        Requests of less than a page are taken for such of a page.
+        Requests of less than a page use all of it: what is written in part is not read before.
     cache_bytes : float
         Size of the page cache.
     window_bytes : float
         Largest window of read-ahead.
-    dirty_bytes : float
-        That stay dirty where there is written back.
-    background_bytes : float
-        Working set up to which nothing is.
+    dirty_limit_bytes : float
+        Where the kernel makes writers wait (vm.dirty_bytes, or the ratio of the memory).
+    queue : int, optional
+        Requests that storage takes before it has done the first of them; None: all.
     """
     files, request = int(workload.process_num), max(workload.size_mean / PAGE_BYTES, 1.0)
     window, cache = max(1, round(window_bytes / PAGE_BYTES)), cache_bytes / PAGE_BYTES
-    least = max(CACHE_PAGES_MIN, WINDOWS_MIN * window * files, CACHE_REQUESTS_MIN * request)
-    scale = min(1.0, least / cache)
-    trials, within = math.ceil(2 * (request - 1)), workload.unique_bytes <= background_bytes
+    seq_frac, read_frac = float(workload.seq_frac), float(workload.read_frac)
+    if workload.unique_bytes <= cache_bytes:
+        # Reads do nothing, so only writes are drawn: one continues another where no read was between them.
+        seq_frac, read_frac = seq_frac * (1 - read_frac), 0.0
+        scale = max(FILE_PAGES_MIN, FILE_REQUESTS_MIN * request * files) * PAGE_BYTES / workload.unique_bytes
+    else:
+        scale = max(CACHE_PAGES_MIN, WINDOWS_MIN * window * files, CACHE_REQUESTS_MIN * request) / cache
+    scale, dirty_limit = min(1.0, scale), dirty_limit_bytes / PAGE_BYTES
+    trials, background = math.ceil(2 * (request - 1)), scale * BACKGROUND_FRAC * dirty_limit
     walk = Walk(
         files,
         max(math.ceil(request), round(scale * workload.unique_bytes / PAGE_BYTES / files)),
         trials,
         (request - 1) / trials if trials else 0.0,
-        float(workload.seq_frac),
-        float(workload.read_frac),
+        max(0.0, 1 - workload.size_mean / PAGE_BYTES),
+        seq_frac,
+        read_frac,
     )
+    chunk = (dirty_limit / DIRTY_SCOPE + CHUNK_PAGES_MIN) // CHUNK_PAGES_MIN * CHUNK_PAGES_MIN
     limits = Limits(
-        round(scale * cache),
-        round(scale * max(dirty_bytes, workload.unique_bytes * within) / PAGE_BYTES),
-        window,
-        max(1, round(scale * FLUSHED_PAGES)),
+        cache=round(scale * cache),
+        window=window,
+        background=round(background),
+        held=round(scale * HELD_FRAC * dirty_limit),
+        chunk=max(1, round(scale * chunk)),
+        queue=files * walk.file_pages if queue is None else queue,
     )
     counted = min(max(round(MOVED_PAGES / request), REQUESTS_MIN), REQUESTS_MAX)
-    return Traffic(*_run(_state(walk, limits), counted, seed).tolist())
-
-
-def _state(walk: Walk, limits: Limits) -> State:
-    count = walk.files * walk.file_pages
-    newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
-    flags = [np.zeros(count, np.bool_) for _ in range(4)]
-    pages = Pages(newer, older, dirtied_next, dirtied_before, flags[0], flags[1], flags[2], np.zeros(count))
-    # Nobody has read: page -2 is followed by none.
-    places = Places(*(np.full(walk.files, -2 if name == "last" else 0, np.int64) for name in Places._fields))
-    return State(walk, limits, pages, np.zeros(2, np.int64), flags[3], places, np.zeros(2, np.int64))
+    return Traffic(*_run(state_of(walk, limits), counted, seed).tolist())
 
 
 @numba.njit(cache=True, nogil=True)
 def _run(state, counted, seed):
     np.random.seed(seed)
     _fill(state)
-    total, moved, replaced, flushed, number = state.walk.files * state.walk.file_pages, 0, 0, 0, 0
+    number, flushing = _warm_up(state), state.walk.read_frac < 1 and _total(state) > state.limits.background
+    # Reads and their pages, writes and theirs, then what storage did, as `_request` has it; at every start of the
+    # flusher what the sums were, for the writes count from one to another.
+    sums, first, last, starts = np.zeros(11), np.zeros(11), np.zeros(11), 0
+    for at in range(number, number + LONGER_MAX * counted):
+        before = state.flusher[STARTS]
+        reads, pages, done = _request(state, at)
+        if state.flusher[STARTS] > before:
+            starts += 1
+            if starts == 1:
+                first[:] = sums
+            last[:] = sums
+        sums[0 if reads else 2] += 1
+        sums[1 if reads else 3] += pages
+        for column in range(7):
+            sums[4 + column] += done[column]
+        if at >= number + counted and (starts > CYCLES_MIN or not flushing):
+            break
+    cycles = last - first if starts > CYCLES_MIN else sums
+    reads, read_pages = max(sums[0], 1.0), max(sums[1], 1.0)
+    writes, written_pages = max(cycles[2], 1.0), max(cycles[3], 1.0)
+    by = np.array([reads, reads, reads, read_pages, read_pages, writes, written_pages])
+    return np.concatenate((sums[4:9], cycles[9:])) / by
+
+
+@numba.njit(cache=True, nogil=True)
+def _total(state):
+    return state.walk.files * state.walk.file_pages
+
+
+@numba.njit(cache=True, nogil=True)
+def _warm_up(state):
+    """Requests until the cache holds, and the flusher has left, what they always will."""
+    total, moved, replaced, flushed, number = _total(state), 0, 0, 0, 0
     misses, writes_back = (
         total > state.limits.cache and state.walk.read_frac > 0,
-        total > state.limits.dirty and state.walk.read_frac < 1,
+        total > state.limits.background and state.walk.read_frac < 1,
     )
     while moved < WARM_MAX * state.limits.cache and (
         (misses and replaced < TURNS * state.limits.cache) or (writes_back and flushed < min(total, state.limits.cache))
     ):
-        read, pages, done = _request(state, number)
+        _, pages, done = _request(state, number)
         moved, number = moved + pages, number + 1
         replaced, flushed = replaced + done[3] + done[4], flushed + done[6]
-    sums, reads, read_pages, written_pages = np.zeros(7), 0, 0, 0
-    for at in range(number, number + counted):
-        read, pages, done = _request(state, at)
-        reads += read
-        read_pages += pages * read
-        written_pages += pages * (not read)
-        for column in range(7):
-            sums[column] += done[column]
-    by_reads, by_writes = max(reads, 1), max(counted - reads, 1)
-    pages_read, pages_written = max(read_pages, 1), max(written_pages, 1)
-    return sums / np.array([by_reads, by_reads, by_reads, pages_read, pages_read, by_writes, pages_written])
+    return number
 
 
 @numba.njit(cache=True, nogil=True)
@@ -216,124 +206,40 @@ def _request(state, number):
     size = 1 + (np.random.binomial(state.walk.trials, state.walk.more_frac) if state.walk.trials else 0)
     size = min(size, state.walk.file_pages)
     first = places.behind[file]
+    if state.walk.stay_frac > 0 and first > 0 and np.random.random() < state.walk.stay_frac:
+        first -= 1
     if np.random.random() >= state.walk.seq_frac or first + size > state.walk.file_pages:
         first = np.random.randint(state.walk.file_pages - size + 1)
     places.behind[file] = first + size
-    read = np.random.random() < state.walk.read_frac
+    reads, fits = np.random.random() < state.walk.read_frac, _total(state) <= state.limits.cache
     waited = ahead = written = (0, 0)
-    if read:
-        waited, ahead = _read(state, file, first, first + size)
+    if reads:
+        waited, ahead = read(state, file, first, first + size)
     else:
         for page in range(file * state.walk.file_pages + first, file * state.walk.file_pages + first + size):
-            use(state, page)
+            if not fits:
+                use(state, page)
             dirty(state, page)
-        written = _write_back(state)
+        written = write_back(state)
+    if state.counts[USED] > state.limits.cache:
+        written = add(written, _reclaim(state))
+    return reads, size, (int(waited[0] > 0), waited[0], ahead[0], waited[1], ahead[1], written[0], written[1])
+
+
+@numba.njit(cache=True, nogil=True)
+def _reclaim(state):
+    """Drop what was used longest ago. What is dirty or on its way to storage is passed over, as shrink_folio_list does;
+    where there is little else it is written one by one."""
+    requests = 0
     while state.counts[USED] > state.limits.cache:
         oldest = state.pages.newer[len(state.pages.cached)]
+        kept = state.queue.leaving[oldest] or state.pages.dirty[oldest]
+        if kept and state.counts[DIRTY] + state.flusher[LEAVING] < KEPT_MAX * state.limits.cache:
+            use(state, oldest)
+            continue
         if state.pages.dirty[oldest]:
             clean(state, oldest)
-            written = _sum(written, (1, 1))
-        state.marked[oldest] = False
+            requests += 1
+        state.marked[oldest] = 0
         drop(state, oldest)
-    return read, size, (int(waited[0] > 0), waited[0], ahead[0], waited[1], ahead[1], written[0], written[1])
-
-
-@numba.njit(cache=True, nogil=True)
-def _read(state, file, first, behind):
-    """filemap_read: requests and pages that are waited for, and those that are not."""
-    places, begin = state.places, file * state.walk.file_pages
-    waited, ahead, page = (0, 0), (0, 0), first
-    while page < behind:
-        if not state.pages.cached[begin + page]:
-            waited = _sum(waited, _missed(state, file, page, behind - page))
-        mark = -1
-        while page < behind and state.pages.cached[begin + page] and mark < 0:
-            use(state, begin + page)
-            if state.marked[begin + page]:
-                mark = page
-            page += 1
-        if mark >= 0:
-            state.marked[begin + mark] = False
-            ahead = _sum(ahead, _met_mark(state, file, mark, behind - mark))
-    places.last[file] = behind - 1
-    return waited, ahead
-
-
-@numba.njit(cache=True, nogil=True)
-def _sum(one, other):
-    return one[0] + other[0], one[1] + other[1]
-
-
-@numba.njit(cache=True, nogil=True)
-def _missed(state, file, page, need):
-    """page_cache_sync_ra."""
-    places, begin = state.places, file * state.walk.file_pages
-    most = max(state.limits.window, min(need, COMMAND_PAGES))
-    if page == 0 or need > most or 0 <= page - places.last[file] <= 1:
-        places.start[file], places.size[file] = page, first_window(need, most)
-        size = places.size[file]
-        places.ahead[file] = size - need if size > need else size // 2
-        return _load(state, file, page, size, places.ahead[file])
-    before = page - 1
-    while before >= 0 and page - 1 - before < most and state.pages.cached[begin + before]:
-        before -= 1
-    history = page - 1 - before
-    if history <= need:
-        return _load(state, file, page, need, 0)
-    if before < 0:
-        history *= 2
-    places.start[file], places.size[file], places.ahead[file] = page, min(history + need, most), 1
-    return _load(state, file, page, places.size[file], 1)
-
-
-@numba.njit(cache=True, nogil=True)
-def _met_mark(state, file, page, need):
-    """page_cache_async_ra."""
-    places, begin = state.places, file * state.walk.file_pages
-    most = max(state.limits.window, min(need, COMMAND_PAGES))
-    if page == places.start[file] + places.size[file] - places.ahead[file]:
-        places.start[file] += places.size[file]
-        places.size[file] = next_window(places.size[file], most)
-    else:
-        start = page + 1
-        while start < state.walk.file_pages and start - page <= most and state.pages.cached[begin + start]:
-            start += 1
-        if start == state.walk.file_pages or start - page > most:
-            return 0, 0
-        places.start[file], places.size[file] = start, next_window(start - page + need, most)
-    places.ahead[file] = places.size[file]
-    return _load(state, file, places.start[file], places.size[file], places.ahead[file])
-
-
-@numba.njit(cache=True, nogil=True)
-def _load(state, file, first, count, ahead):
-    """do_page_cache_ra: what is not cached of some pages, of which the mark is so many before their end."""
-    begin, requests, pages, run = file * state.walk.file_pages, 0, 0, 0
-    for page in range(first, min(first + count, state.walk.file_pages)):
-        if state.pages.cached[begin + page]:
-            run = 0
-            continue
-        requests += run % COMMAND_PAGES == 0
-        run, pages = run + 1, pages + 1
-        use(state, begin + page)
-        state.marked[begin + page] = page == first + count - ahead
-    return requests, pages
-
-
-@numba.njit(cache=True, nogil=True)
-def _write_back(state):
-    """Until no more is dirty than may be: each run of dirty pages, in the order of a file, then those of the next."""
-    requests, pages, turn, places = 0, 0, state.turn, state.places
-    while state.counts[DIRTY] > state.limits.dirty:
-        begin, page, looked = turn[0] * state.walk.file_pages, places.flushed[turn[0]], 0
-        while looked < state.walk.file_pages and not state.pages.dirty[begin + page]:
-            page, looked = (page + 1) % state.walk.file_pages, looked + 1
-        run = 0
-        while page < state.walk.file_pages and run < COMMAND_PAGES and state.pages.dirty[begin + page]:
-            clean(state, begin + page)
-            page, run = page + 1, run + 1
-        requests, pages, turn[1] = requests + (run > 0), pages + run, turn[1] + run
-        places.flushed[turn[0]] = page % state.walk.file_pages
-        if run == 0 or turn[1] >= state.limits.flushed:
-            turn[0], turn[1] = (turn[0] + 1) % state.walk.files, 0
-    return requests, pages
+    return requests, requests

@@ -2,8 +2,8 @@
 """How well a simulation of the page cache tells what storage does for a workload: ``make bench-traffic``.
 
 Of every machine that ``make bench-predict`` measured: requests and bytes that storage read and wrote, as the simulation
-has them (`selfscale.simulation.traffic`, of which one constant is taken from the points: how much stays dirty) and as
-the formula of `learned` has them, with its constants fitted to the same points.
+has them (`selfscale.simulation.traffic`, of which no constant is taken from the points) and as the formula of `learned`
+has them, with its constants fitted to the same points.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +25,6 @@ from selfscale.simulation.traffic import PAGE_BYTES, traffic_of
 from tests.bench.lab_measurements import grown_profile
 
 STAGES = ("random 0", "random 1")
-DIRTY_BETWEEN = (0.25, 1.0)
-"""Of the cache: working sets that show how much stays dirty."""
-BACKGROUND_FRAC = 0.5
-"""Of the limit on dirty pages, where writing back begins: vm.dirty_background_ratio over vm.dirty_ratio."""
 NOTHING = 0.02
 """Bytes over those moved, and requests of storage over those made, that do not count."""
 SHARE_MIN = 0.05
@@ -70,8 +65,7 @@ def errors_of(name: str, record: dict) -> pd.DataFrame:
     limits = {
         "cache_bytes": cache_bytes,
         "window_bytes": profile.environment["read_ahead_bytes"],
-        "dirty_bytes": dirty_of(points, cache_bytes),
-        "background_bytes": BACKGROUND_FRAC * profile.environment["dirty_limit_bytes"],
+        "dirty_limit_bytes": profile.environment["dirty_limit_bytes"],
     }
     simulated = [traffic_of(point.workload, **limits) for point in points]
     read = np.array([point.workload.read_frac for point in points])
@@ -90,25 +84,11 @@ def errors_of(name: str, record: dict) -> pd.DataFrame:
     ]
     return pd.DataFrame(
         [
-            {"machine": name, "dirty": limits["dirty_bytes"] / cache_bytes, "what": what}
+            {"machine": name, "what": what}
             | figures("simulated", share, real, share * np.array(told))
             | (figures("formula", share, real, fitted) if fitted is not None else {})
             for what, share, real, told, fitted in rows
         ]
-    )
-
-
-def dirty_of(points: Sequence[Point], cache_bytes: float) -> float:
-    """How much stays dirty: a write that meets a dirty block costs storage nothing, and those that do are its share."""
-    low, high = (share * cache_bytes for share in DIRTY_BETWEEN)
-    return float(
-        np.median(
-            [
-                point.workload.unique_bytes * (1 - (point.device_write_frac or 0) / (1 - point.workload.read_frac))
-                for point in points
-                if low <= point.workload.unique_bytes <= high and point.workload.read_frac <= 1 - SHARE_MIN
-            ]
-        )
     )
 
 

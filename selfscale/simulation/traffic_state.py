@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `selfscale.simulation.traffic` goes through requests with: the draws, the kernel's limits, every page and file.
+
+numba compiles what works on it; state lives in arrays that the functions share.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from selfscale.simulation.page_cache import Pages
+
+COMMAND_PAGES = 320
+"""Of one request to storage at most."""
+ACTIVE, FILE, LEFT, LOOKED, HEAD, QUEUED, LEAVING, STARTS = range(8)
+"""Of `State.flusher`: whether it works, on which file, pages that it still writes of that and has looked at, the oldest
+request that storage has, how many, of how many pages, and how often it began to work."""
+
+
+class Walk(NamedTuple):
+    """What is drawn: file after file makes one request.
+
+    Attributes
+    ----------
+    trials, more_frac : int, float
+        Of the binomial distribution of what a request has beyond its first page.
+    stay_frac : float
+        Share of sequential requests that go on within the page of the one before.
+    """
+
+    files: int
+    file_pages: int
+    trials: int
+    more_frac: float
+    stay_frac: float
+    seq_frac: float
+    read_frac: float
+
+
+class Limits(NamedTuple):
+    """In pages, but for the requests that storage has at once.
+
+    Attributes
+    ----------
+    cache, window : int
+        Of the page cache, and of the largest window of read-ahead.
+    background, held : int
+        Dirty pages with which the flusher begins, and pages dirty or on their way to storage with which writers wait.
+    chunk : int
+        That the flusher writes of a file before it goes on to the next (writeback_chunk_size).
+    queue : int
+        Requests that storage takes from the flusher before it has done the first.
+    """
+
+    cache: int
+    window: int
+    background: int
+    held: int
+    chunk: int
+    queue: int
+
+
+class Places(NamedTuple):
+    """Of each file: page behind the last request, last page that was read, the window and the order of its folios,
+    where the flusher is."""
+
+    behind: np.ndarray
+    last: np.ndarray
+    start: np.ndarray
+    size: np.ndarray
+    ahead: np.ndarray
+    order: np.ndarray
+    flushed: np.ndarray
+
+
+class Queue(NamedTuple):
+    """Requests that storage has: their first pages and lengths, in a ring; and the pages that are on their way."""
+
+    first: np.ndarray
+    pages: np.ndarray
+    leaving: np.ndarray
+
+
+class State(NamedTuple):
+    """Pages and counts as `selfscale.simulation.page_cache` has them; of every page how many share the mark that has
+    the next window read when they are met."""
+
+    walk: Walk
+    limits: Limits
+    pages: Pages
+    counts: np.ndarray
+    marked: np.ndarray
+    places: Places
+    flusher: np.ndarray
+    queue: Queue
+
+
+def state_of(walk: Walk, limits: Limits) -> State:
+    """Before the first request."""
+    count = walk.files * walk.file_pages
+    newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
+    cached, dirty, stored, leaving = (np.zeros(count, np.bool_) for _ in range(4))
+    pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
+    # Nobody has read: page -2 is followed by none.
+    places = Places(*(np.full(walk.files, -2 if name == "last" else 0, np.int64) for name in Places._fields))
+    queue = Queue(np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), leaving)
+    marked = np.zeros(count, np.int32)
+    return State(walk, limits, pages, np.zeros(2, np.int64), marked, places, np.zeros(STARTS + 1, np.int64), queue)
