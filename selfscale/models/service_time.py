@@ -10,7 +10,7 @@ guess, so that what the points do not tell stays plausible.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -168,8 +168,8 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
         - np.minimum(k["hidden_frac"], 1.0) * behind
         + np.minimum(k["write_wait_frac"], 1.0) * (write_access + write_bytes)
     )
-    reading = _longer(k, read_access, read_bytes)
-    writing = _longer(k, write_access, write_bytes)
+    reading = longer_of(k, read_access, read_bytes)
+    writing = longer_of(k, write_access, write_bytes)
     return Demand(
         {
             "process": (processor + waiting) / table.process_num,
@@ -184,18 +184,43 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     )
 
 
-def _longer(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:
+def longer_of(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:
     """Time of a device that is limited in accesses and in bytes: between the sum of both and the longer one."""
     power = 1 + k["limits_apart"]
     return (accesses_s**power + bytes_s**power + np.finfo(float).tiny) ** (1 / power)
 
 
 def log_throughput(constants: np.ndarray, table: Columns, demand: Demand) -> np.ndarray:
+    """ln(bytes per s) with these constants."""
+    return bottleneck(demand.seconds, table, constants[list(CONSTANTS).index("sharpness")])
+
+
+def bottleneck(seconds: dict[str, np.ndarray], table: Columns, log_sharpness: np.ndarray) -> np.ndarray:
     """ln(bytes per s): the longest resource, rounded off where two are equally long."""
-    times = np.array(list(demand.seconds.values()))
-    sharpness = 1 + np.exp(constants[list(CONSTANTS).index("sharpness")])
+    times = np.array(list(seconds.values()))
+    sharpness = 1 + np.exp(log_sharpness)
     longest = times.max(axis=0)
     return np.log(table.size_mean / longest) - np.log(((times / longest) ** sharpness).sum(axis=0)) / sharpness
+
+
+def derivative(log_throughput_at: Callable[[np.ndarray], np.ndarray], constants: np.ndarray) -> np.ndarray:
+    """Of ln(throughput) of n workloads by the logarithms of k constants, shape (n, k).
+
+    Parameters
+    ----------
+    log_throughput_at : callable
+        Takes sets of constants, shape (k, sets, 1): all at once, an axis for the sets before that of the workloads,
+        since a prediction is to take 10 ms.
+    """
+    steps = STEP * np.eye(len(constants))
+    moved = np.hstack([constants[:, None] + steps, constants[:, None] - steps])
+    values = log_throughput_at(moved[:, :, None])
+    return ((values[: len(steps)] - values[len(steps) :]) / (2 * STEP)).T
+
+
+def robust(error: np.ndarray) -> np.ndarray:
+    """Pseudo-Huber: a disturbed point pulls with a bounded force."""
+    return np.sign(error) * np.sqrt(2 * HUBER * (np.sqrt(1 + error**2 / HUBER) - 1))
 
 
 @dataclass(frozen=True)
@@ -222,12 +247,14 @@ class ServiceTimes:
 
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of `log_throughput` by the constants, shape (n, 34)."""
-        steps = STEP * np.eye(len(self.constants))
-        moved = np.hstack([self.constants[:, None] + steps, self.constants[:, None] - steps])
-        # All at once, an axis for the sets of constants before that of the workloads: a prediction is to take 10 ms.
-        sets = moved[:, :, None]
-        values = log_throughput(sets, table, demand_at(sets, table, self.border_bytes))
-        return ((values[: len(steps)] - values[len(steps) :]) / (2 * STEP)).T
+        return derivative(
+            lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)), self.constants
+        )
+
+    def device_shares(self, table: Columns) -> np.ndarray:
+        """Of the time at device and processors, what is the device's, shape (n, 1)."""
+        seconds = demand_at(self.constants, table, self.border_bytes).seconds
+        return (seconds["device"] / (seconds["device"] + seconds["processors"]))[:, None]
 
 
 def fit_service_times(
@@ -255,10 +282,7 @@ def fit_service_times(
         for share, wanted in ((demand.read_frac, data.device_read_frac), (demand.write_frac, data.device_write_frac)):
             off = np.log((share + TRAFFIC_FRAC_MIN) / (wanted + TRAFFIC_FRAC_MIN)) / TRAFFIC_ERROR
             errors.append(np.where(np.isnan(wanted), 0.0, off))
-        error = np.concatenate(errors)
-        # Pseudo-Huber: a disturbed point pulls with a bounded force.
-        robust = np.sign(error) * np.sqrt(2 * HUBER * (np.sqrt(1 + error**2 / HUBER) - 1))
-        return np.concatenate([robust, (constants - guess) / sigma])
+        return np.concatenate([robust(np.concatenate(errors)), (constants - guess) / sigma])
 
     starts = [(start.border_bytes, start.constants)] if start else _starts(borders_bytes)
     results = []

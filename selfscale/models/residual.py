@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a formula and points into the formula and a Gaussian process over what it misses: what `learned` and
+`traffic` have in common.
+
+The residual is a smooth function of the five parameters and of the shares of its time that a request spends at the
+device. These are what tells the regions apart: they are nothing in the cache and rise within few per cent of
+uniqueBytes behind the border.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from selfscale.measure import Point
+from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, measured, ranges_of, region_of
+from selfscale.profile import Region
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POINTS_MIN = 16
+FITS, UNEXPECTED = 2, 3.0
+"""A point that the others expect this many standard deviations elsewhere counts as that noisy in the second fit."""
+SIGMA_MAX = 2.0
+"""Of ln(throughput), by what is not known of the constants: at a step of the formula its derivative says more."""
+
+
+class Formula(Protocol):
+    """A formula of ln(throughput) with its constants found."""
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """What points and guesses leave open of the constants."""
+
+    @property
+    def border_bytes(self) -> float:
+        """Where reads begin to miss."""
+
+    def log_throughput(self, table: Columns) -> np.ndarray:
+        """ln(bytes per s), shape (n,)."""
+
+    def sensitivity(self, table: Columns) -> np.ndarray:
+        """Derivative of `log_throughput` by the constants, shape (n, constants)."""
+
+    def device_shares(self, table: Columns) -> np.ndarray:
+        """Of the time at device and processors, what is the device's, shape (n, k): as a whole, or by direction."""
+
+
+FormulaType = TypeVar("FormulaType", bound=Formula)
+
+
+class ResidualModel(Generic[FormulaType]):
+    """ln(throughput) = formula + Gaussian process.
+
+    Parameters
+    ----------
+    start : ResidualModel, optional
+        Fitted to nearly the same points: constants are searched from there, hyper-parameters are taken as they are.
+    """
+
+    name = "residual"
+
+    def __init__(self, start: ResidualModel[FormulaType] | None = None):
+        self._start = start
+
+    def fit_formula(self, points: Sequence[Point], data: Measured, regions: Sequence[Region]) -> FormulaType:
+        """The formula with its constants found; `_start`, if there is one, is a model of the same kind."""
+        raise NotImplementedError
+
+    def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
+        """Fit the formula, then the residual.
+
+        Raises
+        ------
+        FlextraceError
+            There are too few points, or the formula lacks what it needs.
+        """
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 (a second, and only these models need it)
+        from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: PLC0415
+        from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel  # noqa: PLC0415
+
+        data = measured(points)
+        if len(data.indices) < POINTS_MIN:
+            raise FlextraceError(
+                f"{len(data.indices)} points are too few for the {self.name} model: measure {POINTS_MIN} or more"
+            )
+        self._regions = list(regions)
+        self._points_used = data.indices.tolist()
+        self._ranges = ranges_of([points[index].workload for index in data.indices])
+        self.formula = self.fit_formula(points, data, regions)
+        residual = data.log_throughput - self.formula.log_throughput(data.columns)
+        features = self._features(data.columns)
+        kernel = (
+            self._start.kernel
+            if self._start
+            else ConstantKernel(0.02, (1e-4, 0.5)) * Matern(np.ones(features.shape[1]), (0.3, 30.0), nu=2.5)
+            + WhiteKernel(1e-3, (1e-5, 0.05))
+        )
+        noise = data.noise
+        with warnings.catch_warnings():
+            # A length at its bound says that the parameter has no influence on the residual.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            for _ in range(FITS):
+                self._process = GaussianProcessRegressor(
+                    kernel, alpha=noise**2, optimizer=None if self._start else "fmin_l_bfgs_b"
+                ).fit(features, residual)
+                noise = np.maximum(noise, _unexpected(self._process))
+        self.kernel: Any = self._process.kernel_
+        return self
+
+    def _features(self, table: Columns) -> np.ndarray:
+        """Places in the space of the residual, shape (n, 5 + k), each axis about two wide."""
+        return np.column_stack(
+            [
+                np.log(table.unique_bytes / self.formula.border_bytes),
+                2 * table.seq_frac,
+                2 * table.read_frac,
+                np.log(table.size_mean) / 2,
+                np.log(table.process_num),
+                2 * self.formula.device_shares(table),
+            ]
+        )
+
+    def covariance(self, workloads: Sequence[Workload]) -> np.ndarray:
+        """What is not known of ln(throughput) of n workloads, shape (n, n): of the constants and of the residual."""
+        table = columns(workloads)
+        by_constants = self._sensitivity(table)
+        residual = self._process.predict(self._features(table), return_cov=True)[1]
+        return residual + by_constants @ self.formula.covariance @ by_constants.T
+
+    def _sensitivity(self, table: Columns) -> np.ndarray:
+        """Of the formula, no more than `SIGMA_MAX` comes of it, shape (n, constants)."""
+        by_constants = self.formula.sensitivity(table)
+        sigma = np.sqrt(np.einsum("ij,jk,ik->i", by_constants, self.formula.covariance, by_constants))
+        return by_constants / np.maximum(sigma / SIGMA_MAX, 1)[:, None]
+
+    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Throughput, and the interval that constants, residual and the noise of a measurement give it."""
+        import pandas as pd  # noqa: PLC0415
+
+        table = columns(workloads)
+        mean, sigma = self._process.predict(self._features(table), return_std=True)
+        throughput = np.exp(self.formula.log_throughput(table) + mean)
+        by_constants = self._sensitivity(table)
+        sigma = np.sqrt(sigma**2 + np.einsum("ij,jk,ik->i", by_constants, self.formula.covariance, by_constants))
+        outside = [beyond(self._ranges, workload) for workload in workloads]
+        return pd.DataFrame(
+            {
+                "throughput_bytes_per_s": throughput,
+                "interval_low": throughput * np.exp(-Z90 * sigma),
+                "interval_high": throughput * np.exp(Z90 * sigma),
+                "region": [region_of(self._regions, workload.unique_bytes) for workload in workloads],
+                "points_used": [self._points_used] * len(workloads),
+                "outside": [list(names) for names in outside],
+                "notes": [[f"{text}: extrapolated" for text in names.values()] for names in outside],
+            }
+        )
+
+
+def _unexpected(process: Any) -> np.ndarray:
+    """How far every point lies from what the others say of it, shape (n,); 0 where that is within its uncertainty.
+
+    Leaving one out of a Gaussian process: error = (K^-1 y)_i / (K^-1)_ii, variance = 1 / (K^-1)_ii.
+    """
+    from scipy.linalg import cho_solve  # noqa: PLC0415
+
+    inverse = np.diag(cho_solve((process.L_, True), np.eye(len(process.L_))))
+    error = np.abs(process.alpha_) / inverse
+    return np.where(error * np.sqrt(inverse) > UNEXPECTED, error, 0.0)
