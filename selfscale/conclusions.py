@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from selfscale.access import Access
-from selfscale.direction_caches import READS, WRITES, DirectionCache, differ, direction_cache
+from selfscale.direction_caches import READS, WRITES, DirectionCache, differ, direction_cache, file_cache_size
 from selfscale.measure import Point
 from selfscale.profile import Curve, Profile
 from selfscale.write_policy import WritePolicy, write_policy
@@ -138,18 +138,8 @@ def conclude(profile: Profile) -> Conclusions:
 
 
 def file_cache_bytes(profile: Profile) -> float | None:
-    """Effective size of the file cache; None where no border was found.
-
-    That of reads: writes may be held to a limit on what is dirty in it, and the first border of the uniqueBytes curve,
-    of half reads and half writes, may be that limit. Within what is not known of it, the border is better known.
-    """
-    if not profile.boundaries_bytes:
-        return None
-    read = direction_cache(profile.measured, profile.regions, READS)
-    if not read:
-        return profile.boundaries_bytes[0]
-    inside = [border for border in profile.boundaries_bytes if read.size_bytes <= border < read.high_bytes]
-    return max(inside, default=read.size_bytes)
+    """Effective size of the file cache (`selfscale.direction_caches.file_cache_size`); None: no border was found."""
+    return file_cache_size(profile.measured, profile.regions, profile.boundaries_bytes)
 
 
 def record_findings(profile: Profile) -> None:

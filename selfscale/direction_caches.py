@@ -239,3 +239,18 @@ def _cache_by_cost(fall: Fall) -> float:
     hit, beyond, here = (1 / point.throughput_bytes_per_s for point in (fall.top, fall.foot, fall.good))
     share = max(0.0, (NOISE * here - hit) / (beyond - hit))
     return (1 - share) / (1 / fall.good.workload.unique_bytes - share / fall.foot.workload.unique_bytes)
+
+
+def file_cache_size(points: Sequence[Point], regions: Sequence[Region], borders_bytes: Sequence[float]) -> float | None:
+    """Effective size of the file cache in bytes; None where no border was found.
+
+    That of reads: writes may be held to a limit on what is dirty in it, and the first border of the uniqueBytes curve,
+    of half reads and half writes, may be that limit. Within what is not known of it, the border is better known.
+    """
+    if not borders_bytes:
+        return None
+    read = direction_cache(points, regions, READS)
+    if not read:
+        return borders_bytes[0]
+    inside = [border for border in borders_bytes if read.size_bytes <= border < read.high_bytes]
+    return max(inside, default=read.size_bytes)
