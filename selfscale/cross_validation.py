@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,7 +83,11 @@ def learnable(points: Sequence[Point]) -> list[Point]:
 
 
 def cross_validate(
-    points: Sequence[Point], regions: Sequence[Region], names: Sequence[str] = tuple(MODELS), seed: int = 0
+    points: Sequence[Point],
+    regions: Sequence[Region],
+    names: Sequence[str] = tuple(MODELS),
+    seed: int = 0,
+    environment: Mapping[str, Any] | None = None,
 ) -> list[Score]:
     """Score models, in the order of their names.
 
@@ -96,6 +100,8 @@ def cross_validate(
         Of `selfscale.models.MODELS`.
     seed : int
         Of the division into folds.
+    environment : mapping, optional
+        For the models that need it, see `selfscale.models.make_model`.
     """
     candidates = [point for point in points if point.throughput_bytes_per_s > 0 and point.role != "orthogonal"]
     tested = [point for point in candidates if point.role == "random" or not on_a_curve(point.workload, regions)]
@@ -103,7 +109,10 @@ def cross_validate(
         tested = candidates
     folds = _folds([point for point in tested if point.role != "random"], regions, seed)
     random_points = [point for point in tested if point.role == "random"]
-    return [_score(name, points, regions, folds, random_points) for name in names]
+    return [
+        _score(name, make_model(name, environment), points, regions, folds=folds, random_points=random_points)
+        for name in names
+    ]
 
 
 def _folds(tested: Sequence[Point], regions: Sequence[Region], seed: int) -> list[list[Point]]:
@@ -122,13 +131,15 @@ def _folds(tested: Sequence[Point], regions: Sequence[Region], seed: int) -> lis
 
 def _score(
     name: str,
+    model: Model,
     points: Sequence[Point],
     regions: Sequence[Region],
+    *,
     folds: Sequence[Sequence[Point]],
     random_points: Sequence[Point],
 ) -> Score:
     try:
-        whole = make_model(name).fit(learnable(points), regions)
+        whole = model.fit(learnable(points), regions)
         parts = [_compare(whole, random_points, regions)] if random_points else []
         for fold in folds:
             left_out = {id(point) for point in fold}

@@ -87,7 +87,7 @@ def scores_of(profile: Profile, names: Sequence[str] | None = None) -> list[Scor
     recorded = {score["model"]: score for score in profile.models.get("scores", []) if "mean_log" in score}
     if profile.models.get("points") == len(profile.measured) and set(names) <= set(recorded):
         return [Score(**recorded[name]) for name in names]
-    return cross_validate(profile.measured, profile.regions, names, profile.seed)
+    return cross_validate(profile.measured, profile.regions, names, profile.seed, profile.cache_environment)
 
 
 def record_scores(profile: Profile) -> None:
@@ -135,7 +135,8 @@ class Predictor:
         self.score = best_of(self.scores) if model == BEST else self.scores[0]
         indices = [index for index, point in enumerate(profile.measured) if point.role != "random"]
         self._index_of = dict(enumerate(indices))
-        self._model = make_model(self.score.model).fit(learnable(profile.measured), profile.regions)
+        model_used = make_model(self.score.model, profile.cache_environment)
+        self._model = model_used.fit(learnable(profile.measured), profile.regions)
 
     @cached_property
     def service_times(self) -> ServiceTimes:

@@ -152,7 +152,11 @@ def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> Predic
     estimates, unusable = {}, {}
     for name in MODELS:
         try:
-            estimates[name] = make_model(name).fit(learned, profile.regions).predict(tested)["throughput_bytes_per_s"]
+            estimates[name] = (
+                make_model(name, profile.cache_environment)
+                .fit(learned, profile.regions)
+                .predict(tested)["throughput_bytes_per_s"]
+            )
         except FlextraceError as error:
             unusable[name] = str(error)
     grid = {point.workload: point for point in points if point.role == OrthogonalModel.name}

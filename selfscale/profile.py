@@ -21,6 +21,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.new_file import new_file
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
+from selfscale.access import Access
 from selfscale.measure import Point
 from selfscale.table_workload import TableWorkload
 
@@ -131,6 +132,11 @@ class Profile:
                 row[f"{direction}_mean_ns"] = (times or {}).get("mean_ns")
             rows.append(row)
         return pd.DataFrame(rows)
+
+    @property
+    def cache_environment(self) -> dict[str, Any]:
+        """The environment, where requests went through the page cache; else, and of a table, empty."""
+        return self.environment if Access.of(self.settings).cached and not self.table else {}
 
     def range_of(self, parameter: str) -> tuple[float, float]:
         """Least and largest measured value of a parameter."""

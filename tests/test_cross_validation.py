@@ -57,7 +57,7 @@ class Constant:
 @pytest.fixture
 def constant(monkeypatch):
     Constant.fits = []
-    monkeypatch.setattr(cv, "make_model", lambda name: Constant())
+    monkeypatch.setattr(cv, "make_model", lambda name, environment: Constant())
     return Constant
 
 
@@ -134,7 +134,7 @@ def test_a_model_that_is_off_by_factors_now_and_then_is_not_chosen_for_its_media
             return super().predict(workloads).mul(factors, axis=0)
 
     models = {"steady": Predicting((1.15, 1.15)), "wild": Predicting((1.0, 100.0))}
-    monkeypatch.setattr(cv, "make_model", lambda name: models[name])
+    monkeypatch.setattr(cv, "make_model", lambda name, environment: models[name])
     points = [point(number, size_mean=32768.0 if number % 8 == 0 else FOCAL.size_mean) for number in range(40)]
     scores = cross_validate(points, REGIONS, list(models))
     assert scores[1].errors["median"] < scores[0].errors["median"]

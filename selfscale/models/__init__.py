@@ -8,8 +8,8 @@ them a profile is predicted with is not decided here but by their errors, in `se
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
@@ -55,8 +55,12 @@ MODELS = {
     "orthogonal": "selfscale.models.orthogonal:OrthogonalModel",
     "utilization": "selfscale.models.utilization:UtilizationModel",
     "learned": "selfscale.models.learned:LearnedModel",
+    "traffic": "selfscale.models.traffic:TrafficModel",
+    "combined": "selfscale.models.combined:CombinedModel",
 }
 """Where each model of a machine is; imported only when it is asked for."""
+SIMULATING = ("traffic", "combined")
+"""Those that need the environment of the profile."""
 TABLE_MODELS = {
     "additive": "selfscale.models.additive:AdditiveModel",
     "pairwise": "selfscale.models.additive:PairwiseModel",
@@ -65,8 +69,13 @@ TABLE_MODELS = {
 """Those of a table of measurements with any parameters (``flextrace fit``)."""
 
 
-def make_model(name: str) -> Model:
+def make_model(name: str, environment: Mapping[str, Any] | None = None) -> Model:
     """A model by name, not fitted.
+
+    Parameters
+    ----------
+    environment : mapping, optional
+        What the profile says of where it was measured (`selfscale.profile.Profile.cache_environment`).
 
     Raises
     ------
@@ -77,4 +86,5 @@ def make_model(name: str) -> Model:
     if name not in known:
         raise FlextraceError(f"there is no model {name!r}: choose one of {', '.join(sorted(known))}", 2)
     module, _, attribute = known[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)()
+    make = getattr(importlib.import_module(module), attribute)
+    return make(environment or {}) if name in SIMULATING else make()

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns points, and what a simulated page cache has storage do for them, into the seconds that a request takes of every
+resource: the physics of `traffic`.
+
+The constants are those of `selfscale.models.service_time` without the ones that say what storage does: how many
+requests and bytes that is, the simulation tells. What is found is how long they take, and what processors do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from characterize.workload import Workload
+from selfscale.models import service_time
+from selfscale.models.measured import Columns, Measured, miss_frac
+from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES
+from selfscale.models.service_time import (
+    EVALUATIONS_MAX,
+    PHYSICS_ERROR,
+    bottleneck,
+    derivative,
+    longer_of,
+    robust,
+)
+from selfscale.simulation.traffic import Traffic, traffic_of
+
+CONSTANTS = {
+    name: service_time.CONSTANTS[name]
+    for name in (
+        "read_call_s",
+        "write_call_s",
+        "read_byte_s",
+        "write_byte_s",
+        "far_byte_s",
+        "near_cache",
+        "miss_page_s",
+        "spill_page_s",
+        "lock_s",
+        "lock_byte_s",
+        "access_read_s",
+        "access_write_s",
+        "device_read_byte_s",
+        "device_write_byte_s",
+        "overlap_frac",
+        "hidden_frac",
+        "write_wait_frac",
+        "worker_access_s",
+        "worker_page_s",
+        "cpu_servers",
+        "device_servers",
+        "direction_servers",
+        "limits_apart",
+        "sharpness",
+    )
+}
+"""Those of the other formula, with the same guesses."""
+SERVERS = (1.0, 8.0)
+"""Requests that the device serves at once, where the search begins: few and many are two basins."""
+SIMULATED_MAX = 1 << 14
+
+
+@dataclass(frozen=True)
+class CacheLimits:
+    """What the simulation is told of a machine, see `selfscale.simulation.traffic.traffic_of`."""
+
+    cache_bytes: float
+    window_bytes: float
+    dirty_limit_bytes: float
+
+
+@lru_cache(SIMULATED_MAX)
+def _simulated(workload: tuple[float, ...], limits: CacheLimits) -> Traffic:
+    return traffic_of(
+        Workload(*workload),
+        cache_bytes=limits.cache_bytes,
+        window_bytes=limits.window_bytes,
+        dirty_limit_bytes=limits.dirty_limit_bytes,
+    )
+
+
+def simulated(table: Columns, limits: CacheLimits) -> Traffic:
+    """What storage does for n workloads, each field of shape (n,)."""
+    rows = zip(
+        table.unique_bytes.tolist(),
+        table.seq_frac.tolist(),
+        table.read_frac.tolist(),
+        table.size_mean.tolist(),
+        table.process_num.tolist(),
+        strict=True,
+    )
+    return Traffic(*np.array([_simulated(row, limits) for row in rows], float).reshape(-1, len(Traffic._fields)).T)
+
+
+def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, border_bytes: float) -> dict[str, np.ndarray]:
+    """What a mean request of n workloads takes at every resource.
+
+    Parameters
+    ----------
+    constants : ndarray, shape (24,), or (24, k, 1) for k sets at once
+        Natural logarithms of `CONSTANTS`.
+    traffic : Traffic
+        Of the workloads.
+    border_bytes : float
+        Size of the page cache, which that of the processors' caches is a share of.
+    """
+    k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
+    read, size = table.read_frac, table.size_mean
+    write, whole = 1 - read, np.maximum(size, PAGE_BYTES)
+    far = miss_frac(table.unique_bytes, border_bytes * k["near_cache"], 0.1)
+
+    def at_device(requests: np.ndarray, moved: np.ndarray, way: str) -> tuple[np.ndarray, np.ndarray]:
+        # A long request becomes commands, of which the later ones overlap.
+        longer = np.maximum(moved - requests * PIECE_BYTES, 0)
+        alone = moved - (1 - np.minimum(k["overlap_frac"], 1.0)) * longer
+        return requests * k[f"access_{way}_s"], alone * k[f"device_{way}_byte_s"]
+
+    waited, ahead, written = (
+        (read * traffic.reads, read * whole * traffic.read_frac),
+        (read * traffic.reads_ahead, read * whole * traffic.ahead_frac),
+        (write * traffic.writes, write * whole * traffic.written_frac),
+    )
+    waited_s, ahead_s, written_s = at_device(*waited, "read"), at_device(*ahead, "read"), at_device(*written, "write")
+    reading = longer_of(k, waited_s[0] + ahead_s[0], waited_s[1] + ahead_s[1])
+    writing = longer_of(k, *written_s)
+    processor = (
+        read * (k["read_call_s"] + size * k["read_byte_s"])
+        + write * (k["write_call_s"] + size * k["write_byte_s"])
+        + far * size * k["far_byte_s"]
+        + (waited[1] + ahead[1]) / PAGE_BYTES * k["miss_page_s"]
+        + written[1] / PAGE_BYTES * k["spill_page_s"]
+    )
+    # The kernel's threads serve storage beside the processes: one leaves them a processor, many do not.
+    workers = (waited[0] + ahead[0] + written[0]) * k["worker_access_s"]
+    workers = workers + (waited[1] + ahead[1] + written[1]) / PAGE_BYTES * k["worker_page_s"]
+    waiting = (
+        sum(waited_s)
+        + (1 - np.minimum(k["hidden_frac"], 1.0)) * sum(ahead_s)
+        + np.minimum(k["write_wait_frac"], 1.0) * sum(written_s)
+    )
+    return {
+        "process": (processor + waiting) / table.process_num,
+        "processors": (processor + workers) / k["cpu_servers"],
+        "device": (reading + writing) / k["device_servers"],
+        "reads": reading / k["direction_servers"],
+        "writes": writing / k["direction_servers"],
+        "lock": k["lock_s"] + size * k["lock_byte_s"],
+    }
+
+
+@dataclass(frozen=True)
+class TrafficTimes:
+    """The formula with its constants found.
+
+    Attributes
+    ----------
+    constants : ndarray, shape (24,)
+        Natural logarithms of `CONSTANTS`.
+    covariance : ndarray, shape (24, 24)
+        What points and guesses leave open of them (Laplace's approximation).
+    limits : CacheLimits
+        Of the machine that is simulated.
+    """
+
+    constants: np.ndarray
+    covariance: np.ndarray
+    limits: CacheLimits
+
+    @property
+    def border_bytes(self) -> float:
+        """Where reads begin to miss."""
+        return self.limits.cache_bytes
+
+    def log_throughput(self, table: Columns) -> np.ndarray:
+        """ln(bytes per s), shape (n,)."""
+        return self._at(self.constants, table, simulated(table, self.limits))
+
+    def sensitivity(self, table: Columns) -> np.ndarray:
+        """Derivative of `log_throughput` by the constants, shape (n, 24)."""
+        traffic = simulated(table, self.limits)
+        return derivative(lambda sets: self._at(sets, table, traffic), self.constants)
+
+    def device_shares(self, table: Columns) -> np.ndarray:
+        """Of the time at device and processors, what reading takes and what writing takes, shape (n, 2)."""
+        seconds = seconds_of(self.constants, table, simulated(table, self.limits), self.border_bytes)
+        shares = np.column_stack([seconds["reads"], seconds["writes"]])
+        return shares / (shares.sum(axis=1) + seconds["processors"])[:, None]
+
+    def _at(self, constants: np.ndarray, table: Columns, traffic: Traffic) -> np.ndarray:
+        sharpness = constants[list(CONSTANTS).index("sharpness")]
+        return bottleneck(seconds_of(constants, table, traffic, self.border_bytes), table, sharpness)
+
+
+def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes | None = None) -> TrafficTimes:
+    """Find the constants that explain the points, held near their guesses.
+
+    Parameters
+    ----------
+    data : Measured
+    limits : CacheLimits
+    start : TrafficTimes, optional
+        Of nearly the same points: the search begins there.
+    """
+    from scipy.optimize import least_squares  # noqa: PLC0415
+
+    guess = np.log([constant.value for constant in CONSTANTS.values()])
+    sigma = np.array([constant.sigma for constant in CONSTANTS.values()])
+    weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
+    traffic, sharpness = simulated(data.columns, limits), list(CONSTANTS).index("sharpness")
+
+    def misfit(constants: np.ndarray) -> np.ndarray:
+        seconds = seconds_of(constants, data.columns, traffic, limits.cache_bytes)
+        told = bottleneck(seconds, data.columns, constants[sharpness])
+        return np.concatenate([robust((told - data.log_throughput) * weight), (constants - guess) / sigma])
+
+    starts = [start.constants] if start else [_with_servers(guess, count) for count in SERVERS]
+    results = [least_squares(misfit, one, x_scale=sigma, max_nfev=EVALUATIONS_MAX) for one in starts]
+    best = min(results, key=lambda result: float(result.cost))
+    # The rows of the guesses make it regular.
+    return TrafficTimes(best.x, np.linalg.inv(best.jac.T @ best.jac), limits)
+
+
+def _with_servers(guess: np.ndarray, count: float) -> np.ndarray:
+    constants = guess.copy()
+    constants[list(CONSTANTS).index("device_servers")] = np.log(count)
+    return constants

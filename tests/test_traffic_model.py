@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model that simulates the page cache, and its mean with `learned`: on machines whose throughput is known."""
+
+import random
+
+import numpy as np
+import pytest
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from selfscale.measure import Point
+from selfscale.models import make_model
+from selfscale.models.learned import LearnedModel
+from selfscale.models.measured import columns
+from selfscale.models.traffic import TrafficModel
+from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes
+from selfscale.profile import Profile, Region
+from selfscale.sampling import random_workload
+from tests.synthetic_machine import MIB
+
+CACHE = 128 * MIB
+LIMITS = CacheLimits(CACHE, 128 * 1024, 0.2 * CACHE)
+ENVIRONMENT = {"cache_limit_bytes": CACHE, "read_ahead_bytes": 128 * 1024, "dirty_limit_bytes": int(0.2 * CACHE)}
+FOCAL = Workload(16 * MIB, 0.5, 0.5, 16384.0, 2.0)
+REGIONS = [Region(8 * MIB, CACHE, FOCAL), Region(CACHE, 512 * MIB, FOCAL.replace(unique_bytes=300 * MIB))]
+SPACE = Profile(
+    measured=[
+        Point(Workload(8 * MIB, 0.0, 0.0, 4096.0, 1.0), 1.0, 0.0),
+        Point(Workload(512 * MIB, 1.0, 1.0, 1 << 18, 4.0), 1.0, 0.0),
+    ]
+)
+
+
+def machine():
+    """A device of 100 us a read, 40 us a write, and 200 MB/s in each direction."""
+    changes = {"access_read_s": 4e-4, "access_write_s": 1.6e-4, "device_read_byte_s": 2e-8, "device_write_byte_s": 2e-8}
+    changes |= {"direction_servers": 4.0, "device_servers": 8.0, "write_call_s": 4e-6, "read_byte_s": 8e-11}
+    values = {name: constant.value for name, constant in CONSTANTS.items()} | changes
+    return TrafficTimes(np.log(list(values.values())), np.eye(len(CONSTANTS)), LIMITS)
+
+
+def workloads(count, seed):
+    generator = random.Random(seed)
+    return [random_workload(SPACE, generator) for _ in range(count)]
+
+
+def points(formula, chosen, noise=0.03):
+    generator = np.random.default_rng(1)
+    throughput = np.exp(formula.log_throughput(columns(chosen)) + noise * generator.standard_normal(len(chosen)))
+    return [
+        Point(workload, float(value), 1.96 * noise * float(value), role="inform")
+        for workload, value in zip(chosen, throughput, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def learned_from():
+    return points(machine(), workloads(80, 1))
+
+
+def test_a_machine_of_the_same_kind_is_found_from_its_points(learned_from):
+    targets = workloads(60, 2)
+    truth = np.exp(machine().log_throughput(columns(targets)))
+    predicted = TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS).predict(targets)["throughput_bytes_per_s"]
+    errors = np.abs(predicted.to_numpy() / truth - 1)
+    assert np.median(errors) < 0.05
+    assert np.quantile(errors, 0.9) < 0.2
+
+
+def test_its_interval_has_nine_tenths_of_what_was_not_measured(learned_from):
+    targets = points(machine(), workloads(60, 3))
+    table = TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS).predict([point.workload for point in targets])
+    throughput = np.array([point.throughput_bytes_per_s for point in targets])
+    inside = (table["interval_low"] <= throughput) & (throughput <= table["interval_high"])
+    assert inside.mean() > 0.8
+
+
+def test_the_simulation_is_of_the_machine_and_not_of_the_points(learned_from):
+    """Of another limit on dirty pages or another window the same points say something else."""
+    model = TrafficModel(ENVIRONMENT | {"dirty_limit_bytes": CACHE}).fit(learned_from, REGIONS)
+    assert model.formula.limits.dirty_limit_bytes == CACHE
+    residual = model.formula.log_throughput(columns([point.workload for point in learned_from])) - np.log(
+        [point.throughput_bytes_per_s for point in learned_from]
+    )
+    right = TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS)
+    fitting = right.formula.log_throughput(columns([point.workload for point in learned_from])) - np.log(
+        [point.throughput_bytes_per_s for point in learned_from]
+    )
+    assert np.abs(residual).mean() > 2 * np.abs(fitting).mean()
+
+
+def test_the_combined_model_is_the_geometric_mean_of_both_and_has_both_in_its_interval(learned_from):
+    targets = workloads(20, 4)
+    table = make_model("combined", ENVIRONMENT).fit(learned_from, REGIONS).predict(targets)
+    both = [model.fit(learned_from, REGIONS).predict(targets) for model in (TrafficModel(ENVIRONMENT), LearnedModel())]
+    one, other = (each["throughput_bytes_per_s"].to_numpy() for each in both)
+    assert table["throughput_bytes_per_s"].to_numpy() == pytest.approx(np.sqrt(one * other))
+    for each in (one, other):
+        assert (table["interval_low"] <= each).all()
+        assert (each <= table["interval_high"]).all()
+
+
+def test_a_model_made_again_keeps_the_machine_that_it_simulates(learned_from):
+    model = TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS)
+    again = model.again().fit(learned_from[:-10], REGIONS)
+    assert again.formula.limits == model.formula.limits
+    targets = workloads(10, 5)
+    assert again.predict(targets)["throughput_bytes_per_s"].to_numpy() == pytest.approx(
+        model.predict(targets)["throughput_bytes_per_s"].to_numpy(), rel=0.3
+    )
+
+
+@pytest.mark.parametrize("name", ["traffic", "combined"])
+def test_a_profile_that_does_not_know_its_machine_says_what_is_missing(name, learned_from):
+    with pytest.raises(FlextraceError, match="read_ahead_bytes, which the profile does not tell"):
+        make_model(name, ENVIRONMENT | {"read_ahead_bytes": None}).fit(learned_from, REGIONS)
+    with pytest.raises(FlextraceError, match="cache_limit_bytes, read_ahead_bytes, dirty_limit_bytes"):
+        make_model(name).fit(learned_from, REGIONS)
+
+
+def test_only_what_went_through_the_page_cache_is_simulated():
+    assert Profile(environment=ENVIRONMENT).cache_environment == ENVIRONMENT
+    assert Profile(environment=ENVIRONMENT, settings={"access": {"mode": "direct"}}).cache_environment == {}
+    assert Profile(environment=ENVIRONMENT, table={"parameters": ["x"]}).cache_environment == {}
