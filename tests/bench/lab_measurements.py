@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from characterize.workload import Workload
-from selfscale.cross_validation import learnable
 from selfscale.explore import Exploration
 from selfscale.informative import most_informative
 from selfscale.measure import Point
@@ -28,6 +27,7 @@ from selfscale.models import MODELS
 from selfscale.plan import Settings, Step, align
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
+from selfscale.sampling import random_workload
 from selfscale.validate import plan
 from tests.bench.host_speed import copy_bytes_per_s
 
@@ -123,13 +123,15 @@ def random_pass(profile: Profile, measure: Measure, effort: Effort, repeat: int)
 
 
 def prediction_ms(profile: Profile) -> list[float]:
-    """Wall-clock time of one prediction by the model that is used, after loading and fitting, a value per workload."""
+    """Wall-clock time of one prediction by the model that is used, after loading and fitting, a value per workload.
+
+    Of workloads that were not measured: what a page cache does for those was simulated when the model was fitted.
+    """
     predictor = Predictor(profile)
     generator = random.Random("prediction time")
-    points = learnable(profile.measured)
     times = []
     for _ in range(PREDICTIONS_TIMED):
-        workload = generator.choice(points).workload
+        workload = random_workload(profile, generator)
         begin = time.perf_counter()
         predictor.predict(workload)
         times.append(1e3 * (time.perf_counter() - begin))
