@@ -33,7 +33,7 @@ APT_VM_PACKAGES := qemu-system-x86 kmod busybox-static file e2fsprogs dmsetup md
 
 ##@ Use
 .PHONY: build
-build: install build/flextrace-record build/flextrace-replay ## build everything, installing what is missing
+build: install build/flextrace-record build/flextrace-replay build/.kernels ## build everything, installing what is missing
 
 .PHONY: demo
 demo: build build/tests/debit_credit ## the whole pipeline on GNU sort and on SQLite; ends with a table and an HTML report
@@ -191,6 +191,12 @@ build/.apt-vm: Makefile
 .venv/.installed: pyproject.toml | build/.apt
 	$(call say,VENV,.venv) python3 -m venv .venv
 	$(call say,PIP,flextrace[dev]) .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# numba keeps what it compiled beside each file and does not see when another file that it was compiled from changes.
+build/.kernels: $(shell grep -rl numba --include='*.py' characterize replayer selfscale) | build/.apt
+	@find characterize replayer selfscale -name '*.nb[ic]' -delete 2>/dev/null || \
+		$(SUDO) find characterize replayer selfscale -name '*.nb[ic]' -delete
 	@touch $@
 
 # ---- what a VM consists of ----
