@@ -153,6 +153,12 @@ def test_sequential_requests_of_less_than_a_page_share_it():
     assert traffic_of(workload, **LIMITS).written_frac == pytest.approx(0.25, rel=0.1)
 
 
+def test_what_is_written_in_part_is_read_before_if_it_is_not_cached():
+    whole, part = (traffic_of(Workload(4 * CACHE, 0.0, 0.0, size, 1.0), **LIMITS) for size in (4096.0, 512.0))
+    assert whole.filled == 0
+    assert part.filled == pytest.approx(3 / 4, rel=0.05)
+
+
 def test_a_mark_is_on_the_folio_that_it_lies_in():
     """ra_alloc_folio: any page of it has the next window read. Where one of them is cached there are single pages."""
     limits = Limits(cache=1000, window=32, background=1000, held=1000, chunk=1, queue=1)

@@ -118,7 +118,10 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, border_b
         return requests * k[f"access_{way}_s"], alone * k[f"device_{way}_byte_s"]
 
     waited, ahead, written = (
-        (read * traffic.reads, read * whole * traffic.read_frac),
+        (
+            read * traffic.reads + write * traffic.filled,
+            read * whole * traffic.read_frac + write * traffic.filled * PAGE_BYTES,
+        ),
         (read * traffic.reads_ahead, read * whole * traffic.ahead_frac),
         (write * traffic.writes, write * whole * traffic.written_frac),
     )

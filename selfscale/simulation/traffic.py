@@ -65,6 +65,8 @@ class Traffic(NamedTuple):
         Requests to storage per write.
     written_frac : float
         Bytes of them over those that are written.
+    filled : float
+        Pages per write that are read first, since only a part of them is written.
     """
 
     waiting: float
@@ -74,6 +76,7 @@ class Traffic(NamedTuple):
     ahead_frac: float
     writes: float
     written_frac: float
+    filled: float
 
 
 def traffic_of(
@@ -90,7 +93,7 @@ def traffic_of(
     Parameters
     ----------
     workload : Workload
-        Requests of less than a page use all of it: what is written in part is not read before.
+        Requests of less than a page come to the same page several times where they are sequential.
     cache_bytes : float
         Size of the page cache.
     window_bytes : float
@@ -140,7 +143,7 @@ def _run(state, counted, seed):
     number, flushing = _warm_up(state), state.walk.read_frac < 1 and _total(state) > state.limits.background
     # Reads and their pages, writes and theirs, then what storage did, as `_request` has it; at every start of the
     # flusher what the sums were, for the writes count from one to another.
-    sums, first, last, starts = np.zeros(11), np.zeros(11), np.zeros(11), 0
+    sums, first, last, starts = np.zeros(12), np.zeros(12), np.zeros(12), 0
     for at in range(number, number + LONGER_MAX * counted):
         before = state.flusher[STARTS]
         reads, pages, done = _request(state, at)
@@ -151,14 +154,14 @@ def _run(state, counted, seed):
             last[:] = sums
         sums[0 if reads else 2] += 1
         sums[1 if reads else 3] += pages
-        for column in range(7):
+        for column in range(8):
             sums[4 + column] += done[column]
         if at >= number + counted and (starts > CYCLES_MIN or not flushing):
             break
     cycles = last - first if starts > CYCLES_MIN else sums
     reads, read_pages = max(sums[0], 1.0), max(sums[1], 1.0)
     writes, written_pages = max(cycles[2], 1.0), max(cycles[3], 1.0)
-    by = np.array([reads, reads, reads, read_pages, read_pages, writes, written_pages])
+    by = np.array([reads, reads, reads, read_pages, read_pages, writes, written_pages, writes])
     return np.concatenate((sums[4:9], cycles[9:])) / by
 
 
@@ -208,22 +211,26 @@ def _request(state, number):
     first = places.behind[file]
     if state.walk.stay_frac > 0 and first > 0 and np.random.random() < state.walk.stay_frac:
         first -= 1
-    if np.random.random() >= state.walk.seq_frac or first + size > state.walk.file_pages:
+    if np.random.random() >= state.walk.seq_frac:
         first = np.random.randint(state.walk.file_pages - size + 1)
+    elif first + size > state.walk.file_pages:
+        # As Willy does: a scan meets nothing that it left.
+        first = 0
     places.behind[file] = first + size
     reads, fits = np.random.random() < state.walk.read_frac, _total(state) <= state.limits.cache
-    waited = ahead = written = (0, 0)
+    waited, ahead, written, filled = (0, 0), (0, 0), (0, 0), 0
     if reads:
         waited, ahead = read(state, file, first, first + size)
     else:
         for page in range(file * state.walk.file_pages + first, file * state.walk.file_pages + first + size):
             if not fits:
+                filled += state.walk.stay_frac > 0 and not state.pages.cached[page]
                 use(state, page)
             dirty(state, page)
         written = write_back(state)
     if state.counts[USED] > state.limits.cache:
         written = add(written, _reclaim(state))
-    return reads, size, (int(waited[0] > 0), waited[0], ahead[0], waited[1], ahead[1], written[0], written[1])
+    return reads, size, (int(waited[0] > 0), waited[0], ahead[0], waited[1], ahead[1], written[0], written[1], filled)
 
 
 @numba.njit(cache=True, nogil=True)
