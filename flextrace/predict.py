@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="best",
         metavar="NAME",
-        help="product, orthogonal, utilization, learned, traffic, combined (of tables additive, pairwise, smooth, "
+        help="product, orthogonal, utilization, learned, traffic (of tables additive, pairwise, smooth, "
         "product, utilization, learned), or best: the one with the smallest cross-validated error",
     )
     parser.add_argument(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model that simulates the page cache, and its mean with `learned`: on machines whose throughput is known."""
+"""The model that simulates the page cache, on machines whose throughput is known."""
 
 import random
 
@@ -10,7 +10,6 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.models import make_model
-from selfscale.models.learned import LearnedModel
 from selfscale.models.measured import columns
 from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes
@@ -89,17 +88,6 @@ def test_the_simulation_is_of_the_machine_and_not_of_the_points(learned_from):
     assert np.abs(residual).mean() > 2 * np.abs(fitting).mean()
 
 
-def test_the_combined_model_is_the_geometric_mean_of_both_and_has_both_in_its_interval(learned_from):
-    targets = workloads(20, 4)
-    table = make_model("combined", ENVIRONMENT).fit(learned_from, REGIONS).predict(targets)
-    both = [model.fit(learned_from, REGIONS).predict(targets) for model in (TrafficModel(ENVIRONMENT), LearnedModel())]
-    one, other = (each["throughput_bytes_per_s"].to_numpy() for each in both)
-    assert table["throughput_bytes_per_s"].to_numpy() == pytest.approx(np.sqrt(one * other))
-    for each in (one, other):
-        assert (table["interval_low"] <= each).all()
-        assert (each <= table["interval_high"]).all()
-
-
 def test_a_model_made_again_keeps_the_machine_that_it_simulates(learned_from):
     model = TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS)
     again = model.again().fit(learned_from[:-10], REGIONS)
@@ -110,12 +98,11 @@ def test_a_model_made_again_keeps_the_machine_that_it_simulates(learned_from):
     )
 
 
-@pytest.mark.parametrize("name", ["traffic", "combined"])
-def test_a_profile_that_does_not_know_its_machine_says_what_is_missing(name, learned_from):
+def test_a_profile_that_does_not_know_its_machine_says_what_is_missing(learned_from):
     with pytest.raises(FlextraceError, match="read_ahead_bytes, which the profile does not tell"):
-        make_model(name, ENVIRONMENT | {"read_ahead_bytes": None}).fit(learned_from, REGIONS)
+        make_model("traffic", ENVIRONMENT | {"read_ahead_bytes": None}).fit(learned_from, REGIONS)
     with pytest.raises(FlextraceError, match="cache_limit_bytes, read_ahead_bytes, dirty_limit_bytes"):
-        make_model(name).fit(learned_from, REGIONS)
+        make_model("traffic").fit(learned_from, REGIONS)
 
 
 def test_only_what_went_through_the_page_cache_is_simulated():

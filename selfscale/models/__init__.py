@@ -56,10 +56,9 @@ MODELS = {
     "utilization": "selfscale.models.utilization:UtilizationModel",
     "learned": "selfscale.models.learned:LearnedModel",
     "traffic": "selfscale.models.traffic:TrafficModel",
-    "combined": "selfscale.models.combined:CombinedModel",
 }
 """Where each model of a machine is; imported only when it is asked for."""
-SIMULATING = ("traffic", "combined")
+SIMULATING = ("traffic",)
 """Those that need the environment of the profile."""
 TABLE_MODELS = {
     "additive": "selfscale.models.additive:AdditiveModel",
