@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model that simulates the page cache, on machines whose throughput is known."""
 
+import dataclasses
 import random
 
 import numpy as np
@@ -12,7 +13,7 @@ from selfscale.measure import Point
 from selfscale.models import make_model
 from selfscale.models.measured import columns
 from selfscale.models.traffic import TrafficModel
-from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes
+from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes, simulated
 from selfscale.profile import Profile, Region
 from selfscale.sampling import random_workload
 from tests.synthetic_machine import MIB
@@ -86,6 +87,26 @@ def test_the_simulation_is_of_the_machine_and_not_of_the_points(learned_from):
         [point.throughput_bytes_per_s for point in learned_from]
     )
     assert np.abs(residual).mean() > 2 * np.abs(fitting).mean()
+
+
+@pytest.mark.parametrize("queue", [128, None])
+def test_what_storage_wrote_tells_how_many_requests_it_takes_at_once(queue, learned_from):
+    table = columns([point.workload for point in learned_from])
+    traffic = simulated(table, dataclasses.replace(LIMITS, queue=queue))
+    counted = [
+        dataclasses.replace(point, device_write_frac=float(wrote), device_writes=float(requests))
+        for point, wrote, requests in zip(
+            learned_from,
+            (1 - table.read_frac) * traffic.written_frac,
+            (1 - table.read_frac) * traffic.writes,
+            strict=True,
+        )
+    ]
+    assert TrafficModel(ENVIRONMENT).fit(counted, REGIONS).formula.limits.queue == queue
+
+
+def test_without_counts_storage_takes_any_number_of_requests(learned_from):
+    assert TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS).formula.limits.queue is None
 
 
 def test_a_model_made_again_keeps_the_machine_that_it_simulates(learned_from):

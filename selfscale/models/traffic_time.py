@@ -69,6 +69,7 @@ class CacheLimits:
     cache_bytes: float
     window_bytes: float
     dirty_limit_bytes: float
+    queue: int | None = None
 
 
 @lru_cache(SIMULATED_MAX)
@@ -78,6 +79,7 @@ def _simulated(workload: tuple[float, ...], limits: CacheLimits) -> Traffic:
         cache_bytes=limits.cache_bytes,
         window_bytes=limits.window_bytes,
         dirty_limit_bytes=limits.dirty_limit_bytes,
+        queue=limits.queue,
     )
 
 

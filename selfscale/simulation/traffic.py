@@ -130,7 +130,7 @@ def traffic_of(
         background=round(background),
         held=round(scale * HELD_FRAC * dirty_limit),
         chunk=max(1, round(scale * chunk)),
-        queue=files * walk.file_pages if queue is None else queue,
+        queue=files * walk.file_pages if queue is None else max(1, round(scale * queue)),
     )
     counted = min(max(round(MOVED_PAGES / request), REQUESTS_MIN), REQUESTS_MAX)
     return Traffic(*_run(state_of(walk, limits), counted, seed).tolist())
