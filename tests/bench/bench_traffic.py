@@ -2,8 +2,8 @@
 """How well a simulation of the page cache tells what storage does for a workload: ``make bench-traffic``.
 
 Of every machine that ``make bench-predict`` measured: requests and bytes that storage read and wrote, as the simulation
-has them (`selfscale.simulation.traffic`, of which no constant is taken from the points) and as the formula of `learned`
-has them, with its constants fitted to the same points.
+has them (`selfscale.simulation.traffic`, of which but one number is taken from the points: how many requests storage
+takes at once) and as the formula of `learned` has them, with its constants fitted to the same points.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from selfscale.conclusions import file_cache_bytes
+from selfscale.cross_validation import learnable
 from selfscale.measure import Point
 from selfscale.models.learned import service_times_of
 from selfscale.models.measured import columns, measured
 from selfscale.models.service_time import demand_at
-from selfscale.simulation.traffic import PAGE_BYTES, traffic_of
+from selfscale.models.traffic import TrafficModel
+from selfscale.models.traffic_time import simulated
+from selfscale.simulation.traffic import PAGE_BYTES
 from tests.bench.lab_measurements import grown_profile
 
 STAGES = ("random 0", "random 1")
@@ -52,7 +54,6 @@ def main() -> int:
 def errors_of(name: str, record: dict) -> pd.DataFrame:
     """Median and 90th percentile of the error of what storage did for the points of a machine."""
     profile = grown_profile(record, sys.maxsize)
-    cache_bytes = file_cache_bytes(profile) or np.inf
     points = profile.measured + [Point.from_document(point) for stage in STAGES for point in record.get(stage, [])]
     # Of requests of less than a page several may need one: the simulation has none of them.
     points = [
@@ -62,30 +63,26 @@ def errors_of(name: str, record: dict) -> pd.DataFrame:
         and point.throughput_bytes_per_s > 0
         and point.workload.size_mean >= PAGE_BYTES
     ]
-    limits = {
-        "cache_bytes": cache_bytes,
-        "window_bytes": profile.environment["read_ahead_bytes"],
-        "dirty_limit_bytes": profile.environment["dirty_limit_bytes"],
-    }
-    simulated = [traffic_of(point.workload, **limits) for point in points]
-    read = np.array([point.workload.read_frac for point in points])
-    write = 1 - read
+    model = TrafficModel(profile.cache_environment).fit(learnable(profile.measured), profile.regions)
+    table = columns([point.workload for point in points])
+    traffic = simulated(table, model.formula.limits)
+    read, write = table.read_frac, 1 - table.read_frac
     formula = service_times_of(measured(points), profile.regions)
-    demand = demand_at(formula.constants, columns([point.workload for point in points]), formula.border_bytes)
+    demand = demand_at(formula.constants, table, formula.border_bytes)
     moved, written, reads, writes = (
         np.array([getattr(point, field) for point in points], float)
         for field in ("device_frac", "device_write_frac", "device_reads", "device_writes")
     )
     rows = [
-        ("bytes read", read, moved - written, [one.read_frac + one.ahead_frac for one in simulated], demand.read_frac),
-        ("requests read", read, reads, [one.reads + one.reads_ahead for one in simulated], None),
-        ("bytes written", write, written, [one.written_frac for one in simulated], demand.write_frac),
-        ("requests written", write, writes, [one.writes for one in simulated], None),
+        ("bytes read", read, moved - written, traffic.read_frac + traffic.ahead_frac, demand.read_frac),
+        ("requests read", read, reads, traffic.reads + traffic.reads_ahead, None),
+        ("bytes written", write, written, traffic.written_frac, demand.write_frac),
+        ("requests written", write, writes, traffic.writes, None),
     ]
     return pd.DataFrame(
         [
-            {"machine": name, "what": what}
-            | figures("simulated", share, real, share * np.array(told))
+            {"machine": name, "queue": model.formula.limits.queue or "any", "what": what}
+            | figures("simulated", share, real, share * told)
             | (figures("formula", share, real, fitted) if fitted is not None else {})
             for what, share, real, told, fitted in rows
         ]
