@@ -35,14 +35,14 @@ TURNS = 1.5
 """Times that the content of the cache is replaced, and all that is dirty once, before it is counted."""
 WARM_MAX = 10.0
 """Times the cache that is moved before that at most: where little misses, little is replaced."""
-MOVED_PAGES, REQUESTS_MIN, REQUESTS_MAX = 30_000, 400, 4000
+MOVED_PAGES, REQUESTS_MIN, REQUESTS_MAX = 20_000, 300, 3000
 """That are counted."""
 LONGER_MAX = 10
 """Times as many, until the flusher has come round `CYCLES_MIN` times: it works in bursts."""
 CYCLES_MIN = 3
-CACHE_PAGES_MIN, WINDOWS_MIN, CACHE_REQUESTS_MIN = 3000, 8, 40
+CACHE_PAGES_MIN, WINDOWS_MIN, CACHE_REQUESTS_MIN = 2000, 8, 30
 """Of the cache that stands for a larger one: pages, windows of each file, and requests."""
-FILE_PAGES_MIN, FILE_REQUESTS_MIN = 6000, 40
+FILE_PAGES_MIN, FILE_REQUESTS_MIN = 3000, 30
 """Of the files that stand for larger ones where all are cached: pages, and requests of each."""
 KEPT_MAX = 0.5
 """Of the cache, that reclaim passes over because it is dirty or on its way to storage."""
