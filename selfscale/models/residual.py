@@ -10,6 +10,7 @@ uniqueBytes behind the border.
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
@@ -55,7 +56,7 @@ class Formula(Protocol):
 FormulaType = TypeVar("FormulaType", bound=Formula)
 
 
-class ResidualModel(Generic[FormulaType]):
+class ResidualModel(ABC, Generic[FormulaType]):
     """ln(throughput) = formula + Gaussian process.
 
     Parameters
@@ -69,9 +70,9 @@ class ResidualModel(Generic[FormulaType]):
     def __init__(self, start: ResidualModel[FormulaType] | None = None):
         self._start = start
 
+    @abstractmethod
     def fit_formula(self, points: Sequence[Point], data: Measured, regions: Sequence[Region]) -> FormulaType:
         """The formula with its constants found; `_start`, if there is one, is a model of the same kind."""
-        raise NotImplementedError
 
     def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
         """Fit the formula, then the residual.
