@@ -2,8 +2,9 @@
 """Turns the five parameters into what storage has to do for them: Linux's page cache, gone through request by request.
 
 Requests are drawn as Willy draws them. What is read ahead is in `selfscale.simulation.reading`, what is written back in
-`selfscale.simulation.flusher`. What a caller may take from measurements is `queue`; only shares of the cache count, so that a small
-one stands for a large one. What is told is the steady state, which real storage may need long to reach.
+`selfscale.simulation.flusher`. What a caller may take from measurements is `queue`; nothing else is fitted. Only shares
+of the cache count, so that a small one stands for a large one. What is told is the steady state, which real storage may
+need long to reach.
 
 `selfscale.models.read_ahead` and `selfscale.models.write_back` say the same as means. How well either does is printed
 by ``make bench-traffic``.
