@@ -20,12 +20,13 @@ static __always_inline void note_account(struct account *account, struct task_st
 /* A task that is traced already stays as it is. */
 static __always_inline void adopt_task(struct task_struct *task)
 {
-	struct task_state fresh = {};
-	if ((__u32)BPF_CORE_READ(task, tgid) == recorder_process)
+	if ((__u32)BPF_CORE_READ(task, tgid) == recorder_process || bpf_task_storage_get(&tasks, task, NULL, 0))
 		return;
-	note_account(&fresh.before, task);
 	mark_traced(task);
-	if (!bpf_task_storage_get(&tasks, task, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE))
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (state)
+		note_account(&state->before, task);
+	else
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
 }
 

@@ -169,7 +169,7 @@ static __always_inline void async_send_io(const struct async_operation *operatio
 	record->kind = RECORD_IO;
 	record->op = operation->op;
 	record->source = operation->source;
-	record->reserved = 0;
+	record->processor_share = 0;
 	record->flags = operation->flags | (width ? IO_OFFSET_INFERRED : 0);
 	record->start_ns = operation->start_ns;
 	record->duration_ns = end_ns - operation->start_ns;
@@ -192,7 +192,7 @@ static __always_inline void async_send_fileop(const struct async_operation *oper
 	record->kind = RECORD_FILEOP;
 	record->op = operation->op;
 	record->source = operation->source;
-	record->reserved = 0;
+	record->processor_share = 0;
 	record->flags = operation->flags;
 	record->start_ns = operation->start_ns;
 	record->duration_ns = end_ns - operation->start_ns;

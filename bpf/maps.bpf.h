@@ -91,6 +91,11 @@ struct task_state {
 	__u64 aio_context;
 	__u64 id_base; /* operation ids of this thread start here; 0 = not yet given */
 	__u64 id_count;
+	/* Of processor_time.bpf.h. */
+	__u64 processor_ns; /* had, but for the time since ... */
+	__u64 got_processor_ns; /* ... then; 0 = has none, or was not seen to get it */
+	__u64 call_before_end_ns; /* end of the last recorded call; 0 = none */
+	__u64 call_before_processor_ns; /* had by then */
 
 	/* The operation that runs. */
 	__u64 id; /* 0 = none */
@@ -108,6 +113,7 @@ struct task_state {
 	__u32 in_memory; /* a direct read comes from no device either */
 	__u32 appends; /* the kernel appends, whatever the caller names */
 	__u32 entry_flags; /* enum io_flag that only the entry of the call can tell */
+	__u32 processor_share; /* as in its record */
 	__u64 position_lock; /* address of the struct file's f_pos_lock */
 	__u64 direct_bio; /* of direct I/O: the bio that was submitted last, block_submission.bpf.h */
 	__u64 direct_end; /* where it ends in the file */

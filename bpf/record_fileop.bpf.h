@@ -7,6 +7,7 @@
 
 #include "file_identity.bpf.h"
 #include "io_flags.bpf.h"
+#include "processor_time.bpf.h"
 
 enum {
 	AT_FDCWD = -100,
@@ -16,7 +17,7 @@ enum {
 	DESCRIPTOR_DIGITS_MAX = 7,
 };
 
-static __always_inline struct fileop_record *reserve_fileop(struct task_struct *task, const struct task_state *state,
+static __always_inline struct fileop_record *reserve_fileop(struct task_struct *task, struct task_state *state,
 							    __s64 result, __u64 now_ns)
 {
 	struct fileop_record *record = reserve_event(sizeof(struct fileop_record), RECORD_FILEOP, now_ns);
@@ -25,6 +26,7 @@ static __always_inline struct fileop_record *reserve_fileop(struct task_struct *
 	__builtin_memset(record, 0, sizeof(*record));
 	record->kind = RECORD_FILEOP;
 	record->source = SOURCE_SYSCALL;
+	record->processor_share = state->processor_share;
 	record->flags = descriptor_io_flags(state->descriptor_flags);
 	record->start_ns = state->start_ns;
 	record->duration_ns = now_ns - state->start_ns;
@@ -33,12 +35,13 @@ static __always_inline struct fileop_record *reserve_fileop(struct task_struct *
 	record->file = state->file;
 	record->result = result;
 	record->id = state->id;
+	note_call_end(state, now_ns);
 	return record;
 }
 
 /* Calls on a descriptor. */
 static __always_inline void send_descriptor_operation(struct pt_regs *regs, struct task_struct *task,
-						      const struct task_state *state, __s64 result, __u64 now_ns)
+						      struct task_state *state, __s64 result, __u64 now_ns)
 {
 	struct fileop_record *record = reserve_fileop(task, state, result, now_ns);
 	if (!record)

@@ -7,6 +7,7 @@
 
 #include "file_position.bpf.h"
 #include "page_cache.bpf.h"
+#include "processor_time.bpf.h"
 
 static __always_inline bool call_reads(__u32 call)
 {
@@ -78,6 +79,7 @@ static __always_inline void data_call_begins(struct pt_regs *regs, struct task_s
 	state->entry_flags = call_reads(call) ? 0 : ctime_io_flag(ctime_nsec_of(state->inode_pointer));
 	operation_begins();
 	state->start_ns = bpf_ktime_get_ns();
+	state->processor_share = processor_share_until(state, state->start_ns);
 	/* Read after the start is taken, so that whoever moves it later overlaps this call in time. */
 	state->position = uses_position(state) ? position_before(state) : (__s64)regs->r10;
 }
@@ -122,7 +124,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	record->kind = RECORD_IO;
 	record->op = reads ? IO_READ : IO_WRITE;
 	record->source = SOURCE_SYSCALL;
-	record->reserved = 0;
+	record->processor_share = state->processor_share;
 	record->flags = flags | (state->positioned ? IO_POSITIONED : 0) | (call >= CALL_READV ? IO_VECTORED : 0) |
 			(width ? IO_OFFSET_INFERRED : 0);
 	record->start_ns = state->start_ns;
@@ -138,6 +140,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	record->missed_bytes = width ? width : reads ? missed_bytes(state, offset, done) : TRACE_NOT_MEASURED_U32;
 	record->id = state->id;
 	submit_event(record);
+	note_call_end(state, now_ns);
 }
 
 /* Arguments of sendfile, splice and copy_file_range. */
@@ -189,6 +192,7 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	state->file = identify_file(source, false, now_ns);
 	state->target_file = identify_file(target, false, now_ns);
 	state->start_ns = bpf_ktime_get_ns();
+	state->processor_share = processor_share_until(state, state->start_ns);
 	if (state->file) {
 		state->file_pointer = (__u64)source;
 		state->inode_pointer = (__u64)BPF_CORE_READ(source, f_mapping, host);
@@ -220,7 +224,7 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 	record->kind = RECORD_IO;
 	record->op = op;
 	record->source = SOURCE_SPLICE;
-	record->reserved = 0;
+	record->processor_share = state->processor_share;
 	record->flags = reads ? descriptor_io_flags(state->descriptor_flags) | (state->positioned ? IO_POSITIONED : 0)
 			      : state->target_flags;
 	record->start_ns = state->start_ns;
@@ -234,6 +238,7 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 	record->missed_bytes = reads ? missed_bytes(state, state->position, done) : TRACE_NOT_MEASURED_U32;
 	record->id = reads ? state->id : state->target_id;
 	submit_event(record);
+	note_call_end(state, now_ns);
 }
 
 static __always_inline void two_files_call_ends(struct task_struct *task, struct task_state *state, __s64 done)

@@ -43,7 +43,7 @@ static __attribute__((noinline, unused)) bool send_mapped_pages(__u8 op, const s
 	record->kind = RECORD_IO;
 	record->op = op;
 	record->source = SOURCE_MMAP;
-	record->reserved = 0;
+	record->processor_share = 0;
 	record->flags = IO_ESTIMATED | (is_program(pages->file) ? IO_PROGRAM : 0);
 	record->start_ns = pages->wait_start_ns ? pages->wait_start_ns : now_ns;
 	record->duration_ns = now_ns - record->start_ns;

@@ -138,6 +138,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	}
 	state->id = next_operation_id(state);
 	state->start_ns = bpf_ktime_get_ns();
+	state->processor_share = processor_share_until(state, state->start_ns);
 	return 0;
 }
 

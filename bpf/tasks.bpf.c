@@ -42,9 +42,11 @@ int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 {
 	if (!bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0))
 		return 0;
-	struct task_state fresh = {.creator = bpf_get_current_pid_tgid()};
 	mark_traced(task);
-	if (!bpf_task_storage_get(&tasks, task, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE))
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (state)
+		state->creator = bpf_get_current_pid_tgid();
+	else
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
 	return 0;
 }

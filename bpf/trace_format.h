@@ -28,13 +28,16 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 1,
+	TRACE_VERSION_MINOR = 2,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
 	TRACE_TEXT_BYTES = 48,	     /* text carried by one RECORD_TEXT */
 	TRACE_PATH_BYTES_MAX = 4096,
 	TRACE_KINDS_MAX = 16, /* length of the per-kind tables in the header */
+	/* io_record.processor_share; 0 = not measured */
+	PROCESSOR_SHARE_NONE = 1,
+	PROCESSOR_SHARE_ALL = 255,
 };
 
 enum trace_header_flag {
@@ -104,7 +107,12 @@ struct io_record {
 	__u8 kind; /* RECORD_IO */
 	__u8 op;   /* enum io_op */
 	__u8 source; /* enum record_source */
-	__u8 reserved;
+	/*
+	 * Of a system call, since 1.2: the share of the time since the recorded system call before, of the same thread, in
+	 * which the thread had a processor, from PROCESSOR_SHARE_NONE to PROCESSOR_SHARE_ALL. The rest of the time it slept
+	 * or waited for a processor.
+	 */
+	__u8 processor_share;
 	__u32 flags; /* enum io_flag */
 	__u64 start_ns; /* CLOCK_MONOTONIC; its origin is the clock's, not the trace's */
 	__u64 duration_ns;
@@ -150,7 +158,7 @@ struct fileop_record {
 	__u8 kind; /* RECORD_FILEOP */
 	__u8 op;   /* enum fileop */
 	__u8 source; /* enum record_source */
-	__u8 reserved;
+	__u8 processor_share; /* as in io_record */
 	__u32 flags; /* enum io_flag in the low half */
 	__u64 start_ns;
 	__u64 duration_ns;

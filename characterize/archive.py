@@ -25,6 +25,7 @@ from pyarrow import parquet
 
 from characterize.archive_columns import (
     ABOUT,
+    ADDED,
     ENCODINGS,
     NUMBERS,
     PANDAS_METADATA,
@@ -54,7 +55,7 @@ from characterize.provenance import tool_version
 from characterize.trace import Content, paths_of
 from characterize.trace_head import check_head, count_records, json_text, read_head
 
-SCHEMA_NAME = "flextrace.archive/1"
+SCHEMA_NAME = "flextrace.archive/2"
 BATCH_RECORDS = 1 << 19
 ZSTD_LEVEL = 3
 # A crash of the machine can leave a long hole behind the last record; a JSON block is a few KiB.
@@ -221,17 +222,19 @@ class _Archive:
         self.file = parquet.ParquetFile(path, page_checksum_verification=True)
         metadata = self.file.metadata
         document = json.loads(metadata.metadata[b"flextrace"])
-        if document["schema"] != SCHEMA_NAME:
+        if document["schema"] not in (SCHEMA_NAME, *ADDED):
             raise FlextraceError(
                 f"{path} has schema {document['schema']}, this flextrace reads {SCHEMA_NAME}: "
                 "use the flextrace that wrote it, or a newer one"
             )
-        if not self.file.schema_arrow.equals(SCHEMA):
+        self.added = ADDED.get(document["schema"], {})
+        schema = pa.schema([column for column in SCHEMA if column.name not in self.added])
+        if not self.file.schema_arrow.equals(schema):
             raise ValueError("its columns are not those of its schema")
         self.head, self.tail = _as_bytes(document["head"]), _as_bytes(document["tail"])
         self.records, self.batch_records = int(document["records"]), int(document["batch_records"])
         self.sha256 = document["sha256"]
-        position, raw = (SCHEMA.names.index(name) for name in ("kind", RAW))
+        position, raw = (schema.names.index(name) for name in ("kind", RAW))
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         self.kinds = [int(group.column(position).statistics.min) for group in groups]
         self.rows = [group.num_rows for group in groups]
@@ -245,8 +248,11 @@ class _Archive:
         """The columns of one row group, those of its kind and `more`."""
         kind = self.kinds[number]
         names = ["kind", *fields_of(kind), *more, *([RAW] if self.has_raw[number] else [])]
-        table = self.file.read_row_group(number, columns=names, use_threads=False).combine_chunks()
-        columns = {name: table.column(name).chunk(0) for name in names}
+        there = [name for name in names if name not in self.added]
+        table = self.file.read_row_group(number, columns=there, use_threads=False).combine_chunks()
+        columns = {name: table.column(name).chunk(0) for name in there}
+        for name in set(names) - set(there):
+            columns[name] = pa.repeat(pa.scalar(self.added[name], SCHEMA.field(name).type), len(table))
         found = columns["kind"]
         if len(table) != self.rows[number] or found.null_count or (found.to_numpy() != kind).any():
             raise ValueError(f"row group {number} is not of one kind")

@@ -92,6 +92,8 @@ def _pandas_metadata(schema: pa.Schema) -> str:
 
 
 SCHEMA = _schema()
+ADDED = {"flextrace.archive/1": {"processor_share": 0}}
+"""By schema of an older archive, the columns that it lacks, and what its records have there."""
 PANDAS_METADATA = _pandas_metadata(SCHEMA)
 
 

@@ -13,13 +13,15 @@ import numpy as np
 
 TRACE_MAGIC = b"FLEXTRC1"
 TRACE_VERSION_MAJOR = 1
-TRACE_VERSION_MINOR = 1
+TRACE_VERSION_MINOR = 2
 TRACE_HEADER_BYTES = 4096
 TRACE_RECORD_BYTES = 64
 TRACE_JSON_BYTES_MAX = 3072
 TRACE_TEXT_BYTES = 48
 TRACE_PATH_BYTES_MAX = 4096
 TRACE_KINDS_MAX = 16
+PROCESSOR_SHARE_NONE = 1
+PROCESSOR_SHARE_ALL = 255
 
 NOT_MEASURED_U32 = 2**32 - 1
 NOT_MEASURED_U64 = 2**64 - 1
@@ -206,7 +208,7 @@ IO_DTYPE = np.dtype(
         ("kind", "u1"),
         ("op", "u1"),
         ("source", "u1"),
-        ("reserved", "u1"),
+        ("processor_share", "u1"),
         ("flags", "<u4"),
         ("start_ns", "<u8"),
         ("duration_ns", "<u8"),
@@ -226,7 +228,7 @@ FILEOP_DTYPE = np.dtype(
         ("kind", "u1"),
         ("op", "u1"),
         ("source", "u1"),
-        ("reserved", "u1"),
+        ("processor_share", "u1"),
         ("flags", "<u4"),
         ("start_ns", "<u8"),
         ("duration_ns", "<u8"),

@@ -204,7 +204,21 @@ def _part(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> tuple[Draft, np.
         for records in (rest.io, rest.fileops)
     ]
     make_readable(part, np.unique(np.concatenate(between)).astype(np.int64))
+    _forget_shares(part, rest)
     return part, resident
+
+
+def _forget_shares(part: Draft, rest: Draft) -> None:
+    """Where the operation before is not in the part, the time since the one that is has another share computed."""
+    records = (part.io, part.fileops, rest.io, rest.fileops)
+    thread, start = (np.concatenate([of[name] for of in records]) for name in ("thread", "start_ns"))
+    order = np.lexsort((start, thread))
+    kept = np.arange(len(order)) < len(part.io) + len(part.fileops)
+    after_another = np.zeros(len(order), bool)
+    same_thread = thread[order[1:]] == thread[order[:-1]]
+    after_another[order[1:]] = same_thread & ~kept[order[:-1]]
+    part.io["processor_share"][after_another[: len(part.io)]] = 0
+    part.fileops["processor_share"][after_another[len(part.io) :][: len(part.fileops)]] = 0
 
 
 def _draft(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> Draft:

@@ -108,6 +108,48 @@ def test_a_split_by_the_clock_of_the_day_keeps_think_times():
 
 
 @pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"processNum": 2.0}, False),
+        ({"processNum": 1.0}, False),
+        ({"thinkScale": 2.0}, True),
+        ({"readFrac": 0.5}, True),
+    ],
+    ids=str,
+)
+def test_shares_of_a_processor_go_where_think_times_are_of_others(changes, kept):
+    """Two threads whose times between calls become those between other calls, if they are dealt to others."""
+    threads = (1,) if changes.get("processNum") == 2.0 else (1, 2)
+    rows = [(thread, at) for thread in threads for at in range(40)]
+    io = [
+        read(
+            PAGE * (7 * at % 40),
+            PAGE,
+            1000 * at + 300 * thread,
+            500,
+            thread=thread,
+            process=thread,
+            processor_share=100,
+        )
+        for thread, at in rows
+    ]
+    tasks = [{"thread": thread, "process": thread} for thread in threads]
+    parent = made_trace(io, files=[{"file": 1, "size_bytes": 40 * PAGE}], tasks=tasks, paths={1: "/data"})
+    altered, _ = alter(parent, changes)
+    assert set(altered.io["processor_share"]) == {100 if kept else 0}
+
+
+def test_a_part_forgets_shares_of_a_processor_since_calls_that_it_lacks():
+    io = [read(0, PAGE, 100 * at, 10, file=1 + (at in (2, 5)), processor_share=50 + at) for at in range(8)]
+    io.append(read(0, PAGE, 205, 10, thread=2, file=1, processor_share=9))
+    files = [{"file": file, "size_bytes": PAGE} for file in (1, 2)]
+    parent = made_trace(io, files=files, tasks=[{"thread": 1}, {"thread": 2}], paths={1: "/a", 2: "/b"})
+    part = cut(parent, Selection(files=["/a"]))
+    assert part.io["start_ns"].tolist() == [0, 100, 205, 300, 400, 600, 700]
+    assert part.io["processor_share"].tolist() == [50, 51, 9, 0, 54, 0, 57]
+
+
+@pytest.mark.parametrize(
     "changes", [{"uniqueBytes": Relative(0.5)}, {"uniqueBytes": Relative(1.2)}, {"seqFrac": 0.4}], ids=str
 )
 def test_ids_of_names_cost_no_memory(changes):

@@ -16,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import characterize
+from characterize import archive_columns
 from characterize.archive import pack, unpack
 from characterize.archive_columns import table_of
 from characterize.errors import FlextraceError
-from characterize.layout import HeaderFlag, RecordKind
+from characterize.layout import RECORD_DTYPE, HeaderFlag, RecordKind
 from tests.archived import (
     FLAGS_AT,
     HEADER,
@@ -133,7 +134,7 @@ def test_pandas_reads_plain_values_exactly(archive):
 def test_the_file_says_what_it_is(archive):
     metadata = pq.read_metadata(archive).metadata
     document = json.loads(metadata[b"flextrace"])
-    assert document["schema"] == "flextrace.archive/1"
+    assert document["schema"] == "flextrace.archive/2"
     assert document["numbers"]["kind"]["1"] == "IO"
     assert json.loads(metadata[b"flextrace.trace"]) == {"command": ["sort", "x"]}
 
@@ -206,17 +207,35 @@ def test_an_archive_that_was_written_anew_by_others(archive, tmp_path):
         characterize.open(tmp_path / "b.parquet")
 
 
-def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/2")
+def test_archives_of_before_a_column_was_added_are_read(trace, tmp_path, monkeypatch):
+    older = dict(RECORD_DTYPE)
+    for kind in (RecordKind.IO, RecordKind.FILEOP):
+        fields = [(name.replace("processor_share", "reserved"), kept) for name, kept in RECORD_DTYPE[kind].descr]
+        older[kind] = np.dtype(fields)
+    schema = pa.schema([column for column in archive_columns.SCHEMA if column.name != "processor_share"])
+    for module in ("archive", "archive_columns"):
+        monkeypatch.setattr(f"characterize.{module}.RECORD_DTYPE", older)
+        monkeypatch.setattr(f"characterize.{module}.SCHEMA", schema)
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/1")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
-    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/2, this flextrace reads flextrace.archive/1"):
+    assert "processor_share" not in pq.read_schema(tmp_path / "a.parquet").names
+    assert_equal_traces(characterize.open(tmp_path / "a.parquet"), characterize.open(trace))
+    unpack(tmp_path / "a.parquet", tmp_path / "b.iotrace")
+    assert (tmp_path / "b.iotrace").read_bytes() == trace.read_bytes()
+
+
+def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/3")
+    pack(trace, tmp_path / "a.parquet")
+    monkeypatch.undo()
+    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/3, this flextrace reads flextrace.archive/2"):
         characterize.open(tmp_path / "a.parquet")
 
 
 def test_a_trace_of_a_newer_major_version_is_refused(trace, tmp_path):
     patch(trace, VERSION_MAJOR_AT, struct.pack("<H", 2))
-    with pytest.raises(FlextraceError, match=r"trace format version 2.1"):
+    with pytest.raises(FlextraceError, match=r"trace format version 2.2"):
         pack(trace, tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == [trace]
 

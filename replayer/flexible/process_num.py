@@ -114,6 +114,7 @@ def _merge(draft: Draft, target: int) -> None:
     for records, mine in ((draft.io, slice(0, len(draft.io))), (draft.fileops, slice(len(draft.io), None))):
         records["start_ns"] = new[mine]
         records["thread"] = thread[mine]
+        records["processor_share"] = 0  # of another time between two calls
         records["process"] = [process_of[name] for name in thread[mine].tolist()]
     draft.sort()
     draft.tasks = draft.tasks[np.isin(draft.tasks["thread"], thread)]

@@ -287,6 +287,7 @@ def _write(
     for records, mine in ((draft.io, slice(0, count)), (draft.fileops, slice(count, None))):
         records["start_ns"] = start[mine]
         records["thread"] = identifier[number[mine]]
+        records["processor_share"] = 0  # of another time between two calls
         records["process"] = np.where(added[number[mine]], identifier[number[mine]], records["process"])
     tasks = [draft.tasks]
     group = np.repeat(threads, np.diff(first_child))

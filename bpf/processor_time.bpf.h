@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Times at which a thread gets and loses its processor -> the share of the time between two recorded calls that it had one.
+ */
+#ifndef FLEXTRACE_PROCESSOR_TIME_BPF_H
+#define FLEXTRACE_PROCESSOR_TIME_BPF_H
+
+#include "maps.bpf.h"
+
+/* Of the thread that runs. */
+static __always_inline __u64 processor_ns_until(const struct task_state *state, __u64 now_ns)
+{
+	return state->processor_ns + (now_ns - state->got_processor_ns);
+}
+
+/* At the start of a call: as io_record.processor_share. */
+static __always_inline __u8 processor_share_until(const struct task_state *state, __u64 now_ns)
+{
+	/* No call before; or how it got or lost its processor was not seen. */
+	if (!state->call_before_end_ns || !state->got_processor_ns || now_ns <= state->call_before_end_ns)
+		return 0;
+	__u64 span_ns = now_ns - state->call_before_end_ns;
+	__u64 had_ns = processor_ns_until(state, now_ns) - state->call_before_processor_ns;
+	if (had_ns > span_ns)
+		had_ns = span_ns;
+	return PROCESSOR_SHARE_NONE + had_ns * (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) / span_ns;
+}
+
+/* At the end of a call that is recorded. */
+static __always_inline void note_call_end(struct task_state *state, __u64 now_ns)
+{
+	/* It has one, whether or not it was seen to get it. */
+	if (!state->got_processor_ns)
+		state->got_processor_ns = now_ns;
+	state->call_before_end_ns = now_ns;
+	state->call_before_processor_ns = processor_ns_until(state, now_ns);
+}
+
+#endif /* FLEXTRACE_PROCESSOR_TIME_BPF_H */
