@@ -25,6 +25,7 @@ from replayer.engine_options import EngineOptions
 from replayer.result_text import summary
 from replayer.run import (
     CACHES,
+    COMPUTING_CHOICES,
     DIRECT_CHOICES,
     ENGINES,
     EXIT_NOT_TRUSTWORTHY,
@@ -100,6 +101,13 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
         help="what an operation waits for in other threads; resource: for what had ended before it started and has to "
         "do with the same files or names (default for recordings); recorded: for all that had ended before (default "
         "for foreign traces and block requests); thread: for nothing (default for synthetic traces)",
+    )
+    group.add_argument(
+        "--computing",
+        choices=COMPUTING_CHOICES,
+        default="recorded",
+        help="think: in its think times a thread has a processor for as long as when recorded, and computes (recorded, "
+        "default), or it only sleeps (off)",
     )
     group.add_argument(
         "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"
@@ -322,6 +330,7 @@ def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderComman
         "layout": arguments.layout,
         "loop": arguments.loop,
         "max_seconds": arguments.max_time,
+        "computing": arguments.computing,
         "speed": arguments.speed,
         "late": arguments.late,
         "late_limit_ms": arguments.late_limit and arguments.late_limit * 1e3,

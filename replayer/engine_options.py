@@ -34,6 +34,9 @@ class EngineOptions(TypedDict, total=False):
         Stop after this time, seconds.
     interval_ms : float, optional
         Length of the intervals that `on_interval` is told of, milliseconds.
+    computing : {"recorded", "off"}
+        With timing "think": threads have a processor in their think times for as long as when recorded, and compute, or
+        they only sleep.
     speed : float
         Recorded times are divided by this.
     late : {"catch-up", "skip", "slip"}
@@ -68,6 +71,7 @@ class EngineOptions(TypedDict, total=False):
     loop: bool
     max_seconds: float | None
     interval_ms: float | None
+    computing: str
     speed: float
     late: str
     late_limit_ms: float | None

@@ -28,6 +28,7 @@ ENGINES = ("auto", "sync", "io_uring", "null")
 LATE_POLICIES = ("catch-up", "skip", "slip")
 DIRECT_CHOICES = ("recorded", "on", "off")
 SYNC_CHOICES = ("recorded", "off")
+COMPUTING_CHOICES = ("recorded", "off")
 FITS = ("exact", "wrap", "scale")
 LAYERS = ("vfs", "block")
 THREADS_MAX = 32768  # of the engine

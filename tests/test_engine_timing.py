@@ -7,6 +7,7 @@ every machine keeps.
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ import time
 import pytest
 
 import characterize
-from characterize.layout import Fileop, HeaderFlag, IoFlag, Source
+from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE, Fileop, HeaderFlag, IoFlag, Source
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
@@ -152,6 +153,57 @@ def test_late_wake_ups_do_not_add_up_with_think_times(tmp_path):
     document = json.loads(engine.communicate(timeout=60)[0])
     assert document["accuracy"]["lateness"]["max_ns"] > 400e6
     assert 102 * 0.0099 <= document["elapsed_s"] < 1.4
+
+
+def test_late_wake_ups_of_others_do_not_add_up_with_think_times(tmp_path):
+    """A second in which eight threads read what another one has just written, every 10 ms; it writes when they have.
+
+    Through half a second of it the engine is stopped. Who then finds that the write is late, too, waits for it, and has
+    no less to make up for than the writer.
+    """
+    rounds, gap_ns = 101, 10_000_000
+    io = [write(0, PAGE, 1000 + gap_ns * at, 1000, thread=1) for at in range(rounds)]
+    readers = range(2, 10)
+    io += [read(0, PAGE, 5000 + gap_ns * at, 1000, thread=reader) for at in range(rounds) for reader in readers]
+    path = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}]), tmp_path / "t.iotrace")
+    engine = subprocess.Popen(
+        [ENGINE, path, "--engine=null", "--timing=think", "--order=resource"], stdout=subprocess.PIPE, text=True
+    )
+    time.sleep(0.3)
+    engine.send_signal(signal.SIGSTOP)
+    time.sleep(0.5)
+    engine.send_signal(signal.SIGCONT)
+    document = json.loads(engine.communicate(timeout=60)[0])
+    assert (rounds - 1) * 0.0099 <= document["elapsed_s"] < 1.4
+
+
+def processor_s(path, *options):
+    """Processor time that a replay without I/O took, seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run(path, "--engine=null", "--timing=think", *options)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_threads_compute_in_think_times_as_when_recorded(tmp_path):
+    """A second of think times of 20 ms, half of which a thread had a processor; one that began later, all before.
+
+    Who computes until a time gets less of a processor that others want, too; and never more.
+    """
+    half = PROCESSOR_SHARE_NONE + (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) // 2
+    io = [read(PAGE * at, PAGE, 1000 + 20_000_000 * at, 1000, processor_share=half) for at in range(53)]
+    io.append(read(0, PAGE, 900_000_000, thread=2, processor_share=PROCESSOR_SHARE_ALL))
+    made = made_trace(io, files=[{"file": 1, "size_bytes": PAGE * 53}])
+    path = characterize.write(made, tmp_path / "t.iotrace")
+    started = processor_s(path, "--computing=off")
+    assert 0.3 < processor_s(path) - started < 0.56
+    assert 0.15 < processor_s(path, "--speed=2") - started < 0.3
+    assert run(path, "--engine=null", "--timing=think")["computing"] == "recorded"
+    assert "computing" not in run(path, "--engine=null", "--timing=recorded")
+
+
+def test_think_times_of_traces_that_say_nothing_are_slept(tmp_path):
+    assert processor_s(easy(tmp_path, gap_ns=20_000_000)) < 0.2
 
 
 def test_think_time_follows_what_had_ended_before(tmp_path):

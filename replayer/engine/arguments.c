@@ -29,6 +29,7 @@ enum option_key {
 	KEY_LATE_LIMIT_MS,
 	KEY_DIRECT,
 	KEY_SYNC,
+	KEY_COMPUTING,
 	KEY_DATA,
 	KEY_LAYOUT,
 	KEY_DEVICE,
@@ -42,6 +43,7 @@ const char *const caches[] = {"recorded", "warm", "cold", "keep", NULL};
 const char *const late_policies[] = {"catch-up", "skip", "slip", NULL};
 const char *const directs[] = {"recorded", "on", "off", NULL};
 const char *const syncs[] = {"recorded", "off", NULL};
+const char *const computings[] = {"recorded", "off", NULL};
 const char *const layouts[] = {"any", "recorded", NULL};
 const char *const phases[] = {"all", "prepare", "run", NULL};
 
@@ -56,6 +58,10 @@ static const struct argp_option options[] = {
 	 "What an operation waits for in other threads. resource: for what had ended before it started and has to do "
 	 "with the same files or names (default for recordings); recorded: for all that had ended before (default for "
 	 "foreign traces); thread: for nothing (default for synthetic ones)",
+	 1},
+	{"computing", KEY_COMPUTING, "HOW", 0,
+	 "think: a thread has a processor in its think times for as long as when recorded, and computes (recorded, "
+	 "default), or it only sleeps (off)",
 	 1},
 	{"speed", KEY_SPEED, "FACTOR", 0, "Divide recorded times by FACTOR (default 1)", 1},
 	{"lead", KEY_LEAD, "N", 0,
@@ -237,6 +243,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case KEY_SYNC:
 		arguments->sync = parse_choice("sync", text, syncs, state);
 		return 0;
+	case KEY_COMPUTING:
+		arguments->run.computing = parse_choice("computing", text, computings, state) == COMPUTING_RECORDED;
+		return 0;
 	case KEY_DATA:
 		if (data_parse(text) < 0)
 			argp_error(state, "--data does not know '%s'", text);
@@ -275,7 +284,7 @@ void arguments_parse(struct arguments *arguments, int count, char **values)
 	*arguments = (struct arguments){
 		.order = -1,
 		.data_percent = DATA_RANDOM_PERCENT,
-		.run = {.speed = 1, .late_limit_ns = 10 * 1000 * 1000},
+		.run = {.speed = 1, .computing = true, .late_limit_ns = 10 * 1000 * 1000},
 	};
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&parser, count, values, 0, NULL, arguments);

@@ -12,6 +12,7 @@ enum { EXIT_USAGE = 2, EXIT_NOT_TRUSTWORTHY = 3 };
 enum phase { PHASE_ALL, PHASE_PREPARE, PHASE_RUN };
 enum direct_choice { DIRECT_RECORDED, DIRECT_ON, DIRECT_OFF };
 enum sync_choice { SYNC_RECORDED, SYNC_OFF };
+enum computing_choice { COMPUTING_RECORDED, COMPUTING_OFF };
 enum layout_choice { LAYOUT_ANY, LAYOUT_RECORDED };
 
 struct arguments {
@@ -40,6 +41,7 @@ extern const char *const caches[];
 extern const char *const late_policies[];
 extern const char *const directs[];
 extern const char *const syncs[];
+extern const char *const computings[];
 extern const char *const layouts[];
 extern const char *const phases[];
 

@@ -5,6 +5,14 @@
 
 #define WAIT_NS_MAX 1e18 /* longer than 30 years is damage; it then waits until somebody stops it */
 
+/* For how much of its think time a thread had a processor. */
+static double computed_of(double think_ns, uint8_t processor_share)
+{
+	if (processor_share <= PROCESSOR_SHARE_NONE)
+		return 0;
+	return think_ns * (processor_share - PROCESSOR_SHARE_NONE) / (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE);
+}
+
 struct due due_of(const struct worker *worker, const union record *record)
 {
 	const struct run *run = worker->run;
@@ -23,13 +31,30 @@ struct due due_of(const struct worker *worker, const union record *record)
 	}
 	uint64_t gap_ns = record->io.start_ns > from_ns ? record->io.start_ns - from_ns : 0;
 	double wait_ns = (double)gap_ns / run->options->speed;
+	double compute_ns = 0;
+
 	if (run->options->timing == TIMING_THINK) {
+		/* Of the first operation it is the share of a time that began before the trace. */
+		if (run->options->computing && worker->recorded_end_ns)
+			compute_ns = computed_of(wait_ns, record->io.processor_share);
 		uint64_t repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
 		wait_ns -= (double)repaid_ns;
 		due.owed_ns = worker->debt_ns - repaid_ns;
 	}
-	due.at_ns = base_ns + (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
+	if (wait_ns > WAIT_NS_MAX)
+		wait_ns = WAIT_NS_MAX;
+	due.at_ns = base_ns + (uint64_t)wait_ns;
+	/* What it owes it makes up for by sleeping less, as far as that goes. */
+	due.compute_ns = (uint64_t)(compute_ns < wait_ns ? compute_ns : wait_ns);
 	return due;
+}
+
+void due_pass(struct pacer *pacer, const struct due *due)
+{
+	if (due->compute_ns)
+		pacer_compute_until(pacer, due->at_ns, due->compute_ns);
+	else
+		pacer_wait_until(pacer, due->at_ns);
 }
 
 void due_wait(struct worker *worker, const union record *record)
@@ -39,11 +64,11 @@ void due_wait(struct worker *worker, const union record *record)
 	worker->due = due_of(worker, record);
 	if (!worker->due.at_ns)
 		return;
-	pacer_wait_until(pacer, worker->due.at_ns);
+	due_pass(pacer, &worker->due);
 	/* While this thread waited, the schedule may have slipped. */
 	for (struct due due; (due = due_of(worker, record)).at_ns != worker->due.at_ns && !run_stopped(worker->run);) {
 		worker->due = due;
-		pacer_wait_until(pacer, due.at_ns);
+		due_pass(pacer, &due);
 	}
 }
 
@@ -65,17 +90,19 @@ static void slip(struct run *run, uint64_t wanted_ns)
 		;
 }
 
-void due_started(struct worker *worker, struct due *due, uint64_t ready_ns, uint64_t start_ns)
+void due_started(struct worker *worker, struct due *due, struct readiness ready, uint64_t start_ns)
 {
 	struct run *run = worker->run;
 	struct drift *drift = &worker->drift;
-	uint64_t from_ns = due->at_ns > ready_ns ? due->at_ns : ready_ns;
+	uint64_t held_ns = ready.at_ns > due->at_ns ? ready.at_ns - due->at_ns : 0;
+	uint64_t from_ns = due->at_ns + held_ns;
 	uint64_t late_ns = start_ns > from_ns ? start_ns - from_ns : 0;
 	uint64_t behind_ns = start_ns > due->at_ns ? start_ns - due->at_ns : 0;
 
 	histogram_add(&worker->histograms[HISTOGRAM_LATENESS], late_ns);
 	worker->tally.late += late_ns > run->late_after_ns;
-	due->owed_ns += late_ns;
+	if (run->options->timing == TIMING_THINK)
+		due->owed_ns += late_ns + (held_ns < ready.owed_ns ? held_ns : ready.owed_ns);
 	if (run->options->timing != TIMING_RECORDED)
 		return;
 	histogram_add(&worker->histograms[HISTOGRAM_BEHIND], behind_ns);

@@ -4,7 +4,8 @@
  *
  * Due times of --timing recorded are absolute, from the start of the pass: nothing is added up, so that a late operation
  * does not make the next one late. Those of --timing think follow the completion of what had ended before; so that late
- * wake-ups do not add up there either, a thread thinks that much less at the next occasions.
+ * wake-ups do not add up there either, a thread thinks that much less at the next occasions: for its own, and for those of
+ * others that it had to wait for.
  */
 #ifndef FLEXTRACE_DUE_H
 #define FLEXTRACE_DUE_H
@@ -12,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct pacer;
 union record;
 struct worker;
 
@@ -38,9 +40,13 @@ struct due {
 	uint64_t at_ns; /* CLOCK_MONOTONIC; 0 where --timing sets no time */
 	uint64_t owed_ns; /* --timing think: by how much later the operation begins than it should, by late wake-ups */
 	uint64_t slip_ns; /* of it, what the schedule had slipped by */
+	uint64_t compute_ns; /* --timing think: of the time before it, how long the thread computes */
 };
 
 struct due due_of(const struct worker *worker, const union record *record);
+
+/* Sleeps, and computes, until then. */
+void due_pass(struct pacer *pacer, const struct due *due);
 
 /* Waits until an operation is due, by worker->due, which it sets. Returns early after a stop. */
 void due_wait(struct worker *worker, const union record *record);
@@ -48,7 +54,13 @@ void due_wait(struct worker *worker, const union record *record);
 /* Whether it is so late that it is to be left out. */
 bool due_missed(const struct worker *worker, const union record *record);
 
-/* Counts that an operation with a due time, which the order let begin at ready_ns, begins at start_ns. */
-void due_started(struct worker *worker, struct due *due, uint64_t ready_ns, uint64_t start_ns);
+/* When the order let an operation begin, and by how much later than it should what it waited for had begun. */
+struct readiness {
+	uint64_t at_ns;
+	uint64_t owed_ns; /* --timing think */
+};
+
+/* Counts that an operation with a due time begins at start_ns. */
+void due_started(struct worker *worker, struct due *due, struct readiness ready, uint64_t start_ns);
 
 #endif

@@ -7,13 +7,13 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 {
 	struct run *run = worker->run;
 	const union record *record = operation->record;
-	uint64_t ready_ns = worker->completed_ns;
+	struct readiness ready = {.at_ns = worker->completed_ns};
 
 	due_wait(worker, record);
 	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);) {
 		order_wait(&run->order, &worker->waiter, place);
-		if (worker->waiter.ready_ns > ready_ns)
-			ready_ns = worker->waiter.ready_ns;
+		if (worker->waiter.ready_ns > ready.at_ns)
+			ready = (struct readiness){worker->waiter.ready_ns, worker->waiter.owed_ns};
 	}
 	if (run_stopped(run))
 		return false;
@@ -21,7 +21,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
 	} else {
 		if (worker->due.at_ns)
-			due_started(worker, &worker->due, ready_ns, now_ns());
+			due_started(worker, &worker->due, ready, now_ns());
 		act(worker, record, operation_place(run->schedule, operation));
 	}
 	if (worker->due.at_ns) {
@@ -29,7 +29,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 		worker->debt_ns = worker->due.owed_ns;
 		worker->recorded_end_ns = record_end_ns(record);
 	}
-	cursor_complete(&worker->cursor, operation);
+	cursor_complete(&worker->cursor, operation, worker->due.owed_ns);
 	return true;
 }
 

@@ -21,9 +21,10 @@ void flight_finish(struct worker *worker, uint32_t index, int32_t result, uint64
 	ring->in_flight--;
 	flight->completed_ns = end_ns;
 	const struct operation *operation = flight->operation;
+	uint64_t owed_ns = flight->request.due.owed_ns;
 	if (worker->run->options->timing != TIMING_THINK)
 		ring_give_back(ring, index);
-	cursor_complete(&worker->cursor, operation);
+	cursor_complete(&worker->cursor, operation, owed_ns);
 }
 
 /* What follows a completed operation by its think time: the latest of those that had ended before. */
@@ -66,8 +67,8 @@ static bool is_blocked(const struct worker *worker, const union record *record)
 	return false;
 }
 
-/* Waits until this thread's own flights let the operation begin. Sets *ready_ns when that took a while. */
-static void wait_own(struct worker *worker, const union record *record, uint64_t *ready_ns)
+/* Waits until this thread's own flights let the operation begin. Sets *ready when that took a while. */
+static void wait_own(struct worker *worker, const union record *record, struct readiness *ready)
 {
 	struct ring *ring = worker->ring;
 
@@ -76,7 +77,7 @@ static void wait_own(struct worker *worker, const union record *record, uint64_t
 			ring_submit(worker);
 		else
 			ring_wait(worker, UINT64_MAX);
-		*ready_ns = worker->finished_ns;
+		*ready = (struct readiness){.at_ns = worker->finished_ns};
 	}
 	if (worker->run->options->timing != TIMING_THINK)
 		return;
@@ -99,7 +100,7 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 
 		ring_submit(worker);
 		if (!worker->ring->in_flight) {
-			pacer_wait_until(pacer, worker->due.at_ns);
+			due_pass(pacer, &worker->due);
 		} else if (left_ns > pacer->margin_ns) {
 			ring_wait(worker, worker->due.at_ns - pacer->margin_ns);
 		} else if (spinning || (spinning = pacer_may_spin(pacer))) {
@@ -115,7 +116,7 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 }
 
 /* Waits for other threads. */
-static void wait_order(struct worker *worker, const struct operation *operation, uint64_t *ready_ns)
+static void wait_order(struct worker *worker, const struct operation *operation, struct readiness *ready)
 {
 	struct order *order = &worker->run->order;
 	struct order_waiter *waiter = &worker->waiter;
@@ -124,6 +125,7 @@ static void wait_order(struct worker *worker, const struct operation *operation,
 	     operation_is_held(worker->run->schedule, operation, &place) && !run_stopped(worker->run);) {
 		ring_submit(worker);
 		waiter->ready_ns = worker->finished_ns;
+		waiter->owed_ns = 0;
 		if (!worker->ring->in_flight) {
 			order_wait(order, waiter, place);
 		} else if (!order_completed(order, place)) {
@@ -133,8 +135,8 @@ static void wait_order(struct worker *worker, const struct operation *operation,
 				ring_wait(worker, UINT64_MAX);
 			}
 		}
-		if (waiter->ready_ns > *ready_ns)
-			*ready_ns = waiter->ready_ns;
+		if (waiter->ready_ns > ready->at_ns)
+			*ready = (struct readiness){waiter->ready_ns, waiter->owed_ns};
 	}
 }
 
@@ -151,7 +153,7 @@ static void done_at_once(struct worker *worker, const struct operation *operatio
 {
 	if (worker->run->options->timing == TIMING_THINK)
 		follow(worker, record_end_ns(record), now_ns(), worker->due.owed_ns);
-	cursor_complete(&worker->cursor, operation);
+	cursor_complete(&worker->cursor, operation, worker->due.owed_ns);
 }
 
 /*
@@ -166,7 +168,7 @@ static bool batch_is_due(const struct ring *ring, const struct request *request)
 }
 
 static void launch(struct worker *worker, const struct operation *operation, const union record *record,
-		   uint64_t ready_ns)
+		   struct readiness ready)
 {
 	struct ring *ring = worker->ring;
 	struct request request;
@@ -182,7 +184,7 @@ static void launch(struct worker *worker, const struct operation *operation, con
 	flight->request = request;
 	flight->recorded_end_ns = end_ns;
 	flight->completed_ns = 0;
-	flight->ready_ns = ready_ns;
+	flight->ready = ready;
 	flight->operation = operation;
 	/* The rule of schedule.c for equal times: nothing waits for what took no time and ended when it started. */
 	ring->blocks_ns[index] = end_ns < LAST_NS ? end_ns + (record->io.duration_ns == 0) : LAST_NS;
@@ -209,9 +211,9 @@ static void keep_step(struct worker *worker)
 }
 
 /* Storage that held the thread is no lateness of this host. */
-static uint64_t when_free(const struct worker *worker, uint64_t ready_ns)
+static struct readiness when_free(const struct worker *worker, struct readiness ready)
 {
-	return ready_ns > worker->ring->free_ns ? ready_ns : worker->ring->free_ns;
+	return ready.at_ns > worker->ring->free_ns ? ready : (struct readiness){.at_ns = worker->ring->free_ns};
 }
 
 /* False after a stop, when the operation is still to be done. */
@@ -219,23 +221,23 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 {
 	struct run *run = worker->run;
 	const union record *record = operation->record;
-	uint64_t ready_ns = 0;
+	struct readiness ready = {0};
 
 	keep_step(worker);
-	wait_own(worker, record, &ready_ns);
+	wait_own(worker, record, &ready);
 	ring_wait_due(worker, record);
-	wait_order(worker, operation, &ready_ns);
+	wait_order(worker, operation, &ready);
 	if (run_stopped(run))
 		return false;
 	if (worker->due.at_ns && due_missed(worker, record)) {
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
 		done_at_once(worker, operation, record);
 	} else if (goes_by_ring(run, record)) {
-		launch(worker, operation, record, when_free(worker, ready_ns));
+		launch(worker, operation, record, when_free(worker, ready));
 	} else {
 		ring_submit(worker);
 		if (worker->due.at_ns)
-			due_started(worker, &worker->due, when_free(worker, ready_ns), now_ns());
+			due_started(worker, &worker->due, when_free(worker, ready), now_ns());
 		operation_replay(worker, record, operation_place(run->schedule, operation));
 		worker->ring->free_ns = now_ns();
 		done_at_once(worker, operation, record);

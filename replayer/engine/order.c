@@ -53,10 +53,15 @@ void order_destroy(struct order *order)
 	free((void *)order->ended);
 }
 
-/* Wakes everybody in a bed who waits for a slot, and maybe for what has it next: then it waits again. */
-static void wake(struct order *order, uint64_t slot)
+static struct order_bed *bed_of(struct order *order, uint64_t slot)
 {
-	struct order_bed *bed = &order->beds[slot % ORDER_BEDS];
+	return &order->beds[slot % ORDER_BEDS];
+}
+
+/* Wakes everybody in a bed who waits for a slot, and maybe for what has it next: then it waits again. */
+static void wake(struct order *order, uint64_t slot, uint64_t owed_ns)
+{
+	struct order_bed *bed = bed_of(order, slot);
 
 	pthread_mutex_lock(&bed->lock);
 	for (struct order_waiter **next = &bed->first; *next;) {
@@ -69,6 +74,7 @@ static void wake(struct order *order, uint64_t slot)
 		*next = waiter->next;
 		int event = waiter->event;
 		waiter->ready_ns = now_ns();
+		waiter->owed_ns = owed_ns;
 		/* From now on its memory may be used for the next waiting. */
 		atomic_store(&waiter->awake, 1);
 		if (event >= 0)
@@ -82,7 +88,7 @@ static void wake(struct order *order, uint64_t slot)
 void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t place, int event)
 {
 	uint64_t slot = place & order->places_mask;
-	struct order_bed *bed = &order->beds[slot % ORDER_BEDS];
+	struct order_bed *bed = bed_of(order, slot);
 	uint8_t mark = MARK_OPEN;
 
 	waiter->slot = slot;
@@ -99,7 +105,7 @@ void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t pla
 	if (!atomic_compare_exchange_strong(&order->marks[slot], &mark, MARK_AWAITED))
 		mark = atomic_load(&order->marks[slot]);
 	if (mark == MARK_COMPLETED || place < atomic_load(&order->recycled))
-		wake(order, slot);
+		wake(order, slot, 0);
 }
 
 static bool spin_for(struct order *order, uint64_t place)
@@ -118,11 +124,14 @@ static bool spin_for(struct order *order, uint64_t place)
 
 void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place)
 {
-	waiter->ready_ns = 0;
+	waiter->ready_ns = waiter->owed_ns = 0;
 	if (order_completed(order, place))
 		return;
 	if (spin_for(order, place)) {
+		struct order_bed *bed = bed_of(order, place & order->places_mask);
+
 		waiter->ready_ns = now_ns();
+		waiter->owed_ns = atomic_load_explicit(&bed->owed_ns, memory_order_relaxed);
 		return;
 	}
 	order_enlist(order, waiter, place, -1);
@@ -180,12 +189,16 @@ bool order_reached(struct order *order, uint64_t rank, uint64_t *place)
 	return false;
 }
 
-void order_complete(struct order *order, uint64_t place)
+void order_complete(struct order *order, uint64_t place, uint64_t owed_ns)
 {
 	uint64_t slot = place & order->places_mask;
+	struct order_bed *bed = bed_of(order, slot);
 
+	/* Mostly both are 0, and nothing that threads share is written. */
+	if (atomic_load_explicit(&bed->owed_ns, memory_order_relaxed) != owed_ns)
+		atomic_store_explicit(&bed->owed_ns, owed_ns, memory_order_relaxed);
 	if (atomic_exchange(&order->marks[slot], MARK_COMPLETED) == MARK_AWAITED)
-		wake(order, slot);
+		wake(order, slot, owed_ns);
 }
 
 /* Keeps the ranks beyond the frontier as few as order_init() was told. */

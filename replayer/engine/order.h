@@ -30,13 +30,15 @@ struct order_waiter {
 	uint64_t slot; /* place in memory of what it waits for */
 	int event; /* eventfd that is written to instead of waking the futex; -1 = none */
 	uint64_t ready_ns; /* when that had completed; 0 = it had before the waiting began */
+	uint64_t owed_ns; /* by how much later than it should it had begun, by late wake-ups; 0 = or nobody knows */
 	struct order_waiter *next; /* in the same bed */
 };
 
-/* Sleepers, by the slot that they wait for modulo the number of beds. */
+/* Sleepers, and what those who spin want to know, by the slot that they wait for modulo the number of beds. */
 struct order_bed {
 	_Alignas(64) pthread_mutex_t lock;
 	struct order_waiter *first;
+	_Atomic uint64_t owed_ns; /* as of order_waiter, of what was completed last */
 };
 
 struct order {
@@ -91,6 +93,7 @@ void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place
 
 /* Does not wait: waiter->event becomes readable, and awake 1, when it has completed, or sooner. Once at a time. */
 void order_enlist(struct order *order, struct order_waiter *waiter, uint64_t place, int event);
-void order_complete(struct order *order, uint64_t place);
+/* owed_ns: as of order_waiter. */
+void order_complete(struct order *order, uint64_t place, uint64_t owed_ns);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "replayer/engine/accuracy.h"
+#include "replayer/engine/arguments.h"
 #include "replayer/engine/engine_choice.h"
 #include "replayer/engine/data_fill.h"
 #include "replayer/engine/json.h"
@@ -407,6 +408,8 @@ bool result_print(const struct result *result)
 		print_device(result->image->target);
 	json_text("phase", result->phase);
 	json_text("timing", result->timing);
+	if (result->options->timing == TIMING_THINK)
+		json_text("computing", computings[result->options->computing ? COMPUTING_RECORDED : COMPUTING_OFF]);
 	json_text("order", result->order);
 	if (result->options->lead)
 		json_count("lead", result->options->lead);

@@ -317,7 +317,7 @@ void ring_submit(struct worker *worker)
 
 		request_start(worker, &flight->request, start_ns);
 		if (flight->request.due.at_ns)
-			due_started(worker, &flight->request.due, flight->ready_ns, start_ns);
+			due_started(worker, &flight->request.due, flight->ready, start_ns);
 	}
 	int error = hand_over(worker);
 	uint64_t end_ns = now_ns();

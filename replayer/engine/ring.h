@@ -23,7 +23,7 @@ struct flight {
 	struct buffer read_data; /* mapped at its first use; registered ones lie in ring->registered */
 	uint64_t recorded_end_ns;
 	uint64_t completed_ns; /* 0 while in flight */
-	uint64_t ready_ns;
+	struct readiness ready;
 	const struct operation *operation;
 };
 

@@ -188,14 +188,14 @@ static inline bool operation_is_held(struct schedule *schedule, const struct ope
 	return false;
 }
 
-/* An operation that cursor_next() gave has completed, and is not to be looked at again. */
-static inline void cursor_complete(struct cursor *cursor, const struct operation *operation)
+/* An operation that cursor_next() gave has completed, and is not to be looked at again. owed_ns: as of order_waiter. */
+static inline void cursor_complete(struct cursor *cursor, const struct operation *operation, uint64_t owed_ns)
 {
 	struct schedule *schedule = cursor->schedule;
 	uint32_t place = operation_place(schedule, operation);
 
 	if (schedule->order)
-		order_complete(schedule->order, place);
+		order_complete(schedule->order, place, owed_ns);
 	if (schedule->streams && --cursor->open[place / SEGMENT_OPERATIONS] == 0)
 		segment_leave(&schedule->kept[place / SEGMENT_OPERATIONS]);
 }

@@ -77,21 +77,27 @@ void pacer_spun(struct pacer *pacer)
 	atomic_fetch_sub_explicit(&pacer->spinners, 1, memory_order_relaxed);
 }
 
-void pacer_wait_until(struct pacer *pacer, uint64_t due_ns)
+/* Sleeps while it is longer than margin_ns to due_ns; what it is then. */
+static uint64_t sleep_near(struct pacer *pacer, uint64_t due_ns, uint64_t margin_ns)
 {
 	uint64_t now = now_ns();
 
-	while (now + pacer->margin_ns < due_ns) {
-		if (atomic_load_explicit(pacer->stop, memory_order_relaxed))
-			return;
-		uint64_t wake_ns = due_ns - pacer->margin_ns;
+	while (now + margin_ns < due_ns && !atomic_load_explicit(pacer->stop, memory_order_relaxed)) {
+		uint64_t wake_ns = due_ns - margin_ns;
 
 		pacer_asleep(pacer);
 		sleep_until(wake_ns - now > SLICE_NS ? now + SLICE_NS : wake_ns);
 		pacer_awake(pacer);
 		now = now_ns();
 	}
-	if (now >= due_ns)
+	return now;
+}
+
+void pacer_wait_until(struct pacer *pacer, uint64_t due_ns)
+{
+	uint64_t now = sleep_near(pacer, due_ns, pacer->margin_ns);
+
+	if (now >= due_ns || atomic_load_explicit(pacer->stop, memory_order_relaxed))
 		return;
 	if (!pacer_may_spin(pacer)) {
 		pacer_asleep(pacer);
@@ -102,4 +108,25 @@ void pacer_wait_until(struct pacer *pacer, uint64_t due_ns)
 	while (now_ns() < due_ns)
 		pacer_pause(pacer);
 	pacer_spun(pacer);
+}
+
+static void compute_until(const struct pacer *pacer, uint64_t until_ns)
+{
+	while (now_ns() < until_ns && !atomic_load_explicit(pacer->stop, memory_order_relaxed))
+		pause_processor();
+}
+
+void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns)
+{
+	uint64_t now = now_ns(), half_ns = compute_ns / 2;
+
+	if (now + compute_ns < due_ns) {
+		compute_until(pacer, now + half_ns);
+		if (half_ns < pacer->margin_ns) {
+			pacer_wait_until(pacer, due_ns);
+			return;
+		}
+		sleep_near(pacer, due_ns, half_ns);
+	}
+	compute_until(pacer, due_ns);
 }

@@ -68,4 +68,10 @@ void pacer_pause(const struct pacer *pacer);
 /* Returns at due_ns (CLOCK_MONOTONIC) or soon after a stop was asked for. */
 void pacer_wait_until(struct pacer *pacer, uint64_t due_ns);
 
+/*
+ * The same, for a thread that has a processor for compute_ns of the time: it computes, sleeps, and computes, as one that has
+ * been waiting goes on with what it has got, and then prepares what it asks for. It lets nobody go first.
+ */
+void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns);
+
 #endif

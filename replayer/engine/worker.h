@@ -44,6 +44,7 @@ struct run_options {
 	enum late_policy late;
 	uint64_t late_limit_ns; /* LATE_SKIP */
 	enum timing timing;
+	bool computing; /* TIMING_THINK: threads compute as long as recorded, and do not only sleep */
 	enum order_kind order;
 	bool loop;
 	double speed;
