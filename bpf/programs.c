@@ -102,7 +102,8 @@ static const struct rule {
 	 .layer = LAYER_GROUP,
 	 .attached_apart = true},
 	{.program = "sched_switch",
-	 .loss = "which part of a thread's time between its calls it had a processor is not recorded, and replays only wait in it",
+	 .loss = "which part of a thread's time between its calls it had a processor is not recorded, and replays only "
+		 "wait in it",
 	 .layer = LAYER_VFS,
 	 .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "sched_process_exit", .loss = LOSS_ALL, .required = true, .feature = "CONFIG_TRACEPOINTS"},
