@@ -55,8 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="best",
         metavar="NAME",
-        help="product, orthogonal, utilization, learned, traffic (of tables additive, pairwise, smooth, "
-        "product, utilization, learned), or best: the one with the smallest cross-validated error",
+        help="product, orthogonal, utilization, learned, traffic, combined (of tables additive, pairwise, "
+        "smooth, product, utilization, learned), or best: the one with the smallest cross-validated error, the mean of "
+        "learned and traffic in the place of these",
     )
     parser.add_argument(
         "--against", type=Path, metavar="OTHER.json", help="also the ratio of this machine's throughput to another's"

@@ -19,7 +19,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.measure import Point
-from selfscale.models import MODELS, Model, make_model
+from selfscale.models import MODELS, PARTS, Model, make_model
 from selfscale.models.measured import region_of
 from selfscale.profile import Region
 
@@ -220,10 +220,11 @@ def widened(score: Score, region: int, half_width: float) -> float:
 
 
 def best_of(scores: Sequence[Score]) -> Score:
-    """The usable score with the smallest mean logarithmic error.
+    """The usable score with the smallest mean logarithmic error, a mean of models in the place of these.
 
     The median says nothing of the worse half: a model that is as good there and off by a factor of ten in every eighth
-    prediction would be chosen by chance.
+    prediction would be chosen by chance. Which of two models is better that are nearly as good is chance, too, with
+    some tens of tested points: where there is their mean, it is taken whatever their errors.
 
     Raises
     ------
@@ -233,4 +234,5 @@ def best_of(scores: Sequence[Score]) -> Score:
     usable = [score for score in scores if score.usable]
     if not usable:
         raise FlextraceError(scores[0].reason)
-    return min(usable, key=lambda score: score.mean_log)
+    parts = {part for score in usable for part in PARTS.get(score.model, ())}
+    return min((score for score in usable if score.model not in parts), key=lambda score: score.mean_log)

@@ -141,10 +141,11 @@ class Predictor:
     @cached_property
     def service_times(self) -> ServiceTimes:
         """The physics of the learned model, also where another one predicts."""
+        from selfscale.models.combined import CombinedModel  # noqa: PLC0415
         from selfscale.models.learned import LearnedModel, service_times_of  # noqa: PLC0415
         from selfscale.models.measured import measured  # noqa: PLC0415
 
-        if isinstance(self._model, LearnedModel):
+        if isinstance(self._model, LearnedModel | CombinedModel):
             return self._model.service_times
         return service_times_of(measured(learnable(self.profile.measured)), self.profile.regions)
 

@@ -56,10 +56,13 @@ MODELS = {
     "utilization": "selfscale.models.utilization:UtilizationModel",
     "learned": "selfscale.models.learned:LearnedModel",
     "traffic": "selfscale.models.traffic:TrafficModel",
+    "combined": "selfscale.models.combined:CombinedModel",
 }
 """Where each model of a machine is; imported only when it is asked for."""
-SIMULATING = ("traffic",)
+SIMULATING = ("traffic", "combined")
 """Those that need the environment of the profile."""
+PARTS = {"combined": ("learned", "traffic")}
+"""Those that are a mean of others, and of which."""
 TABLE_MODELS = {
     "additive": "selfscale.models.additive:AdditiveModel",
     "pairwise": "selfscale.models.additive:PairwiseModel",

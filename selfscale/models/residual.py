@@ -115,6 +115,11 @@ class ResidualModel(ABC, Generic[FormulaType]):
         self.kernel: Any = self._process.kernel_
         return self
 
+    @property
+    def left_out_error(self) -> float:
+        """Mean of |ln(predicted / measured)| of a point that the residual was not fitted to; the formula was."""
+        return float(np.abs(_left_out(self._process)[0]).mean())
+
     def _features(self, table: Columns) -> np.ndarray:
         """Places in the space of the residual, shape (n, 5 + k), each axis about two wide."""
         return np.column_stack(
@@ -165,12 +170,17 @@ class ResidualModel(ABC, Generic[FormulaType]):
 
 
 def _unexpected(process: Any) -> np.ndarray:
-    """How far every point lies from what the others say of it, shape (n,); 0 where that is within its uncertainty.
+    """How far every point lies from what the others say of it, shape (n,); 0 where that is within its uncertainty."""
+    error, sigma = _left_out(process)
+    return np.where(np.abs(error) > UNEXPECTED * sigma, np.abs(error), 0.0)
+
+
+def _left_out(process: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Error of what the others say of every point, and its standard deviation, shape (n,) each.
 
     Leaving one out of a Gaussian process: error = (K^-1 y)_i / (K^-1)_ii, variance = 1 / (K^-1)_ii.
     """
     from scipy.linalg import cho_solve  # noqa: PLC0415
 
     inverse = np.diag(cho_solve((process.L_, True), np.eye(len(process.L_))))
-    error = np.abs(process.alpha_) / inverse
-    return np.where(error * np.sqrt(inverse) > UNEXPECTED, error, 0.0)
+    return process.alpha_ / inverse, 1 / np.sqrt(inverse)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns points into the weighted geometric mean of what `learned` and `traffic` predict.
+
+Both err by about as much, and not on the same workloads; which errs less on a machine is not told by some tens of
+points. So neither is chosen, but both count, each by the inverse square of what it is off on a point that is left out.
+See docs/decisions/0016-models-and-their-choice.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from selfscale.measure import Point
+from selfscale.models.learned import LearnedModel
+from selfscale.models.traffic import TrafficModel
+from selfscale.profile import Region
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from characterize.workload import Workload
+    from selfscale.models.service_time import ServiceTimes
+
+AVERAGED = ["throughput_bytes_per_s", "interval_low", "interval_high"]
+
+
+class CombinedModel:
+    """ln(throughput) = weighted mean of two models'.
+
+    Parameters
+    ----------
+    environment : mapping
+        What `TrafficModel` has to know.
+    start : CombinedModel, optional
+        Fitted to nearly the same points.
+    """
+
+    name = "combined"
+
+    def __init__(self, environment: Mapping[str, Any], start: CombinedModel | None = None):
+        self._environment = environment
+        self._learned: LearnedModel = start._learned.again() if start else LearnedModel()
+        self._traffic: TrafficModel = start._traffic.again() if start else TrafficModel(environment)
+
+    def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
+        """Fit both.
+
+        Raises
+        ------
+        FlextraceError
+            One of them cannot be fitted.
+        """
+        # First the one that may lack something, since the other takes long.
+        self._traffic.fit(points, regions)
+        self._learned.fit(points, regions)
+        weights = np.array([self._learned.left_out_error, self._traffic.left_out_error]) ** -2.0
+        self._learned_weight = float(weights[0] / weights.sum())
+        return self
+
+    def again(self) -> CombinedModel:
+        """The same model with the hyper-parameters found, not fitted."""
+        return CombinedModel(self._environment, self)
+
+    @property
+    def service_times(self) -> ServiceTimes:
+        """The formula of `learned`."""
+        return self._learned.service_times
+
+    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Throughput; its interval is as wide as if both erred alike, since they learned from the same points."""
+        table, other = self._learned.predict(workloads), self._traffic.predict(workloads)
+        weight = self._learned_weight
+        table[AVERAGED] = np.exp(weight * np.log(table[AVERAGED]) + (1 - weight) * np.log(other[AVERAGED]))
+        return table
