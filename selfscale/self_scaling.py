@@ -95,7 +95,7 @@ class SelfScaling(ABC):
             set_aside_s = self._storage_s()
             self._find_regions(rest - set_aside_s)
             self._curves(until_s=CURVES_SHARE * (rest - set_aside_s))
-            if 0 < set_aside_s <= rest - self.spent_s:
+            if set_aside_s > 0 and self._probes_s() <= rest - self.spent_s:
                 self._storage()
             storage_s = sum(point.cost_s for point in self.storage)
             self._direction_caches(until_s=storage_s + DIRECTIONS_SHARE * (rest - storage_s))
@@ -249,8 +249,12 @@ class SelfScaling(ABC):
         """What is set aside to measure storage behind the cache, all of it or nothing."""
         if self.settings.span_bytes is not None or self.settings.read_only:
             return 0.0
-        cost_s = len(storage.probes(self.settings.high_bytes)) * (storage.RUN_S + self._overhead_s())
+        cost_s = self._probes_s()
         return cost_s if cost_s <= STORAGE_SHARE_MAX * self.settings.budget_s else 0.0
+
+    def _probes_s(self) -> float:
+        """What it costs to measure storage behind the cache, by what points cost now."""
+        return len(storage.probes(self.settings.high_bytes)) * (storage.RUN_S + self._overhead_s())
 
     def _storage(self) -> None:
         """Measure storage behind the cache."""

@@ -2,6 +2,7 @@
 """The self-scaling benchmark on machines that are formulas: borders, focal points, budget, resuming."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -168,6 +169,27 @@ def test_budget_is_honoured_on_any_machine(budget, cost):
     exploration = explore(machine, budget_s=float(budget))
     assert exploration.spent_s <= budget + 1.0
     assert exploration.spent_s == pytest.approx(sum(point.cost_s for point in exploration.points + exploration.storage))
+
+
+def explore_unsteady(overhead_s):
+    """On a machine on which no run becomes steady and every point takes so long beside its run."""
+    machine = Machine([(256 * MIB, 500e-6)])
+
+    def measure(step):
+        run_s = step.max_seconds
+        return replace(machine.measure(step), steady=False, elapsed_s=run_s, cost_s=run_s + overhead_s)
+
+    exploration = Exploration(Settings(256 * MIB, 250.0, 2), measure)
+    exploration.run()
+    return exploration
+
+
+@pytest.mark.parametrize("overhead_s", [0.2, 1.2, 4.0])
+def test_storage_is_measured_only_where_the_budget_pays_for_what_points_cost_by_then(overhead_s):
+    exploration = explore_unsteady(overhead_s)
+    assert exploration.complete
+    assert exploration.spent_s <= 250.0
+    assert bool(exploration.storage) == (overhead_s < 2)
 
 
 def test_more_budget_means_more_points():
