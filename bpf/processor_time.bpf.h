@@ -19,6 +19,9 @@ static __always_inline __u8 processor_share_until(const struct task_state *state
 	/* No call before; or how it got or lost its processor was not seen. */
 	if (!state->call_before_end_ns || !state->got_processor_ns || now_ns <= state->call_before_end_ns)
 		return 0;
+	/* Mostly it has kept it, and a division takes some ns. */
+	if (state->got_processor_ns <= state->call_before_end_ns)
+		return PROCESSOR_SHARE_ALL;
 	__u64 span_ns = now_ns - state->call_before_end_ns;
 	__u64 had_ns = processor_ns_until(state, now_ns) - state->call_before_processor_ns;
 	if (had_ns > span_ns)
