@@ -308,8 +308,7 @@ def read(path: Path) -> Content:
     """
     with _opened(path) as archive:
         check_head(path, archive.head)
-        kinds = np.array(archive.kinds, np.int64)
-        rows = np.array(archive.rows, np.int64)
+        kinds, rows = (np.array(of_groups, np.int64) for of_groups in (archive.kinds, archive.rows))
         arrays = {kind: np.zeros(int(rows[kinds == kind].sum()), dtype) for kind, dtype in RECORD_DTYPE.items()}
         filled = dict.fromkeys(arrays, 0)
         positions: dict[int, list[np.ndarray]] = {RecordKind.BLOCK: [], RecordKind.BLOCK_DATA: []}
