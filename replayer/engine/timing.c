@@ -77,7 +77,7 @@ void pacer_spun(struct pacer *pacer)
 	atomic_fetch_sub_explicit(&pacer->spinners, 1, memory_order_relaxed);
 }
 
-/* Sleeps while it is longer than margin_ns to due_ns; what it is then. */
+/* Sleeps until margin_ns before due_ns, or a stop; returns the time. */
 static uint64_t sleep_near(struct pacer *pacer, uint64_t due_ns, uint64_t margin_ns)
 {
 	uint64_t now = now_ns();
