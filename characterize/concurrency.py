@@ -12,6 +12,7 @@ import pandas as pd
 
 from characterize.log_histogram import GroupedHistogram, LogHistogram
 from characterize.numbering import Numbering, room_for
+from characterize.processor_share import computed_ns
 from characterize.references import Columns
 from characterize.requests import columns_of
 
@@ -69,6 +70,10 @@ class ConcurrencySummary:
         self._ends = np.zeros(64, np.int64)
         self.thinks = LogHistogram()
         self._think_by_thread = GroupedHistogram()
+        # Share of a processor, as stored, of each thread's first request.
+        self._first_share = np.zeros(0, np.uint8)
+        # Sum of the pauses whose share is known, and of the computing in them.
+        self._computing_ns = np.zeros(2, np.int64)
 
     def carry(self, requests: Columns) -> None:
         """Begin with requests that started before and are in flight; what is counted of them was counted there."""
@@ -76,6 +81,7 @@ class ConcurrencySummary:
         threads = self._threads.number(requests["thread"])
         self._thread = room_for(self._thread, len(self._threads))
         self._process = room_for(self._process, len(self._threads))
+        self._first_share = room_for(self._first_share, len(self._threads))
         np.maximum.at(self._thread[:, 4], threads, end)
         if self._measured and len(end):
             self._all[2], self._all[4] = end.max(), len(end)
@@ -89,6 +95,7 @@ class ConcurrencySummary:
         threads = self._threads.number(following._threads.keys.copy())
         self._thread = room_for(self._thread, len(self._threads))
         self._process = room_for(self._process, len(self._threads))
+        self._first_share = room_for(self._first_share, len(self._threads))
         new = threads >= known
         self._process[threads[new]] = following._process[: len(threads)][new]
         other, mine = following._thread[: len(threads)], self._thread[threads]
@@ -104,6 +111,9 @@ class ConcurrencySummary:
             self.thinks.add(thinks)
             self._think_by_thread.merge(following._think_by_thread, threads)
             self._think_by_thread.add(threads[first].astype(np.int64), thinks)
+            self._first_share[threads[new]] = following._first_share[: len(threads)][new]
+            self._computing_ns += following._computing_ns
+            self._add_computing(thinks, following._first_share[first])
         self._all[:2] += following._all[:2]
         self._all[2:4] = np.maximum(self._all[2:4], following._all[2:4])
         self._all[4], self._ends = following._all[4], following._ends
@@ -115,21 +125,37 @@ class ConcurrencySummary:
         threads = self._threads.number(requests["thread"])
         self._thread = room_for(self._thread, len(self._threads))
         self._process = room_for(self._process, len(self._threads))
+        self._first_share = room_for(self._first_share, len(self._threads))
         new = np.flatnonzero(threads >= known)
         # The process of a thread's first request: an assignment from the last to the first.
         self._process[threads[new][::-1]] = requests["process"][new][::-1]
         thinks = np.empty(len(start), np.int64)
         _follow_threads(start, end, size, threads, self._thread, thinks)
         if self._thinking:
+            share = requests["processor_share"]
+            self._first_share[threads[new][::-1]] = share[new][::-1]
             has = thinks >= 0
             thinks = thinks[has]
             self.thinks.add(thinks)
             self._think_by_thread.add(threads[has].astype(np.int64), thinks)
+            self._add_computing(thinks, share[has])
         done = 0
         while self._measured and done < len(start):
             done = _follow_all(start, end, done, self._all, self._ends)
             if done < len(start):
                 self._ends = room_for(self._ends, len(self._ends) + 1)
+
+    def _add_computing(self, thinks: np.ndarray, stored: np.ndarray) -> None:
+        known = stored > 0
+        self._computing_ns += thinks[known].sum(), computed_ns(thinks[known], stored[known]).sum()
+
+    def computing(self) -> dict[str, float]:
+        """What share of the pauses threads had a processor for, and of what share of them that is known."""
+        total, (known, computed) = self._thread[:, 6].sum(), self._computing_ns
+        return {
+            "share": computed / known if known else math.nan,
+            "measured_share": known / total if total else math.nan,
+        }
 
     def result(self) -> Concurrency:
         """What was followed so far."""

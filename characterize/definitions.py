@@ -71,6 +71,8 @@ DEFINITIONS: dict[str, str] = {
     "time_in_sync_s": "time with at least one sync in flight",
     "think_time": "from the end of a thread's requests so far to the start of its next one, 0 if that start is "
     "earlier; syncs are within; application's layer only",
+    "computing": "share of the think times for which the thread had a processor, each by the part of it since the "
+    "thread's recorded call before; the rest it slept or waited; measured_share: of which share of them that is known",
     "littles_law": "sizeMean / (mean think + mean response time) x threads x queue depth per thread (3.4.2), and its "
     "ratio to the measured throughput",
     "files": "how uneven requests are spread: share of the bytes that the busiest file (below: device) has, and the "

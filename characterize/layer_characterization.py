@@ -49,6 +49,9 @@ class LayerCharacterization:
         ``read``, ``write``, ``sync``, each as from `characterize.response_time.distribution` or None.
     think_time, queue_time : dict or None
         As from `characterize.response_time.distribution`; think times at the application's layer only.
+    computing : dict of str to float, or None
+        ``share`` of the think times for which the thread had a processor, and ``measured_share``, of which share of
+        them that is known (0: of none, as in traces of before format 1.2 and of other tools); as think times.
     think_per_thread : DataFrame
         ``thread, gaps, think_mean_s, think_p50_s``.
     littles_law : dict of str to float
@@ -80,6 +83,7 @@ class LayerCharacterization:
     time: dict[str, float]
     response_time: dict[str, Any]
     think_time: dict[str, Any] | None
+    computing: dict[str, float] | None
     queue_time: dict[str, Any] | None
     think_per_thread: pd.DataFrame
     littles_law: dict[str, float]
@@ -138,6 +142,7 @@ class LayerCharacterization:
             },
             "response_time": self.response_time,
             "think_time": self.think_time,
+            "computing": self.computing,
             "queue_time": self.queue_time,
             "inter_arrival_time": self.inter_arrival_time,
             "inter_sync_time": self.inter_sync_time,
@@ -197,6 +202,7 @@ def layer_of(
         time=time,
         response_time=summary.responses.response_time(),
         think_time=thinks.distribution() if thinking else None,
+        computing=summary.concurrency.computing() if thinking else None,
         queue_time=summary.responses.queue_time(),
         inter_arrival_time=summary.responses.inter_arrival(),
         inter_sync_time=summary.responses.inter_sync(),

@@ -121,8 +121,8 @@ def requests_of(trace: Trace, layer: Layer = "vfs", mmap: Mmap = "data") -> pd.D
     -------
     DataFrame, one row per request in the order of the starts (stable: the order of each thread stays)
         ``start_ns, end_ns, thread, process, file, offset, bytes`` int64; ``read`` bool; ``flags`` uint32;
-        ``asked_bytes``, ``missed_bytes``, ``source`` in layer vfs, ``queued_ns`` in layer block. ``end_ns`` is at least
-        ``start_ns + 1``: a request that ran took time, also where the clock did not see it.
+        ``asked_bytes``, ``missed_bytes``, ``source``, ``processor_share`` in layer vfs, ``queued_ns`` in layer block.
+        ``end_ns`` is at least ``start_ns + 1``: a request that ran took time, also where the clock did not see it.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def request_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
     if layer == "vfs":
         size, file, offset = array["result"], array["file"], array["offset"]
         read = array["op"] == IoOp.READ
-        extra: tuple[str, ...] = ("asked_bytes", "missed_bytes", "source")
+        extra: tuple[str, ...] = ("asked_bytes", "missed_bytes", "source", "processor_share")
     else:
         size, file, offset = array["bytes"], array["device"], array["sector"] * np.uint64(SECTOR_BYTES)
         read = array["op"] == BlockOp.READ

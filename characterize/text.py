@@ -233,8 +233,17 @@ def _load(layer: LayerCharacterization) -> list[str]:
     if layer.think_time is not None:
         spread = f"p50 {_ns(think['p50_ns'])}, p90 {_ns(think['p90_ns'])}, p99 {_ns(think['p99_ns'])}"
         lines.append(_row("think time", _ns(think["mean_ns"]), spread, 4))
+        lines += _computing(layer)
         lines.append(_row("Little's law", _number(ratio), "throughput by the law / measured", 4))
     return lines
+
+
+def _computing(layer: LayerCharacterization) -> list[str]:
+    computing = layer.computing
+    if not computing or math.isnan(computing["share"]):
+        return []
+    known = f"of think time with a processor; known of {_share(computing['measured_share'])}"
+    return [_row("computing", _share(computing["share"]), known, 4)]
 
 
 def _between_syncs(layer: LayerCharacterization) -> list[str]:

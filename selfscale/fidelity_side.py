@@ -37,8 +37,8 @@ class Side:
     numbers : dict
         ``parameters`` (the five, of the records that are there), ``requests``, ``operations``, ``threads``,
         ``elapsed_s`` (from the first operation to the last), ``requests_per_s``, ``bytes_per_s``, ``in_flight`` (mean,
-        max, shares of the time in I/O), ``response_time``, ``think_time``, ``page_cache``, ``block``; None or NaN where
-        one was not measured.
+        max, shares of the time in I/O), ``response_time``, ``think_time``, ``computing`` (in think times),
+        ``page_cache``, ``block``; None or NaN where one was not measured.
     times : dict of str to LogHistogram
         By `KINDS`, ns; empty where times are not measurements.
     """
@@ -134,6 +134,7 @@ class _Requests:
             },
             "response_time": response if self.measured else None,
             "think_time": self.times["think"].distribution() if self.measured else None,
+            "computing": self.load.computing() if self.measured else None,
             "page_cache": {
                 "hitFrac": extended["cacheHitFrac"],
                 "missFrac": extended["missFrac"],

@@ -65,6 +65,7 @@ _NUMBERS: tuple[tuple[str, tuple[str, ...], Format], ...] = (
     ("think time, mean", ("think_time", "mean_ns"), time_ns),
     ("think time, p50", ("think_time", "p50_ns"), time_ns),
     ("think time, p99", ("think_time", "p99_ns"), time_ns),
+    ("computing in it", ("computing", "share"), share),
     ("page-cache hits", ("page_cache", "hitFrac"), share),
     ("cold reads", ("page_cache", "coldFrac"), share),
 )

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from characterize.characterization import characterize
 from characterize.concurrency import concurrency_of, littles_law
 from characterize.intervals import union_length
-from characterize.layout import BlockFlag, BlockOp
+from characterize.layout import PROCESSOR_SHARE_ALL, BlockFlag, BlockOp
 from characterize.requests import requests_of
 from characterize.response_time import distribution, response_times, syncs_of, think_times
 from characterize.sizes import size_histogram, sizes_of
+from characterize.text import render
 from tests.made_trace import made_trace, read, write
 
 FSYNC, FDATASYNC, SYNC_FILE_RANGE, OPEN = 3, 4, 5, 1
@@ -125,6 +126,25 @@ def test_think_times():
     thinks = think_times(requests_of(two_threads()))
     assert thinks["thread"].tolist() == [1, 2, 2]
     assert thinks["think_ns"].tolist() == [20, 25, 0]
+
+
+def test_what_share_of_think_times_is_computing():
+    """Of pauses of 254, 508 and 1000 ns all, half and an unknown share; before its first request nobody thinks."""
+    ends = (0, 10, 264, 274, 782, 792, 1792)
+    shares = (0, PROCESSOR_SHARE_ALL, 128, 0)
+    rows = [read(0, 1, ends[2 * at], 10, processor_share=share) for at, share in enumerate(shares)]
+    rows[0]["processor_share"] = 77
+    layer = characterize(made_trace(rows)).layers["vfs"]
+    assert layer.computing == pytest.approx({"share": (254 + 254) / (254 + 508), "measured_share": 762 / 1762})
+    assert "computing" in render(characterize(made_trace(rows)))
+
+
+@pytest.mark.parametrize("rows", [[read(0, 1, 0, 10)], [read(0, 1, 0, 10), read(0, 1, 50, 10)]])
+def test_no_share_is_told_where_none_was_measured(rows):
+    found = characterize(made_trace(rows))
+    assert math.isnan(found.layers["vfs"].computing["share"])
+    assert found.as_document()["layers"]["vfs"]["computing"]["share"] is None
+    assert "computing" not in render(found)
 
 
 def test_think_time_counts_from_the_latest_end():

@@ -50,8 +50,9 @@ def busy_records(draw):
             offset = draw(st.sampled_from([0, 100, 1000, BLOCK, 2 * BLOCK, 9000]))
             size = draw(st.sampled_from([-5, 0, 50, 100, 900, BLOCK, 3 * BLOCK]))
             missed = draw(st.sampled_from([{}, {"missed_bytes": 0}, {"missed_bytes": max(size, 0) // 2}]))
-            maker = draw(st.sampled_from([read, write]))
-            rows.append((RecordKind.IO, {**maker(offset, size), **times, **where, **missed, "id": number}))
+            maker, share = draw(st.sampled_from([read, write])), draw(st.sampled_from([0, 1, 100, 255]))
+            row = {**maker(offset, size), **times, **where, **missed, "processor_share": share, "id": number}
+            rows.append((RecordKind.IO, row))
         elif kind == "fileop":
             op = draw(st.sampled_from([Fileop.FSYNC, Fileop.TRUNCATE, Fileop.FALLOCATE]))
             # Mode 0 grows, 8 takes a range out, 32 puts one in (linux/falloc.h).
