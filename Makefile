@@ -194,7 +194,7 @@ build/.apt-vm: Makefile
 	@touch $@
 
 # numba keeps what it compiled beside each file and does not see when another file that it was compiled from changes.
-build/.kernels: $(shell grep -rl numba --include='*.py' characterize replayer selfscale) | build/.apt
+build/.kernels: $(shell grep -rlE 'numba|import kernel$$' --include='*.py' characterize replayer selfscale) | build/.apt
 	@find characterize replayer selfscale -name '*.nb[ic]' -delete 2>/dev/null || \
 		$(SUDO) find characterize replayer selfscale -name '*.nb[ic]' -delete
 	@touch $@

@@ -9,8 +9,7 @@ is passed over. Writers wait while too much is dirty or on its way.
 
 from __future__ import annotations
 
-import numba
-
+from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import DIRTY, clean
 from selfscale.simulation.traffic_state import (
     ACTIVE,
@@ -25,7 +24,7 @@ from selfscale.simulation.traffic_state import (
 )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def write_back(state):
     """What follows a write: requests and pages of the flusher, and the wait of the writer."""
     requests, pages, flusher, limits = 0, 0, state.flusher, state.limits
@@ -41,22 +40,25 @@ def write_back(state):
         _complete(state)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _submit(state):
     """Pages of the flusher's next request; 0 where it goes on to the next file, or ends."""
-    flusher, places, pages, leaving = state.flusher, state.places, state.pages, state.queue.leaving
+    flusher, places, dirty, leaving = state.flusher, state.places, state.pages.dirty, state.queue.leaving
     file, size = flusher[FILE], state.walk.file_pages
-    begin, page, run = file * size, places.flushed[file], 0
-    while flusher[LOOKED] < size and (leaving[begin + page] or not pages.dirty[begin + page]):
-        page, flusher[LOOKED] = (page + 1) % size, flusher[LOOKED] + 1
+    begin, page, looked, run = file * size, places.flushed[file], flusher[LOOKED], 0
+    while looked < size and (leaving[begin + page] or not dirty[begin + page]):
+        page, looked = page + 1, looked + 1
+        if page == size:
+            page = 0
     first = page
-    while flusher[LOOKED] < size and page < size and run < COMMAND_PAGES:
-        if leaving[begin + page] or not pages.dirty[begin + page]:
+    while looked < size and page < size and run < COMMAND_PAGES:
+        if leaving[begin + page] or not dirty[begin + page]:
             break
         clean(state, begin + page)
         leaving[begin + page] = True
-        page, run, flusher[LOOKED] = page + 1, run + 1, flusher[LOOKED] + 1
-    places.flushed[file] = page % size
+        page, run, looked = page + 1, run + 1, looked + 1
+    places.flushed[file] = 0 if page == size else page
+    flusher[LOOKED] = looked
     if run:
         tail = (flusher[HEAD] + flusher[QUEUED]) % len(state.queue.first)
         state.queue.first[tail], state.queue.pages[tail] = begin + first, run
@@ -74,7 +76,7 @@ def _submit(state):
     return run
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _complete(state):
     """Storage has done the oldest request."""
     flusher, queue = state.flusher, state.queue

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from characterize.kernel_start import start_kernels
+from selfscale.simulation.kernel import kernel
 from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import Operations
 
@@ -78,10 +77,7 @@ def state_of(operations: Operations, costs: MachineCosts) -> State:
     return state
 
 
-start_kernels()
-
-
-@numba.njit(cache=True, nogil=True)
+@kernel
 def use(state, page):
     """Let a page be the one used last; it is cached from here on."""
     pages, ring = state.pages, len(state.pages.cached)
@@ -97,13 +93,13 @@ def use(state, page):
     pages.newer[newest], pages.older[ring] = page, page
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(state, cached):
     for page in cached:
         use(state, page)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def drop(state, page):
     """Let a page be cached no more."""
     pages = state.pages
@@ -113,7 +109,7 @@ def drop(state, page):
     state.counts[USED] -= 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def clean(state, page):
     """Take a page off those that are dirty."""
     pages = state.pages
@@ -123,7 +119,7 @@ def clean(state, page):
     state.counts[DIRTY] -= 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def dirty(state, page):
     """Let a page be the one dirtied last, unless it is dirty."""
     pages, ring = state.pages, len(state.pages.dirty)
@@ -136,7 +132,7 @@ def dirty(state, page):
     state.counts[DIRTY] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def discard(state, begin, behind):
     """Pages that are truncated or deleted are neither written back nor read again."""
     for page in range(begin, behind):

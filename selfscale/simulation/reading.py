@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import numba
-
+from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import use
 from selfscale.simulation.traffic_state import COMMAND_PAGES
 from selfscale.simulation.windows import first_window, next_window
@@ -16,7 +15,7 @@ ORDER_STEP = 2
 """By which the order of the folios grows from one window to the next."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read(state, file, first, behind):
     """filemap_read: requests and pages that are waited for, and those that are not."""
     places, begin = state.places, file * state.walk.file_pages
@@ -39,13 +38,13 @@ def read(state, file, first, behind):
     return waited, ahead
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add(one, other):
     """Requests and pages."""
     return one[0] + other[0], one[1] + other[1]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _missed(state, file, page, need):
     """page_cache_sync_ra."""
     places, begin = state.places, file * state.walk.file_pages
@@ -68,7 +67,7 @@ def _missed(state, file, page, need):
     return _load(state, file, page, size, 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _met_mark(state, file, page, count, need):
     """page_cache_async_ra, for the mark on a folio of so many pages."""
     places, begin = state.places, file * state.walk.file_pages
@@ -93,7 +92,7 @@ def _met_mark(state, file, page, count, need):
     return _load(state, file, places.start[file], places.size[file], places.ahead[file])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _load(state, file, first, count, ahead):
     """page_cache_ra_order: what is not cached of some pages, of which the mark is so many before their end."""
     begin, requests, pages, run = file * state.walk.file_pages, 0, 0, 0
@@ -110,7 +109,7 @@ def _load(state, file, first, count, ahead):
     return requests, pages
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _folio_pages(state, begin, page, behind, order):
     """Of the folio that begins there: aligned, within the window, and single pages where one of them is cached."""
     pages = 1 << order

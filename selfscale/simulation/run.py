@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from selfscale.simulation.kernel import kernel
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.page_cache import (
@@ -188,7 +189,7 @@ def _due_ns(todo, end_ns, before_ns, number):
     return before_ns + todo.gap_ns[number]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _least_ns(requests, todo, number, new):
     """What a request with so many new pages takes of a processor at least."""
     if todo.kind[number] == READ:
@@ -199,7 +200,7 @@ def _least_ns(requests, todo, number, new):
     return requests.write_call_ns + others_ns
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _operation(todo, state, recorded_on, now, number):
     """Do one; until when it waits for storage, and what it takes of a processor from there on."""
     kind, file, processor_ns = todo.kind[number], todo.file[number], todo.processor_ns[number]
@@ -230,7 +231,7 @@ def _operation(todo, state, recorded_on, now, number):
     return now, processor_ns
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _ahead(state, now, file, window):
     """Read a window (first page, pages, which of them is the mark that has the next one read); processor's time."""
     files, (first, count, mark) = state.files, window
@@ -238,7 +239,7 @@ def _ahead(state, now, file, window):
     return fetch(state, now, first, min(first + count, files.end[file]))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read(todo, state, now, number):
     """Read pages; when the last one is there."""
     pages, files, ready, spent = state.pages, state.files, now, 0.0
@@ -263,7 +264,7 @@ def _read(todo, state, now, number):
     return ready + spent
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _write(todo, state, now, number):
     """Write pages into the cache; when there is room for them among the dirty ones, and how many are new."""
     pages, ready, new, first, behind = state.pages, now, 0, todo.first[number], todo.behind[number]
@@ -281,7 +282,7 @@ def _write(todo, state, now, number):
     return ready, new
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _direct(state, now, count, reads):
     """Requests that pass the cache by; when storage is done."""
     clocks, clock = state.clocks, READS if reads else BYTES

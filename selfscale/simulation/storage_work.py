@@ -7,8 +7,7 @@ limit on (mm/page-writeback.c). All times are in ns from the begin.
 
 from __future__ import annotations
 
-import numba
-
+from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import (
     ACCESSES,
     BOTH,
@@ -31,7 +30,7 @@ LONG_PAGES = 32
 """Of a longer request the parts overlap (`selfscale.models.read_ahead.PIECE_BYTES`)."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def start_writing(state, now):
     """Let storage begin to write back now, unless it does already."""
     clocks = state.clocks
@@ -40,7 +39,7 @@ def start_writing(state, now):
         clocks[BOTH] = max(clocks[BOTH], now)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def store(state, page):
     """Write a dirty page back, with the access where it follows none that was written before it; whether it did."""
     clocks, counts = state.clocks, state.counts
@@ -57,7 +56,7 @@ def store(state, page):
     return place
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def flush(state, now, file):
     """Write back a file's dirty pages; until when storage is busy, at how many places, and whether one was new."""
     pages, clocks, ring, places, new = state.pages, state.clocks, len(state.pages.dirty), 0, False
@@ -82,7 +81,7 @@ def flush(state, now, file):
     return max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH]), places, new
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def write_back(state, now, limit_pages, waiting):
     """Write back down to a limit, as far as there was time for it until now, or waiting; until when storage is busy."""
     clocks, pages, ring = state.clocks, state.pages, len(state.pages.dirty)
@@ -93,7 +92,7 @@ def write_back(state, now, limit_pages, waiting):
     return until
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def evict(state, now):
     """Drop the pages used longest ago until the rest has room; those that are dirty are written back first."""
     pages, ring = state.pages, len(state.pages.cached)
@@ -105,7 +104,7 @@ def evict(state, now):
         drop(state, page)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fetch(state, now, begin, behind):
     """Have storage read the pages of a range that are not cached; what that takes of a processor."""
     pages, clocks, storage, count = state.pages, state.clocks, state.costs.storage, 0

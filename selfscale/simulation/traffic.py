@@ -20,6 +20,7 @@ import numpy as np
 
 from characterize.workload import Workload
 from selfscale.simulation.flusher import write_back
+from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import DIRTY, USED, clean, dirty, drop, use
 from selfscale.simulation.reading import add, read
 from selfscale.simulation.traffic_state import LEAVING, STARTS, Limits, Walk, state_of
@@ -166,12 +167,12 @@ def _run(state, counted, seed):
     return np.concatenate((sums[4:9], cycles[9:])) / by
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _total(state):
     return state.walk.files * state.walk.file_pages
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _warm_up(state):
     """Requests until the cache holds, and the flusher has left, what they always will."""
     total, moved, replaced, flushed, number = _total(state), 0, 0, 0, 0
@@ -188,7 +189,7 @@ def _warm_up(state):
     return number
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(state):
     """Let the cache hold requests of any places."""
     total = state.walk.files * state.walk.file_pages
@@ -203,7 +204,7 @@ def _fill(state):
             use(state, file * state.walk.file_pages + page)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _request(state, number):
     """Draw a request and do it: whether it reads, its pages, and what storage does, as `Traffic` has it, in pages."""
     places, file = state.places, number % state.walk.files
@@ -234,7 +235,7 @@ def _request(state, number):
     return reads, size, (int(waited[0] > 0), waited[0], ahead[0], waited[1], ahead[1], written[0], written[1], filled)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reclaim(state):
     """Drop what was used longest ago. What is dirty or on its way to storage is passed over, as shrink_folio_list does;
     where there is little else it is written one by one."""

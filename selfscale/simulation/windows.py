@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import numba
+from selfscale.simulation.kernel import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def first_window(need, most):
     """get_init_ra_size."""
     window = 1
@@ -17,7 +17,7 @@ def first_window(need, most):
     return window * 2 if window <= most // 4 else most
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def next_window(window, most):
     """get_next_ra_size."""
     return window * 4 if window < most // 16 else min(window * 2, most)
