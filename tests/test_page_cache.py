@@ -67,6 +67,7 @@ def operations(rows, *, stored=10_000, cached=(), after=(-1,), waits_for=None, g
         direct=np.zeros(count, bool),
         processor_ns=np.full(count, float(processor_ns)),
         gap_ns=np.full(count, float(gap_ns)),
+        computing_ns=np.full(count, np.nan),
         together=np.zeros(count, bool),
         waits_for=np.array([(waits_for or {}).get(number, -1) for number in range(count)], np.int64),
         after=np.array(after, np.int64),
@@ -133,6 +134,18 @@ def test_a_scan_waits_for_storage_and_hides_behind_thinking():
     _, end, waited = run(operations(rows, gap_ns=20_000.0), MACHINE)
     assert waited.sum() < 5 * (ACCESS_NS + 32 * PAGE_NS)
     assert end[-1] == pytest.approx(3200 * 21_000.0 + waited.sum())
+
+
+@pytest.mark.parametrize(("request_pages", "waiting"), [(8, 0.0), (31, 0.0), (32, 0.0), (64, 0.5)])
+def test_what_is_read_ahead_hides_behind_thinking(request_pages, waiting):
+    """Also of requests as large as the largest window, which take all of the first one.
+
+    Of larger ones every second finds a window whose reading the request before had begun, and a mark on its first page.
+    """
+    rows = [(Kind.READ, page, request_pages) for page in range(0, 6400 - request_pages, request_pages)]
+    _, _, waited = run(operations(rows, gap_ns=20_000.0 * request_pages), MACHINE)
+    assert waited[0] >= ACCESS_NS
+    assert (waited[2:] > 0).mean() == pytest.approx(waiting, abs=0.02)
 
 
 def test_random_reads_read_nothing_ahead():
@@ -250,6 +263,21 @@ def test_a_read_is_awake_where_others_keep_the_other_processors_computing(proces
     machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=processors)
     _, _, waited = run(todo, machine)
     assert waited.tolist() == [0, *[20_000.0 if awake else ACCESS_NS] * 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("computing_ns", "awake"),
+    # Of a pause of 100 us; the first read begins 1 us after it did, and if that is awake the second one 22 us later.
+    [(0.0, [False, False]), (40_000.0, [True, False]), (60_000.0, [True, True]), (100_000.0, [True, True])],
+)
+def test_a_recorded_share_says_when_a_thread_computes(computing_ns, awake):
+    """Half of it at the begin of its pause, and half at the end."""
+    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
+    todo = operations(rows, cached=[0], after=(0, -1))
+    todo.gap_ns[3], todo.computing_ns[3] = 100_000.0, computing_ns
+    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
+    _, _, waited = run(todo, machine)
+    assert waited[1:3].tolist() == [20_000.0 if each else ACCESS_NS for each in awake]
 
 
 def test_who_waits_for_storage_or_for_a_thread_does_not_compute():

@@ -10,7 +10,7 @@ import pytest
 import characterize
 from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
-from characterize.layout import FileFlag, Fileop, IoFlag
+from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE, FileFlag, Fileop, IoFlag
 from flextrace.main import main
 from selfscale.application import SIMULATION, application_of, estimates, relative_of
 from selfscale.comparison_predictions import prediction_rows
@@ -62,6 +62,25 @@ def trace_of_two_threads():
     resident = [{"file": 1, "offset": 0, "bytes": 10 * PAGE}]
     times = {"start_monotonic_ns": 1, "end_monotonic_ns": 30 * MS}
     return made_trace(io, fileops=fileops, files=files, resident=resident, paths={1: "/a", 2: "/b"}, **times)
+
+
+def test_for_how_long_a_thread_computed_before_an_operation():
+    stored = [0, PROCESSOR_SHARE_NONE, PROCESSOR_SHARE_ALL, 128]
+    io = [read(0, PAGE, 10 * US * at, 2 * US, missed_bytes=0, processor_share=each) for at, each in enumerate(stored)]
+    found = operations_of(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}], paths={1: "/a"}))
+    assert found.gap_ns.tolist() == [0, 8000, 8000, 8000]
+    assert found.computing_ns == pytest.approx([np.nan, 0, 8000, 4000], nan_ok=True)
+
+
+def test_nothing_says_who_computes_while_another_thread_does_all_that_it_does():
+    io = [
+        read(0, PAGE, at, 2 * US, thread=thread, missed_bytes=0, processor_share=200)
+        for thread, at in ((1, 0), (2, 10 * US), (1, 20 * US))
+    ]
+    tasks = [{"thread": thread, "process": 1, "parent_process": 0} for thread in (1, 2)]
+    found = operations_of(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}], tasks=tasks, paths={1: "/a"}))
+    assert found.waits_for.tolist() == [-1, -1, 1]
+    assert np.isnan(found.computing_ns[2])
 
 
 def test_operations_of_a_trace():

@@ -16,6 +16,7 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
+from characterize.processor_share import processor_shares
 from characterize.requests import OFFSET_MAX, left_out
 from characterize.trace import Trace
 from selfscale.simulation.pauses import pauses_of
@@ -71,6 +72,8 @@ class Operations:
     processor_ns, gap_ns : ndarray of float64, shape (n,)
         Without waiting for storage, but of syncs as recorded; from the end of the thread's operation before, or from
         its start where `together`; of one that `waits_for` another, from whichever of the two ends later.
+    computing_ns : ndarray of float64, shape (n,)
+        Of the gap, for how long the thread had a processor; NaN: not measured.
     together : ndarray of bool, shape (n,)
         Starts before the thread's operation before has ended (asynchronous I/O).
     waits_for : ndarray of int64, shape (n,)
@@ -98,6 +101,7 @@ class Operations:
     direct: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
+    computing_ns: np.ndarray
     together: np.ndarray
     waits_for: np.ndarray
     after: np.ndarray
@@ -169,6 +173,8 @@ def operations_of(trace: Trace) -> Operations:
         direct=columns["direct"],
         processor_ns=processor_ns,
         gap_ns=pauses.gap_ns,
+        # What follows another thread's end has a shorter gap than the one that the share is of.
+        computing_ns=np.where(pauses.waits_for < 0, columns["processor_share"] * pauses.gap_ns, np.nan),
         together=pauses.together,
         waits_for=pauses.waits_for,
         after=pauses.after,
@@ -214,8 +220,9 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
         "renames": (np.zeros(len(io)), renames),
+        "processor_share": (processor_shares(io["processor_share"]), processor_shares(fileops["processor_share"])),
     }
-    types = {"kind": np.int8, "direct": bool, "renames": bool}
+    types = {"kind": np.int8, "direct": bool, "renames": bool, "processor_share": float}
     return {name: np.concatenate(pair).astype(types.get(name, np.int64)) for name, pair in pairs.items()}
 
 

@@ -29,10 +29,11 @@ from selfscale.simulation.page_cache import (
     use,
 )
 from selfscale.simulation.storage_work import evict, fetch, flush, start_writing, write_back
+from selfscale.simulation.traffic_state import COMMAND_PAGES
 from selfscale.simulation.windows import first_window, next_window
 
 COMPUTES_NS_MAX = 10e6
-"""A longer pause is likely one of waiting: for a timer, or for somebody."""
+"""Where a recording does not say who computes: a longer pause is likely one of waiting for a timer, or for somebody."""
 READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, _ = (int(kind) for kind in Kind)
 
 
@@ -64,6 +65,7 @@ class Schedule(NamedTuple):
     size_bytes: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
+    computing_ns: np.ndarray
     together: np.ndarray
     waits_for: np.ndarray
     after: np.ndarray
@@ -115,6 +117,7 @@ def _schedule(operations: Operations) -> Schedule:
         size_bytes=operations.size_bytes,
         processor_ns=operations.processor_ns,
         gap_ns=operations.gap_ns,
+        computing_ns=operations.computing_ns,
         together=operations.together,
         waits_for=operations.waits_for,
         after=operations.after,
@@ -170,18 +173,22 @@ def _run(todo, state, recorded_on):
     return start_ns, end_ns, waited_ns
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _computing(todo, current, due_ns, now, thread):
-    """How many other threads are in a short pause, and so most likely compute."""
+    """How many other threads compute: half of it at the begin of their pause and half at its end, as replays do."""
     count = 0
     for other in range(len(due_ns)):
         if other != thread and now < due_ns[other] < np.inf:
-            pause_ns = todo.gap_ns[current[other]]
-            count += pause_ns <= COMPUTES_NS_MAX and due_ns[other] - pause_ns <= now
+            number = current[other]
+            since_ns, left_ns = now - (due_ns[other] - todo.gap_ns[number]), due_ns[other] - now
+            half_ns = todo.computing_ns[number] / 2
+            if np.isnan(half_ns):
+                half_ns = todo.gap_ns[number] if todo.gap_ns[number] <= COMPUTES_NS_MAX else 0.0
+            count += since_ns >= 0 and min(since_ns, left_ns) < half_ns
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _due_ns(todo, end_ns, before_ns, number):
     """When an operation begins: never, as long as the one that it waits for has not ended."""
     if todo.waits_for[number] >= 0:
@@ -241,23 +248,23 @@ def _ahead(state, now, file, window):
 
 @kernel
 def _read(todo, state, now, number):
-    """Read pages; when the last one is there."""
+    """Read pages, as page_cache_sync_ra and page_cache_async_ra of Linux 6.18 do; when the last one is there."""
     pages, files, ready, spent = state.pages, state.files, now, 0.0
     file, first, behind = todo.file[number], todo.first[number], todo.behind[number]
     follows = first == files.begin[file] or first == files.last[file] or first == files.last[file] + 1
-    most = state.costs.window_pages
     for page in range(first, behind):
+        need = behind - page
+        most = max(state.costs.window_pages, min(need, COMMAND_PAGES))
+        if not pages.cached[page] and pages.stored[page]:
+            if follows:
+                window = first_window(need, most)
+                mark = need if need < window else window - window // 2
+                spent += _ahead(state, now, file, (page, window, mark))
+            else:
+                spent += fetch(state, now, page, behind)
         if page == files.mark[file] and pages.cached[page]:
             window = files.window_pages[file]
             spent += _ahead(state, now, file, (files.window[file] + window, next_window(window, most), 0))
-        elif not pages.cached[page] and pages.stored[page]:
-            need = behind - page
-            if not follows:
-                spent += fetch(state, now, page, behind)
-            elif page == files.window[file] + files.window_pages[file]:
-                spent += _ahead(state, now, file, (page, max(need, next_window(files.window_pages[file], most)), 0))
-            else:
-                spent += _ahead(state, now, file, (page, max(need, first_window(need, most)), need))
         use(state, page)
         ready = max(ready, pages.ready_ns[page])
     files.last[file] = behind - 1
