@@ -20,6 +20,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, measured, ranges_of, region_of
+from selfscale.models.one_thread import one_thread
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class ResidualModel(ABC, Generic[FormulaType]):
     def fit_formula(self, points: Sequence[Point], data: Measured, regions: Sequence[Region]) -> FormulaType:
         """The formula with its constants found; `_start`, if there is one, is a model of the same kind."""
 
+    @one_thread
     def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
         """Fit the formula, then the residual.
 

@@ -18,6 +18,7 @@ import numpy as np
 from selfscale.measure import Point
 from selfscale.models.additive import AdditiveModel
 from selfscale.models.measured import noise_of
+from selfscale.models.one_thread import one_thread
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class SmoothModel:
     def __init__(self, start: SmoothModel | None = None):
         self._start = start
 
+    @one_thread
     def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
         """Fit the mean, then the rest.
 
