@@ -80,16 +80,31 @@ def mount_of(directory: str | os.PathLike[str]) -> tuple[str, str, str]:
     return best[1]
 
 
-def read_ahead_bytes(directory: str | os.PathLike[str]) -> int | None:
-    """Largest window of read-ahead of the file system that a directory is on; None where the kernel does not say."""
+def read_ahead_places(directory: str | os.PathLike[str]) -> list[Path]:
+    """Directories of /sys that may have the ``read_ahead_kb`` of the file system that a directory is on."""
     number = os.stat(directory).st_dev
     places = [SYS / f"class/bdi/{os.major(number)}:{os.minor(number)}"]
     # btrfs gives its files a device number that no device has.
     device = Path(os.path.realpath(mount_of(directory)[1])).name
     places += [path.parent.parent / "bdi" for path in SYS.glob(f"fs/btrfs/*/devices/{device}")]
-    for place in places:
+    return [place for place in places if (place / "read_ahead_kb").exists()]
+
+
+def read_ahead_bytes(directory: str | os.PathLike[str]) -> int | None:
+    """Largest window of read-ahead of the file system that a directory is on; None where the kernel does not say."""
+    for place in read_ahead_places(directory):
         with contextlib.suppress(OSError, ValueError):
             return 1024 * int((place / "read_ahead_kb").read_text())
+    return None
+
+
+def request_bytes(directory: str | os.PathLike[str]) -> int | None:
+    """Largest request to the device that a directory is on; None where the kernel does not say."""
+    device = SYS / "class/block" / Path(os.path.realpath(mount_of(directory)[1])).name
+    # A partition has the queue of its disk.
+    for place in (device.resolve(), device.resolve().parent):
+        with contextlib.suppress(OSError, ValueError):
+            return 1024 * int((place / "queue/max_sectors_kb").read_text())
     return None
 
 
@@ -127,6 +142,7 @@ def environment(directory: str | os.PathLike[str], memory_limit_bytes: int | Non
         "mount_options": options,
         "device": device,
         "read_ahead_bytes": read_ahead_bytes(directory),
+        "request_bytes": request_bytes(directory),
         "free_bytes": shutil.disk_usage(directory).free,
         "dirty_limit_bytes": dirty_limit_bytes(
             cache_limit_bytes(memory_limit_bytes), confined=memory_limit_bytes is not None

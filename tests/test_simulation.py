@@ -229,7 +229,7 @@ def test_a_machine_as_the_formula_and_the_probes_say(profile):
         predictor.service_times, storage_times(profile.storage), {"read_ahead_bytes": 1 << 20, "cpus": 2}
     )
     assert costs.cache_pages * PAGE == pytest.approx(256 * MIB, rel=0.2)
-    assert costs.window_pages == 256
+    assert costs.read_ahead == (256, 320, True)
     assert costs.processors == 2
     assert costs.storage.read_ns == 40 * US
     slower = profile.storage[0]

@@ -9,15 +9,17 @@ from characterize.workload import Workload
 from selfscale.simulation import reading
 from selfscale.simulation.flusher import write_back
 from selfscale.simulation.page_cache import dirty
-from selfscale.simulation.traffic import PAGE_BYTES, traffic_of
+from selfscale.simulation.read_ahead_rules import ReadAheadRules
+from selfscale.simulation.traffic import PAGE_BYTES, read, traffic_of
 from selfscale.simulation.traffic_state import COMMAND_PAGES, LEAVING, QUEUED, Limits, Walk, state_of
 
 MIB = 1 << 20
 CACHE = 64 * MIB
-LIMITS = {"cache_bytes": CACHE, "window_bytes": 128 * 1024, "dirty_limit_bytes": 0.2 * CACHE}
+RULES = ReadAheadRules(32, 320, large_folios=True)
+LIMITS = {"cache_bytes": CACHE, "dirty_limit_bytes": 0.2 * CACHE, "read_ahead": RULES}
 READS = Workload(256 * MIB, 0.0, 1.0, 4096.0, 1.0)
 TWO_FILES = Walk(files=2, file_pages=100, trials=0, more_frac=0.0, stay_frac=0.0, seq_frac=0.0, read_frac=0.0)
-FLUSHING = Limits(cache=1000, window=32, background=10, held=1000, chunk=1000, queue=1000)
+FLUSHING = Limits(cache=1000, background=10, held=1000, chunk=1000, queue=1000, read_ahead=RULES)
 
 
 def dirtied(state, *pages):
@@ -40,7 +42,7 @@ def test_behind_the_background_limit_is_written_back():
 def test_pages_that_are_read_one_by_one_miss_where_they_do_not_fit(times):
     """Without a window nothing is read ahead: any policy of replacement keeps the share that fits."""
     workload = READS.replace(unique_bytes=times * CACHE)
-    traffic = traffic_of(workload, **LIMITS | {"window_bytes": PAGE_BYTES})
+    traffic = traffic_of(workload, **LIMITS | {"read_ahead": RULES._replace(window_pages=1)})
     assert traffic.read_frac == pytest.approx(1 - 1 / times, rel=0.06)
     assert traffic.waiting == traffic.reads == pytest.approx(traffic.read_frac)
     assert traffic.ahead_frac < 0.02
@@ -54,7 +56,7 @@ def test_a_request_meets_more_gaps_than_a_page(times, request_pages):
     miss = 1 - 1 / times
     workload = READS.replace(unique_bytes=times * CACHE, size_mean=4096.0 * request_pages)
     # A window of one page: random reads are read as they are.
-    traffic = traffic_of(workload, **LIMITS | {"window_bytes": PAGE_BYTES})
+    traffic = traffic_of(workload, **LIMITS | {"read_ahead": RULES._replace(window_pages=1)})
     gaps = miss + (request_pages - 1) * miss * (1 - miss ** (1 / request_pages))
     assert traffic.reads + traffic.reads_ahead == pytest.approx(gaps, rel=0.12)
 
@@ -69,10 +71,8 @@ def test_a_scan_is_read_in_windows_once():
 
 def test_random_reads_behind_cached_pages_are_read_ahead_in_vain():
     """page_cache_sync_ra: the more the larger the window, and for single pages, too."""
-    vain = [
-        traffic_of(READS.replace(unique_bytes=1.33 * CACHE), **LIMITS | {"window_bytes": window})
-        for window in (PAGE_BYTES, 128 * 1024, 1 << 20)
-    ]
+    rules = [RULES._replace(window_pages=window) for window in (1, 32, 256)]
+    vain = [traffic_of(READS.replace(unique_bytes=1.33 * CACHE), **LIMITS | {"read_ahead": each}) for each in rules]
     moved = [traffic.read_frac + traffic.ahead_frac for traffic in vain]
     assert moved[0] * 1.5 < moved[1] < moved[2]
 
@@ -161,27 +161,26 @@ def test_what_is_written_in_part_is_read_before_if_it_is_not_cached():
 
 def test_a_mark_is_on_the_folio_that_it_lies_in():
     """ra_alloc_folio: any page of it has the next window read. Where one of them is cached there are single pages."""
-    limits = Limits(cache=1000, window=32, background=1000, held=1000, chunk=1, queue=1)
-    state = state_of(TWO_FILES, limits)
-    state.places.order[0] = 2
-    reading._load(state, 0, 32, 32, 32)
-    assert state.marked.nonzero()[0].tolist() == [32, 33, 34, 35]
-    alone = state_of(TWO_FILES, limits)
-    alone.places.order[0] = 2
-    alone.pages.cached[34] = True
-    reading._load(alone, 0, 32, 32, 32)
-    assert alone.marked.nonzero()[0].tolist() == [32]
+    limits = Limits(cache=1000, background=1000, held=1000, chunk=1, queue=1, read_ahead=RULES)
+    for other, marked in ((99, [32, 33, 34, 35]), (34, [32])):
+        state = state_of(TWO_FILES, limits)
+        readers, cached = state.readers, state.pages.cached
+        readers.start[0], readers.size[0], readers.ahead[0] = 16, 16, 8
+        readers.marked[24] = True
+        cached[other] = True
+        assert reading.met_mark(readers, cached, 0, 24, 25) == (32, 64)
+        assert readers.marked.nonzero()[0].tolist() == marked
 
 
 def test_reads_within_a_marked_folio_are_followed_by_the_next_window():
-    limits = Limits(cache=1000, window=32, background=1000, held=1000, chunk=1, queue=1)
+    limits = Limits(cache=1000, background=1000, held=1000, chunk=1, queue=1, read_ahead=RULES)
     state = state_of(TWO_FILES._replace(file_pages=200), limits)
     for first in (0, 1, 2, 4):
-        reading.read(state, 0, first, first + 1)
+        read(state, 0, first, first + 1)
     # 4 pages; 8 by the mark at 1, in folios of 4; by the one at 4 it would be 16, and ends where folios of 16 do.
     assert state.pages.cached[:16].all()
     assert not state.pages.cached[16:200].any()
-    reading.read(state, 0, 13, 14)
+    read(state, 0, 13, 14)
     # The mark is on the folio of 12 to 15.
     assert state.pages.cached[:24].all()
 
@@ -196,7 +195,9 @@ def test_long_writes_go_in_commands_of_their_own():
 def test_a_small_cache_stands_for_a_large_one():
     workload = Workload(4 * CACHE, 0.4, 0.6, 8192.0, 2.0)
     small = traffic_of(workload, **LIMITS)
-    larger = {name: 16 * size if name != "window_bytes" else size for name, size in LIMITS.items()}
+    larger = {
+        name: 16 * size if name in ("cache_bytes", "dirty_limit_bytes") else size for name, size in LIMITS.items()
+    }
     large = traffic_of(workload.replace(unique_bytes=64.0 * CACHE), **larger)
     for one, other in zip(small, large, strict=True):
         assert math.isclose(one, other, rel_tol=0.1, abs_tol=0.01)

@@ -16,10 +16,11 @@ from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes, simulated
 from selfscale.profile import Profile, Region
 from selfscale.sampling import random_workload
+from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from tests.synthetic_machine import MIB
 
 CACHE = 128 * MIB
-LIMITS = CacheLimits(CACHE, 128 * 1024, 0.2 * CACHE)
+LIMITS = CacheLimits(CACHE, 0.2 * CACHE, ReadAheadRules(32, 320, large_folios=True))
 ENVIRONMENT = {"cache_limit_bytes": CACHE, "read_ahead_bytes": 128 * 1024, "dirty_limit_bytes": int(0.2 * CACHE)}
 FOCAL = Workload(16 * MIB, 0.5, 0.5, 16384.0, 2.0)
 REGIONS = [Region(8 * MIB, CACHE, FOCAL), Region(CACHE, 512 * MIB, FOCAL.replace(unique_bytes=300 * MIB))]

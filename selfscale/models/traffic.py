@@ -23,6 +23,7 @@ from selfscale.models.read_ahead import PAGE_BYTES
 from selfscale.models.residual import ResidualModel
 from selfscale.models.traffic_time import CacheLimits, TrafficTimes, fit_traffic_times, simulated
 from selfscale.profile import Region
+from selfscale.simulation.read_ahead_rules import read_ahead_rules
 from selfscale.simulation.traffic import BACKGROUND_FRAC
 
 NEEDED = ("cache_limit_bytes", "read_ahead_bytes", "dirty_limit_bytes")
@@ -71,8 +72,8 @@ class TrafficModel(ResidualModel[TrafficTimes]):
         limits = CacheLimits(
             # Without a border nothing missed: all that there may be was cached.
             cache_bytes or self._environment["cache_limit_bytes"],
-            self._environment["read_ahead_bytes"],
             self._environment["dirty_limit_bytes"],
+            read_ahead_rules(self._environment, self._environment["read_ahead_bytes"]),
         )
         return replace(limits, queue=_queue(points, limits))
 

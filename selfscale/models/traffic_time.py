@@ -25,6 +25,7 @@ from selfscale.models.service_time import (
     longer_of,
     robust,
 )
+from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.traffic import Traffic, traffic_of
 
 CONSTANTS = {
@@ -67,8 +68,8 @@ class CacheLimits:
     """What the simulation is told of a machine, see `selfscale.simulation.traffic.traffic_of`."""
 
     cache_bytes: float
-    window_bytes: float
     dirty_limit_bytes: float
+    read_ahead: ReadAheadRules
     queue: int | None = None
 
 
@@ -77,8 +78,8 @@ def _simulated(workload: tuple[float, ...], limits: CacheLimits) -> Traffic:
     return traffic_of(
         Workload(*workload),
         cache_bytes=limits.cache_bytes,
-        window_bytes=limits.window_bytes,
         dirty_limit_bytes=limits.dirty_limit_bytes,
+        read_ahead=limits.read_ahead,
         queue=limits.queue,
     )
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from selfscale.models.service_time import CONSTANTS, PAGE_BYTES, ServiceTimes
+from selfscale.simulation.read_ahead_rules import ReadAheadRules, read_ahead_rules
 from selfscale.storage import SCAN_BYTES, StorageTimes
 
 BACKGROUND_FRAC = 2 / 3
@@ -50,8 +51,9 @@ class MachineCosts(NamedTuple):
     ----------
     processors : int
         0: not known.
-    cache_pages, window_pages : int
-        Of the page cache, and of the largest window of read-ahead.
+    cache_pages : int
+        Of the page cache.
+    read_ahead : ReadAheadRules
     dirty_pages, background_pages : float
         At which writers wait, and at which writing back begins.
     miss_page_ns : float
@@ -67,7 +69,7 @@ class MachineCosts(NamedTuple):
 
     processors: int
     cache_pages: int
-    window_pages: int
+    read_ahead: ReadAheadRules
     dirty_pages: float
     background_pages: float
     miss_page_ns: float
@@ -91,8 +93,8 @@ def machine_costs(
     service_times : ServiceTimes
     storage : StorageTimes
     environment : mapping of str to Any
-        Of the profile: its processors (``cpus``) and largest window of read-ahead (``read_ahead_bytes``). Without that
-        one the window is as the formula has it.
+        Of the profile: its processors (``cpus``), largest window of read-ahead (``read_ahead_bytes``; without that
+        one the window is as the formula has it), and what `read_ahead_rules` reads.
     constants : ndarray, optional
         Natural logarithms instead of the formula's own, to see what their uncertainty means.
     """
@@ -104,7 +106,7 @@ def machine_costs(
     return MachineCosts(
         processors=environment.get("cpus") or 0,
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
-        window_pages=max(1, round((environment.get("read_ahead_bytes") or k["window_bytes"]) / PAGE_BYTES)),
+        read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
         dirty_pages=dirty_pages,
         background_pages=BACKGROUND_FRAC * dirty_pages,
         miss_page_ns=max(0.0, storage.ahead_page_ns - hit_page_ns),

@@ -9,6 +9,7 @@ median.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -51,21 +52,39 @@ class Kind(IntEnum):
     SYNC = 3
     DIRECTORY_SYNC = 4
     FLUSH = 5
-    NONE = 6
+    FETCH = 6
+    GIVE_BACK = 7
+    NO_READ_AHEAD = 8
+    USUAL_READ_AHEAD = 9
+    MORE_READ_AHEAD = 10
+    NONE = 11
+
+
+ADVICE = {
+    os.POSIX_FADV_NORMAL: Kind.USUAL_READ_AHEAD,
+    os.POSIX_FADV_RANDOM: Kind.NO_READ_AHEAD,
+    os.POSIX_FADV_SEQUENTIAL: Kind.MORE_READ_AHEAD,
+    os.POSIX_FADV_WILLNEED: Kind.FETCH,
+    os.POSIX_FADV_DONTNEED: Kind.GIVE_BACK,
+}
+"""What Linux makes of posix_fadvise (mm/fadvise.c, generic_fadvise); of the rest nothing that is simulated."""
+RANGED = (Kind.FLUSH, Kind.FETCH, Kind.GIVE_BACK)
 
 
 @dataclass(frozen=True)
 class Operations:
-    """n operations in the order of their starts, by m threads, on f files that lie end to end in p pages.
+    """n operations in the order of their starts, by m threads, on f files that lie end to end in p pages and that r
+    readers have open.
 
     Attributes
     ----------
     kind : ndarray of int8, shape (n,)
         `Kind`.
-    thread, file : ndarray of int64, shape (n,)
-        From 0.
+    thread, reader : ndarray of int64, shape (n,)
+        From 0. A reader is a file as one process has it open.
     first, pages, size_bytes : ndarray of int64, shape (n,)
-        First page and number of pages; of a discard the first that is dropped.
+        First page and number of pages, as asked for, behind the file's end as well; of a discard the first that is
+        dropped.
     head, tail : ndarray of bool, shape (n,)
         The first, or last, page is written in part.
     direct : ndarray of bool, shape (n,)
@@ -80,6 +99,7 @@ class Operations:
         Last operation of the thread for whose end this one's thread waited; -1: for none.
     after : ndarray of int64, shape (m,)
         Operation whose end a thread's first one follows; -1: the begin.
+    reader_file : ndarray of int64, shape (r,)
     file_begin, file_end : ndarray of int64, shape (f,)
         Pages of every file, beyond its end one that is nobody's.
     stored : ndarray of bool, shape (p,)
@@ -92,7 +112,7 @@ class Operations:
 
     kind: np.ndarray
     thread: np.ndarray
-    file: np.ndarray
+    reader: np.ndarray
     first: np.ndarray
     pages: np.ndarray
     size_bytes: np.ndarray
@@ -105,6 +125,7 @@ class Operations:
     together: np.ndarray
     waits_for: np.ndarray
     after: np.ndarray
+    reader_file: np.ndarray
     file_begin: np.ndarray
     file_end: np.ndarray
     stored: np.ndarray
@@ -143,6 +164,8 @@ def operations_of(trace: Trace) -> Operations:
     start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
     files, file = np.unique(columns["file"], return_inverse=True)
     threads, thread = np.unique(columns["thread"], return_inverse=True)
+    opened, reader = np.unique(np.stack((file, columns["process"])), axis=1, return_inverse=True)
+    reader_file = opened[0]
     reached_bytes = np.zeros(len(files), np.int64)
     np.maximum.at(
         reached_bytes, file, np.where(columns["kind"] <= Kind.WRITE, columns["offset"] + columns["size_bytes"], 0)
@@ -154,19 +177,16 @@ def operations_of(trace: Trace) -> Operations:
         stored[begin : begin + -(-size_bytes // PAGE_BYTES)] = True
     offset, size_bytes, kind = columns["offset"], columns["size_bytes"], columns["kind"]
     moves = kind <= Kind.WRITE
+    first, behind = _pages_of(kind, offset, size_bytes, file_begin[file], file_end[file])
     pauses = pauses_of(thread, start, end, *_processes(trace, threads))
     processor_ns = columns["duration_ns"].astype(float)
     processor_ns[moves] = _processor_times({name: column[moves] for name, column in columns.items()})
     return Operations(
         kind=kind,
         thread=thread,
-        file=file,
-        # A page that is truncated in its middle stays.
-        first=np.minimum(
-            file_begin[file] + (offset + np.where(kind == Kind.DISCARD, PAGE_BYTES - 1, 0)) // PAGE_BYTES,
-            file_end[file],
-        ),
-        pages=np.where(moves, -(-(offset + size_bytes) // PAGE_BYTES) - offset // PAGE_BYTES, 0),
+        reader=reader,
+        first=first,
+        pages=behind - first,
         size_bytes=size_bytes,
         head=offset % PAGE_BYTES != 0,
         tail=(offset + size_bytes) % PAGE_BYTES != 0,
@@ -178,6 +198,7 @@ def operations_of(trace: Trace) -> Operations:
         together=pauses.together,
         waits_for=pauses.waits_for,
         after=pauses.after,
+        reader_file=reader_file,
         file_begin=file_begin,
         file_end=file_end,
         stored=stored,
@@ -201,11 +222,17 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     synced = np.isin(operation, (Fileop.FSYNC, Fileop.FDATASYNC))
     of_directory = synced & ((flags & IoFlag.DIRECTORY) != 0)
     flushed = operation == Fileop.SYNC_FILE_RANGE
+    advised = [(operation == Fileop.FADVISE) & (flags >> 16 == advice) for advice in ADVICE]
     kinds = np.select(
-        [truncated | emptied, of_directory, synced, flushed],
-        [Kind.DISCARD, Kind.DIRECTORY_SYNC, Kind.SYNC, Kind.FLUSH],
+        # Advice is for a descriptor, and here for the process's file until that is opened again.
+        [truncated | emptied, of_directory, synced, flushed, operation == Fileop.OPEN, *advised],
+        [Kind.DISCARD, Kind.DIRECTORY_SYNC, Kind.SYNC, Kind.FLUSH, Kind.USUAL_READ_AHEAD, *ADVICE.values()],
         Kind.NONE,
     )
+    ranged = np.isin(kinds, RANGED)
+    begin = np.minimum(fileops["argument"], OFFSET_MAX)
+    # A length of 0 is all to the end.
+    length = np.minimum(np.where(fileops["length"] == 0, OFFSET_MAX, fileops["length"]), OFFSET_MAX - begin)
     renames = np.isin(operation, RENAMES) | ((operation == Fileop.OPEN) & ((flags & IoFlag.CREATED) != 0))
     none = np.zeros(len(fileops), np.int64)
     pairs = {
@@ -214,9 +241,10 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         # What ran took time, also where the clock did not see it.
         "duration_ns": (np.maximum(io["duration_ns"], 1), np.maximum(fileops["duration_ns"], 1)),
         "thread": (io["thread"], fileops["thread"]),
+        "process": (io["process"], fileops["process"]),
         "file": (io["file"], fileops["file"]),
-        "offset": (io["offset"], np.where(truncated, np.minimum(fileops["argument"], OFFSET_MAX), 0)),
-        "size_bytes": (io["result"], none),
+        "offset": (io["offset"], np.where(truncated | ranged, begin, 0)),
+        "size_bytes": (io["result"], np.where(ranged, length, 0)),
         "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
         "renames": (np.zeros(len(io)), renames),
@@ -271,6 +299,19 @@ def _places(file_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise FlextraceError(f"the trace's files have {pages.sum():,} pages; {PAGES_MAX:,} can be simulated")
     end = np.cumsum(pages + 1) - 1
     return end - pages, end
+
+
+def _pages_of(
+    kind: np.ndarray, offset: np.ndarray, size_bytes: np.ndarray, file_begin: np.ndarray, file_end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """First page of every operation and the one behind its last, shape (n,)."""
+    # What is dropped in part stays.
+    inside = np.isin(kind, (Kind.DISCARD, Kind.GIVE_BACK))
+    up = PAGE_BYTES - 1
+    first = np.minimum(file_begin + (offset + np.where(inside, up, 0)) // PAGE_BYTES, file_end)
+    behind = file_begin + (offset + size_bytes + np.where(inside, 0, up)) // PAGE_BYTES
+    behind = np.where(np.isin(kind, RANGED), np.minimum(behind, file_end), behind)
+    return first, np.where((kind <= Kind.WRITE) | np.isin(kind, RANGED), np.maximum(first, behind), first)
 
 
 def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:

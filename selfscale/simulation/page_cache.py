@@ -2,7 +2,7 @@
 """Turns uses of pages into what is cached and what is dirty: two rings, by last use and by when a page was dirtied.
 
 numba compiles what is here; state lives in arrays that the functions share. Their states are those of `run` and of
-`traffic`, which have pages and counts in common.
+`traffic`, which have pages, readers and counts in common.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import Operations
+from selfscale.simulation.reading import Readers, readers_of
 
 USED, DIRTY, LAST, COMPUTING = 0, 1, 2, 3
 READS, BOTH, ACCESSES, BYTES, USED_LAST = 0, 1, 2, 3, 4
@@ -32,17 +33,6 @@ class Pages(NamedTuple):
     ready_ns: np.ndarray
 
 
-class Files(NamedTuple):
-    """Every file: its pages, the window that was read ahead last, and the page that was read last."""
-
-    begin: np.ndarray
-    end: np.ndarray
-    window: np.ndarray
-    window_pages: np.ndarray
-    mark: np.ndarray
-    last: np.ndarray
-
-
 class State(NamedTuple):
     """A machine while it runs.
 
@@ -57,7 +47,7 @@ class State(NamedTuple):
     """
 
     pages: Pages
-    files: Files
+    readers: Readers
     counts: np.ndarray
     clocks: np.ndarray
     costs: MachineCosts
@@ -65,14 +55,14 @@ class State(NamedTuple):
 
 def state_of(operations: Operations, costs: MachineCosts) -> State:
     """A machine before the first operation, with what was cached at recording, as far as there is room."""
-    count, files = len(operations.stored), len(operations.file_begin)
+    count = len(operations.stored)
     newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
     cached, dirty = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     stored = operations.stored.copy()
     pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
-    window, window_pages, mark, last = (np.full(files, -1, np.int64) for _ in range(4))
-    places = Files(operations.file_begin, operations.file_end, window, window_pages, mark, last)
-    state = State(pages, places, np.array([0, 0, -2, 0]), np.zeros(5), costs)
+    begin, end = (place[operations.reader_file] for place in (operations.file_begin, operations.file_end))
+    readers = readers_of(begin, end, count, costs.read_ahead)
+    state = State(pages, readers, np.array([0, 0, -2, 0]), np.zeros(5), costs)
     _fill(state, operations.cached[-costs.cache_pages :])
     return state
 
@@ -106,6 +96,7 @@ def drop(state, page):
     pages.newer[pages.older[page]] = pages.newer[page]
     pages.older[pages.newer[page]] = pages.older[page]
     pages.cached[page] = False
+    state.readers.folio[page], state.readers.marked[page] = 1, False
     state.counts[USED] -= 1
 
 

@@ -2,8 +2,8 @@
 """Turns operations into the times at which they would end on a machine.
 
 Reads that meet the cache, and writes below the limit on dirty pages, take a processor's time. The others wait for
-storage. Operations run in the order of simulated time, each thread one after the other. Read-ahead is that of
-mm/readahead.c: what `selfscale.models.read_ahead` has as a mean, here window by window.
+storage. Operations run in the order of simulated time, each thread one after the other. What is read ahead is in
+`selfscale.simulation.reading`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from selfscale.simulation.page_cache import (
     DIRTY,
     READS,
     USED_LAST,
+    State,
     dirty,
     discard,
     state_of,
     use,
 )
-from selfscale.simulation.storage_work import evict, fetch, flush, start_writing, write_back
-from selfscale.simulation.traffic_state import COMMAND_PAGES
-from selfscale.simulation.windows import first_window, next_window
+from selfscale.simulation.reading import met_mark, missed
+from selfscale.simulation.storage_work import evict, fetch, flush, give_back, start_writing, write_back
 
 COMPUTES_NS_MAX = 10e6
 """Where a recording does not say who computes: a longer pause is likely one of waiting for a timer, or for somebody."""
-READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, _ = (int(kind) for kind in Kind)
+READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, FETCH, GIVE_BACK, *_ = (int(kind) for kind in Kind)
+NO_READ_AHEAD, USUAL_READ_AHEAD, MORE_READ_AHEAD = (
+    int(kind) for kind in (Kind.NO_READ_AHEAD, Kind.USUAL_READ_AHEAD, Kind.MORE_READ_AHEAD)
+)
 
 
 class Schedule(NamedTuple):
@@ -56,7 +59,7 @@ class Schedule(NamedTuple):
 
     kind: np.ndarray
     thread: np.ndarray
-    file: np.ndarray
+    reader: np.ndarray
     first: np.ndarray
     behind: np.ndarray
     partial_head: np.ndarray
@@ -93,7 +96,14 @@ def run(
     start_ns, end_ns, waited_ns : ndarray of float64, shape (n,)
         Of every operation; how long of it was waiting for storage.
     """
-    return _run(_schedule(operations), state_of(operations, costs), recorded_on or costs.requests)
+    return run_in(state_of(operations, costs), operations, recorded_on)
+
+
+def run_in(
+    state: State, operations: Operations, recorded_on: RequestCosts | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run operations on a machine in a state, which is that after the last one then; as `run` otherwise."""
+    return _run(_schedule(operations), state, recorded_on or state.costs.requests)
 
 
 def _schedule(operations: Operations) -> Schedule:
@@ -108,7 +118,7 @@ def _schedule(operations: Operations) -> Schedule:
     return Schedule(
         kind=operations.kind,
         thread=operations.thread,
-        file=operations.file,
+        reader=operations.reader,
         first=operations.first,
         behind=operations.first + operations.pages,
         partial_head=operations.head,
@@ -210,7 +220,8 @@ def _least_ns(requests, todo, number, new):
 @kernel
 def _operation(todo, state, recorded_on, now, number):
     """Do one; until when it waits for storage, and what it takes of a processor from there on."""
-    kind, file, processor_ns = todo.kind[number], todo.file[number], todo.processor_ns[number]
+    kind, processor_ns = todo.kind[number], todo.processor_ns[number]
+    begin, end = state.readers.begin[todo.reader[number]], state.readers.end[todo.reader[number]]
     if kind <= WRITE:
         ready, new = now, 0
         if todo.direct[number]:
@@ -222,12 +233,12 @@ def _operation(todo, state, recorded_on, now, number):
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
         return ready, _least_ns(state.costs.requests, todo, number, new) + beyond_ns
     if kind == DISCARD:
-        discard(state, todo.first[number], state.files.end[file])
+        discard(state, todo.first[number], end)
     if kind == DIRECTORY_SYNC:
         return now + state.costs.storage.directory_sync_ns, 0.0
-    if kind in (FLUSH, SYNC):
-        until, places, new = flush(state, now, file)
-        if kind == SYNC and until > now:
+    if kind == SYNC:
+        until, places, new = flush(state, now, begin, end)
+        if until > now:
             # The file system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it).
             storage = state.costs.storage
             journal_ns = max(0.0, storage.append_sync_ns - storage.sync_ns) if new else 0.0
@@ -235,39 +246,53 @@ def _operation(todo, state, recorded_on, now, number):
             ready = max(until, now + storage.sync_ns + more_ns) + journal_ns
             state.clocks[USED_LAST] = ready
             return ready, 0.0
+    if kind > DIRECTORY_SYNC:
+        _hint(todo, state, now, number)
     return now, processor_ns
 
 
 @kernel
-def _ahead(state, now, file, window):
-    """Read a window (first page, pages, which of them is the mark that has the next one read); processor's time."""
-    files, (first, count, mark) = state.files, window
-    files.window[file], files.window_pages[file], files.mark[file] = first, count, first + mark
-    return fetch(state, now, first, min(first + count, files.end[file]))
+def _hint(todo, state, now, number):
+    """Begin to write or to read, or drop, a range of pages, or let more or less be read ahead (generic_fadvise)."""
+    kind, first, behind = todo.kind[number], todo.first[number], todo.behind[number]
+    readers, reader, rules = state.readers, todo.reader[number], state.costs.read_ahead
+    if kind == FLUSH:
+        flush(state, now, first, behind)
+    elif kind == FETCH:
+        # force_page_cache_ra reads no more at once.
+        fetch(state, now, first, min(behind, first + max(readers.window[reader], rules.request_pages)))
+    elif kind == GIVE_BACK:
+        give_back(state, now, first, behind)
+    elif kind == NO_READ_AHEAD:
+        readers.random[reader] = True
+    elif kind in (USUAL_READ_AHEAD, MORE_READ_AHEAD):
+        readers.random[reader] = False
+        readers.window[reader] = rules.window_pages * (1 if kind == USUAL_READ_AHEAD else 2)
 
 
 @kernel
 def _read(todo, state, now, number):
-    """Read pages, as page_cache_sync_ra and page_cache_async_ra of Linux 6.18 do; when the last one is there."""
-    pages, files, ready, spent = state.pages, state.files, now, 0.0
-    file, first, behind = todo.file[number], todo.first[number], todo.behind[number]
-    follows = first == files.begin[file] or first == files.last[file] or first == files.last[file] + 1
-    for page in range(first, behind):
-        need = behind - page
-        most = max(state.costs.window_pages, min(need, COMMAND_PAGES))
-        if not pages.cached[page] and pages.stored[page]:
-            if follows:
-                window = first_window(need, most)
-                mark = need if need < window else window - window // 2
-                spent += _ahead(state, now, file, (page, window, mark))
-            else:
-                spent += fetch(state, now, page, behind)
-        if page == files.mark[file] and pages.cached[page]:
-            window = files.window_pages[file]
-            spent += _ahead(state, now, file, (files.window[file] + window, next_window(window, most), 0))
-        use(state, page)
-        ready = max(ready, pages.ready_ns[page])
-    files.last[file] = behind - 1
+    """Read pages, as filemap_read does; when the last one is there."""
+    pages, readers, ready, spent = state.pages, state.readers, now, 0.0
+    reader, page, behind = todo.reader[number], todo.first[number], todo.behind[number]
+    while page < behind:
+        if not pages.cached[page]:
+            first, end = missed(readers, pages.cached, reader, page, behind - page)
+            spent += fetch(state, now, first, end)
+        if not pages.cached[page]:
+            # A hole, which storage does not have.
+            use(state, page)
+        mark = -1
+        while page < behind and pages.cached[page] and mark < 0:
+            use(state, page)
+            ready = max(ready, pages.ready_ns[page])
+            if readers.marked[page]:
+                mark = page
+            page += 1
+        if mark >= 0:
+            first, end = met_mark(readers, pages.cached, reader, mark, behind)
+            spent += fetch(state, now, first, end)
+    readers.behind[reader] = behind - todo.partial_tail[number]
     return ready + spent
 
 

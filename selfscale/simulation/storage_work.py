@@ -57,10 +57,10 @@ def store(state, page):
 
 
 @kernel
-def flush(state, now, file):
-    """Write back a file's dirty pages; until when storage is busy, at how many places, and whether one was new."""
+def flush(state, now, begin, behind):
+    """Write back a range's dirty pages; until when storage is busy, at how many places, and whether one was new."""
     pages, clocks, ring, places, new = state.pages, state.clocks, len(state.pages.dirty), 0, False
-    begin, behind, before = state.files.begin[file], state.files.end[file], state.counts[DIRTY]
+    before = state.counts[DIRTY]
     if before:
         start_writing(state, now)
     if behind - begin < before:
@@ -102,6 +102,16 @@ def evict(state, now):
             start_writing(state, now)
             store(state, page)
         drop(state, page)
+
+
+@kernel
+def give_back(state, now, begin, behind):
+    """Drop a range's pages, but those that are dirty: these begin to be written back, and stay."""
+    pages = state.pages
+    for page in range(begin, behind):
+        if pages.cached[page] and not pages.dirty[page]:
+            drop(state, page)
+    flush(state, now, begin, behind)
 
 
 @kernel

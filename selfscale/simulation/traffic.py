@@ -22,10 +22,10 @@ from characterize.workload import Workload
 from selfscale.simulation.flusher import write_back
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import DIRTY, USED, clean, dirty, drop, use
-from selfscale.simulation.reading import add, read
-from selfscale.simulation.traffic_state import LEAVING, STARTS, Limits, Walk, state_of
+from selfscale.simulation.read_ahead_rules import PAGE_BYTES, ReadAheadRules
+from selfscale.simulation.reading import met_mark, missed
+from selfscale.simulation.traffic_state import COMMAND_PAGES, LEAVING, STARTS, Limits, Walk, state_of
 
-PAGE_BYTES = 4096
 BACKGROUND_FRAC = 0.5
 """Of the limit on dirty pages, where the flusher begins: vm.dirty_background_ratio over vm.dirty_ratio."""
 HELD_FRAC = 0.75
@@ -85,8 +85,8 @@ def traffic_of(
     workload: Workload,
     *,
     cache_bytes: float,
-    window_bytes: float,
     dirty_limit_bytes: float,
+    read_ahead: ReadAheadRules,
     queue: int | None = None,
     seed: int = 0,
 ) -> Traffic:
@@ -98,15 +98,14 @@ def traffic_of(
         Requests of less than a page come to the same page several times where they are sequential.
     cache_bytes : float
         Size of the page cache.
-    window_bytes : float
-        Largest window of read-ahead.
     dirty_limit_bytes : float
         Where the kernel makes writers wait (vm.dirty_bytes, or the ratio of the memory).
+    read_ahead : ReadAheadRules
     queue : int, optional
         Requests that storage takes before it has done the first of them; None: all.
     """
     files, request = int(workload.process_num), max(workload.size_mean / PAGE_BYTES, 1.0)
-    window, cache = max(1, round(window_bytes / PAGE_BYTES)), cache_bytes / PAGE_BYTES
+    window, cache = read_ahead.window_pages, cache_bytes / PAGE_BYTES
     seq_frac, read_frac = float(workload.seq_frac), float(workload.read_frac)
     if workload.unique_bytes <= cache_bytes:
         # Reads do nothing, so only writes are drawn: one continues another where no read was between them.
@@ -128,11 +127,11 @@ def traffic_of(
     chunk = (dirty_limit / DIRTY_SCOPE + CHUNK_PAGES_MIN) // CHUNK_PAGES_MIN * CHUNK_PAGES_MIN
     limits = Limits(
         cache=round(scale * cache),
-        window=window,
         background=round(background),
         held=round(scale * HELD_FRAC * dirty_limit),
         chunk=max(1, round(scale * chunk)),
         queue=files * walk.file_pages if queue is None else max(1, round(scale * queue)),
+        read_ahead=read_ahead,
     )
     counted = min(max(round(MOVED_PAGES / request), REQUESTS_MIN), REQUESTS_MAX)
     return Traffic(*_run(state_of(walk, limits), counted, seed).tolist())
@@ -231,8 +230,48 @@ def _request(state, number):
             dirty(state, page)
         written = write_back(state)
     if state.counts[USED] > state.limits.cache:
-        written = add(written, _reclaim(state))
+        written = _add(written, _reclaim(state))
     return reads, size, (int(waited[0] > 0), waited[0], ahead[0], waited[1], ahead[1], written[0], written[1], filled)
+
+
+@kernel
+def read(state, file, first, behind):
+    """filemap_read: requests and pages that are waited for, and those that are not."""
+    cached, readers, begin = state.pages.cached, state.readers, file * state.walk.file_pages
+    waited, ahead, page, behind = (0, 0), (0, 0), begin + first, begin + behind
+    while page < behind:
+        if not cached[page]:
+            waited = _add(waited, _load(state, missed(readers, cached, file, page, behind - page)))
+        mark = -1
+        while page < behind and cached[page] and mark < 0:
+            use(state, page)
+            if readers.marked[page]:
+                mark = page
+            page += 1
+        if mark >= 0:
+            ahead = _add(ahead, _load(state, met_mark(readers, cached, file, mark, behind)))
+    readers.behind[file] = behind - (state.walk.stay_frac > 0)
+    return waited, ahead
+
+
+@kernel
+def _add(one, other):
+    """Requests and pages."""
+    return one[0] + other[0], one[1] + other[1]
+
+
+@kernel
+def _load(state, pages):
+    """Requests and pages for what is not cached of a range."""
+    requests, loaded, run = 0, 0, 0
+    for page in range(pages[0], pages[1]):
+        if state.pages.cached[page]:
+            run = 0
+            continue
+        requests += run % COMMAND_PAGES == 0
+        run, loaded = run + 1, loaded + 1
+        use(state, page)
+    return requests, loaded
 
 
 @kernel
@@ -249,6 +288,5 @@ def _reclaim(state):
         if state.pages.dirty[oldest]:
             clean(state, oldest)
             requests += 1
-        state.marked[oldest] = 0
         drop(state, oldest)
     return requests, requests

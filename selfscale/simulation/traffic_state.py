@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from selfscale.simulation.page_cache import Pages
+from selfscale.simulation.read_ahead_rules import ReadAheadRules
+from selfscale.simulation.reading import Readers, readers_of
 
 COMMAND_PAGES = 320
 """Of one request to storage at most."""
@@ -44,34 +46,29 @@ class Limits(NamedTuple):
 
     Attributes
     ----------
-    cache, window : int
-        Of the page cache, and of the largest window of read-ahead.
+    cache : int
+        Of the page cache.
     background, held : int
         Dirty pages with which the flusher begins, and pages dirty or on their way to storage with which writers wait.
     chunk : int
         That the flusher writes of a file before it goes on to the next (writeback_chunk_size).
     queue : int
         Requests that storage takes from the flusher before it has done the first.
+    read_ahead : ReadAheadRules
     """
 
     cache: int
-    window: int
     background: int
     held: int
     chunk: int
     queue: int
+    read_ahead: ReadAheadRules
 
 
 class Places(NamedTuple):
-    """Of each file: page behind the last request, last page that was read, the window and the order of its folios,
-    where the flusher is."""
+    """Of each file: page behind the last request, and where the flusher is."""
 
     behind: np.ndarray
-    last: np.ndarray
-    start: np.ndarray
-    size: np.ndarray
-    ahead: np.ndarray
-    order: np.ndarray
     flushed: np.ndarray
 
 
@@ -84,14 +81,13 @@ class Queue(NamedTuple):
 
 
 class State(NamedTuple):
-    """Pages and counts as `selfscale.simulation.page_cache` has them; of every page how many share the mark that has
-    the next window read when they are met."""
+    """Pages and counts as `selfscale.simulation.page_cache` has them, and of every file its one reader."""
 
     walk: Walk
     limits: Limits
     pages: Pages
     counts: np.ndarray
-    marked: np.ndarray
+    readers: Readers
     places: Places
     flusher: np.ndarray
     queue: Queue
@@ -103,8 +99,8 @@ def state_of(walk: Walk, limits: Limits) -> State:
     newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
     cached, dirty, stored, leaving = (np.zeros(count, np.bool_) for _ in range(4))
     pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
-    # Nobody has read: page -2 is followed by none.
-    places = Places(*(np.full(walk.files, -2 if name == "last" else 0, np.int64) for name in Places._fields))
+    begin = np.arange(walk.files) * walk.file_pages
+    readers = readers_of(begin, begin + walk.file_pages, count, limits.read_ahead)
+    places = Places(np.zeros(walk.files, np.int64), np.zeros(walk.files, np.int64))
     queue = Queue(np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), leaving)
-    marked = np.zeros(count, np.int32)
-    return State(walk, limits, pages, np.zeros(2, np.int64), marked, places, np.zeros(STARTS + 1, np.int64), queue)
+    return State(walk, limits, pages, np.zeros(2, np.int64), readers, places, np.zeros(STARTS + 1, np.int64), queue)
