@@ -209,7 +209,7 @@ def test_both_directions_share_storage():
 
 
 def test_a_limit_on_accesses_holds_up_many_and_not_one():
-    limited = stored_on(read_ns=30_000.0, read_busy_ns=250_000.0)
+    limited = stored_on(read_ns=30_000.0, rested_read_ns=30_000.0, read_busy_ns=250_000.0)
     rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(100)]
     _, end, _ = run(operations(rows, gap_ns=0.0), limited)
     assert end[-1] == pytest.approx(99 * 250_000 + 30_000 + 1000)
@@ -225,10 +225,12 @@ def test_a_limit_on_accesses_holds_up_many_and_not_one():
 def test_a_read_after_a_pause_takes_longer():
     rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(10)]
     machine = stored_on(rested_read_ns=250_000.0)
-    _, _, waited = run(operations(rows, gap_ns=1e6), machine)
+    for gap_ns, wait_ns in ((50e3, ACCESS_NS), (200e3, 200_000), (1e6, 200_000), (5e6, 250_000)):
+        _, _, waited = run(operations(rows, gap_ns=gap_ns), machine)
+        assert (waited[1:] == wait_ns).all()
+    # No less than one of many.
+    _, _, waited = run(operations(rows, gap_ns=200e3), stored_on(machine, rested_read_ns=ACCESS_NS))
     assert (waited == ACCESS_NS).all()
-    _, _, waited = run(operations(rows, gap_ns=5e6), machine)
-    assert (waited == 250_000).all()
 
 
 def test_a_sync_takes_its_time_where_something_is_dirty():
