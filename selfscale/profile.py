@@ -306,10 +306,14 @@ def _check_shape(document: dict[str, Any]) -> None:
         best = models["best"]
         if best is not None and best not in [score["model"] for score in scores]:
             raise ValueError(f"models has no score of its best one, {best!r}")
-    for name in ("read_ahead_bytes", "cpus"):
-        amount = document.get("environment", {}).get(name)
+    environment = document.get("environment", {})
+    for name in ("read_ahead_bytes", "request_bytes", "cache_limit_bytes", "dirty_limit_bytes", "cpus"):
+        amount = environment.get(name)
         if amount is not None and not _is_amount(amount):
             raise ValueError(f"environment has {name} {amount!r}")
+    for name in ("kernel", "filesystem"):
+        if not isinstance(environment.get(name, ""), str):
+            raise ValueError(f"environment has {name} {environment[name]!r}")
     for number, point in enumerate(document.get("storage", [])):
         for times in dict(point["response_time"]).values():
             if times is not None and not all(map(_is_amount, dict(times).values())):

@@ -4,6 +4,7 @@
 import pytest
 
 from selfscale import environment
+from selfscale.simulation.read_ahead_rules import read_ahead_rules
 
 MIB = 1 << 20
 AVAILABLE = 1000 * MIB
@@ -38,3 +39,19 @@ def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(tmp_path, monkey
     monkeypatch.setattr(environment, "PROC", tmp_path / "proc")
     monkeypatch.setattr(environment, "SYS", tmp_path / "sys")
     assert environment.dirty_limit_bytes(GROUP, confined=group is not None) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "rules"),
+    [
+        ({}, (32, 320, True)),
+        ({"filesystem": "ext4", "kernel": "6.18.44", "request_bytes": 1 << 20}, (32, 256, True)),
+        ({"filesystem": "ext4", "kernel": "6.15.2", "request_bytes": 512.0}, (32, 1, False)),
+        ({"filesystem": "xfs", "kernel": "6.1.0-56-amd64"}, (32, 320, True)),
+        ({"filesystem": "btrfs", "kernel": "6.18.44", "request_bytes": 1 << 20}, (32, 32, False)),
+        ({"filesystem": "f2fs", "kernel": "?"}, (32, 320, False)),
+        ({"filesystem": "ext4", "kernel": "?"}, (32, 320, True)),
+    ],
+)
+def test_what_is_read_ahead_by(facts, rules):
+    assert read_ahead_rules(facts, 128 * 1024) == rules

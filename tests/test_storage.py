@@ -18,7 +18,7 @@ from characterize.trace import open as open_trace
 from characterize.workload import Workload
 from flextrace.measuring import measure_in
 from selfscale.access import BUFFERED
-from selfscale.environment import read_ahead_bytes
+from selfscale.environment import read_ahead_bytes, request_bytes
 from selfscale.explore import Exploration
 from selfscale.knee import KneeExploration
 from selfscale.measure import Point
@@ -140,6 +140,9 @@ def test_a_profile_keeps_them(tmp_path):
         {"storage": [point | {"response_time": {"read": {"p50_ns": "fast"}}}]},
         {"environment": {"read_ahead_bytes": "x"}},
         {"environment": {"cpus": "x"}},
+        {"environment": {"request_bytes": -1}},
+        {"environment": {"dirty_limit_bytes": "x"}},
+        {"environment": {"kernel": 6.18}},
         {"models": {"scores": [{"model": "learned"}]}},
         {"models": {"scores": [{"model": "learned"}], "best": "other"}},
     ]
@@ -246,6 +249,14 @@ def test_on_real_storage(tmp_path):
     # A run that is stopped between making its file and removing it leaves it.
     left = [path.stat().st_size for path in (place / "image").glob("f00004097*")]
     assert sum(left) <= made[0].workload.unique_bytes
+
+
+def test_requests_are_as_large_as_the_device_takes(tmp_path):
+    number = os.stat(tmp_path).st_dev
+    queue = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue/max_sectors_kb")
+    if not queue.exists():
+        pytest.skip(f"{tmp_path} is not on a whole disk")
+    assert request_bytes(tmp_path) == 1024 * int(queue.read_text())
 
 
 def test_read_ahead_is_that_of_the_device(tmp_path):

@@ -47,9 +47,9 @@ def read_ahead_rules(environment: Mapping[str, Any], window_bytes: float) -> Rea
     filesystem = environment.get("filesystem") or "ext4"
     since = LARGE_FOLIOS_SINCE.get(filesystem)
     kernel = re.match(r"(\d+)\.(\d+)", environment.get("kernel") or "")
-    request_bytes = environment.get("request_bytes") or REQUEST_BYTES
+    request_bytes = OWN_REQUEST_BYTES if filesystem in OWN_DEVICE else environment.get("request_bytes") or REQUEST_BYTES
     return ReadAheadRules(
         window_pages=max(1, round(window_bytes / PAGE_BYTES)),
-        request_pages=(OWN_REQUEST_BYTES if filesystem in OWN_DEVICE else request_bytes) // PAGE_BYTES,
+        request_pages=max(1, int(request_bytes // PAGE_BYTES)),
         large_folios=since is not None and (kernel is None or (int(kernel[1]), int(kernel[2])) >= since),
     )
