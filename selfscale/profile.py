@@ -312,8 +312,9 @@ def _check_shape(document: dict[str, Any]) -> None:
         if amount is not None and not _is_amount(amount):
             raise ValueError(f"environment has {name} {amount!r}")
     for name in ("kernel", "filesystem"):
-        if not isinstance(environment.get(name, ""), str):
-            raise ValueError(f"environment has {name} {environment[name]!r}")
+        text = environment.get(name)
+        if text is not None and not isinstance(text, str):
+            raise ValueError(f"environment has {name} {text!r}")
     for number, point in enumerate(document.get("storage", [])):
         for times in dict(point["response_time"]).values():
             if times is not None and not all(map(_is_amount, dict(times).values())):

@@ -83,8 +83,7 @@ class Operations:
     thread, reader : ndarray of int64, shape (n,)
         From 0. A reader is a file as one process has it open.
     first, pages, size_bytes : ndarray of int64, shape (n,)
-        First page and number of pages, as asked for, behind the file's end as well; of a discard the first that is
-        dropped.
+        First page and number of pages; of a discard the first that is dropped.
     head, tail : ndarray of bool, shape (n,)
         The first, or last, page is written in part.
     direct : ndarray of bool, shape (n,)
@@ -306,11 +305,9 @@ def _pages_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """First page of every operation and the one behind its last, shape (n,)."""
     # What is dropped in part stays.
-    inside = np.isin(kind, (Kind.DISCARD, Kind.GIVE_BACK))
-    up = PAGE_BYTES - 1
+    inside, up = np.isin(kind, (Kind.DISCARD, Kind.GIVE_BACK)), PAGE_BYTES - 1
     first = np.minimum(file_begin + (offset + np.where(inside, up, 0)) // PAGE_BYTES, file_end)
-    behind = file_begin + (offset + size_bytes + np.where(inside, 0, up)) // PAGE_BYTES
-    behind = np.where(np.isin(kind, RANGED), np.minimum(behind, file_end), behind)
+    behind = np.minimum(file_begin + (offset + size_bytes + np.where(inside, 0, up)) // PAGE_BYTES, file_end)
     return first, np.where((kind <= Kind.WRITE) | np.isin(kind, RANGED), np.maximum(first, behind), first)
 
 

@@ -34,10 +34,8 @@ from selfscale.simulation.storage_work import evict, fetch, flush, give_back, st
 
 COMPUTES_NS_MAX = 10e6
 """Where a recording does not say who computes: a longer pause is likely one of waiting for a timer, or for somebody."""
-READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, FETCH, GIVE_BACK, *_ = (int(kind) for kind in Kind)
-NO_READ_AHEAD, USUAL_READ_AHEAD, MORE_READ_AHEAD = (
-    int(kind) for kind in (Kind.NO_READ_AHEAD, Kind.USUAL_READ_AHEAD, Kind.MORE_READ_AHEAD)
-)
+READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, FETCH, GIVE_BACK, *READ_AHEAD, _ = (int(kind) for kind in Kind)
+NO_READ_AHEAD, USUAL_READ_AHEAD, MORE_READ_AHEAD = READ_AHEAD
 
 
 class Schedule(NamedTuple):
