@@ -27,7 +27,7 @@ SHORT_PAUSE_NS, PAUSE_NS = 75e3, 3e6
 """Since storage was done with a read or a sync, from which on the processor that serves the next one has likely gone to
 sleep, and from which on a read counts as rested; by hand, between 50 and 100 us, and between 1 and 5 ms (0026)."""
 SHORT_PAUSE_FRAC = 0.8
-"""Of a rested read's time, that one after a short pause takes: 0.84 on *memory*, 0.77 on *disk*, 1.2 on *zram*; 0026."""
+"""Of a rested read, that one after a short pause takes: 0.84 on *memory*, 0.77 on *disk*, 1.2 on *zram* (0026)."""
 LONG_PAGES = 32
 """Of a longer request the parts overlap (`selfscale.models.read_ahead.PIECE_BYTES`)."""
 
