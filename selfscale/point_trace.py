@@ -73,6 +73,7 @@ def write_willy(
     cached_share: float = 1.0,
     sync_frac: float = 0.0,
     gap_ns: int = 0,
+    computing: bool = False,
 ) -> None:
     """Willy's trace, on files or laid end to end on a device.
 
@@ -85,11 +86,13 @@ def write_willy(
         Syncs per write.
     gap_ns : int
         Between the starts of two requests; 0: the trace has no times.
+    computing : bool
+        Where it has times: each process has a processor all the time between its requests.
     """
     import numpy as np  # noqa: PLC0415 (this, pandas and Willy only when something is measured)
 
     import characterize  # noqa: PLC0415
-    from characterize.layout import HeaderFlag, RecordKind  # noqa: PLC0415
+    from characterize.layout import PROCESSOR_SHARE_ALL, HeaderFlag, RecordKind  # noqa: PLC0415
     from characterize.stream import stream_of  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
@@ -99,6 +102,7 @@ def write_willy(
     if gap_ns:
         io = trace.arrays[RecordKind.IO]
         io["start_ns"] = np.arange(len(io)) * gap_ns
+        io["processor_share"] = PROCESSOR_SHARE_ALL if computing else 0
         trace.header.flags &= ~HeaderFlag.UNTIMED
     if device is None:
         share = min(cached_share, cache_bytes / workload.unique_bytes)

@@ -96,7 +96,7 @@ class SelfScaling(ABC):
             self._find_regions(rest - set_aside_s)
             self._curves(until_s=CURVES_SHARE * (rest - set_aside_s))
             if set_aside_s > 0 and self._probes_s() <= rest - self.spent_s:
-                self._storage()
+                self._storage(until_s=rest)
             storage_s = sum(point.cost_s for point in self.storage)
             self._direction_caches(until_s=storage_s + DIRECTIONS_SHARE * (rest - storage_s))
             self._informative_workloads(until_s=rest)
@@ -256,17 +256,26 @@ class SelfScaling(ABC):
         """What it costs to measure storage behind the cache, by what points cost now."""
         return len(storage.probes(self.settings.high_bytes)) * (storage.RUN_S + self._overhead_s())
 
-    def _storage(self) -> None:
-        """Measure storage behind the cache."""
+    def _storage(self, until_s: float) -> None:
+        """Measure storage behind the cache once, and again while its share of the budget pays for it."""
+        until_s = min(until_s, self.spent_s + STORAGE_SHARE_MAX * self.settings.budget_s)
+        for repeat in range(storage.ROUNDS):
+            begin_s = self.spent_s
+            self._storage_round(repeat)
+            if self.spent_s + (self.spent_s - begin_s) > until_s:
+                break
+
+    def _storage_round(self, repeat: int) -> None:
         probes = storage.probes(self.settings.high_bytes)
-        for name, workload in probes.items():
+        for done, (name, workload) in enumerate(probes.items()):
             step = Step(
                 workload,
                 storage.ROLE,
                 storage.RUN_S,
                 parameter=name,
+                repeat=repeat,
                 number=self._runs + 1,
-                planned=max(self._planned, self._runs + len(probes) - len(self.storage)),
+                planned=max(self._planned, self._runs + len(probes) - done),
                 seed=self.settings.seed + len(self.storage),
             )
             point = step.label(self._measure(step))

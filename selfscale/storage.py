@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a few runs that find nothing cached into what storage takes for reads and for syncs, and a processor for both.
 
-A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up; and
-where no processor sleeps, since others compute meanwhile, it takes less. What is read ahead, and data that is new,
-take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices that work in
-their caller's time, take the most of it.
+A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up, the more
+the longer the pause was; and where no processor sleeps, since others compute meanwhile, it takes less. An application
+computes between two reads, be it for a moment: so does the thread that measures them. Without any pause the processor
+that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and data
+that is new, take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices
+that work in their caller's time, take the most of it.
 
 The points of an exploration begin with a warm cache and move as much as they can, so that they say how much storage
 moves in a second, but neither how long one request waits that comes alone, nor how fast files are read that nobody has
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from statistics import median
 from typing import Any, NamedTuple
 
 from characterize.workload import Workload
@@ -25,14 +28,17 @@ from selfscale.point_trace import write_willy
 from selfscale.probe_trace import write_appends, write_new_files
 
 ROLE = "storage"
-RUN_S = 1.0
+RUN_S, ROUNDS = 0.9, 3
+"""Of a probe, and how often all of them are measured: the median counts. Whether processors sleep changes by the
+second, and a virtual machine's storage takes as long as its host lets it."""
 LONG_BYTES, SCAN_BYTES, SYNC_UNIQUE_BYTES = 65536.0, 131072.0, 1048576.0
 PARALLEL = 4.0
 MANY = 8
 """Writes for each of the syncs of many."""
 TIMED = {
     "random": ("read", ("p50_ns", "p999_ns")),
-    "random long": ("read", ("p50_ns",)),
+    "paused": ("read", ("p50_ns",)),
+    "paused long": ("read", ("p50_ns",)),
     "paced scan": ("read", ("mean_ns",)),
     "rested": ("read", ("p50_ns",)),
     "awake": ("read", ("p50_ns",)),
@@ -41,9 +47,11 @@ TIMED = {
     "directory sync": ("sync", ("mean_ns",)),
 }
 """Probes of which response times count: whose, and which."""
-REST_NS, PACE_NS = 10_000_000, 2_000_000
-"""Between the starts of reads: so that each comes after a pause, and so that storage is ahead of them (below the 3 ms
-from which a read counts as one after a pause, `selfscale.simulation.storage_work`)."""
+BRIEF_NS, PAUSE_NS, REST_NS = 20_000, 200_000, 10_000_000
+"""Before a read: for which a thread computes where reads follow each other; for which it computes so long that the
+processor that serves the next one has likely gone to sleep; and for which nobody has anything to do."""
+PACE_NS = 2_000_000
+"""Between the starts of reads, so that storage is ahead of them."""
 NS = 1e9
 
 
@@ -59,10 +67,11 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
     append = Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, PAGE_BYTES, 1.0)
     return {
         "random": random,
-        "random long": random.replace(size_mean=LONG_BYTES),
         "parallel": random.replace(process_num=PARALLEL),
         "scan": random.replace(seq_frac=1.0, size_mean=SCAN_BYTES),
         "paced scan": random.replace(seq_frac=1.0, size_mean=SCAN_BYTES),
+        "paused": random,
+        "paused long": random.replace(size_mean=LONG_BYTES),
         "rested": random,
         "awake": random,
         "sync": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
@@ -75,10 +84,20 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
 
 
 _COLD = partial(write_willy, cached_share=0.0)
+
+
+def _after_computing(gap_ns: int) -> dict[str, Any]:
+    """Nothing is cached, and the thread computes for so long before each request."""
+    return {"make_trace": partial(_COLD, gap_ns=gap_ns, computing=True), "timing": "think"}
+
+
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "paced scan": {"make_trace": partial(_COLD, gap_ns=PACE_NS), "timing": "recorded"},
+    "random": _after_computing(BRIEF_NS),
+    "paused": _after_computing(PAUSE_NS),
+    "paused long": _after_computing(PAUSE_NS),
+    "paced scan": _after_computing(PACE_NS),
     "rested": {"make_trace": partial(_COLD, gap_ns=REST_NS), "timing": "recorded"},
-    "awake": {"make_trace": _COLD, "others_compute": True},
+    "awake": {**_after_computing(BRIEF_NS), "others_compute": True},
     "sync": {"make_trace": partial(write_willy, sync_frac=1.0)},
     "sync of many": {"make_trace": partial(write_willy, sync_frac=1 / MANY)},
     "append sync": {"make_trace": partial(write_appends, synced=True)},
@@ -98,9 +117,11 @@ class StorageTimes(NamedTuple):
 
     Attributes
     ----------
-    read_ns, rested_read_ns, awake_read_ns, read_page_ns : float
-        Until the first page of a request is read, of one after the other, after a pause, and of one after the other
-        while all other processors compute; and until each of the next pages is.
+    read_ns, paused_read_ns, rested_read_ns, awake_read_ns : float
+        Until the first page of a request is read, after pauses of `BRIEF_NS`, `PAUSE_NS` and `REST_NS`, and after brief
+        ones while all other processors compute.
+    read_page_ns : float
+        Until each of the next pages is.
     read_busy_ns, read_page_busy_ns : float
         That it is busy with one of many requests, and with a page of a long run.
     held_up_ns : float
@@ -119,6 +140,7 @@ class StorageTimes(NamedTuple):
     """
 
     read_ns: float
+    paused_read_ns: float
     rested_read_ns: float
     awake_read_ns: float
     read_page_ns: float
@@ -135,32 +157,52 @@ class StorageTimes(NamedTuple):
 
 
 def storage_times(points: Sequence[Point]) -> StorageTimes | None:
-    """What the probes say; None where one is missing, or moved nothing."""
-    measured = {point.parameter: point for point in points if point.throughput_bytes_per_s > 0}
-    if not set(probes(0.0)) <= set(measured):
+    """What the probes say, the median of each one's rounds; None where one is missing, or moved nothing."""
+    rounds: dict[str | None, list[Point]] = {}
+    for point in points:
+        if point.throughput_bytes_per_s > 0 and _has_times(point):
+            rounds.setdefault(point.parameter, []).append(point)
+    if not set(probes(0.0)) <= set(rounds):
         return None
-    times = {name: measured[name].response_time.get(kind) or {} for name, (kind, _) in TIMED.items()}
-    if not all(set(wanted) <= set(times[name]) for name, (_, wanted) in TIMED.items()):
-        return None
-    # The median: a limit on requests per second lets them pass for a while, and then holds all of them up.
-    median_ns = {name: float(found["p50_ns"]) for name, found in times.items() if "p50_ns" in found}
-    page_ns = {name: NS * PAGE_BYTES / point.throughput_bytes_per_s for name, point in measured.items()}
-    more_pages = LONG_BYTES / PAGE_BYTES - 1
-    append_page_ns = max(0.0, median_ns["append long"] - median_ns["append"]) / (SCAN_BYTES / PAGE_BYTES - 1)
-    return StorageTimes(
-        read_ns=median_ns["random"],
-        rested_read_ns=median_ns["rested"],
-        awake_read_ns=median_ns["awake"],
-        read_page_ns=max(0.0, median_ns["random long"] - median_ns["random"]) / more_pages,
-        read_busy_ns=page_ns["parallel"],
-        read_page_busy_ns=page_ns["scan"],
-        held_up_ns=float(times["random"]["p999_ns"]),
-        # The mean: one read of many has a window read ahead, and takes its time where the device works in its caller's.
-        ahead_page_ns=float(times["paced scan"]["mean_ns"]) / (SCAN_BYTES / PAGE_BYTES),
-        append_call_ns=max(0.0, median_ns["append"] - append_page_ns),
-        append_page_ns=append_page_ns,
-        sync_ns=page_ns["sync"],
-        append_sync_ns=page_ns["append sync"],
-        sync_more_ns=max(0.0, MANY * page_ns["sync of many"] - page_ns["sync"]) / (MANY - 1),
-        directory_sync_ns=float(times["directory sync"]["mean_ns"]),
+
+    def time_ns(name: str, key: str = "p50_ns") -> float:
+        kind, _ = TIMED[name]
+        return median(float((point.response_time[kind] or {})[key]) for point in rounds[name])
+
+    def page_ns(name: str) -> float:
+        return median(NS * PAGE_BYTES / point.throughput_bytes_per_s for point in rounds[name])
+
+    # What storage can do is the best round: in others read-ahead lost its marks, and every request waited (0026).
+    read_bytes_per_s = max(
+        point.throughput_bytes_per_s * (1.0 if point.device_frac is None else point.device_frac)
+        for point in rounds["scan"]
     )
+    more_pages = LONG_BYTES / PAGE_BYTES - 1
+    append_page_ns = max(0.0, time_ns("append long") - time_ns("append")) / (SCAN_BYTES / PAGE_BYTES - 1)
+    return StorageTimes(
+        # The median: a limit on requests per second lets them pass for a while, and then holds all of them up.
+        read_ns=time_ns("random"),
+        paused_read_ns=time_ns("paused"),
+        rested_read_ns=time_ns("rested"),
+        awake_read_ns=time_ns("awake"),
+        read_page_ns=max(0.0, time_ns("paused long") - time_ns("paused")) / more_pages,
+        read_busy_ns=page_ns("parallel"),
+        read_page_busy_ns=NS * PAGE_BYTES / read_bytes_per_s,
+        held_up_ns=time_ns("random", "p999_ns"),
+        # The mean: one read of many has a window read ahead, and takes its time where the device works in its caller's.
+        ahead_page_ns=time_ns("paced scan", "mean_ns") / (SCAN_BYTES / PAGE_BYTES),
+        append_call_ns=max(0.0, time_ns("append") - append_page_ns),
+        append_page_ns=append_page_ns,
+        sync_ns=page_ns("sync"),
+        append_sync_ns=page_ns("append sync"),
+        sync_more_ns=max(0.0, MANY * page_ns("sync of many") - page_ns("sync")) / (MANY - 1),
+        directory_sync_ns=time_ns("directory sync", "mean_ns"),
+    )
+
+
+def _has_times(point: Point) -> bool:
+    """Whether a probe says the response times that count of it."""
+    if point.parameter not in TIMED:
+        return True
+    kind, wanted = TIMED[point.parameter]
+    return set(wanted) <= set(point.response_time.get(kind) or {})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from characterize.characterization import characterize
-from characterize.layout import Fileop, FileType, HeaderFlag, IoFlag, RecordKind
+from characterize.layout import PROCESSOR_SHARE_ALL, Fileop, FileType, HeaderFlag, IoFlag, RecordKind
 from characterize.trace import open as open_trace
 from characterize.workload import Workload
 from flextrace.measuring import measure_in
@@ -24,16 +24,28 @@ from selfscale.knee import KneeExploration
 from selfscale.measure import Point
 from selfscale.plan import Settings, Step
 from selfscale.profile import Profile, load
-from selfscale.storage import PACE_NS, REST_NS, ROLE, TIMED, StorageTimes, options_of, probes, storage_times
+from selfscale.storage import (
+    BRIEF_NS,
+    PACE_NS,
+    PAUSE_NS,
+    REST_NS,
+    ROLE,
+    ROUNDS,
+    TIMED,
+    StorageTimes,
+    options_of,
+    probes,
+    storage_times,
+)
 from tests.synthetic_machine import Machine
 from tests.test_scale import needs_engine
 
 MIB = 1 << 20
-TIMES_US = {"random": 40.0, "random long": 70.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0, "scan": 30.0}
-TIMES_US |= {"paced scan": 64.0, "sync": 10.0, "sync of many": 10.0, "append sync": 10.0}
+TIMES_US = {"random": 40.0, "paused": 60.0, "paused long": 90.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0}
+TIMES_US |= {"scan": 30.0, "paced scan": 64.0, "sync": 10.0, "sync of many": 10.0, "append sync": 10.0}
 TIMES_US |= {"append": 3.0, "append long": 34.0, "directory sync": 150.0}
-MB_PER_S = {"random": 90.0, "random long": 600.0, "rested": 0.4, "awake": 240.0, "parallel": 204.8, "scan": 2048.0}
-MB_PER_S |= {"paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
+MB_PER_S = {"random": 90.0, "paused": 15.0, "paused long": 200.0, "rested": 0.4, "awake": 240.0, "parallel": 204.8}
+MB_PER_S |= {"scan": 2048.0, "paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
 MB_PER_S |= {"append": 900.0, "append long": 3000.0, "directory sync": 20.0}
 
 
@@ -49,6 +61,7 @@ def measured(name: str, **changes) -> Point:
 def test_times_by_hand():
     expected = StorageTimes(
         read_ns=40_000.0,
+        paused_read_ns=60_000.0,
         rested_read_ns=90_000.0,
         awake_read_ns=15_000.0,
         read_page_ns=2_000.0,
@@ -64,6 +77,25 @@ def test_times_by_hand():
         directory_sync_ns=150_000.0,
     )
     assert storage_times([measured(name) for name in TIMES_US]) == pytest.approx(expected)
+
+
+def test_of_several_rounds_the_median_counts():
+    """And of a scan the best: in others read-ahead was of no use. What was cached storage did not read."""
+    points = [measured(name) for name in TIMES_US]
+    once = storage_times(points)
+    slow = [replaced(point, 9.0) for point in points]
+    fast = [replaced(point, 0.1) for point in points if point.parameter != "scan"]
+    half = dataclasses.replace(measured("scan", throughput_bytes_per_s=4e9), device_frac=0.5)
+    assert storage_times([*slow, *points, *fast]) == pytest.approx(once)
+    assert storage_times([*slow, half, *points]).read_page_busy_ns == pytest.approx(once.read_page_busy_ns)
+    assert storage_times([*points, measured("random", throughput_bytes_per_s=0.0)]) == pytest.approx(once)
+
+
+def replaced(point: Point, factor: float) -> Point:
+    """So many times as slow."""
+    times = {kind: {key: factor * value for key, value in found.items()} for kind, found in point.response_time.items()}
+    rate = point.throughput_bytes_per_s / factor
+    return dataclasses.replace(point, throughput_bytes_per_s=rate, response_time=times)
 
 
 @pytest.mark.parametrize("name", TIMED)
@@ -105,7 +137,7 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
         assert not {point.role for point in run.points} & {ROLE}
         return [point.parameter for point in run.profile().storage]
 
-    assert storage() == list(probes(1.0))
+    assert storage(budget_s=600.0) == list(probes(1.0)) * ROUNDS
     assert storage(budget_s=100.0) == list(probes(1.0)), "which predict's advice and README.md state"
     assert storage(budget_s=30.0) == []
     assert storage(read_only=True) == []
@@ -171,9 +203,11 @@ def test_traces_of_the_probes(tmp_path):
     assert characterize(appends).layers["vfs"].extended["appendFrac"] == 1
     unsynced = traces["append"].arrays[RecordKind.FILEOP]
     assert set(unsynced["op"]) == {Fileop.TRUNCATE}
-    for name, pause_ns in (("rested", REST_NS), ("paced scan", PACE_NS)):
-        starts = traces[name].arrays[RecordKind.IO]["start_ns"]
-        assert set(starts[1:] - starts[:-1]) == {pause_ns}
+    pauses_ns = {"random": BRIEF_NS, "awake": BRIEF_NS, "paused": PAUSE_NS, "paused long": PAUSE_NS}
+    for name, pause_ns in {**pauses_ns, "paced scan": PACE_NS, "rested": REST_NS}.items():
+        io = traces[name].arrays[RecordKind.IO]
+        assert set(io["start_ns"][1:] - io["start_ns"][:-1]) == {pause_ns}
+        assert set(io["processor_share"]) == {0 if name == "rested" else PROCESSOR_SHARE_ALL}, name
         assert not traces[name].header.flags & HeaderFlag.UNTIMED
 
 

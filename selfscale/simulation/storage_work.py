@@ -7,6 +7,8 @@ limit on (mm/page-writeback.c). All times are in ns from the begin.
 
 from __future__ import annotations
 
+import math
+
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import (
     ACCESSES,
@@ -22,12 +24,8 @@ from selfscale.simulation.page_cache import (
     drop,
     use,
 )
+from selfscale.storage import BRIEF_NS, PAUSE_NS, REST_NS
 
-SHORT_PAUSE_NS, PAUSE_NS = 75e3, 3e6
-"""Since storage was done with a read or a sync, from which on the processor that serves the next one has likely gone to
-sleep, and from which on a read counts as rested; by hand, between 50 and 100 us, and between 1 and 5 ms (0026)."""
-SHORT_PAUSE_FRAC = 0.8
-"""Of a rested read, that one after a short pause takes: 0.84 on *memory*, 0.77 on *disk*, 1.2 on *zram* (0026)."""
 LONG_PAGES = 32
 """Of a longer request the parts overlap (`selfscale.models.read_ahead.PIECE_BYTES`)."""
 
@@ -117,18 +115,30 @@ def give_back(state, now, begin, behind):
 
 
 @kernel
+def _first_page_ns(state, pause_ns):
+    """What a read's first page takes, so long after storage was done with a read or a sync."""
+    storage = state.costs.storage
+    if pause_ns >= PAUSE_NS:
+        return _between(pause_ns, PAUSE_NS, REST_NS, storage.paused_read_ns, storage.rested_read_ns)
+    awake = state.counts[COMPUTING] == state.costs.processors - 1
+    brief_ns = storage.awake_read_ns if awake else storage.read_ns
+    return _between(pause_ns, BRIEF_NS, PAUSE_NS, brief_ns, storage.paused_read_ns)
+
+
+@kernel
+def _between(pause_ns, brief_ns, long_ns, after_brief, after_long):
+    """Between two that were measured; processors sleep the deeper the longer, so by the pause's order of magnitude."""
+    share = math.log(max(pause_ns, brief_ns) / brief_ns) / math.log(long_ns / brief_ns)
+    return after_brief + min(share, 1.0) * (after_long - after_brief)
+
+
+@kernel
 def fetch(state, now, begin, behind):
     """Have storage read the pages of a range that are not cached; what that takes of a processor."""
     pages, clocks, storage, count = state.pages, state.clocks, state.costs.storage, 0
     ahead = clocks[READS] - now > storage.held_up_ns
     start = max(now, clocks[BOTH], clocks[READS] if ahead else now)
-    first_ns, pause_ns = storage.read_ns, now - clocks[USED_LAST]
-    if pause_ns > PAUSE_NS:
-        first_ns = storage.rested_read_ns
-    elif pause_ns > SHORT_PAUSE_NS:
-        first_ns = max(storage.read_ns, SHORT_PAUSE_FRAC * storage.rested_read_ns)
-    elif state.counts[COMPUTING] == state.costs.processors - 1:
-        first_ns = storage.awake_read_ns
+    first_ns = _first_page_ns(state, now - clocks[USED_LAST])
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:
             use(state, page)
