@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations on a simulated machine, beside sums made by hand and an LRU list in plain Python."""
 
+import math
 from collections import OrderedDict
 
 import numpy as np
@@ -17,6 +18,7 @@ from selfscale.storage import StorageTimes
 ACCESS_NS, PAGE_NS, SYNC_NS, JOURNAL_NS = 100_000.0, 4_000.0, 700_000.0, 900_000.0
 STORAGE = StorageTimes(
     read_ns=ACCESS_NS,
+    paused_read_ns=ACCESS_NS,
     rested_read_ns=ACCESS_NS,
     awake_read_ns=ACCESS_NS,
     read_page_ns=PAGE_NS,
@@ -96,7 +98,8 @@ def test_who_waits_for_a_thread_goes_on_when_it_has_ended(access_ns):
     rows += [(Kind.READ, 0, 1, 0), (Kind.READ, 1, 1, 1), (Kind.READ, 2, 1, 1)]
     todo = operations(rows, cached=[0, 1, 2], after=(-1, -1, 0), waits_for={4: 3, 6: 3})
     todo.processor_ns[5] = 40_000.0
-    start, end, _ = run(todo, stored_on(read_ns=access_ns, rested_read_ns=access_ns, read_busy_ns=0.0))
+    times = {name: access_ns for name in ("read_ns", "paused_read_ns", "rested_read_ns")}
+    start, end, _ = run(todo, stored_on(**times, read_busy_ns=0.0))
     assert end[3] - end[0] == 2 * (access_ns + 2000)
     assert start[4] == end[3] + 1000
     assert start[6] == max(end[3], end[5]) + 1000
@@ -209,7 +212,7 @@ def test_both_directions_share_storage():
 
 
 def test_a_limit_on_accesses_holds_up_many_and_not_one():
-    limited = stored_on(read_ns=30_000.0, rested_read_ns=30_000.0, read_busy_ns=250_000.0)
+    limited = stored_on(read_ns=30_000.0, paused_read_ns=30_000.0, rested_read_ns=30_000.0, read_busy_ns=250_000.0)
     rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(100)]
     _, end, _ = run(operations(rows, gap_ns=0.0), limited)
     assert end[-1] == pytest.approx(99 * 250_000 + 30_000 + 1000)
@@ -223,14 +226,25 @@ def test_a_limit_on_accesses_holds_up_many_and_not_one():
 
 
 def test_a_read_after_a_pause_takes_longer():
+    """As measured after pauses of 20 us, 200 us and 10 ms; between two of them by the pause's order of magnitude."""
     rows = [(Kind.READ, 1 + 7 * page, 1) for page in range(10)]
-    machine = stored_on(rested_read_ns=250_000.0)
-    for gap_ns, wait_ns in ((50e3, ACCESS_NS), (200e3, 200_000), (1e6, 200_000), (5e6, 250_000)):
-        _, _, waited = run(operations(rows, gap_ns=gap_ns), machine)
-        assert (waited[1:] == wait_ns).all()
-    # No less than one of many.
-    _, _, waited = run(operations(rows, gap_ns=200e3), stored_on(machine, rested_read_ns=ACCESS_NS))
-    assert (waited == ACCESS_NS).all()
+    machine = stored_on(paused_read_ns=200_000.0, rested_read_ns=250_000.0)
+    middle_us, long_us = math.sqrt(20 * 200), math.sqrt(200 * 10_000)
+    expected = ((0, ACCESS_NS), (18, ACCESS_NS), (middle_us, 150_000), (200, 200_000), (long_us, 225_000))
+    for gap_us, wait_ns in (*expected, (10_000, 250_000), (50_000, 250_000)):
+        _, _, waited = run(operations(rows, gap_ns=1e3 * gap_us), machine)
+        assert waited[1:] == pytest.approx(wait_ns, rel=0.01), gap_us
+
+
+def test_where_others_compute_short_pauses_alone_are_those_of_a_processor_that_is_awake():
+    """Thread 1 computes while thread 0 reads; after 200 us it takes what it does without that."""
+    for gap_us, wait_ns in ((10, 20_000.0), (math.sqrt(20 * 200), 60_000.0), (300, ACCESS_NS)):
+        rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
+        todo = operations(rows, cached=[0], after=(0, -1))
+        todo.gap_ns[2], todo.gap_ns[3] = 1e3 * gap_us, 2e6
+        machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
+        _, _, waited = run(todo, machine)
+        assert waited[2] == pytest.approx(wait_ns, rel=0.02), gap_us
 
 
 def test_a_sync_takes_its_time_where_something_is_dirty():

@@ -149,6 +149,6 @@ def fetch(state, now, begin, behind):
     if count:
         busy = max(storage.read_busy_ns, count * storage.read_page_busy_ns)
         clocks[READS] = max(clocks[READS], start) + busy
-        clocks[USED_LAST] = start + first_ns + min(count, LONG_PAGES) * storage.read_page_ns
+        clocks[USED_LAST] = start + first_ns + min(count - 1, LONG_PAGES) * storage.read_page_ns
         clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
     return count * state.costs.miss_page_ns
