@@ -98,7 +98,7 @@ def test_who_waits_for_a_thread_goes_on_when_it_has_ended(access_ns):
     rows += [(Kind.READ, 0, 1, 0), (Kind.READ, 1, 1, 1), (Kind.READ, 2, 1, 1)]
     todo = operations(rows, cached=[0, 1, 2], after=(-1, -1, 0), waits_for={4: 3, 6: 3})
     todo.processor_ns[5] = 40_000.0
-    times = {name: access_ns for name in ("read_ns", "paused_read_ns", "rested_read_ns")}
+    times = dict.fromkeys(("read_ns", "paused_read_ns", "rested_read_ns"), access_ns)
     start, end, _ = run(todo, stored_on(**times, read_busy_ns=0.0))
     assert end[3] - end[0] == 2 * (access_ns + 2000)
     assert start[4] == end[3] + 1000
