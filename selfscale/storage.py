@@ -44,6 +44,9 @@ TIMED = {
     "awake": ("read", ("p50_ns",)),
     "append": ("write", ("p50_ns",)),
     "append long": ("write", ("p50_ns",)),
+    "sync": ("sync", ("p50_ns", "p999_ns")),
+    "sync of many": ("sync", ("p50_ns",)),
+    "append sync": ("sync", ("p50_ns",)),
     "directory sync": ("sync", ("mean_ns",)),
 }
 """Probes of which response times count: whose, and which."""
@@ -131,10 +134,13 @@ class StorageTimes(NamedTuple):
         Of the reader's time, for a page that storage had the time to read ahead, its copy included.
     append_call_ns, append_page_ns : float
         Of the writer's time, for a request and for each page that is new.
-    sync_ns, append_sync_ns : float
-        A write and its fdatasync, where it overwrites, and where it appends: then the journal is written, too.
-    sync_more_ns : float
-        Of a sync, for each more place that was written.
+    sync_ns, append_sync_ns, sync_more_ns : float
+        The fdatasync of a write that overwrites, of one that appends, for which the journal is written, too, and for
+        each more place that was written.
+    sync_busy_ns, append_sync_busy_ns, sync_more_busy_ns : float
+        That storage is busy with them, where they follow each other.
+    sync_held_up_ns : float
+        That one in a thousand waits, as `held_up_ns`.
     directory_sync_ns : float
         An fsync of the directory in which a file was made and synced.
     """
@@ -153,6 +159,10 @@ class StorageTimes(NamedTuple):
     sync_ns: float
     append_sync_ns: float
     sync_more_ns: float
+    sync_busy_ns: float
+    append_sync_busy_ns: float
+    sync_more_busy_ns: float
+    sync_held_up_ns: float
     directory_sync_ns: float
 
 
@@ -173,9 +183,8 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
         return median(NS * PAGE_BYTES / point.throughput_bytes_per_s for point in rounds[name])
 
     # What storage can do is the best round: in others read-ahead lost its marks, and every request waited (0026).
-    read_bytes_per_s = max(
-        point.throughput_bytes_per_s * (1.0 if point.device_frac is None else point.device_frac)
-        for point in rounds["scan"]
+    scanned_page_ns = min(
+        NS * PAGE_BYTES / (point.throughput_bytes_per_s * (point.device_frac or 1.0)) for point in rounds["scan"]
     )
     more_pages = LONG_BYTES / PAGE_BYTES - 1
     append_page_ns = max(0.0, time_ns("append long") - time_ns("append")) / (SCAN_BYTES / PAGE_BYTES - 1)
@@ -187,15 +196,20 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
         awake_read_ns=time_ns("awake"),
         read_page_ns=max(0.0, time_ns("paused long") - time_ns("paused")) / more_pages,
         read_busy_ns=page_ns("parallel"),
-        read_page_busy_ns=NS * PAGE_BYTES / read_bytes_per_s,
+        read_page_busy_ns=scanned_page_ns,
         held_up_ns=time_ns("random", "p999_ns"),
         # The mean: one read of many has a window read ahead, and takes its time where the device works in its caller's.
-        ahead_page_ns=time_ns("paced scan", "mean_ns") / (SCAN_BYTES / PAGE_BYTES),
+        # At full speed its reader's time is in that of the scan.
+        ahead_page_ns=min(time_ns("paced scan", "mean_ns") / (SCAN_BYTES / PAGE_BYTES), scanned_page_ns),
         append_call_ns=max(0.0, time_ns("append") - append_page_ns),
         append_page_ns=append_page_ns,
-        sync_ns=page_ns("sync"),
-        append_sync_ns=page_ns("append sync"),
-        sync_more_ns=max(0.0, MANY * page_ns("sync of many") - page_ns("sync")) / (MANY - 1),
+        sync_ns=time_ns("sync"),
+        append_sync_ns=time_ns("append sync"),
+        sync_more_ns=max(0.0, time_ns("sync of many") - time_ns("sync")) / (MANY - 1),
+        sync_busy_ns=page_ns("sync"),
+        append_sync_busy_ns=page_ns("append sync"),
+        sync_more_busy_ns=max(0.0, MANY * page_ns("sync of many") - page_ns("sync")) / (MANY - 1),
+        sync_held_up_ns=time_ns("sync", "p999_ns"),
         directory_sync_ns=time_ns("directory sync", "mean_ns"),
     )
 

@@ -31,6 +31,10 @@ STORAGE = StorageTimes(
     sync_ns=SYNC_NS,
     append_sync_ns=SYNC_NS + JOURNAL_NS,
     sync_more_ns=0.0,
+    sync_busy_ns=0.0,
+    append_sync_busy_ns=0.0,
+    sync_more_busy_ns=0.0,
+    sync_held_up_ns=0.0,
     directory_sync_ns=150_000.0,
 )
 REQUESTS = RequestCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -267,6 +271,26 @@ def test_a_sync_takes_longer_for_each_place_that_was_written():
     rows = [*((Kind.WRITE, page, 2) for page in (5, 7, 20, 40)), (Kind.SYNC, 0, 0)]
     _, _, waited = run(operations(rows), stored_on(sync_more_ns=60_000.0))
     assert waited[-1] == SYNC_NS + 2 * 60_000
+
+
+def test_a_limit_on_syncs_holds_up_many_and_not_one():
+    """Of 1 ms each: let through for 20 ms, then held up, with as many in a second; with a pause in between never."""
+    limits = {"sync_ns": 50_000.0, "sync_busy_ns": 1e6, "sync_held_up_ns": 20e6}
+    rows = [(kind, 0, pages) for _ in range(200) for kind, pages in ((Kind.WRITE, 1), (Kind.SYNC, 0))]
+    _, end, waited = run(operations(rows, gap_ns=0.0), stored_on(**limits))
+    assert np.median(waited[1::2]) == 50_000
+    assert 20e6 < waited.max() < 22e6
+    assert end[-1] == pytest.approx(200e6, rel=0.15)
+    _, _, waited = run(operations(rows, gap_ns=1e6), stored_on(**limits))
+    assert set(waited[1::2]) == {50_000.0}
+    # Each at two places, of which the second counts half a millisecond; or with a journal of as much.
+    both = [(Kind.WRITE, 1, 1), (Kind.WRITE, 5, 1), (Kind.SYNC, 0, 0)] * 200
+    _, end, _ = run(operations(both, gap_ns=0.0), stored_on(**limits, sync_more_busy_ns=0.5e6))
+    assert end[-1] == pytest.approx(300e6, rel=0.15)
+    new = [(kind, page, pages) for page in range(200) for kind, pages in ((Kind.WRITE, 1), (Kind.SYNC, 0))]
+    journaled = stored_on(**limits, append_sync_ns=50_000.0, append_sync_busy_ns=1.5e6)
+    _, end, _ = run(operations(new, stored=0, gap_ns=0.0), journaled)
+    assert end[-1] == pytest.approx(300e6, rel=0.15)
 
 
 @pytest.mark.parametrize(

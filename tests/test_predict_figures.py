@@ -210,7 +210,7 @@ def test_probes_of_cold_reads_stand_beside_what_is_predicted_of_them(noisy):
     steps = [Step(workload, ROLE, 1.0, parameter=name) for name, workload in probes(512.0 * MIB).items()]
     record["profile"]["storage"] = [step.label(machine.measure(step)).as_document() for step in steps]
     table = cold_reads([Results("ssd", record)], POINTS_FEW).set_index("probe")
-    assert set(table.index) == {"random", "random long", "parallel", "scan"}
+    assert set(table.index) == {"parallel", "scan"}
     for name, workload in probes(512.0 * MIB).items():
         if name in table.index:
             assert table.loc[name, "measured MB/s"] == pytest.approx(machine.throughput(workload) / 1e6, rel=0.2)

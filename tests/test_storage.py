@@ -42,7 +42,7 @@ from tests.test_scale import needs_engine
 
 MIB = 1 << 20
 TIMES_US = {"random": 40.0, "paused": 60.0, "paused long": 90.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0}
-TIMES_US |= {"scan": 30.0, "paced scan": 64.0, "sync": 10.0, "sync of many": 10.0, "append sync": 10.0}
+TIMES_US |= {"scan": 30.0, "paced scan": 48.0, "sync": 100.0, "sync of many": 170.0, "append sync": 300.0}
 TIMES_US |= {"append": 3.0, "append long": 34.0, "directory sync": 150.0}
 MB_PER_S = {"random": 90.0, "paused": 15.0, "paused long": 200.0, "rested": 0.4, "awake": 240.0, "parallel": 204.8}
 MB_PER_S |= {"scan": 2048.0, "paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
@@ -68,15 +68,22 @@ def test_times_by_hand():
         read_busy_ns=20_000.0,
         read_page_busy_ns=2_000.0,
         held_up_ns=1e6,
-        ahead_page_ns=2_000.0,
+        ahead_page_ns=1_500.0,
         append_call_ns=2_000.0,
         append_page_ns=1_000.0,
-        sync_ns=500_000.0,
-        append_sync_ns=1_000_000.0,
-        sync_more_ns=300_000.0 / 7,
+        sync_ns=100_000.0,
+        append_sync_ns=300_000.0,
+        sync_more_ns=10_000.0,
+        sync_busy_ns=500_000.0,
+        append_sync_busy_ns=1_000_000.0,
+        sync_more_busy_ns=300_000.0 / 7,
+        sync_held_up_ns=1e6,
         directory_sync_ns=150_000.0,
     )
     assert storage_times([measured(name) for name in TIMES_US]) == pytest.approx(expected)
+    # What is read ahead takes its reader no more than a scan at full speed does.
+    points = [measured(name, throughput_bytes_per_s=4096e6) if name == "scan" else measured(name) for name in TIMES_US]
+    assert storage_times(points).ahead_page_ns == pytest.approx(1000)
 
 
 def test_of_several_rounds_the_median_counts():

@@ -22,7 +22,6 @@ from selfscale.simulation.page_cache import (
     COMPUTING,
     DIRTY,
     READS,
-    USED_LAST,
     State,
     dirty,
     discard,
@@ -30,7 +29,7 @@ from selfscale.simulation.page_cache import (
     use,
 )
 from selfscale.simulation.reading import met_mark, missed
-from selfscale.simulation.storage_work import evict, fetch, flush, give_back, start_writing, write_back
+from selfscale.simulation.storage_work import evict, fetch, flush, give_back, start_writing, sync, write_back
 
 COMPUTES_NS_MAX = 10e6
 """Where a recording does not say who computes: a longer pause is likely one of waiting for a timer, or for somebody."""
@@ -237,13 +236,7 @@ def _operation(todo, state, recorded_on, now, number):
     if kind == SYNC:
         until, places, new = flush(state, now, begin, end)
         if until > now:
-            # The file system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it).
-            storage = state.costs.storage
-            journal_ns = max(0.0, storage.append_sync_ns - storage.sync_ns) if new else 0.0
-            more_ns = max(0, places - 1) * storage.sync_more_ns
-            ready = max(until, now + storage.sync_ns + more_ns) + journal_ns
-            state.clocks[USED_LAST] = ready
-            return ready, 0.0
+            return sync(state, now, until, places, new), 0.0
     if kind > DIRECTORY_SYNC:
         _hint(todo, state, now, number)
     return now, processor_ns

@@ -18,6 +18,7 @@ from selfscale.simulation.page_cache import (
     DIRTY,
     LAST,
     READS,
+    SYNCS,
     USED,
     USED_LAST,
     clean,
@@ -79,6 +80,29 @@ def flush(state, now, begin, behind):
     if state.counts[DIRTY] == before:
         return now, 0, False
     return max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH]), places, new
+
+
+@kernel
+def sync(state, now, until, places, new):
+    """Make durable what `flush` has begun to write; when that is done.
+
+    The file system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it). Storage
+    that only lets a number of requests through in a second lets them pass for a while, and then holds all up.
+    """
+    storage, clocks = state.costs.storage, state.clocks
+    more = max(0, places - 1)
+    taken_ns = storage.sync_ns + more * storage.sync_more_ns
+    busy_ns = storage.sync_busy_ns + more * storage.sync_more_busy_ns
+    journal_ns = 0.0
+    if new:
+        journal_ns = max(0.0, storage.append_sync_ns - storage.sync_ns)
+        busy_ns += max(0.0, storage.append_sync_busy_ns - storage.sync_busy_ns)
+    start = clocks[SYNCS] if clocks[SYNCS] - now > storage.sync_held_up_ns else now
+    clocks[SYNCS] = max(clocks[SYNCS], now) + busy_ns
+    written = until if until - now > storage.sync_held_up_ns else now
+    done = max(written, start + taken_ns) + journal_ns
+    clocks[USED_LAST] = done
+    return done
 
 
 @kernel

@@ -39,8 +39,8 @@ WORKLOADS_MIN = 5
 BORDER = (0.8, 1.5)
 """Times the size of the cache that was found: where a little more uniqueBytes costs much."""
 ALL = "all machines"
-BEYOND_FIVE = ("rested", "paced scan", "awake")
-"""Probes that differ from others in more than the five parameters."""
+AT_FULL_SPEED = ("parallel", "scan")
+"""Probes of reads that the five parameters say all of."""
 
 
 @dataclass(frozen=True)
@@ -326,14 +326,13 @@ def error_of(prediction: Mapping[str, Any], what: str = "bytes_per_s") -> float:
 
 
 def cold_reads(machines: Sequence[Results], points: int) -> pd.DataFrame:
-    """Probes of storage by reads, which no model learns from, as predicted from their five parameters; no verdict."""
+    """Probes of storage by reads, which no model learns from, as predicted from their five parameters; no verdict.
+
+    Every round of them has a row.
+    """
     rows = []
     for one in machines:
-        probes = [
-            probe
-            for probe in one.profile.storage
-            if probe.workload.read_frac == 1 and probe.parameter not in BEYOND_FIVE
-        ]
+        probes = [probe for probe in one.profile.storage if probe.parameter in AT_FULL_SPEED]
         predictions = Predictor(one.grown(points)).table([probe.workload for probe in probes]) if probes else None
         for row, probe in enumerate(probes):
             measured = probe.throughput_bytes_per_s
