@@ -4,9 +4,9 @@
 A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up, the more
 the longer the pause was; and where no processor sleeps, since others compute meanwhile, it takes less. An application
 computes between two reads, be it for a moment: so does the thread that measures them. Without any pause the processor
-that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and data
-that is new, take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices
-that work in their caller's time, take the most of it.
+that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and data that is new,
+take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices that work in
+their caller's time, take the most of it.
 
 The points of an exploration begin with a warm cache and move as much as they can, so that they say how much storage
 moves in a second, but neither how long one request waits that comes alone, nor how fast files are read that nobody has
@@ -30,7 +30,8 @@ from selfscale.probe_trace import write_appends, write_new_files
 ROLE = "storage"
 RUN_S, ROUNDS = 0.9, 3
 """Of a probe, and how often all of them are measured: the median counts. Whether processors sleep changes by the
-second, and a virtual machine's storage takes as long as its host lets it."""
+second, and a virtual machine's storage takes as long as its host lets it. With what a run costs beside it, a budget of
+100 s pays for one round."""
 LONG_BYTES, SCAN_BYTES, SYNC_UNIQUE_BYTES = 65536.0, 131072.0, 1048576.0
 PARALLEL = 4.0
 MANY = 8
