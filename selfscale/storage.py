@@ -4,9 +4,9 @@
 A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up, the more
 the longer the pause was; and where no processor sleeps, since others compute meanwhile, it takes less. An application
 computes between two reads, be it for a moment: so does the thread that measures them. Without any pause the processor
-that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and data that is new,
-take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices that work in
-their caller's time, take the most of it.
+that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and data that is
+new, take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices that work
+in their caller's time, take the most of it.
 
 The points of an exploration begin with a warm cache and move as much as they can, so that they say how much storage
 moves in a second, but neither how long one request waits that comes alone, nor how fast files are read that nobody has
