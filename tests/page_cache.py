@@ -32,6 +32,21 @@ def resident_pages(path: Path) -> list[bool]:
     return [bool(state & 1) for state in pages]
 
 
+class _Cachestat(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("cache", "dirty", "writeback", "evicted", "recently_evicted")]
+
+
+_SYS_CACHESTAT = 451
+
+
+def reclaimed_pages(path: Path) -> int:
+    """How many pages of a file the kernel took back to have memory, by cachestat(2); those dropped on demand do not count."""
+    whole, found = (ctypes.c_uint64 * 2)(0, 0), _Cachestat()
+    with path.open("rb") as file:
+        assert _libc.syscall(_SYS_CACHESTAT, file.fileno(), whole, ctypes.byref(found), 0) == 0
+    return found.evicted
+
+
 def cached_ranges(path: Path) -> Ranges:
     """``(offset, end)`` in bytes of what is cached, in order; the last ends with the file at most."""
     size = path.stat().st_size
