@@ -100,7 +100,9 @@ def write_willy(
 
     trace = make_trace(workload, requests=requests, seed=seed, sync_frac=sync_frac, allow_partial=True)
     if gap_ns:
-        io = trace.arrays[RecordKind.IO]
+        io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
+        # A sync comes right behind its write.
+        fileops["start_ns"] = np.searchsorted(io["start_ns"], fileops["start_ns"] - 1) * gap_ns + 1
         io["start_ns"] = np.arange(len(io)) * gap_ns
         io["processor_share"] = PROCESSOR_SHARE_ALL if computing else 0
         trace.header.flags &= ~HeaderFlag.UNTIMED

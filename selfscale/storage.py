@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a few runs that find nothing cached into what storage takes for reads and for syncs, and a processor for both.
 
-A read that comes after a pause takes longer than one of many, by what processors and devices take to wake up, the more
-the longer the pause was; and where no processor sleeps, since others compute meanwhile, it takes less. An application
+A read or a sync that comes after a pause takes longer than one of many, by what processors and devices take to wake up,
+the more the longer the pause was; and where no processor sleeps, since others compute meanwhile, it takes less. An application
 computes between two reads, be it for a moment: so does the thread that measures them. Without any pause the processor
 that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and data that is
 new, take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices that work
@@ -28,7 +28,7 @@ from selfscale.point_trace import write_willy
 from selfscale.probe_trace import write_appends, write_new_files
 
 ROLE = "storage"
-RUN_S, ROUNDS = 0.9, 3
+RUN_S, ROUNDS = 0.8, 3
 """Of a probe, and how often all of them are measured: the median counts. Whether processors sleep changes by the
 second, and a virtual machine's storage takes as long as its host lets it. With what a run costs beside it, a budget of
 100 s pays for one round."""
@@ -46,14 +46,15 @@ TIMED = {
     "append": ("write", ("p50_ns",)),
     "append long": ("write", ("p50_ns",)),
     "sync": ("sync", ("p50_ns", "p999_ns")),
+    "paused sync": ("sync", ("p50_ns",)),
     "sync of many": ("sync", ("p50_ns",)),
     "append sync": ("sync", ("p50_ns",)),
     "directory sync": ("sync", ("mean_ns",)),
 }
 """Probes of which response times count: whose, and which."""
 BRIEF_NS, PAUSE_NS, REST_NS = 20_000, 200_000, 10_000_000
-"""Before a read: for which a thread computes where reads follow each other; for which it computes so long that the
-processor that serves the next one has likely gone to sleep; and for which nobody has anything to do."""
+"""Before a read or a sync: for which a thread computes where reads follow each other; for which it computes so long that
+the processor that serves the next one has likely gone to sleep; and for which nobody has anything to do."""
 PACE_NS = 2_000_000
 """Between the starts of reads, so that storage is ahead of them."""
 NS = 1e9
@@ -69,6 +70,7 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
     """
     random = Workload(unique_bytes, 0.0, 1.0, PAGE_BYTES, 1.0)
     append = Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, PAGE_BYTES, 1.0)
+    overwrite = append.replace(seq_frac=0.0)
     return {
         "random": random,
         "parallel": random.replace(process_num=PARALLEL),
@@ -78,8 +80,9 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
         "paused long": random.replace(size_mean=LONG_BYTES),
         "rested": random,
         "awake": random,
-        "sync": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
-        "sync of many": Workload(SYNC_UNIQUE_BYTES, 0.0, 0.0, PAGE_BYTES, 1.0),
+        "sync": overwrite,
+        "paused sync": overwrite,
+        "sync of many": overwrite,
         "append sync": append,
         "append": append,
         "append long": append.replace(size_mean=SCAN_BYTES),
@@ -103,6 +106,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "rested": {"make_trace": partial(_COLD, gap_ns=REST_NS), "timing": "recorded"},
     "awake": {**_after_computing(BRIEF_NS), "others_compute": True},
     "sync": {"make_trace": partial(write_willy, sync_frac=1.0)},
+    "paused sync": {
+        "make_trace": partial(write_willy, sync_frac=1.0, gap_ns=PAUSE_NS, computing=True),
+        "timing": "think",
+    },
     "sync of many": {"make_trace": partial(write_willy, sync_frac=1 / MANY)},
     "append sync": {"make_trace": partial(write_appends, synced=True)},
     "append": {"make_trace": partial(write_appends, synced=False)},
@@ -135,9 +142,9 @@ class StorageTimes(NamedTuple):
         Of the reader's time, for a page that storage had the time to read ahead, its copy included.
     append_call_ns, append_page_ns : float
         Of the writer's time, for a request and for each page that is new.
-    sync_ns, append_sync_ns, sync_more_ns : float
-        The fdatasync of a write that overwrites, of one that appends, for which the journal is written, too, and for
-        each more place that was written.
+    sync_ns, paused_sync_ns, append_sync_ns, sync_more_ns : float
+        The fdatasync of a write that overwrites, of one after a pause of `PAUSE_NS`, of one that appends, for which the
+        journal is written, too, and for each more place that was written.
     sync_busy_ns, append_sync_busy_ns, sync_more_busy_ns : float
         That storage is busy with them, where they follow each other.
     sync_held_up_ns : float
@@ -158,6 +165,7 @@ class StorageTimes(NamedTuple):
     append_call_ns: float
     append_page_ns: float
     sync_ns: float
+    paused_sync_ns: float
     append_sync_ns: float
     sync_more_ns: float
     sync_busy_ns: float
@@ -205,6 +213,7 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
         append_call_ns=max(0.0, time_ns("append") - append_page_ns),
         append_page_ns=append_page_ns,
         sync_ns=time_ns("sync"),
+        paused_sync_ns=time_ns("paused sync"),
         append_sync_ns=time_ns("append sync"),
         sync_more_ns=max(0.0, time_ns("sync of many") - time_ns("sync")) / (MANY - 1),
         sync_busy_ns=page_ns("sync"),

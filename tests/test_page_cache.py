@@ -29,6 +29,7 @@ STORAGE = StorageTimes(
     append_call_ns=7.0,
     append_page_ns=7.0,
     sync_ns=SYNC_NS,
+    paused_sync_ns=SYNC_NS,
     append_sync_ns=SYNC_NS + JOURNAL_NS,
     sync_more_ns=0.0,
     sync_busy_ns=0.0,
@@ -275,7 +276,7 @@ def test_a_sync_takes_longer_for_each_place_that_was_written():
 
 def test_a_limit_on_syncs_holds_up_many_and_not_one():
     """Of 1 ms each: let through for 20 ms, then held up, with as many in a second; with a pause in between never."""
-    limits = {"sync_ns": 50_000.0, "sync_busy_ns": 1e6, "sync_held_up_ns": 20e6}
+    limits = {"sync_ns": 50_000.0, "paused_sync_ns": 50_000.0, "sync_busy_ns": 1e6, "sync_held_up_ns": 20e6}
     rows = [(kind, 0, pages) for _ in range(200) for kind, pages in ((Kind.WRITE, 1), (Kind.SYNC, 0))]
     _, end, waited = run(operations(rows, gap_ns=0.0), stored_on(**limits))
     assert np.median(waited[1::2]) == 50_000
@@ -291,6 +292,17 @@ def test_a_limit_on_syncs_holds_up_many_and_not_one():
     journaled = stored_on(**limits, append_sync_ns=50_000.0, append_sync_busy_ns=1.5e6)
     _, end, _ = run(operations(new, stored=0, gap_ns=0.0), journaled)
     assert end[-1] == pytest.approx(300e6, rel=0.15)
+
+
+def test_a_sync_after_a_pause_takes_longer():
+    """As measured after pauses of 20 us and 200 us; between them by the pause's order of magnitude."""
+    rows = [(kind, 0, pages) for _ in range(2) for kind, pages in ((Kind.WRITE, 1), (Kind.SYNC, 0))]
+    machine = stored_on(paused_sync_ns=SYNC_NS + 90_000)
+    for pause_ns, more_ns in ((1e3, 0), (20e3, 0), (math.sqrt(20e3 * 200e3), 45_000), (200e3, 90_000), (10e6, 90_000)):
+        todo = operations(rows, gap_ns=0.0, processor_ns=0.0)
+        todo.gap_ns[2] = pause_ns
+        _, _, waited = run(todo, machine)
+        assert waited[3] == pytest.approx(SYNC_NS + more_ns)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +346,7 @@ def test_who_waits_for_storage_or_for_a_thread_does_not_compute():
 
 def test_a_read_after_a_sync_is_not_rested():
     rows = [(Kind.READ, 100, 1), (Kind.WRITE, 0, 1), (Kind.SYNC, 0, 0), (Kind.READ, 200, 1)]
-    machine = stored_on(sync_ns=5e6, rested_read_ns=250_000.0)
+    machine = stored_on(sync_ns=5e6, paused_sync_ns=5e6, rested_read_ns=250_000.0)
     _, _, waited = run(operations(rows), machine)
     assert waited[-1] == ACCESS_NS
     del rows[2]

@@ -43,10 +43,10 @@ from tests.test_scale import needs_engine
 MIB = 1 << 20
 TIMES_US = {"random": 40.0, "paused": 60.0, "paused long": 90.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0}
 TIMES_US |= {"scan": 30.0, "paced scan": 48.0, "sync": 100.0, "sync of many": 170.0, "append sync": 300.0}
-TIMES_US |= {"append": 3.0, "append long": 34.0, "directory sync": 150.0}
+TIMES_US |= {"paused sync": 250.0, "append": 3.0, "append long": 34.0, "directory sync": 150.0}
 MB_PER_S = {"random": 90.0, "paused": 15.0, "paused long": 200.0, "rested": 0.4, "awake": 240.0, "parallel": 204.8}
 MB_PER_S |= {"scan": 2048.0, "paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
-MB_PER_S |= {"append": 900.0, "append long": 3000.0, "directory sync": 20.0}
+MB_PER_S |= {"paused sync": 8.0, "append": 900.0, "append long": 3000.0, "directory sync": 20.0}
 
 
 def measured(name: str, **changes) -> Point:
@@ -72,6 +72,7 @@ def test_times_by_hand():
         append_call_ns=2_000.0,
         append_page_ns=1_000.0,
         sync_ns=100_000.0,
+        paused_sync_ns=250_000.0,
         append_sync_ns=300_000.0,
         sync_more_ns=10_000.0,
         sync_busy_ns=500_000.0,
@@ -200,8 +201,8 @@ def test_traces_of_the_probes(tmp_path):
         options_of(name)["make_trace"](workload.replace(read_frac=reads), path, 500, 3)
         traces[name] = open_trace(path)
     cached = {name for name, trace in traces.items() if trace.arrays[RecordKind.FILE]["resident_bytes"].any()}
-    assert cached == {"sync", "sync of many"}
-    for name, share in (("sync", 1), ("sync of many", 1 / 8)):
+    assert cached == {"sync", "paused sync", "sync of many"}
+    for name, share in (("sync", 1), ("paused sync", 1), ("sync of many", 1 / 8)):
         assert (traces[name].arrays[RecordKind.FILEOP]["op"] == Fileop.FDATASYNC).sum() == round(500 * share), name
     options_of("append sync")["make_trace"](probes(1.0)["append sync"], tmp_path / "appends", 600, 3)
     appends = open_trace(tmp_path / "appends")
@@ -211,11 +212,14 @@ def test_traces_of_the_probes(tmp_path):
     unsynced = traces["append"].arrays[RecordKind.FILEOP]
     assert set(unsynced["op"]) == {Fileop.TRUNCATE}
     pauses_ns = {"random": BRIEF_NS, "awake": BRIEF_NS, "paused": PAUSE_NS, "paused long": PAUSE_NS}
+    pauses_ns["paused sync"] = PAUSE_NS
     for name, pause_ns in {**pauses_ns, "paced scan": PACE_NS, "rested": REST_NS}.items():
         io = traces[name].arrays[RecordKind.IO]
         assert set(io["start_ns"][1:] - io["start_ns"][:-1]) == {pause_ns}
         assert set(io["processor_share"]) == {0 if name == "rested" else PROCESSOR_SHARE_ALL}, name
         assert not traces[name].header.flags & HeaderFlag.UNTIMED
+    writes, syncs = (traces["paused sync"].arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP))
+    assert (syncs["start_ns"] == writes["start_ns"] + 1).all(), "each right behind its write"
 
 
 def test_the_trace_of_new_files(tmp_path):

@@ -91,7 +91,9 @@ def sync(state, now, until, places, new):
     """
     storage, clocks = state.costs.storage, state.clocks
     more = max(0, places - 1)
-    taken_ns = storage.sync_ns + more * storage.sync_more_ns
+    pause_ns = now - clocks[USED_LAST]
+    taken_ns = _between(pause_ns, BRIEF_NS, PAUSE_NS, storage.sync_ns, storage.paused_sync_ns)
+    taken_ns += more * storage.sync_more_ns
     busy_ns = storage.sync_busy_ns + more * storage.sync_more_busy_ns
     journal_ns = 0.0
     if new:
