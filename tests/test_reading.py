@@ -40,7 +40,7 @@ SETTLE_S = 0.05
 ATTEMPTS = 5
 
 
-class Reclaimed(Exception):
+class ReclaimedError(Exception):
     """The kernel took pages of the file meanwhile, so that what is cached does not tell what was read ahead."""
 
 
@@ -52,7 +52,7 @@ def without_reclaim(test: Callable[..., None]) -> Callable[..., None]:
         for _ in range(ATTEMPTS - 1):
             try:
                 return test(*arguments, **named)
-            except Reclaimed:
+            except ReclaimedError:
                 continue
         return test(*arguments, **named)
 
@@ -110,7 +110,7 @@ class Program:
             time.sleep(SETTLE_S)
             before, now = now, resident_pages(self.path)
         if taken := reclaimed_pages(self.path):
-            raise Reclaimed(f"{taken} pages of {self.path}")
+            raise ReclaimedError(f"{taken} pages of {self.path}")
         return now
 
     def simulated(self) -> list[bool]:
@@ -148,7 +148,7 @@ def test_what_the_kernel_takes_back_is_noticed(file):
     """And what is dropped on demand is not held against it, nor what was taken before."""
     with MemoryGroup(PAGES * PAGE_BYTES // 2) as group, Program(evicted(file)) as program:
         subprocess.run(group.wrap(["cat", str(file)]), stdout=subprocess.DEVNULL, check=True)
-        with pytest.raises(Reclaimed):
+        with pytest.raises(ReclaimedError):
             program.resident()
     assert reclaimed_pages(evicted(file)) == 0
 
