@@ -88,6 +88,8 @@ CLOCK = "sys/devices/system/clocksource/clocksource0"
         (f"{CLOCK}/current_clocksource", None, "clock", "ok", "does not say", ""),
         (f"{BALLOON}/features", "0110010", "free memory", "ok", "takes it back", ""),
         (f"{BALLOON}/features", "0110001", "free memory", "ok", "stays", ""),
+        ("sys/module/damon_reclaim/parameters/enabled", "Y", "idle memory", "ok", "DAMON pages out", ""),
+        ("sys/module/damon_reclaim/parameters/enabled", "N", "idle memory", "ok", "stays", ""),
     ],
 )
 def test_one_fact_of_the_kernel_differs(host, tmp_path, case):
@@ -99,6 +101,16 @@ def test_one_fact_of_the_kernel_differs(host, tmp_path, case):
     assert cause in found.cause
     assert remedy in found.remedy
     assert {check.status for check in by_name.values()} == {Status.OK}
+
+
+@pytest.mark.parametrize(
+    ("state", "action", "pages_out"), [("on", "pageout", True), ("off", "pageout", False), ("on", "stat", False)]
+)
+def test_who_pages_out_what_is_idle(host, tmp_path, state, action, pages_out):
+    thread = tmp_path / "sys/kernel/mm/damon/admin/kdamonds/0"
+    put(thread / "state", state)
+    put(thread / "contexts/0/schemes/0/action", action)
+    assert ("DAMON" in kernel.idle_memory_check(host).cause) == pages_out
 
 
 def test_a_clock_without_a_better_one(host, tmp_path):

@@ -26,6 +26,7 @@ def kernel_checks(host: Host) -> list[Check]:
         accounts_check(host),
         clock_check(host),
         memory_check(host),
+        idle_memory_check(host),
     ]
 
 
@@ -152,3 +153,19 @@ def memory_check(host: Host) -> Check:
         if host.text(device / "device") == VIRTIO_BALLOON and features[REPORTING_BIT : REPORTING_BIT + 1] == "1":
             return ok(AREA, "free memory", "its host takes it back: times of its first use differ from run to run")
     return ok(AREA, "free memory", "stays with this machine")
+
+
+def idle_memory_check(host: Host) -> Check:
+    """DAMON may page out what nobody seems to use (admin-guide/mm/damon), a file's cached parts among it."""
+    schemes = [
+        scheme
+        for thread in sorted((host.sys / "kernel/mm/damon/admin/kdamonds").glob("[0-9]*"))
+        if host.text(thread / "state") == "on"
+        for scheme in sorted(thread.glob("contexts/*/schemes/[0-9]*"))
+        if host.text(scheme / "action") == "pageout"
+    ]
+    reclaims = host.text(host.sys / "module/damon_reclaim/parameters/enabled") == "Y"
+    if schemes or reclaims:
+        cause = "DAMON pages out what seems unused: of files at rest, cached parts may go while memory is free"
+        return ok(AREA, "idle memory", cause)
+    return ok(AREA, "idle memory", "stays where it is")
