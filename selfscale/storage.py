@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a few runs that find nothing cached into what storage takes for reads and for syncs, and a processor for both.
 
-A read or a sync that comes after a pause takes longer than one of many, by what processors and devices take to wake up,
-the more the longer the pause was; and where no processor sleeps, since others compute meanwhile, it takes less. An application
-computes between two reads, be it for a moment: so does the thread that measures them. Without any pause the processor
-that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and data that is
-new, take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and devices that work
-in their caller's time, take the most of it.
+A read or a sync that comes after a pause takes longer than one of many, by what processors and devices take to wake
+up, the more the longer the pause was; and where no processor sleeps, since others compute meanwhile, it takes less. An
+application computes between two reads, be it for a moment: so does the thread that measures them. Without any pause
+the processor that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and
+data that is new, take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and
+devices that work in their caller's time, take the most of it.
 
 The points of an exploration begin with a warm cache and move as much as they can, so that they say how much storage
 moves in a second, but neither how long one request waits that comes alone, nor how fast files are read that nobody has
@@ -53,8 +53,8 @@ TIMED = {
 }
 """Probes of which response times count: whose, and which."""
 BRIEF_NS, PAUSE_NS, REST_NS = 20_000, 200_000, 10_000_000
-"""Before a read or a sync: for which a thread computes where reads follow each other; for which it computes so long that
-the processor that serves the next one has likely gone to sleep; and for which nobody has anything to do."""
+"""Before a read or a sync: for which a thread computes where reads follow each other; for which it computes so long
+that the processor that serves the next one has likely gone to sleep; and for which nobody has anything to do."""
 PACE_NS = 2_000_000
 """Between the starts of reads, so that storage is ahead of them."""
 NS = 1e9

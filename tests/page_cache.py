@@ -40,7 +40,7 @@ _SYS_CACHESTAT = 451
 
 
 def reclaimed_pages(path: Path) -> int:
-    """How many pages of a file the kernel took to have memory, by cachestat(2); those dropped on demand do not count."""
+    """How many pages of a file the kernel took back, by cachestat(2); those dropped on demand do not count."""
     whole, found = (ctypes.c_uint64 * 2)(0, 0), _Cachestat()
     with path.open("rb") as file:
         assert _libc.syscall(_SYS_CACHESTAT, file.fileno(), whole, ctypes.byref(found), 0) == 0
