@@ -35,8 +35,6 @@ WINDOW_KB = 128
 """Of the largest window: 32 pages, as of `MACHINE`."""
 SETTLE_S = 0.05
 """For what is read behind the caller's back; mincore(2) says of pages that are there whole."""
-
-
 ATTEMPTS = 5
 
 
