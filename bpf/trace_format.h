@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 2,
+	TRACE_VERSION_MINOR = 3,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -58,6 +58,7 @@ enum record_kind {
 	RECORD_TEXT = 7,   /* struct text_record */
 	RECORD_BLOCK_DATA = 8, /* struct block_data_record, since 1.1 */
 	RECORD_RESIDENT = 9,   /* struct resident_record, since 1.1 */
+	RECORD_WAKE = 10,      /* struct wake_record, since 1.3 */
 };
 
 enum io_op {
@@ -169,6 +170,26 @@ struct fileop_record {
 	__u64 argument; /* see enum fileop */
 	__u64 length;	/* see enum fileop */
 	__u64 id;
+};
+
+/*
+ * Before a call its thread slept, outside of recorded calls, and another traced thread woke it: so the call waited for what
+ * that thread had done, or knew to be done because it had been woken itself. Stands right before the record of the call,
+ * which is an IO record of SOURCE_SYSCALL or SOURCE_SPLICE, or a FILEOP record. A new thread was woken by who made it.
+ */
+struct wake_record {
+	__u8 kind; /* RECORD_WAKE */
+	__u8 reserved0;
+	__u16 wakes; /* how often that was so since the thread's recorded call before; the largest number: or more */
+	__u32 waker; /* thread that woke it last */
+	__u64 start_ns; /* of the call */
+	__u64 duration_ns; /* of the call */
+	__u32 thread;
+	__u32 process;
+	__u64 woken_ns; /* by that one; CLOCK_MONOTONIC */
+	__u64 slept_ns; /* until it was woken so, all times together; a new thread: 0 */
+	__u64 cause; /* id of a call of another thread: the last to end of those that wakers had made or had heard of */
+	__u64 id; /* of the call */
 };
 
 enum file_type {
@@ -366,6 +387,7 @@ _Static_assert(sizeof(struct block_record) == TRACE_RECORD_BYTES, "block_record 
 _Static_assert(sizeof(struct block_data_record) == TRACE_RECORD_BYTES, "block_data_record size");
 _Static_assert(sizeof(struct resident_record) == TRACE_RECORD_BYTES, "resident_record size");
 _Static_assert(sizeof(struct gap_record) == TRACE_RECORD_BYTES, "gap_record size");
+_Static_assert(sizeof(struct wake_record) == TRACE_RECORD_BYTES, "wake_record size");
 _Static_assert(sizeof(struct text_record) == TRACE_RECORD_BYTES, "text_record size");
 
 #endif /* FLEXTRACE_TRACE_FORMAT_H */

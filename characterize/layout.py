@@ -13,7 +13,7 @@ import numpy as np
 
 TRACE_MAGIC = b"FLEXTRC1"
 TRACE_VERSION_MAJOR = 1
-TRACE_VERSION_MINOR = 2
+TRACE_VERSION_MINOR = 3
 TRACE_HEADER_BYTES = 4096
 TRACE_RECORD_BYTES = 64
 TRACE_JSON_BYTES_MAX = 3072
@@ -48,6 +48,7 @@ class RecordKind(IntEnum):
     TEXT = 7
     BLOCK_DATA = 8
     RESIDENT = 9
+    WAKE = 10
 
 
 class IoOp(IntEnum):
@@ -325,6 +326,23 @@ RESIDENT_DTYPE = np.dtype(
     ]
 )
 
+WAKE_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),
+        ("reserved0", "V1"),
+        ("wakes", "<u2"),
+        ("waker", "<u4"),
+        ("start_ns", "<u8"),
+        ("duration_ns", "<u8"),
+        ("thread", "<u4"),
+        ("process", "<u4"),
+        ("woken_ns", "<u8"),
+        ("slept_ns", "<u8"),
+        ("cause", "<u8"),
+        ("id", "<u8"),
+    ]
+)
+
 GAP_DTYPE = np.dtype(
     [
         ("kind", "u1"),
@@ -359,6 +377,7 @@ RECORD_DTYPE = {
     RecordKind.TEXT: TEXT_DTYPE,
     RecordKind.BLOCK_DATA: BLOCK_DATA_DTYPE,
     RecordKind.RESIDENT: RESIDENT_DTYPE,
+    RecordKind.WAKE: WAKE_DTYPE,
 }
 
 
