@@ -245,6 +245,15 @@ static bool is_below(const char *path, const char *prefix)
 	return !strncmp(path, prefix, bytes) && (!path[bytes] || path[bytes] == '/');
 }
 
+/* A call, behind what is to stand right before it. */
+static void write_call(struct drain *drain, const struct pending *pending)
+{
+	if (drain->wake.kind && drain->wake.id == pending->record.io.id)
+		writer_append(drain->writer, &drain->wake);
+	drain->wake.kind = 0;
+	writer_append(drain->writer, &pending->record);
+}
+
 /* Whether the user's filters keep what is done with this name: of a file that is recorded, or where such files lie. */
 static bool is_wanted(const struct drain *drain, const struct pending *pending, const char *path)
 {
@@ -274,7 +283,7 @@ static int write_name_operation(struct drain *drain, struct pending *pending)
 		else if (path && (record->op == FILEOP_UNLINK || record->op == FILEOP_RMDIR))
 			names_remove(&drain->names, path);
 	}
-	writer_append(drain->writer, record);
+	write_call(drain, pending);
 	return error;
 }
 
@@ -292,6 +301,10 @@ static int write_pending(struct drain *drain, struct pending *pending)
 			error = names_put(&drain->names, path, pending->record.file.file);
 	} else if (pending->record.kind == RECORD_FILEOP && (pending->path || pending->new_path)) {
 		error = write_name_operation(drain, pending);
+	} else if (pending->record.kind == RECORD_WAKE) {
+		drain->wake = pending->record.wake;
+	} else if (pending->record.kind == RECORD_IO || pending->record.kind == RECORD_FILEOP) {
+		write_call(drain, pending);
 	} else {
 		writer_append(drain->writer, &pending->record);
 	}

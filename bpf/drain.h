@@ -29,6 +29,7 @@ struct pending {
 		struct task_record task;
 		struct block_record block;
 		struct block_data_record block_data;
+		struct wake_record wake;
 	} record;
 };
 
@@ -65,6 +66,7 @@ struct drain {
 	uint64_t filtered_count; /* operations that they left out */
 	uint64_t event_count, event_bytes; /* what came through the rings, without their headers of 8 bytes */
 	struct announced announced[ANNOUNCED_MAX];
+	struct wake_record wake; /* of a call whose record comes next; kind 0 = none */
 };
 
 /* rings[i] is the descriptor of the ring of one CPU. 0 or a negative errno. */

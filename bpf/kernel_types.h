@@ -160,6 +160,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct fs_struct *fs;
 	char comm[16];
+	void *stack;
 	unsigned int flags; /* PF_* */
 	void *worker_private;
 	struct bio_list *bio_list; /* not NULL: a bio is being submitted by this thread */

@@ -96,6 +96,15 @@ struct task_state {
 	__u64 got_processor_ns; /* ... then; 0 = has none, or was not seen to get it */
 	__u64 call_before_end_ns; /* end of the last recorded call; 0 = none */
 	__u64 call_before_processor_ns; /* had by then */
+	__u64 lost_processor_ns; /* last; 0 = was not seen to */
+	/* Of wake_ups.bpf.h. */
+	__u64 call_before_id; /* of the last recorded call */
+	__u64 heard_id; /* call of another thread: the last to end of those that wakers had made or had heard of; 0 = none */
+	__u64 heard_end_ns;
+	__u64 woken_ns; /* these four of the time since the last recorded call, as in wake_record */
+	__u64 slept_ns;
+	__u32 waker;
+	__u32 wakes; /* 0 = it has heard of nothing new */
 
 	/* The operation that runs. */
 	__u64 id; /* 0 = none */

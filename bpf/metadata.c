@@ -24,6 +24,7 @@ const char *const kind_names[TRACE_KINDS_MAX] = {
 	[RECORD_IO] = "IO",	[RECORD_FILEOP] = "FILEOP",	    [RECORD_FILE] = "FILE",
 	[RECORD_TASK] = "TASK", [RECORD_BLOCK] = "BLOCK",	    [RECORD_GAP] = "GAP",
 	[RECORD_TEXT] = "TEXT", [RECORD_BLOCK_DATA] = "BLOCK_DATA", [RECORD_RESIDENT] = "RESIDENT",
+	[RECORD_WAKE] = "WAKE",
 };
 
 /* The limit of the control group, in version 1 or 2; 0 = none. */

@@ -18,6 +18,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct ta
 	if (state && state->got_processor_ns) {
 		state->processor_ns += now_ns - state->got_processor_ns;
 		state->got_processor_ns = 0;
+		state->lost_processor_ns = now_ns;
 	}
 	state = next_traced ? bpf_task_storage_get(&tasks, next, NULL, 0) : NULL;
 	if (!state)

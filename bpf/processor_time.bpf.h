@@ -30,13 +30,14 @@ static __always_inline __u8 processor_share_until(const struct task_state *state
 }
 
 /* At the end of a call that is recorded. */
-static __always_inline void note_call_end(struct task_state *state, __u64 now_ns)
+static __always_inline void note_call_end(struct task_state *state, __u64 id, __u64 now_ns)
 {
 	/* It has one, whether or not it was seen to get it. */
 	if (!state->got_processor_ns)
 		state->got_processor_ns = now_ns;
 	state->call_before_end_ns = now_ns;
 	state->call_before_processor_ns = processor_ns_until(state, now_ns);
+	state->call_before_id = id;
 }
 
 #endif /* FLEXTRACE_PROCESSOR_TIME_BPF_H */

@@ -106,6 +106,11 @@ static const struct rule {
 		 "wait in it",
 	 .layer = LAYER_VFS,
 	 .feature = "CONFIG_TRACEPOINTS"},
+	{.program = "sched_waking",
+	 .loss = "which thread woke which is not recorded, so that replays keep no such order, and take the time that a "
+		 "thread slept for another one for its own",
+	 .layer = LAYER_VFS,
+	 .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "sched_process_exit", .loss = LOSS_ALL, .required = true, .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "block_rq_complete",
 	 .loss = LOSS_BLOCK,

@@ -8,6 +8,7 @@
 #include "file_identity.bpf.h"
 #include "io_flags.bpf.h"
 #include "processor_time.bpf.h"
+#include "wake_ups.bpf.h"
 
 enum {
 	AT_FDCWD = -100,
@@ -20,6 +21,7 @@ enum {
 static __always_inline struct fileop_record *reserve_fileop(struct task_struct *task, struct task_state *state,
 							    __s64 result, __u64 now_ns)
 {
+	send_wake(task, state, state->id, now_ns);
 	struct fileop_record *record = reserve_event(sizeof(struct fileop_record), RECORD_FILEOP, now_ns);
 	if (!record)
 		return NULL;
@@ -35,7 +37,7 @@ static __always_inline struct fileop_record *reserve_fileop(struct task_struct *
 	record->file = state->file;
 	record->result = result;
 	record->id = state->id;
-	note_call_end(state, now_ns);
+	note_call_end(state, state->id, now_ns);
 	return record;
 }
 

@@ -8,6 +8,7 @@
 #include "file_position.bpf.h"
 #include "page_cache.bpf.h"
 #include "processor_time.bpf.h"
+#include "wake_ups.bpf.h"
 
 static __always_inline bool call_reads(__u32 call)
 {
@@ -113,6 +114,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	__u64 now_ns = bpf_ktime_get_ns();
 	operation_ends(reads ? IO_READ : IO_WRITE, SOURCE_SYSCALL, done);
 
+	send_wake(task, state, state->id, now_ns);
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
@@ -140,7 +142,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	record->missed_bytes = width ? width : reads ? missed_bytes(state, offset, done) : TRACE_NOT_MEASURED_U32;
 	record->id = state->id;
 	submit_event(record);
-	note_call_end(state, now_ns);
+	note_call_end(state, state->id, now_ns);
 }
 
 /* Arguments of sendfile, splice and copy_file_range. */
@@ -218,6 +220,8 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 					  __u64 now_ns)
 {
 	bool reads = op == IO_READ;
+	__u64 id = reads ? state->id : state->target_id;
+	send_wake(task, state, id, now_ns);
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
@@ -236,9 +240,9 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 	record->offset = reads ? state->position : state->target_position;
 	record->result = done;
 	record->missed_bytes = reads ? missed_bytes(state, state->position, done) : TRACE_NOT_MEASURED_U32;
-	record->id = reads ? state->id : state->target_id;
+	record->id = id;
 	submit_event(record);
-	note_call_end(state, now_ns);
+	note_call_end(state, id, now_ns);
 }
 
 static __always_inline void two_files_call_ends(struct task_struct *task, struct task_state *state, __s64 done)

@@ -6,6 +6,7 @@
 #include "adoption.bpf.h"
 #include "aio.bpf.h"
 #include "page_cache.bpf.h"
+#include "wake_ups.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -40,14 +41,18 @@ static __always_inline void settle_account(struct task_state *state, struct task
 SEC("tp_btf/task_newtask")
 int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 {
-	if (!bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0))
+	struct task_struct *maker = bpf_get_current_task_btf();
+	struct task_state *maker_state = bpf_task_storage_get(&tasks, maker, NULL, 0);
+	if (!maker_state)
 		return 0;
 	mark_traced(task);
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (state)
-		state->creator = bpf_get_current_pid_tgid();
-	else
+	if (state) {
+		state->creator = maker->pid;
+		hear_from(state, maker, maker_state, bpf_ktime_get_ns());
+	} else {
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
+	}
 	return 0;
 }
 
