@@ -13,40 +13,102 @@ static double computed_of(double think_ns, uint8_t processor_share)
 	return think_ns * (processor_share - PROCESSOR_SHARE_NONE) / (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE);
 }
 
+/* Of the first operation of a thread it would be the share of a time that began before the trace. */
+static double compute_ns_of(const struct worker *worker, const union record *record)
+{
+	if (!worker->run->options->computing || !worker->recorded_end_ns ||
+	    record->io.start_ns <= worker->recorded_end_ns)
+		return 0;
+	double gap_ns = (double)(record->io.start_ns - worker->recorded_end_ns);
+	return computed_of(gap_ns / worker->run->options->speed, record->io.processor_share);
+}
+
+static uint64_t bounded(double wait_ns)
+{
+	return (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
+}
+
+static struct due due_after_thinking(const struct worker *worker, const union record *record)
+{
+	const struct run *run = worker->run;
+	const struct woken *woken = &worker->woken;
+	double speed = run->options->speed;
+	uint64_t start_ns = record->io.start_ns;
+	uint64_t from_ns = worker->recorded_end_ns ? worker->recorded_end_ns : run->schedule->first_start_ns;
+	uint64_t base_ns = worker->recorded_end_ns ? worker->completed_ns : run->pass_start_ns;
+	uint64_t gap_ns = start_ns > from_ns ? start_ns - from_ns : 0;
+	double compute_ns = compute_ns_of(worker, record);
+	struct due due = {0};
+
+	if (woken->from_ns) {
+		gap_ns -= woken->slept_ns < gap_ns ? woken->slept_ns : gap_ns;
+		if (compute_ns > (double)woken->awake_ns / speed)
+			compute_ns = (double)woken->awake_ns / speed;
+	}
+	double wait_ns = (double)gap_ns / speed;
+	uint64_t repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
+
+	due.owed_ns = worker->debt_ns - repaid_ns;
+	due.at_ns = base_ns + bounded(wait_ns - (double)repaid_ns);
+	if (woken->from_ns) {
+		uint64_t then_ns = woken->base_ns + bounded((double)(start_ns - woken->from_ns) / speed);
+
+		/* A new thread follows who made it, whenever that was. Its own debt is paid by the time that it slept. */
+		if (then_ns > due.at_ns || !worker->recorded_end_ns) {
+			due.at_ns = then_ns;
+			due.owed_ns = 0;
+		}
+	}
+	/* What it owes it makes up for by sleeping less, as far as that goes. */
+	due.compute_ns = bounded(compute_ns);
+	return due;
+}
+
 struct due due_of(const struct worker *worker, const union record *record)
 {
 	const struct run *run = worker->run;
 	struct due due = {0};
-	uint64_t from_ns = run->schedule->first_start_ns;
-	uint64_t base_ns = run->pass_start_ns;
 
-	if (run->options->timing == TIMING_ASAP)
+	if (run->options->timing == TIMING_THINK)
+		return due_after_thinking(worker, record);
+	if (run->options->timing != TIMING_RECORDED)
 		return due;
-	if (run->options->timing == TIMING_RECORDED) {
-		due.slip_ns = atomic_load_explicit(&run->slip_ns, memory_order_relaxed);
-		base_ns += due.slip_ns;
-	} else if (worker->recorded_end_ns) {
-		from_ns = worker->recorded_end_ns;
-		base_ns = worker->completed_ns;
-	}
+	uint64_t from_ns = run->schedule->first_start_ns;
 	uint64_t gap_ns = record->io.start_ns > from_ns ? record->io.start_ns - from_ns : 0;
-	double wait_ns = (double)gap_ns / run->options->speed;
-	double compute_ns = 0;
 
-	if (run->options->timing == TIMING_THINK) {
-		/* Of the first operation it is the share of a time that began before the trace. */
-		if (run->options->computing && worker->recorded_end_ns)
-			compute_ns = computed_of(wait_ns, record->io.processor_share);
-		uint64_t repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
-		wait_ns -= (double)repaid_ns;
-		due.owed_ns = worker->debt_ns - repaid_ns;
-	}
-	if (wait_ns > WAIT_NS_MAX)
-		wait_ns = WAIT_NS_MAX;
-	due.at_ns = base_ns + (uint64_t)wait_ns;
-	/* What it owes it makes up for by sleeping less, as far as that goes. */
-	due.compute_ns = (uint64_t)(compute_ns < wait_ns ? compute_ns : wait_ns);
+	due.slip_ns = atomic_load_explicit(&run->slip_ns, memory_order_relaxed);
+	due.at_ns = run->pass_start_ns + due.slip_ns + bounded((double)gap_ns / run->options->speed);
 	return due;
+}
+
+/* Before it goes to sleep, to be woken. */
+static void compute_first(struct worker *worker, const union record *record, const struct wake_up *wake_up)
+{
+	double compute_ns = compute_ns_of(worker, record) - (double)wake_up->awake_ns / worker->run->options->speed;
+
+	if (compute_ns > 0)
+		pacer_compute(&worker->run->pacer, bounded(compute_ns));
+}
+
+void due_wait_for_waker(struct worker *worker, const struct operation *operation, place_wait *wait,
+			struct readiness *ready)
+{
+	struct schedule *schedule = worker->run->schedule;
+	const struct wake_up *wake_up = schedule->ended_ns ? operation_wake_up(schedule, operation) : NULL;
+
+	worker->woken = (struct woken){0};
+	if (!wake_up)
+		return;
+	compute_first(worker, operation->record, wake_up);
+	while (!order_completed(schedule->order, wake_up->place) && !run_stopped(worker->run))
+		wait(worker, wake_up->place, ready);
+	uint64_t ended_ns = schedule_ended_ns(schedule, wake_up->place);
+	/* It may have ended so long ago that when is not known any more: then that matters no more. */
+	if (ended_ns)
+		worker->woken = (struct woken){.from_ns = wake_up->cause_end_ns,
+					       .base_ns = ended_ns,
+					       .slept_ns = wake_up->slept_ns,
+					       .awake_ns = wake_up->awake_ns};
 }
 
 void due_pass(struct pacer *pacer, const struct due *due)

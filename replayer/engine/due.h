@@ -5,7 +5,8 @@
  * Due times of --timing recorded are absolute, from the start of the pass: nothing is added up, so that a late operation
  * does not make the next one late. Those of --timing think follow the completion of what had ended before; so that late
  * wake-ups do not add up there either, a thread thinks that much less at the next occasions: for its own, and for those of
- * others that it had to wait for.
+ * others that it had to wait for. Who was woken by another thread thinks as long after what that one had done, and not what
+ * it had slept for it.
  */
 #ifndef FLEXTRACE_DUE_H
 #define FLEXTRACE_DUE_H
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct operation;
 struct pacer;
 union record;
 struct worker;
@@ -43,6 +45,14 @@ struct due {
 	uint64_t compute_ns; /* --timing think: of the time before it, how long the thread computes */
 };
 
+/* --timing think: what the thread was woken after has ended (schedule.h, wake_up). */
+struct woken {
+	uint64_t from_ns; /* recorded end of that; 0 = it was not woken so */
+	uint64_t base_ns; /* its end here, less by how much later than it should it had begun */
+	uint64_t slept_ns, awake_ns; /* as in wake_up */
+};
+
+/* By worker->woken. */
 struct due due_of(const struct worker *worker, const union record *record);
 
 /* Sleeps, and computes, until then. */
@@ -59,6 +69,13 @@ struct readiness {
 	uint64_t at_ns;
 	uint64_t owed_ns; /* --timing think */
 };
+
+/* Waits for the operation at a place; may return sooner. */
+typedef void place_wait(struct worker *worker, uint64_t place, struct readiness *ready);
+
+/* --timing think: waits until what the thread was woken after, before an operation, has ended; sets worker->woken. */
+void due_wait_for_waker(struct worker *worker, const struct operation *operation, place_wait *wait,
+			struct readiness *ready);
 
 /* Counts that an operation with a due time begins at start_ns. */
 void due_started(struct worker *worker, struct due *due, struct readiness ready, uint64_t start_ns);

@@ -2,6 +2,13 @@
 // Turns the operations of one thread into synchronous calls, one after the other.
 #include "replayer/engine/worker.h"
 
+static void wait_for(struct worker *worker, uint64_t place, struct readiness *ready)
+{
+	order_wait(&worker->run->order, &worker->waiter, place);
+	if (worker->waiter.ready_ns > ready->at_ns)
+		*ready = (struct readiness){worker->waiter.ready_ns, worker->waiter.owed_ns};
+}
+
 /* Does one operation when it is due and in order, or leaves it out; false after a stop, when it is still to be done. */
 static bool take_turn(struct worker *worker, const struct operation *operation, action *act)
 {
@@ -9,12 +16,10 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 	const union record *record = operation->record;
 	struct readiness ready = {.at_ns = worker->completed_ns};
 
+	due_wait_for_waker(worker, operation, wait_for, &ready);
 	due_wait(worker, record);
-	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);) {
-		order_wait(&run->order, &worker->waiter, place);
-		if (worker->waiter.ready_ns > ready.at_ns)
-			ready = (struct readiness){worker->waiter.ready_ns, worker->waiter.owed_ns};
-	}
+	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);)
+		wait_for(worker, place, &ready);
 	if (run_stopped(run))
 		return false;
 	if (worker->due.at_ns && due_missed(worker, record)) {
@@ -29,7 +34,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 		worker->debt_ns = worker->due.owed_ns;
 		worker->recorded_end_ns = record_end_ns(record);
 	}
-	cursor_complete(&worker->cursor, operation, worker->due.owed_ns);
+	cursor_complete(&worker->cursor, operation, worker->completed_ns, worker->due.owed_ns);
 	return true;
 }
 

@@ -24,7 +24,7 @@ void flight_finish(struct worker *worker, uint32_t index, int32_t result, uint64
 	uint64_t owed_ns = flight->request.due.owed_ns;
 	if (worker->run->options->timing != TIMING_THINK)
 		ring_give_back(ring, index);
-	cursor_complete(&worker->cursor, operation, owed_ns);
+	cursor_complete(&worker->cursor, operation, end_ns, owed_ns);
 }
 
 /* What follows a completed operation by its think time: the latest of those that had ended before. */
@@ -115,29 +115,33 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 		pacer_spun(pacer);
 }
 
-/* Waits for other threads. */
-static void wait_order(struct worker *worker, const struct operation *operation, struct readiness *ready)
+/* Waits for an operation of another thread; may return sooner. */
+static void wait_place(struct worker *worker, uint64_t place, struct readiness *ready)
 {
 	struct order *order = &worker->run->order;
 	struct order_waiter *waiter = &worker->waiter;
 
-	for (uint64_t place;
-	     operation_is_held(worker->run->schedule, operation, &place) && !run_stopped(worker->run);) {
-		ring_submit(worker);
-		waiter->ready_ns = worker->finished_ns;
-		waiter->owed_ns = 0;
-		if (!worker->ring->in_flight) {
-			order_wait(order, waiter, place);
-		} else if (!order_completed(order, place)) {
-			order_enlist(order, waiter, place, worker->ring->event);
-			while (!atomic_load(&waiter->awake) && !run_stopped(worker->run)) {
-				ring_arm_event(worker);
-				ring_wait(worker, UINT64_MAX);
-			}
+	ring_submit(worker);
+	waiter->ready_ns = worker->finished_ns;
+	waiter->owed_ns = 0;
+	if (!worker->ring->in_flight) {
+		order_wait(order, waiter, place);
+	} else if (!order_completed(order, place)) {
+		order_enlist(order, waiter, place, worker->ring->event);
+		while (!atomic_load(&waiter->awake) && !run_stopped(worker->run)) {
+			ring_arm_event(worker);
+			ring_wait(worker, UINT64_MAX);
 		}
-		if (waiter->ready_ns > ready->at_ns)
-			*ready = (struct readiness){waiter->ready_ns, waiter->owed_ns};
 	}
+	if (waiter->ready_ns > ready->at_ns)
+		*ready = (struct readiness){waiter->ready_ns, waiter->owed_ns};
+}
+
+static void wait_order(struct worker *worker, const struct operation *operation, struct readiness *ready)
+{
+	for (uint64_t place;
+	     operation_is_held(worker->run->schedule, operation, &place) && !run_stopped(worker->run);)
+		wait_place(worker, place, ready);
 }
 
 static bool goes_by_ring(const struct run *run, const union record *record)
@@ -151,9 +155,11 @@ static bool goes_by_ring(const struct run *run, const union record *record)
 
 static void done_at_once(struct worker *worker, const struct operation *operation, const union record *record)
 {
+	uint64_t now = now_ns();
+
 	if (worker->run->options->timing == TIMING_THINK)
-		follow(worker, record_end_ns(record), now_ns(), worker->due.owed_ns);
-	cursor_complete(&worker->cursor, operation, worker->due.owed_ns);
+		follow(worker, record_end_ns(record), now, worker->due.owed_ns);
+	cursor_complete(&worker->cursor, operation, now, worker->due.owed_ns);
 }
 
 /*
@@ -225,6 +231,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 
 	keep_step(worker);
 	wait_own(worker, record, &ready);
+	due_wait_for_waker(worker, operation, wait_place, &ready);
 	ring_wait_due(worker, record);
 	wait_order(worker, operation, &ready);
 	if (run_stopped(run))

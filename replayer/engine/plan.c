@@ -6,7 +6,8 @@
 
 #include "replayer/engine/plan.h"
 
-_Static_assert(CONFLICTS_MAX < 1 << WAIT_COUNT_BITS, "the length of a list of waits");
+/* With what a thread was woken after. */
+_Static_assert(CONFLICTS_MAX + 1 < 1 << WAIT_COUNT_BITS, "the length of a list of waits");
 
 /*
  * One recorded end. Among equal ends those of positive duration come first: an operation that starts at that moment
@@ -48,6 +49,8 @@ int planner_init(struct planner *planner, struct schedule *schedule)
 	planner->next = calloc(schedule->thread_count, sizeof(*planner->next));
 	if (!planner->endings || !planner->planned || !planner->by_start || !planner->heap || !planner->next)
 		return -ENOMEM;
+	if (schedule->wake_ups && causes_init(&planner->causes, schedule->places))
+		return -ENOMEM;
 	return schedule->by_files ? conflicts_init(&planner->conflicts, schedule->by_files, schedule->thread_count) : 0;
 }
 
@@ -58,6 +61,7 @@ void planner_free(struct planner *planner)
 	free(planner->by_start);
 	free(planner->heap);
 	free(planner->next);
+	causes_free(&planner->causes);
 	conflicts_free(&planner->conflicts);
 	*planner = (struct planner){0};
 }
@@ -137,6 +141,7 @@ static void carry(struct planner *planner)
 			*end++ = planner->endings[i];
 	}
 	planner->endings_count = (uint64_t)(end - planner->endings);
+	planner->causes.recycled = recycled;
 	if (planner->schedule->by_files)
 		conflicts_recycle(&planner->conflicts, recycled);
 }
@@ -174,24 +179,98 @@ static struct subject subject_of(const struct planner *planner, uint64_t place)
 /* Gives it the next rank, and has later ones wait for it. */
 static void end_operation(struct planner *planner, uint64_t place)
 {
-	order_rank(planner->schedule->order, place);
+	const struct schedule *schedule = planner->schedule;
+
+	order_rank(schedule->order, place);
 	/* Of the pass before this one all has completed: passes that keep an order do not overlap. */
-	if (!planner->schedule->by_files || planner->by_rank || place < planner->pass_place)
+	if (place < planner->pass_place)
+		return;
+	if (planner->causes.slots) {
+		const union record *record = schedule->operations[place % schedule->places].record;
+		struct cause cause = {record->io.id, place, record_end_ns(record)};
+
+		planner->by_rank |= !causes_add(&planner->causes, &cause);
+	}
+	if (!schedule->by_files || planner->by_rank)
 		return;
 	struct subject subject = subject_of(planner, place);
 	planner->by_rank = !conflicts_end(&planner->conflicts, &subject);
 }
 
-static bool make_room(struct segment *segment, uint32_t count)
+/* A list with room for so many more elements of some size; NULL when there is no memory. */
+static void *with_room(void *list, uint32_t count, uint32_t *room, uint32_t wanted, size_t bytes)
 {
-	if (segment->waits_count + count <= segment->waits_room)
-		return true;
-	uint32_t room = 2 * segment->waits_room + CONFLICTS_MAX;
-	uint32_t *waits = reallocarray(segment->waits, room, sizeof(*waits));
+	if (count + wanted <= *room)
+		return list;
+	uint32_t larger = 2 * *room + wanted;
+	void *moved = reallocarray(list, larger, bytes);
+	if (moved)
+		*room = larger;
+	return moved;
+}
+
+/* False when there is no memory. */
+static bool add_wait(struct segment *segment, uint64_t place)
+{
+	uint32_t *waits =
+		with_room(segment->waits, segment->waits_count, &segment->waits_room, CONFLICTS_MAX, sizeof(*waits));
 	if (!waits)
 		return false;
 	segment->waits = waits;
-	segment->waits_room = room;
+	segment->waits[segment->waits_count++] = (uint32_t)place;
+	return true;
+}
+
+static struct heard heard_of(const struct planner *planner, const struct segment *segment, const union record *record)
+{
+	if (planner->heard)
+		return planner->heard[record - segment->records];
+	return record > planner->schedule->trace->records ? heard_before(record - 1, record) : (struct heard){0};
+}
+
+/* What its thread was woken after. */
+static void find_wake_up(struct planner *planner, struct segment *segment, struct operation *operation)
+{
+	operation->wake_up = 0;
+	if (!planner->causes.slots)
+		return;
+	struct heard heard = heard_of(planner, segment, operation->record);
+	const struct cause *cause = heard.cause ? causes_find(&planner->causes, heard.cause) : NULL;
+	/* Damaged records may name what is of the thread itself: that has ended, as what is known here has. */
+	if (!cause || cause->place < planner->pass_place)
+		return;
+	struct wake_up *wake_ups = with_room(segment->wake_ups, segment->wake_ups_count, &segment->wake_ups_room, 1,
+					     sizeof(*wake_ups));
+	if (!wake_ups) {
+		planner->by_rank = true;
+		return;
+	}
+	segment->wake_ups = wake_ups;
+	wake_ups[segment->wake_ups_count++] =
+		(struct wake_up){cause->place, cause->end_ns, heard.slept_ns, heard.awake_ns};
+	operation->wake_up = segment->wake_ups_count;
+}
+
+/* The list of what it waits for; false when that is too long, or there is no memory. */
+static bool list_waits(struct planner *planner, struct segment *segment, struct operation *operation, uint64_t place)
+{
+	const struct schedule *schedule = planner->schedule;
+	uint32_t first = segment->waits_count;
+	struct waits waits;
+
+	struct subject subject = subject_of(planner, place);
+	subject.names = names_start(&planner->conflicts.names, subject.record);
+	planner->planned[place % schedule->places].names = subject.names;
+	conflicts_start(&planner->conflicts, &subject, &waits);
+	bool complete = !waits.too_many;
+	for (uint32_t i = 0; i < waits.count && complete; i++)
+		complete = add_wait(segment, waits.list[i].place);
+	if (complete && operation->wake_up)
+		complete = add_wait(segment, segment->wake_ups[operation->wake_up - 1].place);
+	if (!complete)
+		return false;
+	uint32_t count = segment->waits_count - first;
+	operation->wait_for = count ? (uint64_t)first << WAIT_COUNT_BITS | count : 0;
 	return true;
 }
 
@@ -199,20 +278,10 @@ static void start_operation(struct planner *planner, struct segment *segment, st
 			    uint64_t place)
 {
 	const struct schedule *schedule = planner->schedule;
-	struct waits waits;
 
-	operation->wait_for = schedule->order->rank ? WAIT_FOR_RANK | schedule->order->rank : 0;
-	if (!schedule->by_files || planner->by_rank)
-		return;
-	struct subject subject = subject_of(planner, place);
-	subject.names = names_start(&planner->conflicts.names, subject.record);
-	planner->planned[place % schedule->places].names = subject.names;
-	conflicts_start(&planner->conflicts, &subject, &waits);
-	if (waits.too_many || !make_room(segment, waits.count))
-		return;
-	operation->wait_for = waits.count ? (uint64_t)segment->waits_count << WAIT_COUNT_BITS | waits.count : 0;
-	for (uint32_t i = 0; i < waits.count; i++)
-		segment->waits[segment->waits_count++] = (uint32_t)waits.list[i].place;
+	find_wake_up(planner, segment, operation);
+	if (!schedule->by_files || planner->by_rank || !list_waits(planner, segment, operation, place))
+		operation->wait_for = schedule->order->rank ? WAIT_FOR_RANK | schedule->order->rank : 0;
 }
 
 void plan_segment(struct planner *planner, struct segment *segment, uint32_t number, uint32_t count)
@@ -224,10 +293,11 @@ void plan_segment(struct planner *planner, struct segment *segment, uint32_t num
 	carry(planner);
 	sort_by_start(planner, segment);
 	add_endings(planner, segment, first_place, count);
-	segment->waits_count = 0;
-	if (number % schedule->segments == 0 && schedule->by_files) {
+	segment->waits_count = segment->wake_ups_count = 0;
+	if (number % schedule->segments == 0) {
 		planner->pass_place = first_place;
-		conflicts_reset(&planner->conflicts);
+		if (schedule->by_files)
+			conflicts_reset(&planner->conflicts);
 	}
 	const struct ending *end = ending + planner->endings_count;
 

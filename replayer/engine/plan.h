@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Turns the operations of one segment after the other, in the order of their recorded starts and ends, into what each has
- * to wait for: by the interval order or by resources (docs/decisions/0002-order.md).
+ * to wait for: by the interval order or by resources, and by wake-ups (docs/decisions/0002-order.md).
  *
  * When a segment is planned, no later operation can end before its last one started. Operations that end after that are
  * carried on to the next segments, until theirs has completed: then nothing has to wait for them. So what is carried is
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "replayer/engine/causes.h"
 #include "replayer/engine/conflicts.h"
 #include "replayer/engine/schedule.h"
 
@@ -22,6 +23,8 @@ struct planned;
 struct planner {
 	struct schedule *schedule;
 	struct conflicts conflicts; /* ORDER_RESOURCE */
+	struct causes causes; /* where the trace has wake-ups */
+	const struct heard *heard; /* before each record of the segment, where the trace streams */
 	bool by_rank; /* no memory for more: each waits for all that had ended before, which contains the rest */
 	struct ending *endings; /* of operations without a rank, by their recorded ends */
 	uint64_t endings_count;

@@ -336,6 +336,11 @@ static int prepare_schedule(struct run *run)
 			 (unsigned long long)schedule->places);
 		return -ENOMEM;
 	}
+	if (run->options->timing == TIMING_THINK && schedule_note_ends(schedule)) {
+		complain("no memory for when %llu operations end; --order thread needs none",
+			 (unsigned long long)schedule->places);
+		return -ENOMEM;
+	}
 	return feed_init(&run->feed, schedule, run->options->loop);
 }
 

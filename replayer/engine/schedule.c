@@ -64,6 +64,7 @@ int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count)
 	struct thread_plan *thread = NULL;
 
 	for (const union record *record = &schedule->trace->records[first]; count; count--, record++) {
+		schedule->wake_ups += record->kind == RECORD_WAKE;
 		if (!record_is_operation(record))
 			continue;
 		if (!thread || thread->thread != record->io.thread)
@@ -126,14 +127,24 @@ int schedule_init(struct schedule *schedule, struct order *order, const struct f
 	return -ENOMEM;
 }
 
+int schedule_note_ends(struct schedule *schedule)
+{
+	if (!schedule->order || !schedule->wake_ups)
+		return 0;
+	schedule->ended_ns = calloc(schedule->places, sizeof(*schedule->ended_ns));
+	return schedule->ended_ns ? 0 : -ENOMEM;
+}
+
 void schedule_free(struct schedule *schedule)
 {
 	for (uint32_t i = 0; i < SEGMENTS; i++) {
 		free(schedule->kept[i].first);
 		free(schedule->kept[i].records);
 		free(schedule->kept[i].waits);
+		free(schedule->kept[i].wake_ups);
 	}
 	free(schedule->operations);
+	free(schedule->ended_ns);
 	free(schedule->blocks);
 	free(schedule->threads);
 	free(schedule->thread_slots);

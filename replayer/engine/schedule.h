@@ -46,6 +46,15 @@ enum order_kind {
 struct operation {
 	const union record *record;
 	uint64_t wait_for; /* 0 = nothing */
+	uint32_t wake_up; /* in segment.wake_ups, from 1 on; 0 = none */
+};
+
+/* A thread slept before this operation and was woken after another one had ended, by a thread that knew of that. */
+struct wake_up {
+	uint64_t place; /* of that one, as in order.h */
+	uint64_t cause_end_ns; /* recorded */
+	uint64_t slept_ns; /* of the time before the operation; and how long the thread was awake at its end */
+	uint64_t awake_ns;
 };
 
 struct thread_plan {
@@ -65,6 +74,8 @@ struct segment {
 	uint32_t *first; /* of each thread; and the end of the last */
 	uint32_t *waits; /* low halves of places (order.h) */
 	uint32_t waits_count, waits_room;
+	struct wake_up *wake_ups;
+	uint32_t wake_ups_count, wake_ups_room;
 	union record *records; /* copies in the order of the trace, where segments follow each other */
 	_Atomic uint32_t threads_left; /* futex: have not completed all of theirs */
 };
@@ -87,6 +98,12 @@ struct schedule {
 	uint32_t segments; /* of one pass */
 	struct operation *operations; /* of all segments in memory */
 	uint64_t places; /* for operations, in memory */
+	uint64_t wake_ups; /* in the trace */
+	/*
+	 * When the operation at a place has ended here, less by how much later than it should it had begun (order_waiter.owed_ns);
+	 * NULL where nobody asks.
+	 */
+	_Atomic uint64_t *ended_ns;
 	struct segment kept[SEGMENTS];
 	_Atomic uint32_t built; /* futex: segments, in all passes */
 };
@@ -101,6 +118,8 @@ int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count);
  */
 int schedule_init(struct schedule *schedule, struct order *order, const struct file_table *by_files,
 		  const atomic_bool *stop);
+/* After it, where it matters when operations have ended that others were woken after. */
+int schedule_note_ends(struct schedule *schedule);
 void schedule_free(struct schedule *schedule);
 
 /* Index of a recorded thread. */
@@ -188,12 +207,32 @@ static inline bool operation_is_held(struct schedule *schedule, const struct ope
 	return false;
 }
 
-/* An operation that cursor_next() gave has completed, and is not to be looked at again. owed_ns: as of order_waiter. */
-static inline void cursor_complete(struct cursor *cursor, const struct operation *operation, uint64_t owed_ns)
+/* What woke its thread before an operation; NULL = nothing that is known. */
+static inline const struct wake_up *operation_wake_up(struct schedule *schedule, const struct operation *operation)
+{
+	return operation->wake_up ? &operation_segment(schedule, operation)->wake_ups[operation->wake_up - 1] : NULL;
+}
+
+/* Of an operation that has completed, as schedule.ended_ns; 0 = so long ago that its memory was given away. */
+static inline uint64_t schedule_ended_ns(const struct schedule *schedule, uint64_t place)
+{
+	uint64_t ended_ns = atomic_load(&schedule->ended_ns[place % schedule->places]);
+
+	return place < atomic_load(&schedule->order->recycled) ? 0 : ended_ns;
+}
+
+/*
+ * An operation that cursor_next() gave has completed, and is not to be looked at again. ended_ns: when, with
+ * schedule.ended_ns; owed_ns: as of order_waiter.
+ */
+static inline void cursor_complete(struct cursor *cursor, const struct operation *operation, uint64_t ended_ns,
+				   uint64_t owed_ns)
 {
 	struct schedule *schedule = cursor->schedule;
 	uint32_t place = operation_place(schedule, operation);
 
+	if (schedule->ended_ns)
+		atomic_store_explicit(&schedule->ended_ns[place], ended_ns - owed_ns, memory_order_relaxed);
 	if (schedule->order)
 		order_complete(schedule->order, place, owed_ns);
 	if (schedule->streams && --cursor->open[place / SEGMENT_OPERATIONS] == 0)

@@ -42,9 +42,14 @@ int segment_builder_init(struct segment_builder *builder, struct schedule *sched
 		builder->numbers = calloc(SEGMENT_RECORDS_MAX, sizeof(*builder->numbers));
 		builder->candidates = calloc(SEGMENT_RECORDS_MAX, sizeof(*builder->candidates));
 		complete = builder->numbers && builder->candidates;
+		if (schedule->order && schedule->wake_ups) {
+			builder->heard = calloc(SEGMENT_RECORDS_MAX, sizeof(*builder->heard));
+			complete &= !!builder->heard;
+		}
 	}
 	if (schedule->order)
 		complete &= planner_init(&builder->planner, schedule) == 0;
+	builder->planner.heard = builder->heard;
 	if (complete)
 		return 0;
 	complain("no memory to put the operations of %s into their order", schedule->trace->path);
@@ -55,6 +60,7 @@ void segment_builder_free(struct segment_builder *builder)
 {
 	free(builder->numbers);
 	free(builder->candidates);
+	free(builder->heard);
 	planner_free(&builder->planner);
 	*builder = (struct segment_builder){0};
 }
@@ -95,6 +101,8 @@ static struct position narrow(struct segment_builder *builder, struct segment *s
 		if (is_before(until, (struct position){segment->records[i].io.start_ns, numbers[i]}))
 			continue;
 		segment->records[kept] = segment->records[i];
+		if (builder->heard)
+			builder->heard[kept] = builder->heard[i];
 		numbers[kept++] = numbers[i];
 	}
 	return until;
@@ -114,6 +122,8 @@ static uint64_t copy_block(struct segment_builder *builder, struct segment *segm
 		if (!record_is_operation(record) || is_before(position, builder->from) || is_before(until, position))
 			continue;
 		builder->numbers[count] = number;
+		if (builder->heard)
+			builder->heard[count] = number ? heard_before(record - 1, record) : (struct heard){0};
 		segment->records[count++] = *record;
 	}
 	trace_drop(trace, first, records);

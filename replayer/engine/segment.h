@@ -25,6 +25,7 @@ struct segment_builder {
 	struct position from; /* where it begins */
 	uint64_t *numbers; /* in the trace, of the records of the segment that is built */
 	struct candidate *candidates; /* by their starts */
+	struct heard *heard; /* before each of the records; NULL: none of the trace has any */
 	struct planner planner; /* where there is an order across threads */
 };
 

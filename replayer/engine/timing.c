@@ -116,6 +116,11 @@ static void compute_until(const struct pacer *pacer, uint64_t until_ns)
 		pause_processor();
 }
 
+void pacer_compute(struct pacer *pacer, uint64_t compute_ns)
+{
+	compute_until(pacer, now_ns() + compute_ns);
+}
+
 void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns)
 {
 	uint64_t now = now_ns(), half_ns = compute_ns / 2;

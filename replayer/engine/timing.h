@@ -73,5 +73,6 @@ void pacer_wait_until(struct pacer *pacer, uint64_t due_ns);
  * been waiting goes on with what it has got, and then prepares what it asks for. It lets nobody go first.
  */
 void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns);
+void pacer_compute(struct pacer *pacer, uint64_t compute_ns);
 
 #endif

@@ -26,6 +26,7 @@ union record {
 	struct gap_record gap;
 	struct resident_record resident;
 	struct block_data_record block_data;
+	struct wake_record wake;
 };
 
 /* IO and FILEOP records share these places, so that order and time need not look at the kind. */
@@ -33,6 +34,7 @@ _Static_assert(offsetof(struct io_record, start_ns) == offsetof(struct fileop_re
 _Static_assert(offsetof(struct io_record, duration_ns) == offsetof(struct fileop_record, duration_ns), "duration");
 _Static_assert(offsetof(struct io_record, thread) == offsetof(struct fileop_record, thread), "thread");
 _Static_assert(offsetof(struct io_record, file) == offsetof(struct fileop_record, file), "file");
+_Static_assert(offsetof(struct io_record, id) == offsetof(struct fileop_record, id), "id");
 
 struct trace {
 	const char *path;

@@ -111,6 +111,7 @@ struct worker {
 	struct lead_place lead;
 	struct ring *ring; /* NULL without io_uring */
 	struct due due; /* of the operation at hand */
+	struct woken woken; /* before it */
 	uint64_t recorded_end_ns; /* recorded end of the operation that the next think time follows; 0 = none yet */
 	uint64_t completed_ns; /* and its end here */
 	uint64_t debt_ns; /* --timing think: by how much later than it should that operation began, by late wake-ups */

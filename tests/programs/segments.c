@@ -103,7 +103,7 @@ static bool complete(struct thread *thread, int which)
 	memmove(&thread->held[which], &thread->held[which + 1],
 		(size_t)(--thread->count - which) * sizeof(*thread->held));
 	tell("complete", operation);
-	cursor_complete(&thread->cursor, operation, 0);
+	cursor_complete(&thread->cursor, operation, 0, 0);
 	tell_what_may_start();
 	return true;
 }
