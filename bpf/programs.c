@@ -107,7 +107,8 @@ static const struct rule {
 	 .layer = LAYER_VFS,
 	 .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "sched_waking",
-	 .loss = "which thread woke which is not recorded, so that replays keep no such order, and take the time that a "
+	 .loss = "which thread woke which is not recorded, so that replays keep no such order, and take the time that "
+		 "a "
 		 "thread slept for another one for its own",
 	 .layer = LAYER_VFS,
 	 .feature = "CONFIG_TRACEPOINTS"},

@@ -30,6 +30,15 @@ def ended_before(rows):
     return before | ((end[:, None] == start[None, :]) & (rows["duration_ns"] > 0)[:, None])
 
 
+def add_own(order, times, interval):
+    """A thread takes its operations by their starts: what one has waited for, the next need not."""
+    for thread in np.unique(times["thread"]):
+        own = np.flatnonzero(times["thread"] == thread)
+        own = own[np.argsort(times["start_ns"][own], kind="stable")]
+        order[:, own] = np.logical_or.accumulate(order[:, own], axis=1)
+    order |= interval & (times["thread"][:, None] == times["thread"])
+
+
 def check_takes(rows, takes):
     """Each thread takes its operations in the order of their starts, which for equal ones is that of the trace."""
     assert sorted(takes) == list(range(len(rows)))

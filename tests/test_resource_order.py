@@ -14,7 +14,7 @@ import characterize
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag
 from tests.made_trace import made_trace, read, write
 from tests.resource_rules import RENAME_EXCHANGE, must_precede
-from tests.schedule_walk import check_pass, ended_before, needs_walk, walk
+from tests.schedule_walk import add_own, check_pass, ended_before, needs_walk, walk
 from tests.straced import op
 
 pytestmark = needs_walk
@@ -108,15 +108,6 @@ def plain(io, fileops):
     """The rows by their ids, with all fields that the rules look at."""
     rows = [{**row, "data": True} for row in io] + [{**row, "data": False} for row in fileops]
     return [{"result": 0, "flags": 0, "argument": 0, "length": 0, **row} for row in rows]
-
-
-def add_own(order, times, interval):
-    """A thread takes its operations by their starts: what one has waited for, the next need not."""
-    for thread in np.unique(times["thread"]):
-        own = np.flatnonzero(times["thread"] == thread)
-        own = own[np.argsort(times["start_ns"][own], kind="stable")]
-        order[:, own] = np.logical_or.accumulate(order[:, own], axis=1)
-    order |= interval & (times["thread"][:, None] == times["thread"])
 
 
 @settings(max_examples=120)

@@ -139,8 +139,7 @@ static void wait_place(struct worker *worker, uint64_t place, struct readiness *
 
 static void wait_order(struct worker *worker, const struct operation *operation, struct readiness *ready)
 {
-	for (uint64_t place;
-	     operation_is_held(worker->run->schedule, operation, &place) && !run_stopped(worker->run);)
+	for (uint64_t place; operation_is_held(worker->run->schedule, operation, &place) && !run_stopped(worker->run);)
 		wait_place(worker, place, ready);
 }
 

@@ -239,8 +239,8 @@ static void find_wake_up(struct planner *planner, struct segment *segment, struc
 	/* Damaged records may name what is of the thread itself: that has ended, as what is known here has. */
 	if (!cause || cause->place < planner->pass_place)
 		return;
-	struct wake_up *wake_ups = with_room(segment->wake_ups, segment->wake_ups_count, &segment->wake_ups_room, 1,
-					     sizeof(*wake_ups));
+	struct wake_up *wake_ups =
+		with_room(segment->wake_ups, segment->wake_ups_count, &segment->wake_ups_room, 1, sizeof(*wake_ups));
 	if (!wake_ups) {
 		planner->by_rank = true;
 		return;
