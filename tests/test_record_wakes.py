@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who woke a thread before a call: programs hand over a known number of times, in ways that are known."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import characterize
+from characterize.layout import Fileop, RecordKind
+
+RECORDER = Path(__file__).parent.parent / "build" / "flextrace-record"
+ROUNDS = 101
+MS = 1_000_000
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+# Two threads write in turn. Before one wakes the other it sleeps for so long that the other is asleep for certain.
+IN_TURN = """
+import os, sys, threading, time
+there, back = os.pipe(), os.pipe()
+first, second = (os.open(name, os.O_WRONLY | os.O_CREAT) for name in sys.argv[1:3])
+def other():
+    for number in range({rounds}):
+        os.read(there[0], 1)
+        os.pwrite(second, b"x" * 89, number * 89)
+        time.sleep(0.003)
+        os.write(back[1], b"x")
+thread = threading.Thread(target=other)
+thread.start()
+for number in range({rounds}):
+    os.pwrite(first, b"x" * 97, number * 97)
+    time.sleep(0.003)
+    os.write(there[1], b"x")
+    os.read(back[0], 1)
+thread.join()
+"""
+
+# A third thread, which makes no recorded call, takes the word from one to the other and back.
+THROUGH_A_THIRD = """
+import os, sys, threading, time
+steps = [os.pipe() for _ in range(4)]
+first, second = (os.open(name, os.O_WRONLY | os.O_CREAT) for name in sys.argv[1:3])
+def messenger():
+    for number in range({rounds}):
+        for come, go in ((0, 1), (2, 3)):
+            os.read(steps[come][0], 1)
+            time.sleep(0.002)
+            os.write(steps[go][1], b"x")
+def other():
+    for number in range({rounds}):
+        os.read(steps[1][0], 1)
+        os.pwrite(second, b"x" * 89, number * 89)
+        time.sleep(0.002)
+        os.write(steps[2][1], b"x")
+threads = [threading.Thread(target=target) for target in (messenger, other)]
+for thread in threads:
+    thread.start()
+for number in range({rounds}):
+    os.pwrite(first, b"x" * 97, number * 97)
+    time.sleep(0.002)
+    os.write(steps[0][1], b"x")
+    os.read(steps[3][0], 1)
+for thread in threads:
+    thread.join()
+"""
+
+# Threads that sleep by the clock while another one makes calls and computes: timers interrupt that one and wake them.
+BY_THE_CLOCK = """
+import os, sys, threading, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
+until = time.monotonic() + 1.0
+def sleeper():
+    mine = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+    # The interpreter's lock, too, is handed over by wake-ups: processes have none in common.
+    while time.monotonic() < until:
+        time.sleep(0.001)
+        os.pwrite(mine, b"x" * 89, 0)
+    os._exit(0)
+for _ in range(3):
+    if not os.fork():
+        sleeper()
+while time.monotonic() < until:
+    os.pwrite(file, b"x" * 97, 0)
+    os.stat("/")
+time.sleep(0.3)
+"""
+
+# Processes one after the other, each of which writes and ends before the next one is made.
+ONE_AFTER_THE_OTHER = """
+import os, sys, time
+for number in range({rounds}):
+    if not os.fork():
+        time.sleep(0.003)
+        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+        os.pwrite(file, b"x" * 89, 0)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def record(tmp_path, program, rounds=ROUNDS):
+    trace = tmp_path / "t.iotrace"
+    names = [str(tmp_path / name) for name in ("first", "second")]
+    command = [sys.executable, "-c", program.format(rounds=rounds), *names]
+    done = subprocess.run(
+        [RECORDER, "-o", trace, "--layer=vfs", f"--path={tmp_path}", "--", *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if "sched_waking" in done.stderr:
+        pytest.skip("this kernel refuses the program that sees wake-ups: " + done.stderr)
+    return characterize.open(trace)
+
+
+def calls_by_id(trace):
+    """Of every operation of a system call: its end, thread and size."""
+    io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
+    rows = {int(row["id"]): (int(row["start_ns"] + row["duration_ns"]), int(row["thread"]), 0) for row in fileops}
+    for row in io:
+        rows[int(row["id"])] = (int(row["start_ns"] + row["duration_ns"]), int(row["thread"]), int(row["result"]))
+    return rows
+
+
+def written_after(trace):
+    """For every WAKE record of a write: the sizes of what was written, and of its cause; what does not hold of all fails."""
+    calls = calls_by_id(trace)
+    sizes = []
+    for wake in trace.arrays[RecordKind.WAKE]:
+        end_ns, thread, size = calls[int(wake["id"])]
+        cause_end_ns, cause_thread, cause_size = calls[int(wake["cause"])]
+        assert wake["wakes"] > 0
+        assert thread == wake["thread"] != cause_thread
+        assert int(wake["start_ns"] + wake["duration_ns"]) == end_ns
+        assert cause_end_ns <= wake["woken_ns"] <= wake["start_ns"]
+        if size:
+            sizes.append((size, cause_size, int(wake["slept_ns"])))
+    return sizes
+
+
+def right_before_its_call(trace):
+    """Whether each WAKE record of a trace file stands before the record with its id."""
+    raw = np.fromfile(trace.path, np.uint8, offset=4096)[: 64 * sum(trace.header.count.values())].reshape(-1, 64)
+    at = np.flatnonzero(raw[:, 0] == RecordKind.WAKE)
+    kinds = np.isin(raw[at + 1, 0], (RecordKind.IO, RecordKind.FILEOP))
+    return len(at) > 0 and kinds.all() and (raw[at, 56:] == raw[at + 1, 56:]).all()
+
+
+def test_threads_that_write_in_turn_were_woken_by_each_other(tmp_path):
+    """Each write but the first was: 100 of the one thread, 101 of the other. They slept while the other one did."""
+    trace = record(tmp_path, IN_TURN)
+    sizes = written_after(trace)
+    assert [pair[:2] for pair in sizes].count((89, 97)) == ROUNDS
+    assert [pair[:2] for pair in sizes].count((97, 89)) == ROUNDS - 1
+    assert len(sizes) == 2 * ROUNDS - 1
+    # The first time the other one may have found the byte there, or slept for less.
+    assert all(3 * MS <= slept_ns < 1000 * MS for _, _, slept_ns in sizes[1:])
+    assert right_before_its_call(trace)
+
+
+def test_what_happened_is_known_through_threads_that_make_no_call(tmp_path):
+    sizes = written_after(record(tmp_path, THROUGH_A_THIRD))
+    assert [pair[:2] for pair in sizes].count((89, 97)) == ROUNDS
+    assert [pair[:2] for pair in sizes].count((97, 89)) == ROUNDS - 1
+    assert len(sizes) == 2 * ROUNDS - 1
+
+
+def test_what_a_timer_does_is_not_the_doing_of_whom_it_interrupts(tmp_path):
+    """Thousands of wake-ups by timers, most of which interrupt the other process; and none of a thread by a thread."""
+    trace = record(tmp_path, BY_THE_CLOCK)
+    assert (trace.arrays[RecordKind.IO]["result"] == 89).sum() > 300
+    assert not [pair for pair in written_after(trace) if pair[0] == 89 and pair[1] == 97]
+
+
+def test_a_new_process_and_who_waited_for_one_come_after_it(tmp_path):
+    """Each process but the first was made by one who had waited for the one before: that one's write is the cause."""
+    trace = record(tmp_path, ONE_AFTER_THE_OTHER)
+    wakes = trace.arrays[RecordKind.WAKE]
+    calls = calls_by_id(trace)
+    opens = trace.arrays[RecordKind.FILEOP]
+    opens = set(opens["id"][opens["op"] == Fileop.OPEN].tolist())
+    caused = [calls[int(wake["cause"])] for wake in wakes if int(wake["id"]) in opens]
+    assert [size for _, _, size in caused].count(89) == ROUNDS - 1
+    assert len({thread for _, thread, size in caused if size == 89}) == ROUNDS - 1
