@@ -134,7 +134,10 @@ def calls_by_id(trace):
 
 
 def written_after(trace):
-    """For every WAKE record of a write: the sizes of what was written, and of its cause; what does not hold of all fails."""
+    """For every WAKE record of a write: the sizes of what was written and of its cause, and the sleep.
+
+    What has to hold of all of them is asserted here.
+    """
     calls = calls_by_id(trace)
     sizes = []
     for wake in trace.arrays[RecordKind.WAKE]:
