@@ -75,6 +75,7 @@ def operations(rows, *, stored=10_000, cached=(), after=(-1,), waits_for=None, g
         direct=np.zeros(count, bool),
         processor_ns=np.full(count, float(processor_ns)),
         gap_ns=np.full(count, float(gap_ns)),
+        wait_gap_ns=np.full(count, float(gap_ns)),
         computing_ns=np.full(count, np.nan),
         together=np.zeros(count, bool),
         waits_for=np.array([(waits_for or {}).get(number, -1) for number in range(count)], np.int64),
@@ -109,6 +110,19 @@ def test_who_waits_for_a_thread_goes_on_when_it_has_ended(access_ns):
     assert start[4] == end[3] + 1000
     assert start[6] == max(end[3], end[5]) + 1000
     assert (end[5] > end[3]) == (access_ns == 5_000.0)
+
+
+def test_who_was_woken_goes_on_when_both_its_own_time_and_that_after_the_other_have_passed():
+    """Thread 1 reads what is cached, and waits for thread 0, which waits for storage between two such reads."""
+    rows = [(Kind.READ, 0, 1, 0), (Kind.READ, 1, 1, 1), (Kind.READ, 100, 1, 0), (Kind.READ, 1, 1, 1)]
+    todo = operations(rows, cached=[0, 1], after=(-1, -1), waits_for={3: 2})
+    todo.wait_gap_ns[3] = 7000.0
+    times = dict.fromkeys(("read_ns", "paused_read_ns", "rested_read_ns"), 50_000.0)
+    start, end, _ = run(todo, stored_on(**times, read_busy_ns=0.0))
+    assert start[3] == end[2] + 7000
+    todo.gap_ns[3] = 90_000.0
+    start, end, _ = run(todo, stored_on(**times, read_busy_ns=0.0))
+    assert end[2] + 7000 < start[3] == end[1] + 90_000
 
 
 def test_no_request_is_faster_than_the_machine():

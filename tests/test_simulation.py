@@ -10,7 +10,15 @@ import pytest
 import characterize
 from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
-from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE, FileFlag, Fileop, IoFlag
+from characterize.layout import (
+    PROCESSOR_SHARE_ALL,
+    PROCESSOR_SHARE_NONE,
+    RECORD_DTYPE,
+    FileFlag,
+    Fileop,
+    IoFlag,
+    RecordKind,
+)
 from flextrace.main import main
 from selfscale.application import SIMULATION, application_of, estimates, relative_of
 from selfscale.comparison_predictions import prediction_rows
@@ -23,6 +31,7 @@ from selfscale.simulation.operations import Kind, operations_of
 from selfscale.simulation.simulate import simulate
 from selfscale.storage import storage_times
 from tests.made_trace import made_trace, read, write
+from tests.straced import op
 from tests.synthetic_machine import MIB, Machine
 from tests.test_storage import TIMES_US, measured
 
@@ -158,6 +167,42 @@ def test_who_paused_for_all_of_a_threads_operations_waited_for_its_end():
     assert found.gap_ns[starts.tolist().index(900)] == (900 - 600) * US
     without = operations_of(made_trace(io, files=files, tasks=[], paths={1: "/a"}))
     assert (without.waits_for == -1).all()
+
+
+def wake(call, cause, slept_us=0.0):
+    """Of a call in test_what_a_recording_says_of_wake_ups: (id, thread, start)."""
+    record = np.zeros(1, RECORD_DTYPE[RecordKind.WAKE])
+    record["kind"], record["cause"], record["slept_ns"] = RecordKind.WAKE, cause, slept_us * US
+    record["id"], record["thread"], record["start_ns"] = call[0], call[1], call[2] * US
+    record["woken_ns"] = record["start_ns"]
+    return record
+
+
+def test_what_a_recording_says_of_wake_ups_is_taken_for_what_threads_waited_for():
+    """Thread 2 sleeps for 190 us until thread 1 has read; its failed open was woken, so the read behind that waited.
+
+    Thread 3 was made after thread 2's failed open, and so after what that one had done before. Nobody waits for
+    what is not there, or comes later.
+    """
+    calls = {1: (1, 0, 5), 2: (2, 0, 5), 3: (1, 100, 100), 5: (2, 230, 5), 6: (3, 300, 5), 7: (1, 400, 5)}
+    io = [
+        read(0, PAGE, start * US, long * US, thread=thread, missed_bytes=0, id=number, processor_share=128)
+        for number, (thread, start, long) in calls.items()
+    ]
+    failed = op(Fileop.OPEN, 210 * US, result=-2) | {"id": 4, "duration_ns": US, "thread": 2}
+    trace = made_trace(io, fileops=[failed], files=[{"file": 1, "size_bytes": PAGE}], paths={1: "/a"})
+    trace.arrays[RecordKind.WAKE] = np.concatenate(
+        [wake((4, 2, 210), 3, 190), wake((6, 3, 300), 4), wake((7, 1, 400), 99, 50), wake((1, 1, 0), 6)]
+    )
+    found = operations_of(trace)
+    starts = [0, 0, 100, 230, 300, 400]
+    assert found.waits_for.tolist() == [-1, -1, -1, 2, -1, -1]
+    assert found.wait_gap_ns.tolist() == [0, 0, 0, (230 - 200) * US, 0, 0]
+    assert found.gap_ns[[2, 3, 5]].tolist() == [95 * US, (225 - 190) * US, 200 * US]
+    assert found.after[2] == starts.index(0) + 1, "the first read of thread 2"
+    assert found.gap_ns[4] == (300 - 5) * US
+    # Half of 225 us is longer than what the thread did not sleep.
+    assert found.computing_ns[3] == 35 * US
 
 
 def test_a_directory_is_synced_where_names_have_changed():

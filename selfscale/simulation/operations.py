@@ -20,7 +20,8 @@ from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fi
 from characterize.processor_share import processor_shares
 from characterize.requests import OFFSET_MAX, left_out
 from characterize.trace import Trace
-from selfscale.simulation.pauses import pauses_of
+from selfscale.simulation.pauses import Pauses, pauses_of
+from selfscale.simulation.recorded_waits import Waits, recorded_waits
 
 PAGE_BYTES = 4096
 PAGES_MAX = 1 << 25
@@ -89,13 +90,15 @@ class Operations:
     direct : ndarray of bool, shape (n,)
     processor_ns, gap_ns : ndarray of float64, shape (n,)
         Without waiting for storage, but of syncs as recorded; from the end of the thread's operation before, or from
-        its start where `together`; of one that `waits_for` another, from whichever of the two ends later.
+        its start where `together`, without what the thread slept for the one that this one `waits_for`.
+    wait_gap_ns : ndarray of float64, shape (n,)
+        From the end of the one that it waits for; it begins when both have passed.
     computing_ns : ndarray of float64, shape (n,)
         Of the gap, for how long the thread had a processor; NaN: not measured.
     together : ndarray of bool, shape (n,)
         Starts before the thread's operation before has ended (asynchronous I/O).
     waits_for : ndarray of int64, shape (n,)
-        Last operation of the thread for whose end this one's thread waited; -1: for none.
+        Operation of another thread for whose end this one's thread waited; -1: for none.
     after : ndarray of int64, shape (m,)
         Operation whose end a thread's first one follows; -1: the begin.
     reader_file : ndarray of int64, shape (r,)
@@ -120,6 +123,7 @@ class Operations:
     direct: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
+    wait_gap_ns: np.ndarray
     computing_ns: np.ndarray
     together: np.ndarray
     waits_for: np.ndarray
@@ -177,7 +181,8 @@ def operations_of(trace: Trace) -> Operations:
     offset, size_bytes, kind = columns["offset"], columns["size_bytes"], columns["kind"]
     moves = kind <= Kind.WRITE
     first, behind = _pages_of(kind, offset, size_bytes, file_begin[file], file_end[file])
-    pauses = pauses_of(thread, start, end, *_processes(trace, threads))
+    waits = recorded_waits(trace, columns["thread"], start, end)
+    pauses = pauses_of(thread, start, end, *_processes(trace, threads), recorded=waits)
     processor_ns = columns["duration_ns"].astype(float)
     processor_ns[moves] = _processor_times({name: column[moves] for name, column in columns.items()})
     return Operations(
@@ -192,8 +197,8 @@ def operations_of(trace: Trace) -> Operations:
         direct=columns["direct"],
         processor_ns=processor_ns,
         gap_ns=pauses.gap_ns,
-        # What follows another thread's end has a shorter gap than the one that the share is of.
-        computing_ns=np.where(pauses.waits_for < 0, columns["processor_share"] * pauses.gap_ns, np.nan),
+        wait_gap_ns=pauses.wait_gap_ns,
+        computing_ns=_computing_ns(pauses, waits, columns["processor_share"]),
         together=pauses.together,
         waits_for=pauses.waits_for,
         after=pauses.after,
@@ -204,6 +209,14 @@ def operations_of(trace: Trace) -> Operations:
         cached=_cached_pages(trace, files, file_begin, file_end),
         span_s=float(end.max() - start[0]) / 1e9,
     )
+
+
+def _computing_ns(pauses: Pauses, waits: Waits | None, processor_share: np.ndarray) -> np.ndarray:
+    """`Operations.computing_ns`; the share is of the whole time since the thread's operation before."""
+    if waits is None:
+        # What follows another thread's end has a shorter gap than the one that the share is of.
+        return np.where(pauses.waits_for < 0, processor_share * pauses.gap_ns, np.nan)
+    return np.minimum(processor_share * (pauses.gap_ns + waits.slept_ns), pauses.gap_ns)
 
 
 def _records(trace: Trace) -> tuple[np.ndarray, np.ndarray]:

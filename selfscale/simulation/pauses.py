@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the recorded times of operations into what each of them follows, and after which pause.
 
-A thread's operations follow each other. Its first one follows the last one that had ended by then, of whichever thread:
-whoever started the thread waited for it. And who paused while another thread of its process, or of a child process, did
-all that it ever did, is taken to have waited for that one's end.
+A thread's operations follow each other, and those that its thread was woken after, where the recording says so: then
+what it slept for them is no part of its pause. Where it does not, the first one follows the last one that had ended by
+then, of whichever thread: whoever started the thread waited for it. And who paused while another thread of its process,
+or of a child process, did all that it ever did, is taken to have waited for that one's end.
 """
 
 from __future__ import annotations
@@ -12,18 +13,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from selfscale.simulation.recorded_waits import Waits
+
 
 class Pauses(NamedTuple):
     """Of n operations by m threads, see `selfscale.simulation.operations.Operations`."""
 
     gap_ns: np.ndarray
+    wait_gap_ns: np.ndarray
     together: np.ndarray
     waits_for: np.ndarray
     after: np.ndarray
 
 
 def pauses_of(
-    thread: np.ndarray, start: np.ndarray, end: np.ndarray, process: np.ndarray, parent: np.ndarray
+    thread: np.ndarray,
+    start: np.ndarray,
+    end: np.ndarray,
+    process: np.ndarray,
+    parent: np.ndarray,
+    *,
+    recorded: Waits | None = None,
 ) -> Pauses:
     """What n operations follow.
 
@@ -33,6 +43,8 @@ def pauses_of(
         From 0; in the order of the starts; ns.
     process, parent : ndarray of int64, shape (m,)
         Of every thread, and the process that started that one; -1: not known.
+    recorded : Waits, optional
+        What the recording says.
     """
     order = np.argsort(thread, kind="stable")
     same = thread[order][1:] == thread[order][:-1]
@@ -45,11 +57,18 @@ def pauses_of(
     by_end = np.argsort(end, kind="stable")
     ended = np.searchsorted(end[by_end], start[firsts], side="right") - 1
     after = np.where(ended >= 0, by_end[ended], -1)
+    if recorded is not None:
+        after = np.where(recorded.waits_for[firsts] >= 0, recorded.waits_for[firsts], after)
+        waits_for = recorded.waits_for.copy()
+        waits_for[firsts] = -1
+        gap_ns = np.maximum(gap_ns - np.where(together, 0, recorded.slept_ns), 0)
+    else:
+        waits_for = _waits_for(thread, start, end, process, parent)
     gap_ns[firsts] = start[firsts] - np.where(after >= 0, end[after], start[0])
-    waits_for = _waits_for(thread, start, end, process, parent)
-    waits = waits_for >= 0
-    gap_ns[waits] = (start - end[waits_for])[waits]
-    return Pauses(gap_ns, together, waits_for, after)
+    wait_gap_ns = np.where(waits_for >= 0, start - end[waits_for], 0.0)
+    if recorded is None:
+        gap_ns = np.where(waits_for >= 0, wait_gap_ns, gap_ns)
+    return Pauses(gap_ns, wait_gap_ns, together, waits_for, after)
 
 
 def _waits_for(

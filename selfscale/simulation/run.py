@@ -65,6 +65,7 @@ class Schedule(NamedTuple):
     size_bytes: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
+    wait_gap_ns: np.ndarray
     computing_ns: np.ndarray
     together: np.ndarray
     waits_for: np.ndarray
@@ -124,6 +125,7 @@ def _schedule(operations: Operations) -> Schedule:
         size_bytes=operations.size_bytes,
         processor_ns=operations.processor_ns,
         gap_ns=operations.gap_ns,
+        wait_gap_ns=operations.wait_gap_ns,
         computing_ns=operations.computing_ns,
         together=operations.together,
         waits_for=operations.waits_for,
@@ -198,9 +200,10 @@ def _computing(todo, current, due_ns, now, thread):
 @kernel
 def _due_ns(todo, end_ns, before_ns, number):
     """When an operation begins: never, as long as the one that it waits for has not ended."""
+    due_ns = before_ns + todo.gap_ns[number]
     if todo.waits_for[number] >= 0:
-        before_ns = max(before_ns, end_ns[todo.waits_for[number]])
-    return before_ns + todo.gap_ns[number]
+        due_ns = max(due_ns, end_ns[todo.waits_for[number]] + todo.wait_gap_ns[number])
+    return due_ns
 
 
 @kernel
