@@ -105,6 +105,7 @@ struct task_state {
 	__u64 slept_ns;
 	__u32 waker;
 	__u32 wakes; /* 0 = it has heard of nothing new */
+	__u64 to_be_handed_on; /* whether it has woken nobody since it has heard of that */
 
 	/* The operation that runs. */
 	__u64 id; /* 0 = none */

@@ -174,7 +174,7 @@ struct fileop_record {
 
 /*
  * Before a call its thread slept, outside of recorded calls, and another traced thread woke it: so the call waited for what
- * that thread had done, or knew to be done because it had been woken itself. Stands right before the record of the call,
+ * that thread had done, or knew to be done because it had been woken itself just before. Stands right before the record of the call,
  * which is an IO record of SOURCE_SYSCALL or SOURCE_SPLICE, or a FILEOP record. A new thread was woken by who made it.
  */
 struct wake_record {

@@ -32,11 +32,14 @@ int BPF_PROG(sched_waking, struct task_struct *woken)
 		return 0;
 	struct task_state *state = bpf_task_storage_get(&tasks, woken, NULL, 0);
 	struct task_state *waker_state = bpf_task_storage_get(&tasks, waker, NULL, 0);
+	if (!state || !waker_state || !is_doing_of(waker, ctx))
+		return 0;
+	struct news news = news_for_woken(waker_state);
 	/* What it waits for within a recorded call is part of that. */
-	if (!state || !waker_state || state->id || state->target_id || !is_doing_of(waker, ctx))
+	if (state->id || state->target_id)
 		return 0;
 	__u64 now_ns = bpf_ktime_get_ns();
-	if (hear_from(state, waker, waker_state, now_ns))
+	if (hear(state, news, waker, now_ns))
 		state->slept_ns += asleep_ns(state, now_ns);
 	return 0;
 }

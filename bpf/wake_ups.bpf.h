@@ -2,8 +2,10 @@
 /*
  * What a thread knows to have happened because others woke it -> WAKE records.
  *
- * A thread knows its own calls, and what those knew who have woken it. Of all that, only the call that ended last is kept:
- * so that it goes through threads that make no recorded call themselves, such as a client between two servers.
+ * A thread knows its own calls, and what those knew who have woken it. Of all that, only the call that ended last is kept.
+ * So it goes through threads that make no recorded call themselves, such as a messenger between two; but only to the first
+ * that is woken then: who serves several, such as a client of two servers, has heard the one's news when it turns to
+ * the other, which has not waited for them.
  */
 #ifndef FLEXTRACE_WAKE_UPS_BPF_H
 #define FLEXTRACE_WAKE_UPS_BPF_H
@@ -17,17 +19,37 @@ static __always_inline bool is_own_call(const struct task_state *state, __u64 id
 	return state->id_base && id >> OPERATION_COUNT_BITS == state->id_base >> OPERATION_COUNT_BITS;
 }
 
-/* A traced thread learns what another one knows, which wakes or makes it. */
-static __always_inline bool hear_from(struct task_state *state, const struct task_struct *waker,
-				      const struct task_state *waker_state, __u64 now_ns)
+/* What a thread knows. */
+struct news {
+	__u64 id; /* 0 = nothing */
+	__u64 end_ns;
+};
+
+/* Of the thread that makes another one. */
+static __always_inline struct news news_for_new_thread(const struct task_state *state)
 {
-	bool own = waker_state->call_before_end_ns >= waker_state->heard_end_ns;
-	__u64 id = own ? waker_state->call_before_id : waker_state->heard_id;
-	__u64 end_ns = own ? waker_state->call_before_end_ns : waker_state->heard_end_ns;
-	if (!id || end_ns <= state->heard_end_ns || is_own_call(state, id))
+	if (state->call_before_end_ns >= state->heard_end_ns)
+		return (struct news){state->call_before_id, state->call_before_end_ns};
+	return (struct news){state->heard_id, state->heard_end_ns};
+}
+
+/* Of the thread that wakes another one; each only once. */
+static __always_inline struct news news_for_woken(struct task_state *state)
+{
+	bool may_tell = state->to_be_handed_on || state->call_before_end_ns >= state->heard_end_ns;
+	state->to_be_handed_on = 0;
+	return may_tell ? news_for_new_thread(state) : (struct news){};
+}
+
+/* A traced thread learns what another one knows; whether it is new to it. */
+static __always_inline bool hear(struct task_state *state, struct news news, const struct task_struct *waker,
+				 __u64 now_ns)
+{
+	if (!news.id || news.end_ns <= state->heard_end_ns || is_own_call(state, news.id))
 		return false;
-	state->heard_id = id;
-	state->heard_end_ns = end_ns;
+	state->heard_id = news.id;
+	state->heard_end_ns = news.end_ns;
+	state->to_be_handed_on = 1;
 	state->woken_ns = now_ns;
 	state->waker = waker->pid;
 	state->wakes++;

@@ -94,6 +94,33 @@ while time.monotonic() < until:
 time.sleep(0.3)
 """
 
+# Two processes write and ask a third one, which has heard from both when it answers the first, and then the other.
+# Threads would hand over the interpreter's lock as well.
+ASKED_BY_TWO = """
+import os, sys, time
+asked = os.pipe()
+answers = {{name: os.pipe() for name in "ab"}}
+def ask(name, path, size, delay):
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    for number in range({rounds}):
+        os.pwrite(file, b"x" * size, 0)
+        time.sleep(delay)
+        os.write(asked[1], name.encode())
+        os.read(answers[name][0], 1)
+    os._exit(0)
+for arguments in (("a", sys.argv[1], 97, 0.002), ("b", sys.argv[2], 89, 0.004)):
+    if not os.fork():
+        ask(*arguments)
+for number in range({rounds}):
+    first = os.read(asked[0], 1).decode()
+    time.sleep(0.006)
+    second = os.read(asked[0], 1).decode()
+    for name in (first, second):
+        os.write(answers[name][1], b"x")
+for _ in range(2):
+    os.wait()
+"""
+
 # Processes one after the other, each of which writes and ends before the next one is made.
 ONE_AFTER_THE_OTHER = """
 import os, sys, time
@@ -177,6 +204,14 @@ def test_what_happened_is_known_through_threads_that_make_no_call(tmp_path):
     assert [pair[:2] for pair in sizes].count((89, 97)) == ROUNDS
     assert [pair[:2] for pair in sizes].count((97, 89)) == ROUNDS - 1
     assert len(sizes) == 2 * ROUNDS - 1
+
+
+def test_who_serves_two_tells_neither_of_the_other(tmp_path):
+    """It is woken by the one, asleep by the clock when the other asks, and answers one after the other."""
+    trace = record(tmp_path, ASKED_BY_TWO)
+    assert (trace.arrays[RecordKind.IO]["result"] == 89).sum() == ROUNDS
+    crossed = [pair[:2] for pair in written_after(trace) if pair[:2] in {(89, 97), (97, 89)}]
+    assert not crossed
 
 
 def test_what_a_timer_does_is_not_the_doing_of_whom_it_interrupts(tmp_path):
