@@ -15,8 +15,8 @@ class EngineOptions(TypedDict, total=False):
     timing : {"asap", "think", "recorded"}
         No waiting; recorded think times after each completion; every operation at its recorded time.
     order : {"resource", "recorded", "thread"}, optional
-        Across threads, what had ended before and touches the same files or names, all that had ended before, or
-        nothing precedes an operation (docs/decisions/0002-order.md); default: as the trace needs.
+        Across threads, what had ended before and touches the same files or names or was waited for, all that had ended
+        before, or nothing precedes an operation (docs/decisions/0002-order.md); default: as the trace needs.
     cache : {"recorded", "warm", "cold", "keep"}
         Page cache of the files at the start.
     data : str

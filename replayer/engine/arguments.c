@@ -56,8 +56,8 @@ static const struct argp_option options[] = {
 	 1},
 	{"order", KEY_ORDER, "HOW", 0,
 	 "What an operation waits for in other threads. resource: for what had ended before it started and has to do "
-	 "with the same files or names (default for recordings); recorded: for all that had ended before (default for "
-	 "foreign traces); thread: for nothing (default for synthetic ones)",
+	 "with the same files or names, or that its thread was woken after (default for recordings); recorded: for all "
+	 "that had ended before (default for foreign traces); thread: for nothing (default for synthetic ones)",
 	 1},
 	{"computing", KEY_COMPUTING, "HOW", 0,
 	 "think: a thread has a processor in its think times for as long as when recorded, and computes (recorded, "

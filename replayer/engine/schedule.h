@@ -34,7 +34,7 @@ enum { SEGMENTS = 8, OPERATIONS_KEPT = SEGMENTS * SEGMENT_OPERATIONS };
 
 /* What an operation of one thread waits for of others. */
 enum order_kind {
-	ORDER_RESOURCE, /* what had ended before and touches the same files or names (conflicts.h) */
+	ORDER_RESOURCE, /* what had ended before and touches the same files or names (conflicts.h), or woke the thread (causes.h) */
 	ORDER_RECORDED, /* all that had ended before */
 	ORDER_THREAD, /* nothing */
 };
