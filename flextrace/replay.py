@@ -100,7 +100,8 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
         choices=ORDERS,
         help="what an operation waits for in other threads; resource: for what had ended before it started and has to "
         "do with the same files or names, or that its thread was woken after (default for recordings); recorded: for "
-        "all that had ended before (default for foreign traces and block requests); thread: for nothing (default for synthetic traces)",
+        "all that had ended before (default for foreign traces and block requests); thread: for nothing (default for "
+        "synthetic traces)",
     )
     group.add_argument(
         "--computing",
