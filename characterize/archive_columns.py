@@ -57,8 +57,8 @@ NUMBERS = {name: {member.value: member.name for member in numbers} for name, num
 _NULL_IF_NOT_MEASURED = ("missed_bytes", "queued_ns", "resident_bytes")
 _PATH = "path"
 # Chosen by measuring (docs/decisions/0008-archive.md).
-_DELTA = (POSITION, "start_ns", "time_ns", "id")
-_BYTES_APART = ("duration_ns", "queued_ns", "offset", "sector", "cause", "argument", "length")
+_DELTA = (POSITION, "start_ns", "time_ns", "woken_ns", "id")
+_BYTES_APART = ("duration_ns", "queued_ns", "slept_ns", "offset", "sector", "cause", "argument", "length")
 STATISTICS = (POSITION, "kind", "start_ns", RAW)
 """Columns that a reader may choose row groups by; those of the others would be most of a small archive."""
 _CACHED_RECORDS = 4096  # 256 KiB
@@ -92,7 +92,8 @@ def _pandas_metadata(schema: pa.Schema) -> str:
 
 
 SCHEMA = _schema()
-ADDED = {"flextrace.archive/1": {"processor_share": 0}}
+_OF_WAKES = {"wakes": 0, "waker": 0, "woken_ns": 0, "slept_ns": 0}
+ADDED = {"flextrace.archive/1": {"processor_share": 0, **_OF_WAKES}, "flextrace.archive/2": _OF_WAKES}
 """By schema of an older archive, the columns that it lacks, and what its records have there."""
 PANDAS_METADATA = _pandas_metadata(SCHEMA)
 
@@ -164,7 +165,11 @@ def fill(records: np.ndarray, kind: int, columns: Mapping[str, pa.Array]) -> Non
     ValueError
         A field is null in some row: not what `table_of` made.
     """
-    if kind in RECORD_DTYPE:
+    whole = np.zeros(len(records), bool)
+    if RAW in columns:
+        whole = columns[RAW].is_valid().to_numpy(zero_copy_only=False)
+    # Of a kind that the archive's writer did not know all stand whole, and its columns are null.
+    if kind in RECORD_DTYPE and not (len(whole) and whole.all()):
         rows = records.view(RECORD_DTYPE[RecordKind(kind)]).reshape(-1)
         rows["kind"] = kind
         fields = {name: _field(name, rows.dtype[name], columns[name]) for name in fields_of(kind)}
@@ -173,8 +178,7 @@ def fill(records: np.ndarray, kind: int, columns: Mapping[str, pa.Array]) -> Non
             piece = rows[first : first + _CACHED_RECORDS]
             for name, values in fields.items():
                 piece[name] = values[first : first + _CACHED_RECORDS]
-    if RAW in columns and columns[RAW].null_count < len(records):
-        whole = columns[RAW].is_valid().to_numpy(zero_copy_only=False)
+    if whole.any():
         content = b"".join(columns[RAW].drop_null().to_pylist())
         records[whole] = np.frombuffer(content, np.uint8).reshape(-1, TRACE_RECORD_BYTES)
 

@@ -28,6 +28,7 @@ from tests.archived import (
     RECORDED_NS,
     VERSION_MAJOR_AT,
     assert_equal_traces,
+    full_trace,
     patch,
     trace_file,
 )
@@ -134,7 +135,7 @@ def test_pandas_reads_plain_values_exactly(archive):
 def test_the_file_says_what_it_is(archive):
     metadata = pq.read_metadata(archive).metadata
     document = json.loads(metadata[b"flextrace"])
-    assert document["schema"] == "flextrace.archive/2"
+    assert document["schema"] == "flextrace.archive/3"
     assert document["numbers"]["kind"]["1"] == "IO"
     assert json.loads(metadata[b"flextrace.trace"]) == {"command": ["sort", "x"]}
 
@@ -207,29 +208,40 @@ def test_an_archive_that_was_written_anew_by_others(archive, tmp_path):
         characterize.open(tmp_path / "b.parquet")
 
 
-def test_archives_of_before_a_column_was_added_are_read(trace, tmp_path, monkeypatch):
-    older = dict(RECORD_DTYPE)
-    for kind in (RecordKind.IO, RecordKind.FILEOP):
+@pytest.mark.parametrize(
+    ("version", "lacks"),
+    [
+        (version, {*more, "wakes", "waker", "woken_ns", "slept_ns"})
+        for version, more in ((1, ["processor_share"]), (2, []))
+    ],
+)
+def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, version, lacks):
+    """Also where a trace of now was packed by a flextrace of then, which knew no WAKE records."""
+    wake = {"wakes": 3, "waker": 2, "start_ns": RECORDED_NS, "woken_ns": RECORDED_NS - 1, "cause": 9, "id": 1}
+    trace = characterize.write(full_trace(wakes=[wake]), tmp_path / "a.iotrace")
+    older = {kind: dtype for kind, dtype in RECORD_DTYPE.items() if kind is not RecordKind.WAKE}
+    for kind in (RecordKind.IO, RecordKind.FILEOP) if version == 1 else ():
         fields = [(name.replace("processor_share", "reserved"), kept) for name, kept in RECORD_DTYPE[kind].descr]
         older[kind] = np.dtype(fields)
-    schema = pa.schema([column for column in archive_columns.SCHEMA if column.name != "processor_share"])
+    schema = pa.schema([column for column in archive_columns.SCHEMA if column.name not in lacks])
     for module in ("archive", "archive_columns"):
         monkeypatch.setattr(f"characterize.{module}.RECORD_DTYPE", older)
         monkeypatch.setattr(f"characterize.{module}.SCHEMA", schema)
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/1")
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", f"flextrace.archive/{version}")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
-    assert "processor_share" not in pq.read_schema(tmp_path / "a.parquet").names
+    assert not lacks & set(pq.read_schema(tmp_path / "a.parquet").names)
+    assert len(characterize.open(tmp_path / "a.parquet").wakes) == 1
     assert_equal_traces(characterize.open(tmp_path / "a.parquet"), characterize.open(trace))
     unpack(tmp_path / "a.parquet", tmp_path / "b.iotrace")
     assert (tmp_path / "b.iotrace").read_bytes() == trace.read_bytes()
 
 
 def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/3")
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/4")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
-    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/3, this flextrace reads flextrace.archive/2"):
+    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/4, this flextrace reads flextrace.archive/3"):
         characterize.open(tmp_path / "a.parquet")
 
 
