@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from characterize.formats.reading import ReadOptions
 
 PIECE_RECORDS = 1 << 18
-TIMED = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)
+TIMED = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK, RecordKind.WAKE)
 _SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.TEXT)
 
 Arrays = dict[RecordKind, np.ndarray]
@@ -55,7 +55,8 @@ class Chunk:
     Attributes
     ----------
     arrays : dict of RecordKind to numpy.ndarray
-        IO, FILEOP and BLOCK records by their start; equal starts in the order of the file.
+        IO, FILEOP, BLOCK and WAKE records by their start; equal starts in the order of the file. A WAKE record is in
+        the same chunk as its call, which starts with it.
     """
 
     arrays: Arrays
@@ -85,7 +86,8 @@ class Stream:
     Attributes
     ----------
     facts : Trace
-        Header, paths, warnings, and the records of the kinds of which there are few; no IO, FILEOP, BLOCK, BLOCK_DATA.
+        Header, paths, warnings, and the records of the kinds of which there are few; no IO, FILEOP, BLOCK, BLOCK_DATA,
+        WAKE.
     chunks : callable
         Makes an iterator over all chunks, and over all block requests with their pieces; can be called again.
     first_ns, last_ns : int

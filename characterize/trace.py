@@ -204,6 +204,14 @@ class Trace:
         return self._frame(RecordKind.RESIDENT)
 
     @cached_property
+    def wakes(self) -> pd.DataFrame:
+        """Every WAKE record: which call (``id``) waited for which one of another thread (``cause``), and for how long.
+
+        Columns as in ``struct wake_record``; traces of before format 1.3 and of other tools have none.
+        """
+        return self._frame(RecordKind.WAKE)
+
+    @cached_property
     def gaps(self) -> pd.DataFrame:
         """Every GAP record: what was lost, on which CPU, when."""
         return self._frame(RecordKind.GAP)

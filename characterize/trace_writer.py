@@ -26,6 +26,7 @@ from characterize.layout import (
     TRACE_TEXT_BYTES,
     TRACE_VERSION_MAJOR,
     TRACE_VERSION_MINOR,
+    WAKE_DTYPE,
     HeaderFlag,
     RecordKind,
 )
@@ -37,13 +38,15 @@ if TYPE_CHECKING:
 _TIMED_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)
 _SIZE_AT = 40  # size_bytes in struct file_record
 _NO_FILES = np.zeros(0, FILE_DTYPE)
+_NO_WAKES = np.zeros(0, WAKE_DTYPE)
 
 
 def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) -> Path:
     """Write a trace file.
 
     IO, FILEOP and BLOCK records are merged by their start (a stable sort, so that the order of each thread stays), each
-    BLOCK record with its BLOCK_DATA records behind it, behind the FILE, TASK and RESIDENT records.
+    BLOCK record with its BLOCK_DATA records behind it, behind the FILE, TASK and RESIDENT records. A WAKE record stands
+    right before the record of its call, and is left out where that is not in the trace.
 
     Parameters
     ----------
@@ -98,7 +101,7 @@ def write_chunks(
     ----------
     chunks : iterable of (dict of RecordKind to ndarray, dict of int to str)
         Records of one piece by kind, and the paths of its FILE records. IO, FILEOP and BLOCK records of a piece are
-        merged by their start, behind the others.
+        merged by their start, behind the others; its WAKE records are those of its calls.
     header : callable
         Called when all pieces are written.
     path : Path
@@ -124,9 +127,13 @@ def write_chunks(
         stream.write(bytes(TRACE_HEADER_BYTES))
         for arrays, paths in chunks:
             first = [_file_records(arrays.get(RecordKind.FILE, _NO_FILES), paths)]
-            first += [_raw(array) for kind, array in arrays.items() if kind not in (*_TIMED_KINDS, RecordKind.FILE)]
+            placed = (*_TIMED_KINDS, RecordKind.FILE, RecordKind.WAKE)
+            first += [_raw(array) for kind, array in arrays.items() if kind not in placed]
             timed = [_raw(arrays[kind]) for kind in _TIMED_KINDS if kind in arrays]
-            for part in [*first, *([_by_start(np.concatenate(timed))] if timed else [])]:
+            if timed:
+                wakes = arrays.get(RecordKind.WAKE, _NO_WAKES)
+                first.append(_with_wakes(_by_start(np.concatenate(timed)), wakes))
+            for part in first:
                 for row in np.flatnonzero(part[:, 0] == RecordKind.FILE).tolist():
                     place = TRACE_HEADER_BYTES + (int(count.sum()) + row) * TRACE_RECORD_BYTES
                     place_of_file[int(part[row].view(FILE_DTYPE)["file"][0])] = place
@@ -182,12 +189,27 @@ def _timed_records(trace: Trace) -> np.ndarray:
     # Stable: a BLOCK record stands before its pieces, and those without one stand first of all.
     requests = requests[np.argsort(owner, kind="stable")]
     parts = [_raw(trace.arrays[RecordKind.IO]), _raw(trace.arrays[RecordKind.FILEOP]), requests]
-    return _by_start(np.concatenate(parts))
+    return _with_wakes(_by_start(np.concatenate(parts)), trace.arrays[RecordKind.WAKE])
 
 
 def _by_start(records: np.ndarray) -> np.ndarray:
     """A stable sort; records of all timed kinds have their start at the same place."""
     return records[np.argsort(records.reshape(-1).view(IO_DTYPE)["start_ns"], kind="stable")]
+
+
+def _with_wakes(records: np.ndarray, wakes: np.ndarray) -> np.ndarray:
+    """Records with a WAKE record right before that of its call, one for each at most.
+
+    Its start alone would not tell where that is: calls of several threads may start together.
+    """
+    if not len(wakes):
+        return records
+    calls = np.flatnonzero(np.isin(records[:, 0], (RecordKind.IO, RecordKind.FILEOP)))
+    number, first = np.unique(records.reshape(-1).view(IO_DTYPE)["id"][calls], return_index=True)
+    # Number 0 is that of a call that has none.
+    wakes = wakes[np.isin(wakes["id"], number[number > 0])]
+    wanted, once = np.unique(wakes["id"], return_index=True)
+    return np.insert(records, calls[first[np.searchsorted(number, wanted)]], _raw(wakes[once]), axis=0)
 
 
 def _file_records(files: np.ndarray, paths: Mapping[int, str]) -> np.ndarray:

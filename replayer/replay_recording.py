@@ -88,7 +88,10 @@ class _Part:
 
     def _operations_of(self, chunk: Chunk) -> dict[RecordKind, np.ndarray]:
         io, fileops = chunk.arrays[RecordKind.IO], chunk.arrays[RecordKind.FILEOP]
-        return {RecordKind.IO: io[self.io(io)], RecordKind.FILEOP: fileops[self.fileops(fileops)]}
+        io, fileops, wakes = io[self.io(io)], fileops[self.fileops(fileops)], chunk.arrays[RecordKind.WAKE]
+        if len(wakes):
+            wakes = wakes[np.isin(wakes["id"], np.concatenate([io["id"], fileops["id"]]))]
+        return {RecordKind.IO: io, RecordKind.FILEOP: fileops, RecordKind.WAKE: wakes}
 
     def _within(self, blocks: np.ndarray) -> np.ndarray:
         return (blocks["start_ns"] >= self.first_ns) & (blocks["start_ns"] <= self.last_ns)

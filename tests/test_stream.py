@@ -40,12 +40,18 @@ def written_as_is(directory: Path, kinds: list[tuple[RecordKind, dict]], flags: 
 
 @st.composite
 def disorder(draw):
-    """Records of all timed kinds, started at few moments, in any order; some pieces follow their block request."""
+    """Records of all timed kinds, started at few moments, in any order.
+
+    Some pieces follow their block request; some calls follow a record of who woke their thread.
+    """
     rows = []
     for number in range(draw(st.integers(0, 40))):
         kind = draw(st.sampled_from([RecordKind.IO, RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK]))
         start, duration = draw(START), draw(st.integers(0, 5))
         times = {"start_ns": start, "duration_ns": duration}
+        if kind != RecordKind.BLOCK and draw(st.booleans()):
+            waits = {"slept_ns": draw(st.integers(0, 5)), "cause": draw(st.integers(0, 40)), "id": number}
+            rows.append((RecordKind.WAKE, {**times, **waits}))
         if kind == RecordKind.IO:
             maker = draw(st.sampled_from([read, write]))
             size = draw(st.integers(-2, 9000))

@@ -23,8 +23,8 @@ FIRST_NAME_ID = 2**31
 SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.TEXT)
 """Kinds of which a trace has few records."""
 
-_TIMES = ("start_ns", "time_ns")
-_TASKS = ("thread", "process", "parent_process")
+_TIMES = ("start_ns", "time_ns", "woken_ns")
+_TASKS = ("thread", "process", "parent_process", "waker")
 _FILES = ("file", "reference")
 
 

@@ -142,7 +142,7 @@ def _piece(records: np.ndarray, found: Survey) -> Piece:
 
 def _note_numbers(its: np.ndarray, found: Survey) -> None:
     for name in its.dtype.names or ():
-        if name in ("thread", "process"):
+        if name in ("thread", "process", "waker"):
             found.task = max(found.task, int(its[name].max()))
         elif name == "file":
             found.file = max(found.file, int(its[name][its[name] < FIRST_NAME_ID].max(initial=0)))
