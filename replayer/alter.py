@@ -8,7 +8,8 @@ the manifest has wanted, achieved and held. A trace of which something is off is
 
 BLOCK and BLOCK_DATA records are not carried over: what the altered requests do to the device is not known before they
 run. Neither are RESIDENT records, since places and sizes of files change; how much of a file is cached stays in its
-FILE record. Pages read of mapped programs are no requests and are left out.
+FILE record. Pages read of mapped programs are no requests and are left out. WAKE records stay where they still hold
+(`replayer.flexible.wakes`): not those of threads that were dealt or merged.
 
 Of a trace that has block requests only, these are altered (`replayer.flexible.block_layer`), and the result has BLOCK
 records, for ``replay --device``. There processNum is the queue depth, and nobody thinks.
@@ -43,6 +44,7 @@ from replayer.flexible.seq_frac import change_seq_frac
 from replayer.flexible.size_mean import change_size_mean
 from replayer.flexible.times import elapsed_ns, scale_think_times, scale_times
 from replayer.flexible.unique_bytes import change_unique_bytes
+from replayer.flexible.wakes import settled
 
 # From this deviation on a held parameter is brought back where that is possible.
 HELD_TOLERANCE = 0.005
@@ -169,6 +171,8 @@ def _altered(
         scale_times(draft, times["timeScale"])
         # A trace of one moment stays one.
         result.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present if present else times["timeScale"]
+    recorded = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
+    draft.wakes = settled(draft.wakes, recorded, (draft.io, draft.fileops))
     return result.of(draft)
 
 

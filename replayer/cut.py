@@ -2,7 +2,8 @@
 """Turns a trace into a part of it: a window of time, some threads, processes, files or devices.
 
 What stays was measured and stays so. Every file begins as it was when the part first uses it: with the size, the name
-and the data in the page cache that the operations left out had given it.
+and the data in the page cache that the operations left out had given it. That a call waited for another one (WAKE) is
+left out where that is.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from replayer.flexible.file_state import NAMING, follow_renames, makers, states_
 from replayer.flexible.planned import derived, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.flexible.readable import make_readable
+from replayer.flexible.wakes import standing
 from replayer.merge import begin_ns
 
 NANOSECONDS = 10**9
@@ -86,6 +88,7 @@ def cut(trace: Trace, selection: Selection) -> Trace:
         RecordKind.FILE: draft.files,
         RecordKind.TASK: draft.tasks,
         RecordKind.RESIDENT: resident,
+        RecordKind.WAKE: draft.wakes,
     }
     gaps = trace.arrays[RecordKind.GAP]
     end = np.full(len(gaps), _limit_ns(base, selection.end_s, FOREVER_NS))
@@ -225,7 +228,8 @@ def _draft(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> Draft:
     """Some records, as they are, with all files."""
     io, fileops = (trace.arrays[kind][mask] for kind, mask in masks.items())
     files, tasks = (trace.arrays[kind].copy() for kind in (RecordKind.FILE, RecordKind.TASK))
-    draft = Draft(io, fileops, files, tasks, dict(trace.paths), trace.untimed)
+    wakes = standing(trace.arrays[RecordKind.WAKE], io, fileops)
+    draft = Draft(io, fileops, files, tasks, wakes, dict(trace.paths), trace.untimed)
     draft.sort()
     return draft
 

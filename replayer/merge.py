@@ -43,7 +43,7 @@ def merge(traces: Sequence[Trace], align: Align = "starts") -> Trace:
     -------
     Trace
         PLANNED; of synthetic traces UNTIMED. Of one trace its records, bit by bit. A path that another trace had before
-        gets a number behind it: the files are not the same ones.
+        gets a number behind it: the files are not the same ones. Calls wait for those of their own trace, as they did.
 
     Raises
     ------
@@ -116,7 +116,8 @@ def _merge(traces: Sequence[Trace], shifts: list[int]) -> Trace:
         gap = trace.arrays[RecordKind.GAP].copy()
         labels.make_disjoint(draft, resident)
         for records, name in (
-            *((records, "start_ns") for records in (draft.io, draft.fileops, gap)),
+            *((records, "start_ns") for records in (draft.io, draft.fileops, draft.wakes, gap)),
+            (draft.wakes, "woken_ns"),
             *((records, "time_ns") for records in (draft.files, draft.tasks, resident)),
         ):
             records[name] = np.maximum(records[name].astype(np.int64) + shift, 0)
@@ -130,6 +131,7 @@ def _merge(traces: Sequence[Trace], shifts: list[int]) -> Trace:
         RecordKind.FILE: joined.files,
         RecordKind.TASK: joined.tasks,
         RecordKind.RESIDENT: np.concatenate(residents),
+        RecordKind.WAKE: joined.wakes,
         RecordKind.GAP: np.concatenate(gaps),
     }
     return Trace(
@@ -202,6 +204,8 @@ class _Labels:
         for records in (draft.io, draft.fileops):
             records["id"][records["id"] > 0] += np.uint64(self.operations)
             top = max(top, int(records["id"].max(initial=0)))
+        for name in ("id", "cause"):
+            draft.wakes[name] += np.uint64(self.operations)
         self.operations = top
 
     def _relabel_files(self, draft: Draft, resident: np.ndarray) -> None:
@@ -226,8 +230,11 @@ class _Labels:
 
     def _relabel_tasks(self, draft: Draft) -> None:
         columns = [
-            records[name] for records in (draft.io, draft.fileops, draft.tasks) for name in ("thread", "process")
+            records[name]
+            for records in (draft.io, draft.fileops, draft.tasks, draft.wakes)
+            for name in ("thread", "process")
         ]
+        columns.append(draft.wakes["waker"])
         own = np.unique(np.concatenate(columns)).tolist()
         if not self.tasks.isdisjoint(own):
             top = max(*self.tasks, *own)

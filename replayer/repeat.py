@@ -48,8 +48,8 @@ def repeat(trace: Trace, times: int) -> Trace:
     if (len(draft.io) + len(draft.fileops)) * times > RECORDS_MAX:
         raise FlextraceError(f"{times} times this trace are more than {RECORDS_MAX} records, which no replay takes", 2)
     passes = _Passes(draft, times)
-    draft.io, draft.fileops, draft.files = (
-        np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files)
+    draft.io, draft.fileops, draft.files, draft.wakes = (
+        np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files, passes.wakes)
     )
     draft.paths = passes.paths
     draft.sort()
@@ -67,7 +67,7 @@ class _Passes:
         end = int((both["start_ns"] + both["duration_ns"]).max())
         # A restoring operation takes the nanosecond behind the last end, the next pass begins behind it.
         self.length_ns = end + 2 - int(both["start_ns"].min())
-        self.io, self.fileops, self.files = [draft.io], [draft.fileops], [draft.files]
+        self.io, self.fileops, self.files, self.wakes = [draft.io], [draft.fileops], [draft.files], [draft.wakes]
         self.paths = dict(draft.paths)
         self._taken = set(draft.paths.values())
         self._operations = int(both["id"].max())
@@ -80,21 +80,24 @@ class _Passes:
             self._add(draft, number)
 
     def _add(self, draft: Draft, number: int) -> None:
-        between, io, fileops = self._restored.copy(), draft.io.copy(), draft.fileops.copy()
+        between, io, fileops, wakes = (it.copy() for it in (self._restored, draft.io, draft.fileops, draft.wakes))
         between["start_ns"] += np.uint64((number - 1) * self.length_ns)
         between["id"] = np.arange(1, len(between) + 1)
         top = self._operations
         for records, ahead in ((between, top), (io, top + len(between)), (fileops, top + len(between))):
             records["id"][records["id"] > 0] += np.uint64(ahead)
             self._operations = max(self._operations, int(records["id"].max(initial=0)))
+        for name in ("id", "cause"):
+            wakes[name] += np.uint64(top + len(between))
         table = {file: self._new_id(file) for file in self._own}
         naming = np.isin(fileops["op"], NAMING)
         fileops["argument"][naming] = _relabelled(fileops["argument"][naming], table)
         described = draft.files[np.isin(draft.files["file"], self._own)].copy()
         for records in (io, fileops, described):
             records["file"] = _relabelled(records["file"], table)
-        for records in (io, fileops):
-            records["start_ns"] += np.uint64(number * self.length_ns)
+        for records, name in ((io, "start_ns"), (fileops, "start_ns"), (wakes, "start_ns"), (wakes, "woken_ns")):
+            records[name] += np.uint64(number * self.length_ns)
+        self.wakes.append(wakes)
         self.io.append(io)
         self.fileops += [between, fileops]
         self.files.append(described)

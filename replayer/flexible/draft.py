@@ -15,6 +15,7 @@ from characterize.intervals import union_length
 from characterize.layout import NOT_MEASURED_U32, FileFlag, Fileop, IoOp, RecordKind
 from characterize.requests import left_out
 from characterize.trace import Trace
+from replayer.flexible.wakes import standing
 
 ALIGNMENTS = (4096, 512)
 # A file counts as aligned where this share of its requests starts at a multiple.
@@ -37,6 +38,7 @@ class Draft:
     fileops: np.ndarray
     files: np.ndarray
     tasks: np.ndarray
+    wakes: np.ndarray
     paths: dict[int, str]
     untimed: bool
     notes: dict[str, Any] = field(default_factory=dict)
@@ -45,13 +47,15 @@ class Draft:
     def of(cls, trace: Trace) -> Draft:
         """A working copy of a trace, without the pages of programs that are no requests (`left_out`).
 
-        What came from the device and what from the page cache is not known before the altered trace runs.
+        What came from the device and what from the page cache is not known before the altered trace runs. WAKE records
+        are as recorded, those that hold.
         """
         io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
         io = io[~left_out(trace)]
         io["missed_bytes"] = NOT_MEASURED_U32
         files, tasks = (trace.arrays[kind].copy() for kind in (RecordKind.FILE, RecordKind.TASK))
-        draft = cls(io, fileops, files, tasks, dict(trace.paths), trace.untimed)
+        wakes = standing(trace.arrays[RecordKind.WAKE], io, fileops)
+        draft = cls(io, fileops, files, tasks, wakes, dict(trace.paths), trace.untimed)
         draft.sort()
         return draft
 
@@ -70,15 +74,17 @@ class Draft:
         """Bring the records into the order of their starts; stable, so that of equal ones the order stays."""
         self.io = self.io[np.argsort(self.io["start_ns"], kind="stable")]
         self.fileops = self.fileops[np.argsort(self.fileops["start_ns"], kind="stable")]
+        self.wakes = self.wakes[np.argsort(self.wakes["start_ns"], kind="stable")]
 
     @classmethod
     def joined(cls, drafts: Sequence[Draft]) -> Draft:
         """All records of several drafts whose ids differ, in the order of their starts."""
-        io, fileops, files, tasks = (
-            np.concatenate([getattr(draft, name) for draft in drafts]) for name in ("io", "fileops", "files", "tasks")
+        io, fileops, files, tasks, wakes = (
+            np.concatenate([getattr(draft, name) for draft in drafts])
+            for name in ("io", "fileops", "files", "tasks", "wakes")
         )
         paths = {file: path for draft in drafts for file, path in draft.paths.items()}
-        draft = cls(io, fileops, files, tasks, paths, drafts[0].untimed)
+        draft = cls(io, fileops, files, tasks, wakes, paths, drafts[0].untimed)
         draft.sort()
         return draft
 

@@ -34,6 +34,7 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float) -> Tr
         RecordKind.FILEOP: draft.fileops,
         RecordKind.FILE: draft.files,
         RecordKind.TASK: draft.tasks,
+        RecordKind.WAKE: draft.wakes,
         RecordKind.GAP: parent.arrays[RecordKind.GAP],
     }
     metadata = {key: value for key, value in parent.header.metadata.items() if key not in RECORDING_KEYS}
