@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.layout import Fileop, FileType, RecordKind, Source
-from characterize.stream import Chunk, Stream
+from characterize.stream import Arrays, Chunk, Stream
 from characterize.trace import Trace
 from replayer.repeated_operations import RepeatedIo, repeated_fileops
 from replayer.replay_recording import players_of
@@ -31,6 +31,7 @@ _DIRECTORY = -1
 
 _IMAGE_NAME = re.compile(r"[fd](\d{8,})")
 
+_TAKEN = ("thread", "process", "file", "result", "op", "source", "id")
 _WITH_RANGE = (Fileop.SYNC_FILE_RANGE, Fileop.FALLOCATE, Fileop.FADVISE)
 
 
@@ -41,7 +42,7 @@ def operations_of(io: np.ndarray, fileops: np.ndarray) -> pd.DataFrame:
     -------
     DataFrame
         ``start_ns, end_ns, thread, process, data`` (an IO record), ``op, source, file, argument`` (offset), ``length``
-        (bytes asked), ``result, flags``.
+        (bytes asked), ``result, flags, id``.
     """
     parts = []
     for data, array in ((True, io), (False, fileops)):
@@ -51,7 +52,7 @@ def operations_of(io: np.ndarray, fileops: np.ndarray) -> pd.DataFrame:
         columns = {
             "start_ns": start,
             "end_ns": start + np.minimum(array["duration_ns"], np.iinfo(np.int64).max // 2).astype(np.int64),
-            **{name: array[name].astype(np.int64) for name in ("thread", "process", "file", "result", "op", "source")},
+            **{name: array[name].astype(np.int64) for name in _TAKEN},
             "argument": argument.astype(np.int64),
             "length": length.astype(np.int64),
             "flags": array["flags"].astype(np.int64),
@@ -61,8 +62,26 @@ def operations_of(io: np.ndarray, fileops: np.ndarray) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def rows_of_ids(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Row of the operation with each wanted id; -1 = none has it, or the id is 0, which means no operation.
+
+    Parameters
+    ----------
+    wanted : ndarray of int64, shape (m,)
+    ids : ndarray of int64, shape (n,)
+    """
+    rows, some = np.full(len(wanted), -1, np.int64), np.flatnonzero(wanted != 0)
+    if len(some) and len(ids):
+        order = np.argsort(ids, kind="stable")
+        found = order[np.minimum(np.searchsorted(ids, wanted[some], sorter=order), len(ids) - 1)]
+        rows[some] = np.where(ids[found] == wanted[some], found, -1)
+    return rows
+
+
 class WantedOperations:
     """Makes of records of a trace those operations that the engine repeats, with the columns of `FORM` and ``own``.
+
+    The column ``cause`` has the id of the call that an operation was woken after; 0 = it was woken after none.
 
     Attributes
     ----------
@@ -77,8 +96,9 @@ class WantedOperations:
         self._names_from = _names_from(trace)
         self.operations = self.expected = 0
 
-    def __call__(self, io: np.ndarray, fileops: np.ndarray) -> pd.DataFrame:
-        """Of IO and FILEOP records; columns as from `operations_of` besides."""
+    def __call__(self, arrays: Arrays) -> pd.DataFrame:
+        """Of IO, FILEOP and WAKE records; columns as from `operations_of` besides."""
+        io, fileops, wakes = (arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.WAKE))
         self.operations += len(io) + len(fileops)
         operations = operations_of(io[self._is_repeated(io)], fileops[repeated_fileops(fileops)])
         self.expected += len(operations)
@@ -90,7 +110,10 @@ class WantedOperations:
         spliced = operations["source"].to_numpy() == Source.SPLICE
         length = np.where(spliced & data, np.maximum(operations["result"], 0), operations["length"])
         op = np.where(~data & (op == Fileop.MSYNC), Fileop.FDATASYNC, op)
-        return operations.assign(**_form(data, op, number, argument, length))
+        woken = rows_of_ids(wakes["id"].astype(np.int64), operations["id"].to_numpy())
+        cause = np.zeros(len(operations), np.int64)
+        cause[woken[woken >= 0]] = wakes["cause"][woken >= 0]
+        return operations.assign(cause=cause, **_form(data, op, number, argument, length))
 
     def _number_of(self, file: np.ndarray) -> np.ndarray:
         """Numbers in the names of the image's files (files.h, files_index): ids of new names stand behind all files."""
@@ -122,9 +145,9 @@ class DoneOperations:
         self._numbers = {file: _number_of(path) for file, path in recording.paths.items()}
         self.foreign = 0
 
-    def __call__(self, io: np.ndarray, fileops: np.ndarray) -> pd.DataFrame:
+    def __call__(self, arrays: Arrays) -> pd.DataFrame:
         """Of IO and FILEOP records: ``start_ns, end_ns, data``, ``thread`` that each repeats, `FORM`, ``own``."""
-        operations = operations_of(io, fileops)
+        operations = operations_of(arrays[RecordKind.IO], arrays[RecordKind.FILEOP])
         data, op = operations["data"].to_numpy(), operations["op"].to_numpy()
         # A symbolic link is a name without a file.
         by_argument = ~data & (op == Fileop.SYMLINK)

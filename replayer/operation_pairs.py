@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.layout import RECORD_DTYPE, RecordKind
-from characterize.stream import Chunk, Stream
+from characterize.stream import TIMED, Arrays, Chunk, Stream
 from replayer.operation_form import FORM, DoneOperations, WantedOperations
 
 WAITING_OPERATIONS = 1 << 21
@@ -36,7 +36,8 @@ class Pairs:
     Attributes
     ----------
     operations : DataFrame
-        Of the trace, as from `replayer.operation_form.operations_of`, and ``replay_start_ns``, ``replay_end_ns``.
+        Of the trace, as from `replayer.operation_form.operations_of`, ``cause`` (`WantedOperations`), and
+        ``replay_start_ns``, ``replay_end_ns``.
     settled_ns : int
         No operation of a pair to come starts before this.
     """
@@ -56,11 +57,11 @@ class _Reader:
         No operation that has not been read starts before this.
     """
 
-    def __init__(self, stream: Stream, form: Callable[[np.ndarray, np.ndarray], pd.DataFrame]) -> None:
+    def __init__(self, stream: Stream, form: Callable[[Arrays], pd.DataFrame]) -> None:
         self._parts = (part for part in stream.chunks() if isinstance(part, Chunk))
         self._form, self._read, self.reached_ns = form, 0, 0
         self._next = next(self._parts, None)
-        nothing = form(*(np.zeros(0, RECORD_DTYPE[kind]) for kind in (RecordKind.IO, RecordKind.FILEOP)))
+        nothing = form({kind: np.zeros(0, RECORD_DTYPE[kind]) for kind in TIMED})
         self.waiting = nothing.assign(sequence=np.zeros(0, np.int64))
 
     @property
@@ -72,10 +73,11 @@ class _Reader:
         """Let the next chunk wait, if there is one."""
         if self._next is None:
             return
-        arrays = [self._next.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP)]
+        arrays = self._next.arrays
         self._next = next(self._parts, None)
-        self.reached_ns = max([self.reached_ns, *(int(array["start_ns"][-1]) + 1 for array in arrays if len(array))])
-        operations = self._form(*arrays).sort_values("start_ns", kind="stable")
+        started = [arrays[kind]["start_ns"] for kind in (RecordKind.IO, RecordKind.FILEOP)]
+        self.reached_ns = max([self.reached_ns, *(int(start[-1]) + 1 for start in started if len(start))])
+        operations = self._form(arrays).sort_values("start_ns", kind="stable")
         operations["sequence"] = self._read + np.arange(len(operations))
         self._read += len(operations)
         waiting = pd.concat([self.waiting, operations])

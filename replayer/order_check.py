@@ -2,12 +2,9 @@
 """Turns a trace and the recording of its replay into the operations that came too early, by rule.
 
 The rules are those that a replay has to keep: the order within each thread, the edges of ROOT (Weiss et al., SOSP 2013,
-section 3), which are files, names and descriptors, and the interval order that it may promise beyond them
-(docs/decisions/0002). Only what ended before the other one started was ordered in the recording; what overlapped may
-come in any order.
-
-Wake-ups between threads (futex, pipe) are not recorded, so that they are no edges here; the interval order contains
-them.
+section 3), which are files, names and descriptors, the wake-ups of threads by others that were recorded, and the
+interval order that it may promise beyond them (docs/decisions/0002). Only what ended before the other one started was
+ordered in the recording; what overlapped may come in any order.
 
 Pairs of operations come in pieces. Those whose turn it is are compared with all before them among the last
 `NEAR_OPERATIONS`; of earlier ones only the latest end is kept. An operation that began after that has waited for all of
@@ -26,8 +23,9 @@ import pandas as pd
 from characterize.layout import Fileop, IoFlag, IoOp
 from characterize.stream import Stream
 from characterize.trace import Trace
+from replayer.operation_form import rows_of_ids
 from replayer.operation_pairs import END_OF_TIME, WAITING_OPERATIONS, Pairing, Pairs
-from replayer.order_sweep import Found, Times, sweep, sweep_ranges
+from replayer.order_sweep import Found, Times, compare, sweep, sweep_ranges
 
 EXAMPLES = 5
 """So many violations of each rule are told in full."""
@@ -41,6 +39,7 @@ RULES = {
     "names": "uses of a name and what makes, moves or removes it keep their order (ROOT: path)",
     "descriptors": "a process opens a file before it uses it, and closes it after that (ROOT: descriptor)",
     "syncs": "a sync starts after all writes of its file, or of all files, that it flushed (ROOT: file)",
+    "wake_ups": "a call starts after the call of another thread has ended that its thread was woken after",
     "interval_order": "an operation starts after all that had ended before it started (docs/decisions/0002)",
 }
 
@@ -249,6 +248,7 @@ def _found(times: Times, operations: pd.DataFrame, facts: Trace, names: Mapping[
         found["names"] = _names(times, operations, facts, names)
         found["descriptors"] = _descriptors(times, operations)
         found["syncs"] = _syncs(times, operations)
+        found["wake_ups"] = compare(times, rows_of_ids(*(operations[name].to_numpy() for name in ("cause", "id"))))
         found["interval_order"] = sweep(times, np.zeros(len(operations), np.int64), everything, everything)
     return found
 

@@ -3,7 +3,8 @@
 
 An operation A has to precede B if it had ended before B started when recorded (or just then, after a positive duration:
 docs/decisions/0002). B is too early if in the replay it started before A had ended. For each B only the latest end of
-all its A counts, so that no pair is looked at: sorting is all that it costs, O(n log n).
+all its A counts, so that no pair is looked at: sorting is all that it costs, O(n log n). Where a B has one A at most,
+the two are compared.
 """
 
 from __future__ import annotations
@@ -84,6 +85,26 @@ def sweep(times: Times, group: np.ndarray, before: np.ndarray, after: np.ndarray
     checked, blamed = np.zeros(len(group), bool), np.full(len(group), -1, np.int64)
     checked[row[starts]] = True
     blamed[row[early]] = row[reached[early]]
+    return Found(checked, blamed)
+
+
+def compare(times: Times, first: np.ndarray) -> Found:
+    """Check that rows wait for one other each, if that had ended before.
+
+    Parameters
+    ----------
+    times : Times
+    first : ndarray of int64, shape (n,)
+        Row of the one that each waits for; -1 = none.
+    """
+    row = np.flatnonzero(first >= 0)
+    other = first[row]
+    start, end = times.recorded_start[row], times.recorded_end[other]
+    row = row[(end < start) | ((end == start) & (end > times.recorded_start[other]))]
+    early = row[times.replay_end[first[row]] > times.replay_start[row]]
+    checked, blamed = np.zeros(len(first), bool), np.full(len(first), -1, np.int64)
+    checked[row] = True
+    blamed[early] = first[early]
     return Found(checked, blamed)
 
 

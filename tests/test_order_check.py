@@ -9,55 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind, Source
-from characterize.stream import Chunk, Stream, stream_of
+from characterize.stream import Chunk
 from characterize.trace import Trace
-from replayer import order_check
 from replayer.operation_form import operations_of
 from replayer.order_check import RULES
 from replayer.order_sweep import Times, sweep, sweep_ranges
-from replayer.replay_recording import replay_part
+from tests.checked_order import ROWS, assert_blame, check_order, columns, naive, part_of, times_of
 from tests.made_trace import made_trace, read, write
 from tests.replayed import SHIFT_NS, replayed
 from tests.straced import op
-
-ROWS = st.lists(
-    st.tuples(
-        *(st.integers(0, 30), st.integers(0, 6), st.integers(0, 30), st.integers(0, 6)),
-        *(st.integers(0, 2), st.integers(0, 20), st.integers(1, 9), st.booleans(), st.booleans(), st.booleans()),
-    ),
-    max_size=24,
-)
-
-
-def part_of(recording: Trace, step: int = 10**6) -> Stream:
-    return replay_part(stream_of(recording, step))
-
-
-def check_order(trace: Trace, part: Stream, step: int = 10**6, **limits):
-    return order_check.check_order(stream_of(trace, step), part, **limits)
-
-
-def naive(times: Times, must_wait) -> tuple[list[bool], list[bool]]:
-    """For every operation whether any has to precede it, and whether it began before the end of such a one."""
-    start, end, again, over = (list(map(int, one)) for one in vars(times).values())
-    checked, early = [], []
-    for b in range(len(start)):
-        first = [
-            a
-            for a in range(len(start))
-            if (end[a] < start[b] or (end[a] == start[b] and end[a] > start[a])) and must_wait(a, b)
-        ]
-        checked.append(bool(first))
-        early.append(any(over[a] > again[b] for a in first))
-    return checked, early
-
-
-def columns(rows):
-    return [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [np.zeros(0, np.int64)] * 10
-
-
-def times_of(start, duration, again, lasted) -> Times:
-    return Times(start, start + duration, again, again + lasted)
 
 
 @given(ROWS)
@@ -87,13 +47,6 @@ def test_ranges_are_found_as_by_looking_at_every_pair(rows):
     assert_blame(found.blamed, times)
 
 
-def assert_blame(blamed, times):
-    """Who is blamed had to precede, and had not ended."""
-    for row in np.flatnonzero(blamed >= 0):
-        assert times.recorded_end[blamed[row]] <= times.recorded_start[row]
-        assert times.replay_end[blamed[row]] > times.replay_start[row]
-
-
 def bank() -> Trace:
     """Two threads on two files, with everything that a file goes through; nothing overlaps."""
     fileops = [
@@ -110,8 +63,8 @@ def bank() -> Trace:
     io = [
         write(0, 100, 20, thread=1),
         write(50, 100, 30, thread=2),
-        read(0, 150, 40, thread=1),
-        read(10, 10, 41, thread=2, file=2),
+        read(0, 150, 40, thread=1, id=1),
+        read(10, 10, 41, thread=2, file=2, id=2),
         read(0, 50, 100, 5, thread=2),
         {**read(0, -14, 110), "thread": 2},
     ]
@@ -121,7 +74,8 @@ def bank() -> Trace:
         {"file": 3, "flags": FileFlag.NEW_NAME},
         {"file": 4, "type": 3},
     ]
-    return made_trace(io, fileops=fileops, files=files, paths={1: "/a", 2: "/b", 3: "/c", 4: "/"})
+    wakes = [{"id": 2, "cause": 1, "start_ns": 41, "duration_ns": 1, "thread": 2}]
+    return made_trace(io, fileops=fileops, files=files, wakes=wakes, paths={1: "/a", 2: "/b", 3: "/c", 4: "/"})
 
 
 def test_a_perfect_replay_breaks_nothing_and_everything_is_compared():
@@ -147,8 +101,8 @@ def moved(trace: Trace, kind: RecordKind, row: int, start: int) -> Trace:
     [
         # the write of thread 2 comes before the one of thread 1 that it overlaps
         (RecordKind.IO, 1, 15, {"file_ranges": 1, "interval_order": 1}),
-        # thread 2 reads the other file early: nobody depends on it but the interval order
-        (RecordKind.IO, 3, 35, {"interval_order": 1}),
+        # thread 2 reads the other file before the read that it was woken after: no resource tells
+        (RecordKind.IO, 3, 35, {"wake_ups": 1, "interval_order": 1}),
         # opened under its new name before it was renamed; its own first write is behind it now, as it was
         (RecordKind.FILEOP, 3, 60, {"names": 1, "interval_order": 1}),
         # removed before the close of thread 1
@@ -338,11 +292,13 @@ def test_rules_of_random_replays_agree_with_looking_at_every_pair(seed):
     trace = random_trace(random)
     recording = replayed_at_random(trace, random)
     rows, times = operations_and_times(trace, recording)
+    causes = dict(trace.arrays[RecordKind.WAKE][["id", "cause"]].tolist())
     expectations = {
         "program_order": lambda a, b: rows[a]["thread"] == rows[b]["thread"],
         "file_ranges": lambda a, b: conflict_of(rows[a], rows[b]),
         "names": lambda a, b: rows[a]["file"] == rows[b]["file"] and changes_name(rows[a], rows[b]),
         "descriptors": lambda a, b: lifetime(rows[a], rows[b]),
+        "wake_ups": lambda a, b: rows[a]["id"] == causes.get(rows[b]["id"]),
         "interval_order": lambda a, b: True,
     }
     found = {name: naive(times, must_wait) for name, must_wait in expectations.items()}
@@ -371,11 +327,18 @@ def operations_and_times(trace: Trace, recording: Trace):
 
 
 def random_trace(random: np.random.Generator) -> Trace:
-    """Threads that open, read, write, truncate and unlink three files; every operation can be told from the others."""
-    io, fileops = [], []
-    for at in range(int(random.integers(1, 24))):
+    """Threads that open, read, write, truncate and unlink three files; every operation can be told from the others.
+
+    Half of them were woken after any other call, which may have ended before or not, or is not in the trace.
+    """
+    io, fileops, wakes = [], [], []
+    count = int(random.integers(1, 24))
+    for at in range(count):
         start, thread, file = int(random.integers(0, 100)), int(random.integers(1, 4)), int(random.integers(1, 4))
-        common = {"thread": thread, "process": thread // 2, "file": file}
+        common = {"thread": thread, "process": thread // 2, "file": file, "id": 1 + at}
+        if random.random() < 0.5:
+            cause = int(random.integers(0, count + 3))
+            wakes.append({"id": 1 + at, "cause": cause, "start_ns": start, "thread": thread})
         if random.random() < 0.6:
             make = read if random.random() < 0.5 else write
             io.append(make(int(random.integers(0, 50)), 10 + at, start, int(random.integers(0, 9)), **common))
@@ -385,7 +348,7 @@ def random_trace(random: np.random.Generator) -> Trace:
             argument = at + 20 if kind == Fileop.TRUNCATE else 0
             fileops.append(op(kind, start, flags=flags, argument=argument, **common))
     paths = {1: "a", 2: "b", 3: "c"}
-    return made_trace(io, fileops=fileops, files=[{"file": file} for file in paths], paths=paths)
+    return made_trace(io, fileops=fileops, files=[{"file": file} for file in paths], wakes=wakes, paths=paths)
 
 
 def replayed_at_random(trace: Trace, random: np.random.Generator) -> Trace:
