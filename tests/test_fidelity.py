@@ -234,6 +234,20 @@ def test_only_an_order_that_was_promised_takes_trust(changes, trustworthy, word)
     assert word in " ".join(fidelity["reasons"] + fidelity["notes"])
 
 
+@pytest.mark.parametrize(("order", "trustworthy"), [("resource", False), ("recorded", False), ("thread", True)])
+def test_a_call_before_the_one_that_it_was_woken_after_takes_trust(order, trustworthy):
+    """Of another file, so that no rule of a resource tells; the text and the verdict name the rule as any other."""
+    trace = busy(wakes=[{"id": 2, "cause": 1, "start_ns": 5000, "duration_ns": 1, "thread": 2}])
+    trace.arrays[RecordKind.IO]["id"][29], trace.arrays[RecordKind.FILEOP]["id"][0] = 1, 2
+    recording = replayed(trace)
+    recording.arrays[RecordKind.IO]["start_ns"][29] += 3000
+    fidelity = fidelity_of(trace, recording, result(trace, order=order))
+    assert fidelity["order"]["rules"]["wake_ups"]["violations"] == 1
+    assert fidelity["trustworthy"] is trustworthy
+    assert "wake_ups" in " ".join(fidelity["notes" if trustworthy else "reasons"])
+    assert ["wake", "ups", "1", "1"] in [line.split() for line in fidelity_lines({"fidelity": fidelity})]
+
+
 def test_losses_added_operations_and_parts_are_said():
     trace = busy()
     recording = replayed(trace)
