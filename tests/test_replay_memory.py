@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from characterize.layout import BLOCK_DTYPE, FILE_DTYPE, NOT_MEASURED_U64, TASK_DTYPE, BlockOp, RecordKind
+from characterize.layout import BLOCK_DTYPE, FILE_DTYPE, NOT_MEASURED_U64, TASK_DTYPE, WAKE_DTYPE, BlockOp, RecordKind
 from characterize.trace import Header
 from characterize.trace_writer import write_chunks
-from tests.bench.large_trace import FILE_BYTES, read_pieces
+from tests.bench.large_trace import FILE_BYTES, GAP_NS, read_pieces
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL, LARGE = 100_000, 1_000_000
-PIECE_RECORDS = 1 << 14
+PIECE_RECORDS = 1 << 13
+"""Small beside what may wait of the operations of a trace below: the last chunk has up to two pieces."""
 SPREAD_BYTES = 16 << 20
 """By which two runs of the same program differ at most; the large trace has 64 MB, so that holding it would show."""
 
@@ -86,6 +87,8 @@ def test_a_device_trace_is_made_in_memory_that_its_length_does_not_set(block_tra
 THREADS = 4
 FIRST_THREAD = 70_000
 """Of the replay."""
+WOKEN = 10
+"""Every so many calls one was woken after the last of another thread that had ended for certain."""
 
 
 def run_pieces(count: int, first_thread: int, path_of):
@@ -98,7 +101,13 @@ def run_pieces(count: int, first_thread: int, path_of):
     yield {RecordKind.FILE: files, RecordKind.TASK: tasks}, {file: path_of(file) for file in number.tolist()}
     for io in read_pieces(count, THREADS):
         io["thread"] += first_thread
-        yield {RecordKind.IO: io}, {}
+        io["id"] = io["start_ns"] // GAP_NS + 1
+        calls = io[io["id"] % WOKEN == 0]
+        wakes = np.zeros(len(calls), WAKE_DTYPE)
+        wakes["kind"], wakes["cause"] = RecordKind.WAKE, calls["id"] - np.uint64(THREADS + 1)
+        for name in ("start_ns", "duration_ns", "thread", "process", "id"):
+            wakes[name] = calls[name]
+        yield {RecordKind.IO: io, RecordKind.WAKE: wakes}, {}
 
 
 def test_a_replay_is_compared_in_memory_that_its_length_does_not_set(tmp_path):
@@ -118,6 +127,7 @@ def test_a_replay_is_compared_in_memory_that_its_length_does_not_set(tmp_path):
         f"    check = check_order(trace, replay, near_operations={SMALL // 4}, waiting_operations={SMALL // 4})\n"
         "    assert check.compared == check.expected == int(path.stem)\n"
         "    assert check.violations == check.far == check.added == 0\n"
+        f"    assert check.rules['wake_ups'].checked == int(path.stem) // {WOKEN}\n"
         "    assert comparison_of(run_part(trace), replay)['distance']['read'] == {'ks': 0, 'emd_share': 0}"
     )
     assert growth_bytes(*paths, imports, call) < SPREAD_BYTES
