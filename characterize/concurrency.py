@@ -63,8 +63,9 @@ class ConcurrencySummary:
         self._threads = Numbering()
         self._process = np.zeros(0, np.int64)
         # By thread: requests, bytes, duration, time in I/O, latest end (0: none yet), pauses, their sum; first start
-        # + 1, but 0 where a pause was counted before that, too, after a request that was in flight at the begin.
-        self._thread = np.zeros((0, 8), np.int64)
+        # + 1, but 0 where a pause was counted before that, too, after a request that was in flight at the begin; sleep
+        # before that request.
+        self._thread = np.zeros((0, 9), np.int64)
         # Of all: duration, time in I/O, latest end, in flight at most, in flight now.
         self._all = np.zeros(5, np.int64)
         self._ends = np.zeros(64, np.int64)
@@ -74,6 +75,8 @@ class ConcurrencySummary:
         self._first_share = np.zeros(0, np.uint8)
         # Sum of the pauses whose share is known, and of the computing in them.
         self._computing_ns = np.zeros(2, np.int64)
+        # Calls that waited for those of other threads, the sleep in that, and the part of it in pauses.
+        self._waits = np.zeros(3, np.int64)
 
     def carry(self, requests: Columns) -> None:
         """Begin with requests that started before and are in flight; what is counted of them was counted there."""
@@ -98,6 +101,7 @@ class ConcurrencySummary:
         self._first_share = room_for(self._first_share, len(self._threads))
         new = threads >= known
         self._process[threads[new]] = following._process[: len(threads)][new]
+        self._thread[threads[new], 8] = following._thread[: len(threads)][new, 8]
         other, mine = following._thread[: len(threads)], self._thread[threads]
         first = np.flatnonzero((other[:, 7] > 0) & (mine[:, 4] > 0))
         thinks = np.maximum(other[first, 7] - 1 - mine[first, 4], 0)
@@ -114,12 +118,14 @@ class ConcurrencySummary:
             self._first_share[threads[new]] = following._first_share[: len(threads)][new]
             self._computing_ns += following._computing_ns
             self._add_computing(thinks, following._first_share[first])
+            self._waits += following._waits
+            self._waits[2] += np.minimum(thinks, other[first, 8]).sum()
         self._all[:2] += following._all[:2]
         self._all[2:4] = np.maximum(self._all[2:4], following._all[2:4])
         self._all[4], self._ends = following._all[4], following._ends
 
-    def add(self, requests: Columns) -> None:
-        """Follow a chunk."""
+    def add(self, requests: Columns, waits: Columns | None = None) -> None:
+        """Follow a chunk; `waits`: as from `characterize.waits.wait_columns`."""
         start, end, size = (requests[name] for name in ("start_ns", "end_ns", "bytes"))
         known = len(self._threads)
         threads = self._threads.number(requests["thread"])
@@ -134,11 +140,16 @@ class ConcurrencySummary:
         if self._thinking:
             share = requests["processor_share"]
             self._first_share[threads[new][::-1]] = share[new][::-1]
+            slept = requests["slept_ns"]
+            self._thread[threads[new][::-1], 8] = slept[new][::-1]
             has = thinks >= 0
             thinks = thinks[has]
+            self._waits[2] += np.minimum(thinks, slept[has]).sum()
             self.thinks.add(thinks)
             self._think_by_thread.add(threads[has].astype(np.int64), thinks)
             self._add_computing(thinks, share[has])
+            if waits is not None:
+                self._waits[:2] += len(waits["slept_ns"]), waits["slept_ns"].sum()
         done = 0
         while self._measured and done < len(start):
             done = _follow_all(start, end, done, self._all, self._ends)
@@ -156,6 +167,12 @@ class ConcurrencySummary:
             "share": computed / known if known else math.nan,
             "measured_share": known / total if total else math.nan,
         }
+
+    def waits(self) -> dict[str, float] | None:
+        """How many calls waited for those of other threads, for how long, and for what share of the pauses; or none."""
+        total, (count, slept, in_pauses) = self._thread[:, 6].sum(), self._waits.tolist()
+        share = in_pauses / total if total else math.nan
+        return {"count": count, "slept_s": slept / 1e9, "share": share} if count else None
 
     def result(self) -> Concurrency:
         """What was followed so far."""

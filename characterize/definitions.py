@@ -73,6 +73,9 @@ DEFINITIONS: dict[str, str] = {
     "earlier; syncs are within; application's layer only",
     "computing": "share of the think times for which the thread had a processor, each by the part of it since the "
     "thread's recorded call before; the rest it slept or waited; measured_share: of which share of them that is known",
+    "waits": "calls before which their thread slept and another traced one woke it, so that they waited for what that "
+    "one had done; slept_s: how long they slept since the thread's recorded call before; share: sleep of think times, "
+    "each by its request's",
     "littles_law": "sizeMean / (mean think + mean response time) x threads x queue depth per thread (3.4.2), and its "
     "ratio to the measured throughput",
     "files": "how uneven requests are spread: share of the bytes that the busiest file (below: device) has, and the "

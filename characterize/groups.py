@@ -192,7 +192,7 @@ class GroupsByKey:
 
     def _divided(self, chunk: LayerChunk) -> Iterator[tuple[int, LayerChunk]]:
         """What each key has of a chunk."""
-        numbers = [self._numbers(columns) for columns in (chunk.requests, chunk.syncs, chunk.rest)]
+        numbers = [self._numbers(columns) for columns in (chunk.requests, chunk.syncs, chunk.rest, chunk.waits)]
         for number, own in divided(chunk, numbers):
             yield self._keys[number] if number >= 0 else _OTHERS, own
 
@@ -222,8 +222,8 @@ class GroupsByKey:
 
 
 def divided(chunk: LayerChunk, numbers: Sequence[np.ndarray]) -> Iterator[tuple[int, LayerChunk]]:
-    """What each group has of a chunk, ascending; `numbers`: the group of every row of its requests, syncs and rest."""
-    columns = (chunk.requests, chunk.syncs, chunk.rest)
+    """What each group has of a chunk, ascending; `numbers`: the group of every row of each of its columns."""
+    columns = (chunk.requests, chunk.syncs, chunk.rest, chunk.waits)
     for number in np.unique(np.concatenate(numbers)).tolist():
         yield number, LayerChunk(*(_rows(its, of == number) for its, of in zip(columns, numbers, strict=True)))
 

@@ -52,6 +52,9 @@ class LayerCharacterization:
     computing : dict of str to float, or None
         ``share`` of the think times for which the thread had a processor, and ``measured_share``, of which share of
         them that is known (0: of none, as in traces of before format 1.2 and of other tools); as think times.
+    waits : dict of str to float, or None
+        ``count`` of the calls that waited for one of another thread, for how long their threads slept then
+        (``slept_s``), and for what ``share`` of the think times; None where the trace tells of none, as before 1.3.
     think_per_thread : DataFrame
         ``thread, gaps, think_mean_s, think_p50_s``.
     littles_law : dict of str to float
@@ -84,6 +87,7 @@ class LayerCharacterization:
     response_time: dict[str, Any]
     think_time: dict[str, Any] | None
     computing: dict[str, float] | None
+    waits: dict[str, float] | None
     queue_time: dict[str, Any] | None
     think_per_thread: pd.DataFrame
     littles_law: dict[str, float]
@@ -143,6 +147,7 @@ class LayerCharacterization:
             "response_time": self.response_time,
             "think_time": self.think_time,
             "computing": self.computing,
+            "waits": self.waits,
             "queue_time": self.queue_time,
             "inter_arrival_time": self.inter_arrival_time,
             "inter_sync_time": self.inter_sync_time,
@@ -203,6 +208,7 @@ def layer_of(
         response_time=summary.responses.response_time(),
         think_time=thinks.distribution() if thinking else None,
         computing=summary.concurrency.computing() if thinking else None,
+        waits=summary.concurrency.waits() if thinking else None,
         queue_time=summary.responses.queue_time(),
         inter_arrival_time=summary.responses.inter_arrival(),
         inter_sync_time=summary.responses.inter_sync(),

@@ -12,6 +12,7 @@ from characterize.links import moved_by_programs
 from characterize.requests import Mmap, data_moved, left_out_of, request_columns, rows_at, system_files
 from characterize.response_time import sync_columns
 from characterize.stream import Chunk, Stream
+from characterize.waits import slept_before, wait_columns
 
 
 class ApplicationChunks:
@@ -50,17 +51,19 @@ class ApplicationChunks:
 
     def in_flight(self, records: Chunk) -> LayerChunk:
         """Requests and syncs that began before the first chunk; nothing is counted of them."""
-        io = records.arrays[RecordKind.IO]
+        io, fileops = records.arrays[RecordKind.IO], records.arrays[RecordKind.FILEOP]
         chosen = np.flatnonzero((io["result"] > 0) & ~left_out_of(io, self._mmap, self._system))
         requests = request_columns(rows_at(io, chosen), "vfs")
         nothing = _rest(io[:0], np.zeros(0, np.int64), "file", "result")
-        return LayerChunk(requests, sync_columns(records.arrays[RecordKind.FILEOP], "vfs"), nothing)
+        waits = wait_columns(records.arrays[RecordKind.WAKE][:0], io, fileops)
+        return LayerChunk(requests, sync_columns(fileops, "vfs"), nothing, waits)
 
     def chunk(self, records: Chunk) -> LayerChunk:
         """The next chunk."""
-        io, fileops = records.arrays[RecordKind.IO], records.arrays[RecordKind.FILEOP]
+        io, fileops, wakes = (records.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.WAKE))
         out, done = left_out_of(io, self._mmap, self._system), io["result"] > 0
-        requests = request_columns(rows_at(io, np.flatnonzero(done & ~out)), "vfs")
+        moved_data = rows_at(io, np.flatnonzero(done & ~out))
+        requests = request_columns(moved_data, "vfs") | {"slept_ns": slept_before(moved_data, wakes)}
         requests |= self._sizes.appended(requests, fileops)
         why = np.where(io["result"] < 0, FAILED, np.where(done, LEFT_OUT, EMPTY))
         for op, moved in moved_by_programs(io).items():
@@ -69,7 +72,8 @@ class ApplicationChunks:
             self.mapped[op] += int(mapped.sum())
             self.mapped_out[op] += int((mapped & out).sum())
         rest = ~done | out
-        return LayerChunk(requests, sync_columns(fileops, "vfs"), _rest(io[rest], why[rest], "file", "result"))
+        not_requests = _rest(io[rest], why[rest], "file", "result")
+        return LayerChunk(requests, sync_columns(fileops, "vfs"), not_requests, wait_columns(wakes, io, fileops))
 
 
 class BlockChunks:
@@ -91,6 +95,7 @@ class BlockChunks:
             request_columns(rows_at(blocks, np.flatnonzero(moved)), "block"),
             sync_columns(blocks, "block"),
             _rest(blocks[rest], why[rest], "device", "bytes"),
+            wait_columns(records.arrays[RecordKind.WAKE][:0], blocks, blocks),
         )
 
 

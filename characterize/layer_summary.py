@@ -81,18 +81,22 @@ class LayerChunk:
     ----------
     requests : dict of str to ndarray
         Columns of `characterize.requests.requests_of`, by their start; layer vfs: those of `characterize.file_sizes`
-        too, and ``fresh`` (`characterize.touched`) once the whole trace's summary has it; of a part of a trace that is
-        not the first one then also ``number``, of the request in the part.
+        too, ``slept_ns`` (`characterize.waits.slept_before`), and ``fresh`` (`characterize.touched`) once the whole
+        trace's summary has it; of a part of a trace that is not the first one then also ``number``, of the request in
+        the part.
     syncs : dict of str to ndarray
         Columns of `characterize.response_time.sync_columns`, by their start.
     rest : dict of str to ndarray
         Operations that are no requests: ``start_ns, thread, process, file``, ``why`` (0 failed, 1 moved no byte, 2 left
         out as an access to a mapped file), ``bytes``.
+    waits : dict of str to ndarray
+        Columns of `characterize.waits.wait_columns`, by their start; layer vfs only.
     """
 
     requests: dict[str, np.ndarray]
     syncs: Columns
     rest: Columns
+    waits: Columns
 
 
 FAILED, EMPTY, LEFT_OUT = 0, 1, 2
@@ -138,11 +142,11 @@ class LayerSummary:
         """Count a chunk."""
         requests = chunk.requests
         self._count(chunk)
-        if not (len(requests["bytes"]) or len(chunk.syncs["start_ns"])):
+        if not any(len(columns["start_ns"]) for columns in (requests, chunk.syncs, chunk.waits)):
             return
         self.sizes.add(requests)
         self.sequentiality.add(requests)
-        self.concurrency.add(requests)
+        self.concurrency.add(requests, chunk.waits)
         self.files.add(requests)
         self.responses.add(requests, chunk.syncs)
         if self.over_time:

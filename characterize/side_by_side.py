@@ -43,6 +43,7 @@ _ROWS: dict[str, _Number] = {
     "write p99": lambda it: _seconds(it.response_time["write"], "p99_ns"),
     "think p50": lambda it: _seconds(it.think_time, "p50_ns"),
     "computing": lambda it: it.computing["share"] if it.computing else math.nan,
+    "waiting": lambda it: it.waits["share"] if it.waits else math.nan,
     "coldFrac": lambda it: it.extended.get("coldFrac", math.nan),
     "appendFrac": lambda it: it.extended.get("appendFrac", math.nan),
     "syncFrac": lambda it: it.extended.get("syncFrac", math.nan),

@@ -233,7 +233,7 @@ def _load(layer: LayerCharacterization) -> list[str]:
     if layer.think_time is not None:
         spread = f"p50 {_ns(think['p50_ns'])}, p90 {_ns(think['p90_ns'])}, p99 {_ns(think['p99_ns'])}"
         lines.append(_row("think time", _ns(think["mean_ns"]), spread, 4))
-        lines += _computing(layer)
+        lines += [*_computing(layer), *_waits(layer)]
         lines.append(_row("Little's law", _number(ratio), "throughput by the law / measured", 4))
     return lines
 
@@ -244,6 +244,14 @@ def _computing(layer: LayerCharacterization) -> list[str]:
         return []
     known = f"of think time with a processor; known of {_share(computing['measured_share'])}"
     return [_row("computing", _share(computing["share"]), known, 4)]
+
+
+def _waits(layer: LayerCharacterization) -> list[str]:
+    waits = layer.waits
+    if not waits:
+        return []
+    slept = f"calls after other threads'; slept {_duration(waits['slept_s'])}, {_share(waits['share'])} of think time"
+    return [_row("waits", f"{waits['count']}", slept, 4)]
 
 
 def _between_syncs(layer: LayerCharacterization) -> list[str]:

@@ -45,7 +45,7 @@ class Windows:
     def divided(self, chunk: LayerChunk) -> Iterator[tuple[int, LayerChunk]]:
         """What each window has of a chunk, by its number, ascending."""
         first = self.conditions.first_ns
-        starts = (columns["start_ns"] for columns in (chunk.requests, chunk.syncs, chunk.rest))
+        starts = (columns["start_ns"] for columns in (chunk.requests, chunk.syncs, chunk.rest, chunk.waits))
         return divided(chunk, [(start - first) // self._width for start in starts])
 
     def summary(self, number: int, *, follows: bool = False) -> LayerSummary:

@@ -37,8 +37,8 @@ class Side:
     numbers : dict
         ``parameters`` (the five, of the records that are there), ``requests``, ``operations``, ``threads``,
         ``elapsed_s`` (from the first operation to the last), ``requests_per_s``, ``bytes_per_s``, ``in_flight`` (mean,
-        max, shares of the time in I/O), ``response_time``, ``think_time``, ``computing`` (in think times),
-        ``page_cache``, ``block``; None or NaN where one was not measured.
+        max, shares of the time in I/O), ``response_time``, ``think_time``, ``computing`` and
+        ``waits`` (in think times), ``page_cache``, ``block``; None or NaN where one was not measured.
     times : dict of str to LogHistogram
         By `KINDS`, ns; empty where times are not measurements.
     """
@@ -57,7 +57,7 @@ def side_of(run: Stream) -> Side:
             continue
         operations += sum(len(part.arrays[kind]) for kind in (RecordKind.IO, RecordKind.FILEOP))
         chunk = application.chunk(part)
-        requests.add(chunk.requests, chunk.syncs)
+        requests.add(chunk.requests, chunk.syncs, chunk.waits)
     return Side(requests.numbers(run, operations) | {"block": block.result(run)}, requests.times)
 
 
@@ -75,7 +75,7 @@ class _Requests:
         self.blocks, self.unique, self.touched = BlockNumbers(), UniqueBytes(), FreshBytes()
         self.times["think"] = self.load.thinks
 
-    def add(self, requests: Columns, syncs: Columns) -> None:
+    def add(self, requests: Columns, syncs: Columns, waits: Columns) -> None:
         """Count a chunk."""
         size, read, sync_count = requests["bytes"], requests["read"], len(syncs["start_ns"])
         for name, count in (
@@ -86,7 +86,7 @@ class _Requests:
             ("syncs", sync_count),
         ):
             self.counts[name] += int(count)
-        self.load.add(requests)
+        self.load.add(requests, waits)
         self.sequentiality.add(requests)
         fresh = [np.zeros(0, np.int64)]
         for references in self.blocks.references(requests):
@@ -135,6 +135,7 @@ class _Requests:
             "response_time": response if self.measured else None,
             "think_time": self.times["think"].distribution() if self.measured else None,
             "computing": self.load.computing() if self.measured else None,
+            "waits": self.load.waits() if self.measured else None,
             "page_cache": {
                 "hitFrac": extended["cacheHitFrac"],
                 "missFrac": extended["missFrac"],

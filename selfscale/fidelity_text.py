@@ -66,6 +66,8 @@ _NUMBERS: tuple[tuple[str, tuple[str, ...], Format], ...] = (
     ("think time, p50", ("think_time", "p50_ns"), time_ns),
     ("think time, p99", ("think_time", "p99_ns"), time_ns),
     ("computing in it", ("computing", "share"), share),
+    ("waiting in it", ("waits", "share"), share),
+    ("calls that waited", ("waits", "count"), number),
     ("page-cache hits", ("page_cache", "hitFrac"), share),
     ("cold reads", ("page_cache", "coldFrac"), share),
 )

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from characterize.characterization import characterize
 from characterize.concurrency import concurrency_of, littles_law
+from characterize.grouping import Grouping
 from characterize.intervals import union_length
-from characterize.layout import PROCESSOR_SHARE_ALL, BlockFlag, BlockOp
+from characterize.layout import PROCESSOR_SHARE_ALL, BlockFlag, BlockOp, HeaderFlag
 from characterize.requests import requests_of
 from characterize.response_time import distribution, response_times, syncs_of, think_times
 from characterize.sizes import size_histogram, sizes_of
@@ -145,6 +146,41 @@ def test_no_share_is_told_where_none_was_measured(rows):
     assert math.isnan(found.layers["vfs"].computing["share"])
     assert found.as_document()["layers"]["vfs"]["computing"]["share"] is None
     assert "computing" not in render(found)
+
+
+def test_how_often_calls_waited_for_those_of_others_and_for_how_long():
+    """Pauses of 254 and 508 ns, in which 100 and 508 were slept, more having been so before an open in the second one.
+
+    What was slept before the thread's first request is in no pause.
+    """
+    rows = [read(0, 1, start, 10, id=id_) for id_, start in ((1, 1000), (2, 1264), (4, 1782))]
+    opened = {"op": OPEN, "start_ns": 1300, "duration_ns": 1, "id": 3}
+    slept = {1: 990, 2: 100, 3: 20, 4: 600}
+    starts = {1: 1000, 2: 1264, 3: 1300, 4: 1782}
+    wakes = [{"id": id_, "start_ns": starts[id_], "slept_ns": time_ns, "cause": 9} for id_, time_ns in slept.items()]
+    found = characterize(made_trace(rows, fileops=[opened], wakes=wakes))
+    assert found.layers["vfs"].waits == pytest.approx({"count": 4, "slept_s": 1710e-9, "share": 608 / 762})
+    assert found.as_document()["layers"]["vfs"]["waits"]["count"] == 4
+    assert found.layers["block"].waits is None
+    assert "calls after other threads'; slept 1.71 us, 0.7979 of think time" in render(found)
+    without = characterize(made_trace(rows, fileops=[opened]))
+    assert without.as_document()["layers"]["vfs"]["waits"] is None
+    assert "waits" not in render(without)
+    assert characterize(made_trace(rows, wakes=wakes, flags=HeaderFlag.PLANNED)).layers["vfs"].waits is None
+
+
+def test_each_group_waits_for_itself():
+    """By the file of the call that waited, whatever its kind, and by the window in which that starts."""
+    rows = [read(0, 1, 100, 10, id=1), read(0, 1, 300, 10, id=2), read(0, 1, 400, 10, id=3, file=2)]
+    fileops = [{"op": FSYNC, "start_ns": 350, "duration_ns": 10, "id": 4, "file": 2}]
+    wakes = [{"id": id_, "start_ns": at, "slept_ns": 40 + id_} for id_, at in ((2, 300), (3, 400), (4, 350))]
+    trace = made_trace(rows, fileops=fileops, wakes=wakes, files=[{"file": 1}, {"file": 2}])
+    groups = characterize(trace, grouping=Grouping(by="file", window_s=245e-9)).groups
+    waits = {(group.by, group.key): group.characterization.waits for group in groups}
+    assert waits["file", 1] == pytest.approx({"count": 1, "slept_s": 42e-9, "share": 42 / 190})
+    assert {name: waits["file", 2][name] for name in ("count", "slept_s")} == {"count": 2, "slept_s": 87e-9}
+    assert math.isnan(waits["file", 2]["share"])
+    assert [waits["window", number]["count"] for number in (0, 1)] == [1, 2]
 
 
 def test_think_time_counts_from_the_latest_end():

@@ -42,10 +42,14 @@ def document(result: Characterization) -> dict:
 def busy_records(draw):
     """Few files and threads, much in flight at once, blocks in parts, files that grow, shrink and shift."""
     rows = []
-    for number in range(draw(st.integers(1, 60))):
+    for number in range(1, 1 + draw(st.integers(1, 60))):
         times = {"start_ns": draw(TIME), "duration_ns": draw(st.sampled_from([0, 1, 3, 25]))}
         where = {"file": draw(st.integers(1, 3)), "thread": draw(st.integers(1, 3)), "process": draw(st.integers(1, 2))}
         kind = draw(st.sampled_from(["io", "io", "io", "io", "fileop", "block"]))
+        if kind != "block" and draw(st.booleans()):
+            whose = {name: where[name] for name in ("thread", "process")}
+            slept = {"slept_ns": draw(st.sampled_from([0, 1, 5, 100])), "cause": draw(st.integers(0, 60))}
+            rows.append((RecordKind.WAKE, {**times, **whose, **slept, "id": number}))
         if kind == "io":
             offset = draw(st.sampled_from([0, 100, 1000, BLOCK, 2 * BLOCK, 9000]))
             size = draw(st.sampled_from([-5, 0, 50, 100, 900, BLOCK, 3 * BLOCK]))
@@ -58,7 +62,7 @@ def busy_records(draw):
             # Mode 0 grows, 8 takes a range out, 32 puts one in (linux/falloc.h).
             mode = draw(st.sampled_from([0, 8, 32])) << 16 if op == Fileop.FALLOCATE else 0
             change = {"argument": draw(st.integers(0, 9000)), "length": draw(st.integers(1, 300)), "flags": mode}
-            rows.append((RecordKind.FILEOP, {"op": op, **change, **times, **where}))
+            rows.append((RecordKind.FILEOP, {"op": op, **change, **times, **where, "id": number}))
         else:
             block = {"op": draw(st.integers(1, 3)), "bytes": 8192, "sector": 8 * draw(st.integers(0, 4))}
             rows.append((RecordKind.BLOCK, {**block, **times, "flags": draw(st.sampled_from([0, 1 << 12]))}))
