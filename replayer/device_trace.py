@@ -3,7 +3,8 @@
 
 What is repeated is either the I/O of programs on block devices (layer vfs), or what reached a device (layer block,
 `replayer.block_lanes`). Files of a synthetic trace, which stand for nothing but places, are laid end to end. The trace
-is read and written chunk by chunk, so that memory does not depend on its length.
+is read and written chunk by chunk, so that memory does not depend on its length; so who waited for whom (WAKE) is left
+out: whether a call's cause is on the device is not known in its chunk.
 """
 
 from __future__ import annotations

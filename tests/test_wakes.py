@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of who woke a thread before a call: where they stand in files."""
+"""Records of who woke a thread before a call: where they stand in files, and who gets them that reads these."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +10,12 @@ from hypothesis import strategies as st
 
 import characterize
 from characterize.archive import pack, unpack
-from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, RecordKind
+from characterize.cluster.recording import open_recording
+from characterize.cluster.survey import survey
+from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, WAKE_DTYPE, Fileop, RecordKind
+from characterize.stream import Chunk, open_stream, stream_of
 from characterize.trace_writer import write_chunks
+from replayer.replay_recording import replay_part, run_part
 from tests.made_trace import made_trace, read, records
 
 FSYNC = int(Fileop.FSYNC)
@@ -98,3 +104,39 @@ def test_a_call_without_a_number_is_no_ones(tmp_path):
         characterize.open(tmp_path / "b.iotrace").arrays[RecordKind.WAKE].tobytes()
         == records(RecordKind.WAKE, []).tobytes()
     )
+
+
+def test_of_several_recordings_each_has_its_own_clock_and_threads(written):
+    recording = open_recording(written)
+    assert survey((recording, 0, 1)).task == 2
+    records = replace(recording, shift_ns=100, tasks=7).read(0)
+    (row,) = records[records[:, 0] == RecordKind.WAKE].view(WAKE_DTYPE).reshape(-1)
+    assert [int(row[name]) for name in ("start_ns", "woken_ns", "thread", "waker", "process")] == [109, 108, 9, 8, 8]
+    assert [int(row[name]) for name in ("duration_ns", "slept_ns", "wakes", "cause", "id")] == [3, 2, 1, 1, 3]
+
+
+def test_a_wake_is_in_the_chunk_of_its_call(tmp_path):
+    """Also where the call is the last but one record of a piece of the file, or was in flight for long."""
+    io = [read(0, 1, at // 2, 900 if at % 5 else 1, id=1 + at, thread=1 + at % 3) for at in range(40)]
+    wakes = [{"id": row["id"], "start_ns": row["start_ns"]} for row in io[::2]]
+    path = characterize.write(made_trace(io, wakes=wakes), tmp_path / "a.iotrace")
+    streams = [open_stream(path, pieces) for pieces in (1, 2, 3, 7)] + [stream_of(characterize.open(path), 5)]
+    for stream in streams:
+        chunks = [part.arrays for part in stream.chunks() if isinstance(part, Chunk)]
+        assert sum(len(arrays[RecordKind.WAKE]) for arrays in chunks) == 20
+        for arrays in chunks:
+            assert set(arrays[RecordKind.WAKE]["id"]) <= set(arrays[RecordKind.IO]["id"])
+
+
+@pytest.mark.parametrize(("part", "kept"), [(run_part, [2, 4]), (replay_part, [4, 5])])
+def test_of_a_run_and_of_a_replay_only_its_calls_wait(part, kept):
+    """A run is without calls that failed by their caller's fault, a replay without those of other threads."""
+    io = [read(0, 1, at, 1, id=1 + at) for at in range(3)] + [
+        read(0, 1, 3, 1, id=4, thread=9),
+        read(0, -9, 4, 1, id=5, thread=9),
+    ]
+    wakes = [{"id": id_, "start_ns": id_ - 1} for id_ in (2, 4, 5, 6)]
+    tasks = [{"thread": 1, "comm": b"flextrace"}, {"thread": 9, "comm": b"play 1"}]
+    stream = part(stream_of(made_trace(io, wakes=wakes, tasks=tasks, files=[{"file": 1}], paths={1: "/a"})))
+    found = [it.arrays[RecordKind.WAKE]["id"] for it in stream.chunks() if isinstance(it, Chunk)]
+    assert np.concatenate(found).tolist() == kept
