@@ -98,7 +98,7 @@ def recordings(draw):
     io, fileops, wakes, number = [], [], [], 0
     for thread in range(1, draw(st.integers(2, 4))):
         now = draw(st.integers(0, 50))
-        for _ in range(draw(st.integers(1, 6))):
+        for place in range(draw(st.integers(1, 6))):
             number += 1
             thinks, now = now, now + draw(st.integers(0, 60))
             row = {
@@ -116,7 +116,8 @@ def recordings(draw):
                 source = {"source": Source.MMAP} if kind == "fault" else {}
                 io.append({**maker(number * PAGE, PAGE), **row, **source})
             if kind != "fault" and draw(st.booleans()):
-                slept = draw(st.integers(0, now - thinks)) if number > 1 else 0
+                # The first call of a thread is that of a new one, which has not slept (trace_format.h).
+                slept = draw(st.integers(0, now - thinks)) if place else 0
                 waits = {
                     "cause": draw(st.integers(0, 12)),
                     "slept_ns": slept,
