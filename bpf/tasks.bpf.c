@@ -49,7 +49,7 @@ int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (state) {
 		state->creator = maker->pid;
-		hear(state, news_for_new_thread(maker_state), maker, bpf_ktime_get_ns());
+		hear(state, all_news(maker_state), maker, bpf_ktime_get_ns());
 	} else {
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
 	}

@@ -34,7 +34,7 @@ int BPF_PROG(sched_waking, struct task_struct *woken)
 	struct task_state *waker_state = bpf_task_storage_get(&tasks, waker, NULL, 0);
 	if (!state || !waker_state || !is_doing_of(waker, ctx))
 		return 0;
-	struct news news = news_for_woken(waker_state);
+	struct news news = news_for_woken(waker, waker_state);
 	/* What it waits for within a recorded call is part of that. */
 	if (state->id || state->target_id)
 		return 0;

@@ -3,8 +3,8 @@
  * What a thread knows to have happened because others woke it -> WAKE records.
  *
  * A thread knows its own calls, and what those knew who have woken it. Of all that, only the call that ended last is kept.
- * So it goes through threads that make no recorded call themselves, such as a messenger between two; but only to the first
- * that is woken then: who serves several, such as a client of two servers, has heard the one's news when it turns to
+ * So it goes through threads that make no recorded call themselves, such as a messenger between two; but, until the thread
+ * ends, only to the first that is woken then: who serves several, such as a client of two servers, has heard the one's news when it turns to
  * the other, which has not waited for them.
  */
 #ifndef FLEXTRACE_WAKE_UPS_BPF_H
@@ -12,7 +12,10 @@
 
 #include "maps.bpf.h"
 
-enum { WAKES_MAX = 0xffff };
+enum {
+	WAKES_MAX = 0xffff,
+	TASK_EXITING = 0x4, /* PF_EXITING */
+};
 
 static __always_inline bool is_own_call(const struct task_state *state, __u64 id)
 {
@@ -25,20 +28,21 @@ struct news {
 	__u64 end_ns;
 };
 
-/* Of the thread that makes another one. */
-static __always_inline struct news news_for_new_thread(const struct task_state *state)
+/* For who comes after all that a thread does: whom it makes, and who waits for its end. */
+static __always_inline struct news all_news(const struct task_state *state)
 {
 	if (state->call_before_end_ns >= state->heard_end_ns)
 		return (struct news){state->call_before_id, state->call_before_end_ns};
 	return (struct news){state->heard_id, state->heard_end_ns};
 }
 
-/* Of the thread that wakes another one; each only once. */
-static __always_inline struct news news_for_woken(struct task_state *state)
+/* For whom it wakes; what it has only heard of just once. */
+static __always_inline struct news news_for_woken(const struct task_struct *task, struct task_state *state)
 {
-	bool may_tell = state->to_be_handed_on || state->call_before_end_ns >= state->heard_end_ns;
+	bool ends = task->flags & TASK_EXITING;
+	bool may_tell = ends || state->to_be_handed_on || state->call_before_end_ns >= state->heard_end_ns;
 	state->to_be_handed_on = 0;
-	return may_tell ? news_for_new_thread(state) : (struct news){};
+	return may_tell ? all_news(state) : (struct news){};
 }
 
 /* A traced thread learns what another one knows; whether it is new to it. */

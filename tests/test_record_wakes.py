@@ -121,6 +121,31 @@ for _ in range(2):
     os.wait()
 """
 
+# The second process hears from the first, answers, and ends; the parent waits for that, and then writes.
+HEARD_UNTIL_THE_END = """
+import os, sys, time
+there, back = os.pipe(), os.pipe()
+first, second = (os.open(name, os.O_WRONLY | os.O_CREAT) for name in sys.argv[1:3])
+writer = os.fork()
+if not writer:
+    for number in range({rounds}):
+        time.sleep(0.003)
+        os.pwrite(first, b"x" * 89, number * 89)
+        os.write(there[1], b"x")
+        os.read(back[0], 1)
+    os._exit(0)
+for number in range({rounds}):
+    messenger = os.fork()
+    if not messenger:
+        os.read(there[0], 1)
+        time.sleep(0.002)
+        os.write(back[1], b"x")
+        os._exit(0)
+    os.waitpid(messenger, 0)
+    os.pwrite(second, b"x" * 97, number * 97)
+os.waitpid(writer, 0)
+"""
+
 # Processes one after the other, each of which writes and ends before the next one is made.
 ONE_AFTER_THE_OTHER = """
 import os, sys, time
@@ -212,6 +237,12 @@ def test_who_serves_two_tells_neither_of_the_other(tmp_path):
     assert (trace.arrays[RecordKind.IO]["result"] == 89).sum() == ROUNDS
     crossed = [pair[:2] for pair in written_after(trace) if pair[:2] in {(89, 97), (97, 89)}]
     assert not crossed
+
+
+def test_who_waits_for_an_end_hears_all_that_was_known_there(tmp_path):
+    sizes = written_after(record(tmp_path, HEARD_UNTIL_THE_END))
+    assert [pair[:2] for pair in sizes].count((97, 89)) == ROUNDS
+    assert len(sizes) == ROUNDS + 1, "and the first write of the writer is that of a new process"
 
 
 def test_what_a_timer_does_is_not_the_doing_of_whom_it_interrupts(tmp_path):
