@@ -12,8 +12,8 @@ enum { STACK_BYTES = 16 << 10 }; /* of a thread in the kernel, x86-64 */
  * Timers and devices interrupt whoever runs, and the wake-ups of an interrupt are not that thread's. What comes upon the
  * kernel runs on a stack of its own, where the arguments of this program are then; what comes upon the program uses the
  * thread's, and leaves no number of a system call (nor do faults, which wake up nobody). The preemption count would tell,
- * but not every kernel lets programs find it (CONFIG_KALLSYMS_ALL). Soft interrupts look the same, also those in which a thread
- * delivers what it sends over the loopback device.
+ * but not every kernel lets programs find it (CONFIG_KALLSYMS_ALL). Soft interrupts look the same, also those in which a
+ * thread delivers what it sends over the loopback device.
  */
 static __always_inline bool is_doing_of(struct task_struct *task, const void *arguments)
 {

@@ -4,8 +4,8 @@
  *
  * A thread knows its own calls, and what those knew who have woken it. Of all that, only the call that ended last is kept.
  * So it goes through threads that make no recorded call themselves, such as a messenger between two; but, until the thread
- * ends, only to the first that is woken then: who serves several, such as a client of two servers, has heard the one's news when it turns to
- * the other, which has not waited for them.
+ * ends, only to the first that is woken then: who serves several, such as a client of two servers, has heard the one's
+ * news when it turns to the other, which has not waited for them.
  */
 #ifndef FLEXTRACE_WAKE_UPS_BPF_H
 #define FLEXTRACE_WAKE_UPS_BPF_H
