@@ -121,42 +121,47 @@ def replay(trace, *options):
     return json.loads(done.stdout)
 
 
-def handed_over(path, rounds, wakes=True):
-    """Two threads: one reads for 20 ms, then the other, which has slept meanwhile, computes for 1 ms and reads."""
+LONG_NS, THINK_NS = 300 * MS, 1 * MS
+ROUNDS = 3
+
+
+def handed_over(path, *, wakes=True):
+    """Two threads in turn: one reads for 300 ms, the other, which has slept meanwhile, computes for 1 ms and reads."""
     rows, found = [], {}
-    for number in range(rounds):
-        at = 1000 + number * 42 * MS
-        first = read(0, PAGE, at, 20 * MS, thread=1, id=2 * number + 1)
-        second = read(PAGE, PAGE, at + 21 * MS, 20 * MS, thread=2, id=2 * number + 2)
-        if wakes:
-            share = PROCESSOR_SHARE_NONE + (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) // 22
-            second["processor_share"] = share
-            found[second["id"]] = woken(second, first["id"], 21 * MS, at + 20 * MS)
-            if number:
-                found[first["id"]] = woken(first, first["id"] - 1, 21 * MS, at - 1 * MS)
-        rows += [first, second]
-    return write_trace(path / f"t{rounds}{wakes}.iotrace", rows, found)
+    for number in range(2 * ROUNDS):
+        start = 1000 + number * (LONG_NS + THINK_NS)
+        row = read(PAGE * (number % 2), PAGE, start, LONG_NS, thread=1 + number % 2, id=number + 1)
+        if wakes and number:
+            # Of the time since the thread's read before it computed for the last 1 ms.
+            share = (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) * THINK_NS // (LONG_NS + 2 * THINK_NS)
+            row["processor_share"] = PROCESSOR_SHARE_NONE + share
+            found[row["id"]] = woken(row, number, LONG_NS + THINK_NS, start - THINK_NS)
+        rows.append(row)
+    return write_trace(path / f"{wakes}.iotrace", rows, found)
 
 
 @needs_engine
 @pytest.mark.parametrize("engine", ["sync", "io_uring", "null"])
 def test_a_thread_does_not_think_what_it_slept_for_another_one(tmp_path, engine):
-    """17 times 20 ms of reading, twice, are not there in the replay; what is left are 33 times 1 ms of thinking."""
+    """The 300 ms of each read are not there in the replay; what is left are five times 1 ms of thinking.
+
+    Whoever does not know of the other thread has the read of that one in its own think time.
+    """
+    thinking = (2 * ROUNDS - 1) * THINK_NS / 1e9
+    others = (ROUNDS - 1) * (LONG_NS + 2 * THINK_NS) / 1e9
     options = ["--timing=think", f"--engine={engine}"]
     options += [] if engine == "null" else [f"--directory={tmp_path / 'image'}"]
-    document = replay(handed_over(tmp_path, 17), *options)
-    assert document["operations"]["done"] == 34
-    assert 33 * 0.001 <= document["elapsed_s"] < 0.34
-    slept = replay(handed_over(tmp_path, 17), *options, "--order=thread")
-    assert slept["elapsed_s"] >= 16 * 0.022
-    unknown = replay(handed_over(tmp_path, 17, wakes=False), *options)
-    assert unknown["elapsed_s"] >= 16 * 0.022
+    document = replay(handed_over(tmp_path), *options)
+    assert document["operations"]["done"] == 2 * ROUNDS
+    assert thinking <= document["elapsed_s"] < others
+    assert replay(handed_over(tmp_path), *options, "--order=thread")["elapsed_s"] >= others
+    assert replay(handed_over(tmp_path, wakes=False), *options)["elapsed_s"] >= others
 
 
 @needs_engine
 def test_speed_scales_the_time_after_a_wake_up(tmp_path):
-    document = replay(handed_over(tmp_path, 17), "--timing=think", "--engine=null", "--speed=0.1")
-    assert document["elapsed_s"] >= 33 * 0.01
+    document = replay(handed_over(tmp_path), "--timing=think", "--engine=null", "--speed=0.1")
+    assert document["elapsed_s"] >= (2 * ROUNDS - 1) * 10 * THINK_NS / 1e9
 
 
 @needs_engine

@@ -53,10 +53,15 @@ static struct due due_after_thinking(const struct worker *worker, const union re
 	if (woken->from_ns) {
 		uint64_t then_ns = woken->base_ns + bounded((double)(start_ns - woken->from_ns) / speed);
 
-		/* A new thread follows who made it, whenever that was. Its own debt is paid by the time that it slept. */
+		/*
+		 * A new thread follows who made it, whenever that was. It owes no more than what it begins after both
+		 * its own time and that of the other one: the rest is paid by the time that it slept.
+		 */
 		if (then_ns > due.at_ns || !worker->recorded_end_ns) {
 			due.at_ns = then_ns;
 			due.owed_ns = 0;
+		} else if (due.owed_ns > due.at_ns - then_ns) {
+			due.owed_ns = due.at_ns - then_ns;
 		}
 	}
 	/* What it owes it makes up for by sleeping less, as far as that goes. */
