@@ -283,8 +283,9 @@ def test_on_real_storage(tmp_path):
         step = Step(workload, ROLE, 0.4, parameter=name, seed=number)
         points.append(step.label(measure(step)))
     times = storage_times(points)
-    differences = {"read_page_ns", "append_call_ns", "append_page_ns", "sync_more_ns"}
-    assert all(value > 0 for name, value in times._asdict().items() if name not in differences)
+    # Of two probes: none where other work disturbs the first one more.
+    differences = {"read_page_ns", "append_call_ns", "append_page_ns", "sync_more_ns", "sync_more_busy_ns"}
+    assert {name for name, value in times._asdict().items() if value <= 0} <= differences
     rested = next(point for point in points if point.parameter == "rested")
     assert 20 <= rested.response_time["read"]["count"] <= 45, "one every 10 ms"
     made = [point for point in points if point.workload.read_frac == 0]
