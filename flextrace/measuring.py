@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import signal
 import sys
@@ -174,6 +175,23 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None]) 
             characterize.write(make_trace(workload, requests=1000 * count, allow_partial=True), trace)
             prepare(trace, image)
     return time.monotonic() - begin
+
+
+def age_cache(
+    settings: Settings,
+    image: Path | None,
+    group: MemoryGroup | None,
+    access: Access,
+    say: Callable[[str], None],
+    *,
+    budget_s: float = math.inf,
+) -> float:
+    """Bring the page cache, where it takes part, into the state of one in use (`selfscale.ageing`); seconds it took."""
+    from selfscale.ageing import AGEING_S, SHARE_MAX, age  # noqa: PLC0415
+
+    if image is None or not access.cached:
+        return 0.0
+    return age(settings, image, group, min(AGEING_S, SHARE_MAX * budget_s), say)
 
 
 def measure_in(

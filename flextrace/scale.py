@@ -136,7 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
         image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
         if arguments.fill and journal is None:
             measuring.fill_device(access, arguments.confirm, _settings(arguments, machine), _say)
-        spent_s = measuring.lay_out(_settings(arguments, machine), image, _say)
+        settings = _settings(arguments, machine)
+        spent_s = measuring.lay_out(settings, image, _say)
+        spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
         if journal is None:
             machine["spent_s"] = spent_s
             journal = Journal(_journal_path(arguments), chosen, machine, resume=False)

@@ -109,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             group = stack.enter_context(MemoryGroup(memory_bytes))
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
+        measuring.age_cache(settings, image, group, access, _say)
         journal = Journal(journal_path, chosen, {}, resume=arguments.resume)
         progress = stack.enter_context(measuring.Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(image, group, access, arguments.confirm)

@@ -52,6 +52,7 @@ def machine(monkeypatch):
         return machine.measure(request)
 
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
+    monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     return machine
@@ -150,6 +151,7 @@ def test_a_failure_keeps_what_was_measured_and_says_where(place, machine, capsys
             raise FlextraceError("cannot write to d: No such file or directory")
         return machine.measure(request)
 
+    monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: fails)
     assert main(command(place, "--no-orthogonal")) == 1
     error = capsys.readouterr().err

@@ -213,6 +213,7 @@ def measure_points(
     settings = settings_of(machine.memory_bytes, effort)
     with MemoryGroup(machine.memory_bytes) as group, measuring.image_directory(place, keep=False) as image:
         measuring.lay_out(settings, image, _say)
+        measuring.age_cache(settings, image, group, Access(), _say, budget_s=effort.budget_s)
         progress = measuring.Progress(math.inf, 0, lambda text: _say(f"{machine.name}: {text}"))
         measure = progress.wrap(measuring.measure_in(image, group, Access()))
         facts = environment(image, machine.memory_bytes)
