@@ -141,6 +141,15 @@ def test_every_region_has_every_curve_around_its_focal_point():
         assert {point.workload for point in references} == {region.focal}
 
 
+@pytest.mark.parametrize("points_max", [60, 90, None])
+@pytest.mark.parametrize("seed", range(5))
+def test_of_every_region_is_seen_whether_the_machine_changed(points_max, seed):
+    machine = Machine([(60 * MIB, 100e-6), (256 * MIB, 500e-6)], noise=0.03, seed=seed)
+    exploration = explore(machine, budget_s=280.0, points_max=points_max, seed=seed)
+    told = exploration.profile().drift["reference_points"]
+    assert [entry["region"] for entry in told] == list(range(len(exploration.regions)))
+
+
 def test_unique_bytes_curve_is_dense_where_it_falls():
     machine = Machine([(256 * MIB, 500e-6)])
     profile = explore(machine).profile()
