@@ -5,6 +5,7 @@
  * The kernel side knows how many pages there were, not which. They are looked up here, when the FILE record is written: up
  * to two rounds of the recorder (10 ms) after first sight, for a large file more. What the program has read or dropped in
  * between counts as if it had been there or not; nothing is subtracted, because the records say what was read, and when.
+ * With them goes in which share of the file's cached pages lay in large folios.
  */
 #include "residency.h"
 
@@ -56,6 +57,7 @@ int residency_init(struct residency *residency)
 		.waiting = calloc(RESIDENT_FILES_MAX, sizeof(*residency->waiting)),
 		.ranges = calloc(RESIDENT_RANGES_MAX, sizeof(*residency->ranges)),
 	};
+	folio_size_init(&residency->folio_size);
 	return residency->waiting && residency->ranges ? 0 : -ENOMEM;
 }
 
@@ -214,14 +216,44 @@ static void begin_file(struct residency *residency)
 	}
 }
 
+/* The share of its cached pages in large folios, by pages spread evenly over the ranges. */
+static uint8_t large_folios(struct residency *residency, const struct resident_file *file)
+{
+	uint64_t cached = 0, before = 0, known = 0, large = 0;
+	for (uint32_t i = 0; i < residency->range_count; i++)
+		cached += residency->ranges[i].last - residency->ranges[i].first;
+	if (file->record.size_bytes <= page_bytes())
+		return LARGE_FOLIOS_NONE;
+	if (residency->descriptor < 0)
+		residency->descriptor = open_file(file);
+	if (residency->descriptor < 0)
+		return 0;
+	uint64_t samples = cached < FOLIO_SAMPLES_MAX ? cached : FOLIO_SAMPLES_MAX;
+	for (uint64_t sample = 0, i = 0; sample < samples; sample++) {
+		const struct resident_range *range = &residency->ranges[i];
+		uint64_t wanted = (2 * sample + 1) * cached / (2 * samples); /* of the cached ones */
+		for (; wanted - before >= range->last - range->first; range = &residency->ranges[++i])
+			before += range->last - range->first;
+		int is_large = folio_size_is_large(&residency->folio_size, residency->descriptor,
+						   range->first + wanted - before);
+		if (is_large == -EPERM || is_large == -EINVAL)
+			return 0;
+		known += is_large >= 0;
+		large += is_large > 0;
+	}
+	return known ? LARGE_FOLIOS_NONE + (LARGE_FOLIOS_ALL - LARGE_FOLIOS_NONE) * large / known : 0;
+}
+
 static void end_file(struct residency *residency, struct writer *writer)
 {
 	struct resident_file *file = &residency->waiting[residency->first];
+	uint8_t share = residency->range_count ? large_folios(residency, file) : 0;
 	for (uint32_t i = 0; i < residency->range_count; i++) {
 		const struct resident_range *range = &residency->ranges[i];
 		uint64_t end = range->last * page_bytes();
 		struct resident_record record = {
 			.kind = RECORD_RESIDENT,
+			.large_folios = share,
 			.file = file->record.file,
 			.time_ns = file->record.time_ns,
 			.offset = range->first * page_bytes(),
@@ -254,13 +286,16 @@ void residency_round(struct residency *residency, struct writer *writer, uint64_
 
 void residency_deinit(struct residency *residency)
 {
-	while (residency->waiting && residency->count) {
+	if (!residency->waiting)
+		return; /* never made */
+	while (residency->count) {
 		free(residency->waiting[residency->first].path);
 		residency->first = (residency->first + 1) % RESIDENT_FILES_MAX;
 		residency->count--;
 	}
 	if (residency->descriptor >= 0)
 		close(residency->descriptor);
+	folio_size_deinit(&residency->folio_size);
 	free(residency->waiting);
 	free(residency->ranges);
 }

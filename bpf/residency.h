@@ -6,11 +6,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "folio_size.h"
 #include "writer.h"
 
 enum {
 	RESIDENT_RANGES_MAX = 4096, /* of one file; where there are more, close ones are joined */
 	RESIDENT_FILES_MAX = 1 << 16, /* that wait; beyond that files have no ranges */
+	FOLIO_SAMPLES_MAX = 32, /* cached pages of one file whose folios are looked at; 4 us each */
 };
 
 struct resident_range {
@@ -34,6 +36,7 @@ struct residency {
 	struct resident_range *ranges;
 	uint32_t range_count;
 	bool has_cachestat;
+	struct folio_size folio_size;
 };
 
 /* Whether this kernel counts the cached pages of a range in one call; else they are looked up one by one. */

@@ -38,6 +38,9 @@ enum {
 	/* io_record.processor_share; 0 = not measured */
 	PROCESSOR_SHARE_NONE = 1,
 	PROCESSOR_SHARE_ALL = 255,
+	/* resident_record.large_folios; 0 = not known */
+	LARGE_FOLIOS_NONE = 1,
+	LARGE_FOLIOS_ALL = 255,
 };
 
 enum trace_header_flag {
@@ -325,7 +328,12 @@ struct block_data_record {
 /* A range of a file that was in the page cache when the file was first seen. */
 struct resident_record {
 	__u8 kind; /* RECORD_RESIDENT */
-	__u8 reserved0[3];
+	/*
+	 * Which share of what was cached of the file lay in folios of several pages, from LARGE_FOLIOS_NONE to
+	 * LARGE_FOLIOS_ALL; by some of the pages. Since 1.3.
+	 */
+	__u8 large_folios;
+	__u8 reserved0[2];
 	__u32 file;
 	__u64 time_ns;
 	__u64 offset;

@@ -22,6 +22,8 @@ TRACE_PATH_BYTES_MAX = 4096
 TRACE_KINDS_MAX = 16
 PROCESSOR_SHARE_NONE = 1
 PROCESSOR_SHARE_ALL = 255
+LARGE_FOLIOS_NONE = 1
+LARGE_FOLIOS_ALL = 255
 
 NOT_MEASURED_U32 = 2**32 - 1
 NOT_MEASURED_U64 = 2**64 - 1
@@ -317,7 +319,8 @@ BLOCK_DATA_DTYPE = np.dtype(
 RESIDENT_DTYPE = np.dtype(
     [
         ("kind", "u1"),
-        ("reserved0", "V3"),
+        ("large_folios", "u1"),
+        ("reserved0", "V2"),
         ("file", "<u4"),
         ("time_ns", "<u8"),
         ("offset", "<u8"),

@@ -200,7 +200,11 @@ class Trace:
 
     @cached_property
     def resident(self) -> pd.DataFrame:
-        """Every RESIDENT record: ``file, time_ns, offset, bytes`` of what was in the page cache at first sight."""
+        """Every RESIDENT record: ``file, time_ns, offset, bytes`` of what was in the page cache at first sight.
+
+        ``large_folios`` is the share of the file's cached bytes in folios of several pages, from 1 (none) to 255 (all);
+        0 where it is not known.
+        """
         return self._frame(RecordKind.RESIDENT)
 
     @cached_property

@@ -299,6 +299,7 @@ def _cached(record: np.void, io: np.ndarray, resident: np.ndarray) -> np.ndarray
     record["resident_bytes"] = min(union_length(start, end) + unknown, int(record["size_bytes"]))
     ranges = np.zeros(int(begins.sum()), RESIDENT_DTYPE)
     ranges["kind"], ranges["file"], ranges["time_ns"] = RecordKind.RESIDENT, record["file"], record["time_ns"]
+    ranges["large_folios"] = resident["large_folios"].max(initial=0)
     ranges["offset"] = start[begins]
     ranges["bytes"] = end[np.append(np.flatnonzero(begins)[1:], len(start)) - 1] - start[begins] if len(start) else 0
     return ranges

@@ -39,6 +39,32 @@ class _Cachestat(ctypes.Structure):
 _SYS_CACHESTAT = 451
 
 
+def large_folio_share(path: Path, ranges: Ranges | None = None) -> float:
+    """Which share of a cached file's pages is in folios of several pages, by the flags of their frames; needs root.
+
+    Of all its pages if no ranges are named.
+    """
+    size = path.stat().st_size
+    wanted = [(0, size)] if ranges is None else ranges
+    indices = np.concatenate([np.arange(offset // PAGE_BYTES, -(-end // PAGE_BYTES)) for offset, end in wanted])
+    with path.open("rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+        mapped.madvise(mmap.MADV_RANDOM)
+        for index in indices:
+            mapped[int(index) * PAGE_BYTES]
+        view = np.frombuffer(mapped, np.uint8)
+        first = view.ctypes.data // PAGE_BYTES
+        with Path("/proc/self/pagemap").open("rb", 0) as frames, Path("/proc/kpageflags").open("rb", 0) as flags:
+            frames.seek(8 * first)
+            entries = np.frombuffer(frames.read(8 * -(-size // PAGE_BYTES)), np.uint64)[indices]
+            large = 0
+            for frame in entries & np.uint64((1 << 55) - 1):
+                flags.seek(8 * int(frame))
+                # COMPOUND_HEAD or COMPOUND_TAIL, Documentation/admin-guide/mm/pagemap.rst
+                large += bool(int.from_bytes(flags.read(8), "little") >> 15 & 3)
+        del view
+    return large / len(indices)
+
+
 def reclaimed_pages(path: Path) -> int:
     """How many pages of a file the kernel took back, by cachestat(2); those dropped on demand do not count."""
     whole, found = (ctypes.c_uint64 * 2)(0, 0), _Cachestat()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the cached share of every file into pages of the page cache: evict all, then map, populate and touch the share.
+// Turns the cached share of every file into pages of the page cache: evict all, then map, populate and touch the share, or read it.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,8 +17,16 @@ enum {
 	POPULATE_BYTES =
 		16 << 20, /* mapped at one time: mapped pages cannot be reclaimed easily in a small memory group */
 	MINCORE_BYTES = 64 << 20,
+	READ_BYTES = 128 << 10,
 	READAHEAD_BYTES = 128 << 10, /* what readahead(2) does in one call; it leaves out what is more */
 	PAGE_BYTES = 4096, /* granularity of touching, at most the size of a page */
+};
+
+/* That pages are to come in. */
+enum folios {
+	SINGLE_PAGES,
+	FOLIOS_OF_A_READER, /* of the whole file in sequence */
+	LARGE_FOLIOS,
 };
 
 static void close_descriptor(const int *descriptor)
@@ -28,10 +36,30 @@ static void close_descriptor(const int *descriptor)
 }
 
 /*
+ * So that most pages come in large folios, those of small files, too. Populating a mapping puts the first window of the
+ * device's readahead, which can be megabytes, into single pages.
+ */
+static int read_chunk(int descriptor, uint64_t offset, size_t bytes)
+{
+	static char buffer[READ_BYTES];
+
+	for (size_t at = 0; at < bytes;) {
+		ssize_t got = pread(descriptor, buffer, bytes - at < READ_BYTES ? bytes - at : READ_BYTES,
+				    (off_t)(offset + at));
+
+		if (got < 0 && errno != EINTR)
+			return -errno;
+		if (got == 0)
+			return 0;
+		at += got > 0 ? (size_t)got : 0;
+	}
+	return 0;
+}
+
+/*
  * In sequence, populating reads ahead much as a program does that reads the file from its beginning, so that its pages
- * come in large folios, too. A plain read would be closer to it, but stand in a recording of the replay. Otherwise
- * readahead(2) reads exactly these bytes, in single pages, and populating only waits for it, since the device's readahead
- * can be the whole file.
+ * come in large folios, too. Otherwise readahead(2) reads exactly these bytes, in single pages, and populating only waits
+ * for it, since the device's readahead can be the whole file.
  */
 static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in_sequence)
 {
@@ -104,30 +132,38 @@ static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t
 	wanted->count = wanted->first.end > 0;
 }
 
-static int load_part(const struct image *image, int descriptor, uint64_t from, uint64_t end, bool in_sequence)
+static int load_part(const struct image *image, int descriptor, uint64_t from, uint64_t end, enum folios folios)
 {
 	int error = 0;
 
 	for (uint64_t at = from; !error && at < end && !atomic_load(image->stop); at += POPULATE_BYTES) {
 		uint64_t bytes = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
 
-		error = populate_chunk(descriptor, at, bytes, in_sequence);
+		error = folios == LARGE_FOLIOS ? read_chunk(descriptor, at, bytes)
+					       : populate_chunk(descriptor, at, bytes, folios == FOLIOS_OF_A_READER);
 	}
 	return error;
 }
 
 /*
- * As large a share of it in large folios as the trace moves in long runs. The kernel makes folios as large as a reader's
- * run lets it, and counts a folio that is written to as dirty whole: small random writes to what was read in sequence
+ * The share of it that is to be in large folios: as much as was at recording or, where nobody knows, as the trace moves in
+ * long runs. The kernel makes folios as large as a reader's run, or a write, lets it; reads of single pages take up to
+ * twice as long, and a folio that is written to counts as dirty whole: small random writes to what was read in sequence
  * reach the limit on dirty pages much sooner than writes to what was read at random (docs/decisions/0011).
  */
+static double large_folio_share(const struct resident_range *range, const struct file *file)
+{
+	if (range->large_folios)
+		return (range->large_folios - LARGE_FOLIOS_NONE) / (double)(LARGE_FOLIOS_ALL - LARGE_FOLIOS_NONE);
+	return file->moved_bytes ? (double)file->run_bytes / (double)file->moved_bytes : 1;
+}
+
 static int load_range(const struct image *image, int descriptor, const struct resident_range *range,
 		      const struct file *file)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t from = range->offset / page_bytes * page_bytes, bytes = range->end - from;
-	double run_frac = file->moved_bytes ? (double)file->run_bytes / (double)file->moved_bytes : 1;
-	uint64_t sequential_bytes = (uint64_t)(run_frac * (double)bytes);
+	uint64_t sequential_bytes = (uint64_t)(large_folio_share(range, file) * (double)bytes);
 
 	if (sequential_bytes < bytes)
 		sequential_bytes = sequential_bytes / page_bytes * page_bytes;
@@ -138,9 +174,12 @@ static int load_range(const struct image *image, int descriptor, const struct re
 		sequential_bytes = sequential_bytes < most ? sequential_bytes : most;
 	}
 	/* First, so that what is read ahead ends at what is there. */
-	int error = load_part(image, descriptor, from + sequential_bytes, range->end, false);
+	int error = load_part(image, descriptor, from + sequential_bytes, range->end, SINGLE_PAGES);
 
-	return error ? error : load_part(image, descriptor, from, from + sequential_bytes, true);
+	if (error)
+		return error;
+	return load_part(image, descriptor, from, from + sequential_bytes,
+			 range->large_folios ? LARGE_FOLIOS : FOLIOS_OF_A_READER);
 }
 
 static int open_file(const struct image *image, const char *name)

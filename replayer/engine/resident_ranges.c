@@ -78,6 +78,7 @@ int resident_ranges_read(struct resident_ranges *ranges, const struct trace *tra
 			.file = index,
 			.offset = record->offset,
 			.end = end < file->layout_bytes ? end : file->layout_bytes,
+			.large_folios = record->large_folios,
 		};
 		if (!index || !file->laid_out || range.offset >= range.end)
 			continue;
