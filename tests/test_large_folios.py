@@ -102,7 +102,7 @@ def test_nothing_is_read_and_no_page_counts_as_used_for_it(tmp_path):
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0, None])
 def test_a_replay_finds_as_large_a_share(tmp_path, share):
     """Where it is not known as one who reads the whole file, since nothing else of it is moved."""
-    size = 3 * SIZE
+    size = 12 * SIZE
     code = 0 if share is None else round(LARGE_FOLIOS_NONE + share * (LARGE_FOLIOS_ALL - LARGE_FOLIOS_NONE))
     trace = made_trace(
         fileops=[op(Fileop.FADVISE, 1, file=1)],
@@ -118,4 +118,4 @@ def test_a_replay_finds_as_large_a_share(tmp_path, share):
     if share is None:
         assert found > 0.5
     else:
-        assert found == pytest.approx(share, abs=0.1)  # the first pages that are read come alone
+        assert found == pytest.approx(share, abs=0.1)  # the first window comes in single pages

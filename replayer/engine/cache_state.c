@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the cached share of every file into pages of the page cache: evict all, then map, populate and touch the share, or read it.
+// Turns the cached share of every file into pages of the page cache: evict all, then map, populate and touch the share.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,16 +17,8 @@ enum {
 	POPULATE_BYTES =
 		16 << 20, /* mapped at one time: mapped pages cannot be reclaimed easily in a small memory group */
 	MINCORE_BYTES = 64 << 20,
-	READ_BYTES = 128 << 10,
 	READAHEAD_BYTES = 128 << 10, /* what readahead(2) does in one call; it leaves out what is more */
 	PAGE_BYTES = 4096, /* granularity of touching, at most the size of a page */
-};
-
-/* That pages are to come in. */
-enum folios {
-	SINGLE_PAGES,
-	FOLIOS_OF_A_READER, /* of the whole file in sequence */
-	LARGE_FOLIOS,
 };
 
 static void close_descriptor(const int *descriptor)
@@ -36,30 +28,10 @@ static void close_descriptor(const int *descriptor)
 }
 
 /*
- * So that most pages come in large folios, those of small files, too. Populating a mapping puts the first window of the
- * device's readahead, which can be megabytes, into single pages.
- */
-static int read_chunk(int descriptor, uint64_t offset, size_t bytes)
-{
-	static char buffer[READ_BYTES];
-
-	for (size_t at = 0; at < bytes;) {
-		ssize_t got = pread(descriptor, buffer, bytes - at < READ_BYTES ? bytes - at : READ_BYTES,
-				    (off_t)(offset + at));
-
-		if (got < 0 && errno != EINTR)
-			return -errno;
-		if (got == 0)
-			return 0;
-		at += got > 0 ? (size_t)got : 0;
-	}
-	return 0;
-}
-
-/*
  * In sequence, populating reads ahead much as a program does that reads the file from its beginning, so that its pages
- * come in large folios, too. Otherwise readahead(2) reads exactly these bytes, in single pages, and populating only waits
- * for it, since the device's readahead can be the whole file.
+ * come in large folios, too, behind the first window. A plain read would be closer to it, but count as one of the replay's
+ * where its recording is characterized. Otherwise readahead(2) reads exactly these bytes, in single pages, and populating
+ * only waits for it, since the device's readahead can be the whole file.
  */
 static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in_sequence)
 {
@@ -132,15 +104,14 @@ static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t
 	wanted->count = wanted->first.end > 0;
 }
 
-static int load_part(const struct image *image, int descriptor, uint64_t from, uint64_t end, enum folios folios)
+static int load_part(const struct image *image, int descriptor, uint64_t from, uint64_t end, bool in_sequence)
 {
 	int error = 0;
 
 	for (uint64_t at = from; !error && at < end && !atomic_load(image->stop); at += POPULATE_BYTES) {
 		uint64_t bytes = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
 
-		error = folios == LARGE_FOLIOS ? read_chunk(descriptor, at, bytes)
-					       : populate_chunk(descriptor, at, bytes, folios == FOLIOS_OF_A_READER);
+		error = populate_chunk(descriptor, at, bytes, in_sequence);
 	}
 	return error;
 }
@@ -174,12 +145,9 @@ static int load_range(const struct image *image, int descriptor, const struct re
 		sequential_bytes = sequential_bytes < most ? sequential_bytes : most;
 	}
 	/* First, so that what is read ahead ends at what is there. */
-	int error = load_part(image, descriptor, from + sequential_bytes, range->end, SINGLE_PAGES);
+	int error = load_part(image, descriptor, from + sequential_bytes, range->end, false);
 
-	if (error)
-		return error;
-	return load_part(image, descriptor, from, from + sequential_bytes,
-			 range->large_folios ? LARGE_FOLIOS : FOLIOS_OF_A_READER);
+	return error ? error : load_part(image, descriptor, from, from + sequential_bytes, true);
 }
 
 static int open_file(const struct image *image, const char *name)
