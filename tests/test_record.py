@@ -228,8 +228,7 @@ def test_block_bytes_agree_with_the_device_statistics(tmp_path):
     assert caused["bytes"].sum() == size == reads["result"].sum()
     # On this kernel tracepoints can go by unseen: requests whose end did have no response time, and the trace says so.
     unended = int((caused["duration_ns"] == 0).sum())
-    assert unended <= trace.header.metadata["ends_unseen"]
-    assert unended < len(caused)
+    assert unended <= min(trace.header.metadata["ends_unseen"], len(caused) - 1)
     # Each block request lies inside the call that caused it.
     joined = caused.merge(reads, left_on="cause", right_on="id", suffixes=("", "_io"))
     assert (joined["start_ns"] >= joined["start_ns_io"]).all()
