@@ -21,7 +21,7 @@ from selfscale.direction_caches import READS, WRITES, direction_cache
 from selfscale.plan import align
 from selfscale.profile import Region
 from selfscale.regions import APART, Border, find_borders, halfway
-from selfscale.self_scaling import POINTS_FOR_ALL, SelfScaling
+from selfscale.self_scaling import SelfScaling
 
 CURVE_SHARE, CURVE_SHARE_ALONE = 0.42, 0.6
 """Of the time: until then the borders must be known; later in a budget too small for anything before them."""
@@ -42,7 +42,7 @@ class Exploration(SelfScaling):
 
     def _find_regions(self, rest_s: float) -> None:
         curve_share = CURVE_SHARE_ALONE
-        if self.settings.points_affordable >= POINTS_FOR_ALL:
+        if self.settings.points_affordable >= 45:
             self._probe(until_s=0.17 * rest_s)
             curve_share = CURVE_SHARE
         self._unique_bytes_curve(until_s=curve_share * rest_s)

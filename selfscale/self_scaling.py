@@ -35,8 +35,6 @@ START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
-POINTS_FOR_ALL = 45
-"""With fewer points that a budget pays for, what is helpful and not necessary is left out."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.75, 0.9
 """Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
 STORAGE_SHARE_MAX = 0.2
@@ -218,15 +216,18 @@ class SelfScaling(ABC):
         ]
         middle = max(1, len(rounds) // 2)
         # The focal points and both ends of every curve are what a profile cannot do without. Measured again, the focal
-        # points say how much the machine has changed: in the end in any case, where not every point is dear.
-        order = [(True, references), *((number < 2, part) for number, part in enumerate(rounds))]
-        order.insert(1 + middle, (False, references))
-        order.append((self.settings.points_affordable >= POINTS_FOR_ALL, references))
-        steps = [(essential, step) for essential, part in order for step in self._shuffled(part)]
+        # points say how much the machine has changed: in the end that goes before what comes after the curves.
+        order = [
+            (math.inf, references),
+            *((math.inf if number < 2 else until_s, part) for number, part in enumerate(rounds)),
+        ]
+        order.insert(1 + middle, (until_s, references))
+        order.append((self.settings.budget_s, references))
+        steps = [(limit_s, step) for limit_s, part in order for step in self._shuffled(part)]
         self._planned = len(self.points) + len(steps) + 2 * self.settings.random_points
-        for done, (essential, (index, parameter, workload)) in enumerate(steps):
+        for done, (limit_s, (index, parameter, workload)) in enumerate(steps):
             left = len(steps) - done
-            if not essential and not self._affords(until_s):
+            if not self._affords(limit_s):
                 continue
             role = "curve" if parameter else "reference"
             self._take(workload, role, until_s, left, region=index, parameter=parameter)
