@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 3,
+	TRACE_VERSION_MINOR = 4,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -330,7 +330,7 @@ struct resident_record {
 	__u8 kind; /* RECORD_RESIDENT */
 	/*
 	 * Which share of what was cached of the file lay in folios of several pages, from LARGE_FOLIOS_NONE to
-	 * LARGE_FOLIOS_ALL; by some of the pages. Since 1.3.
+	 * LARGE_FOLIOS_ALL; by some of the pages. Since 1.4.
 	 */
 	__u8 large_folios;
 	__u8 reserved0[2];

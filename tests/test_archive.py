@@ -135,7 +135,7 @@ def test_pandas_reads_plain_values_exactly(archive):
 def test_the_file_says_what_it_is(archive):
     metadata = pq.read_metadata(archive).metadata
     document = json.loads(metadata[b"flextrace"])
-    assert document["schema"] == "flextrace.archive/3"
+    assert document["schema"] == "flextrace.archive/4"
     assert document["numbers"]["kind"]["1"] == "IO"
     assert json.loads(metadata[b"flextrace.trace"]) == {"command": ["sort", "x"]}
 
@@ -208,20 +208,22 @@ def test_an_archive_that_was_written_anew_by_others(archive, tmp_path):
         characterize.open(tmp_path / "b.parquet")
 
 
+OF_WAKES = {"wakes", "waker", "woken_ns", "slept_ns"}
+
+
 @pytest.mark.parametrize(
     ("version", "lacks"),
-    [
-        (version, {*more, "wakes", "waker", "woken_ns", "slept_ns"})
-        for version, more in ((1, ["processor_share"]), (2, []))
-    ],
+    [(1, {"processor_share", "large_folios", *OF_WAKES}), (2, {"large_folios", *OF_WAKES}), (3, {"large_folios"})],
 )
 def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, version, lacks):
     """Also where a trace of now was packed by a flextrace of then, which knew no WAKE records."""
     wake = {"wakes": 3, "waker": 2, "start_ns": RECORDED_NS, "woken_ns": RECORDED_NS - 1, "cause": 9, "id": 1}
     trace = characterize.write(full_trace(wakes=[wake]), tmp_path / "a.iotrace")
-    older = {kind: dtype for kind, dtype in RECORD_DTYPE.items() if kind is not RecordKind.WAKE}
-    for kind in (RecordKind.IO, RecordKind.FILEOP) if version == 1 else ():
-        fields = [(name.replace("processor_share", "reserved"), kept) for name, kept in RECORD_DTYPE[kind].descr]
+    older = dict(RECORD_DTYPE)
+    if lacks > OF_WAKES:
+        del older[RecordKind.WAKE]
+    for kind, dtype in older.items():
+        fields = [("reserved9" if name in lacks - OF_WAKES else name, kept) for name, kept in dtype.descr]
         older[kind] = np.dtype(fields)
     schema = pa.schema([column for column in archive_columns.SCHEMA if column.name not in lacks])
     for module in ("archive", "archive_columns"):
@@ -238,16 +240,16 @@ def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, v
 
 
 def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/4")
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/5")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
-    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/4, this flextrace reads flextrace.archive/3"):
+    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/5, this flextrace reads flextrace.archive/4"):
         characterize.open(tmp_path / "a.parquet")
 
 
 def test_a_trace_of_a_newer_major_version_is_refused(trace, tmp_path):
     patch(trace, VERSION_MAJOR_AT, struct.pack("<H", 2))
-    with pytest.raises(FlextraceError, match=r"trace format version 2.3"):
+    with pytest.raises(FlextraceError, match=r"trace format version 2.4"):
         pack(trace, tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == [trace]
 
