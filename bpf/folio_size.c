@@ -3,8 +3,8 @@
  * Turns a cached page of a file into whether it is part of a larger folio.
  *
  * The kernel tells that of page frames only, and the number of a frame only of a page that is mapped: so it is, for a
- * moment. MADV_RANDOM keeps that from counting as a use in the kernel's lists of what to reclaim (vma_has_recency), and
- * populating fails, where touching would end us, if the file was truncated meanwhile.
+ * moment. MADV_RANDOM keeps the kernel from reading ahead, and populating fails, where touching would end us, if the file
+ * was truncated meanwhile. The page counts as referenced once.
  */
 #include "folio_size.h"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
 
 AGEING_S, SHARE_MAX = 10.0, 0.04
-"""How long it is done, by then nothing changes any more; and at most so much of a budget."""
+"""How long it is done, by then most of it has happened (docs/decisions/0023); and at most so much of a budget."""
 BEYOND = 2.0
 """uniqueBytes over the cache: half of the requests miss, and each of them has another page reclaimed."""
 PAGE_BYTES = 4096.0

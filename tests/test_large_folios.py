@@ -86,7 +86,7 @@ def test_recorded_as_the_frames_of_its_pages_say(tmp_path):
 
 
 @needs_recorder
-def test_nothing_is_read_and_no_page_counts_as_used_for_it(tmp_path):
+def test_nothing_is_read_for_it(tmp_path):
     """What is looked at is mapped for a moment: of a file of which little is cached no more is so afterwards."""
     path = written(tmp_path / "sparse", PAGE_BYTES)
     cached = [(at, at + PAGE_BYTES) for at in range(0, SIZE, 16 * PAGE_BYTES)]
