@@ -39,6 +39,21 @@ class _Cachestat(ctypes.Structure):
 _SYS_CACHESTAT = 451
 
 
+def reclaimed_pages(path: Path) -> int:
+    """How many pages of a file the kernel took back, by cachestat(2); those dropped on demand do not count."""
+    whole, found = (ctypes.c_uint64 * 2)(0, 0), _Cachestat()
+    with path.open("rb") as file:
+        assert _libc.syscall(_SYS_CACHESTAT, file.fileno(), whole, ctypes.byref(found), 0) == 0
+    return found.evicted
+
+
+def cached_ranges(path: Path) -> Ranges:
+    """``(offset, end)`` in bytes of what is cached, in order; the last ends with the file at most."""
+    size = path.stat().st_size
+    edges = np.flatnonzero(np.diff([False, *resident_pages(path), False]))
+    return [(int(first) * PAGE_BYTES, min(int(last) * PAGE_BYTES, size)) for first, last in edges.reshape(-1, 2)]
+
+
 def large_folio_share(path: Path, ranges: Ranges | None = None) -> float:
     """Which share of a cached file's pages is in folios of several pages, by the flags of their frames; needs root.
 
@@ -63,21 +78,6 @@ def large_folio_share(path: Path, ranges: Ranges | None = None) -> float:
                 large += bool(int.from_bytes(flags.read(8), "little") >> 15 & 3)
         del view
     return large / len(indices)
-
-
-def reclaimed_pages(path: Path) -> int:
-    """How many pages of a file the kernel took back, by cachestat(2); those dropped on demand do not count."""
-    whole, found = (ctypes.c_uint64 * 2)(0, 0), _Cachestat()
-    with path.open("rb") as file:
-        assert _libc.syscall(_SYS_CACHESTAT, file.fileno(), whole, ctypes.byref(found), 0) == 0
-    return found.evicted
-
-
-def cached_ranges(path: Path) -> Ranges:
-    """``(offset, end)`` in bytes of what is cached, in order; the last ends with the file at most."""
-    size = path.stat().st_size
-    edges = np.flatnonzero(np.diff([False, *resident_pages(path), False]))
-    return [(int(first) * PAGE_BYTES, min(int(last) * PAGE_BYTES, size)) for first, last in edges.reshape(-1, 2)]
 
 
 def cache_only(path: Path, ranges: Ranges) -> None:
