@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -58,6 +59,7 @@ READ_AHEAD_KB = 128
 6.18. What is read in vain then changes what is cached for tens of seconds (docs/decisions/0023)."""
 ZRAM_MEMORY_FRAC = 0.75
 """Of the memory that is available: more than that a device cannot take, its writes fail."""
+FILL_BYTES = 16 * MIB
 COMMAND_SECONDS_MAX = 300
 UNMOUNT_SECONDS_MAX = 20
 Made = TypeVar("Made")
@@ -226,12 +228,28 @@ def _loop(stack: contextlib.ExitStack, machine: LabMachine, place: Path) -> Path
         return Path(name)
 
     path = _made(stack, image, Path.unlink)
-    # All of it now: pages of a sparse image would be charged to the group that writes to them first.
-    _run("fallocate", "--length", str(machine.size_bytes), path)
+    _fill(path, machine.size_bytes)
     command = ("losetup", "--find", "--show", "--direct-io=on", path)
     device = _made(stack, lambda: Path(_run(*command)), lambda device: _run("losetup", "--detach", device))
     (Path("/sys/block") / device.name / "queue" / "read_ahead_kb").write_text(str(READ_AHEAD_KB))
     return device
+
+
+def _fill(path: Path, size_bytes: int) -> None:
+    """Write all of an image, so that no write of a measurement is the first to its blocks.
+
+    Pages of a sparse image would be charged to the group that writes to them first. Where they are only allocated, the
+    first write waits for the host to find a page, or for the file system to note that a block is written, and reads
+    queue behind it (docs/decisions/0023).
+    """
+    chunk = random.Random("image").randbytes(FILL_BYTES)
+    with path.open("r+b") as image:
+        for begin in range(0, size_bytes, FILL_BYTES):
+            image.write(chunk[: size_bytes - begin])
+        image.flush()
+        os.fsync(image.fileno())
+        # Direct writes of the loop device would have to take each cached page away.
+        os.posix_fadvise(image.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _zram(stack: contextlib.ExitStack, size_bytes: int) -> Path:
