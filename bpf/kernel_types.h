@@ -154,6 +154,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct task_io_accounting ioac;
+	unsigned long min_flt;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;

@@ -66,8 +66,17 @@ static __always_inline __u32 missed_bytes(struct task_state *state, __u64 offset
 	return take_missed(state, offset, done);
 }
 
+/* Page faults since the start of the call, as io_record.flags has them. */
+static __always_inline __u32 faults_io_flags(const struct task_struct *task, const struct task_state *state)
+{
+	__u64 faults = task->min_flt - state->faults_before;
+
+	return (faults < IO_FAULTS_MAX ? (__u32)faults : IO_FAULTS_MAX) << IO_FAULTS_SHIFT;
+}
+
 /* At the entry of a call of the read or write family. */
-static __always_inline void data_call_begins(struct pt_regs *regs, struct task_state *state, __u32 call)
+static __always_inline void data_call_begins(struct pt_regs *regs, struct task_struct *task, struct task_state *state,
+					     __u32 call)
 {
 	note_position_rule(regs, state, call);
 	state->asked_bytes = call_asked_bytes(regs, call);
@@ -77,6 +86,7 @@ static __always_inline void data_call_begins(struct pt_regs *regs, struct task_s
 		return;
 	}
 	state->id = next_operation_id(state);
+	state->faults_before = task->min_flt;
 	state->entry_flags = call_reads(call) ? 0 : ctime_io_flag(ctime_nsec_of(state->inode_pointer));
 	operation_begins();
 	state->start_ns = bpf_ktime_get_ns();
@@ -118,7 +128,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
-	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags);
+	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) | faults_io_flags(task, state);
 	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
 		flags |= call_io_flags(regs->r9);
 	if (!reads)

@@ -119,7 +119,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	if (call <= CALL_DATA_LAST) {
 		take_file(task, state, regs->di, false);
 		if (state->file)
-			data_call_begins(regs, state, call);
+			data_call_begins(regs, task, state, call);
 		return 0;
 	}
 	if (call <= CALL_DESCRIPTOR_LAST) {

@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 4,
+	TRACE_VERSION_MINOR = 5,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -38,6 +38,9 @@ enum {
 	/* io_record.processor_share; 0 = not measured */
 	PROCESSOR_SHARE_NONE = 1,
 	PROCESSOR_SHARE_ALL = 255,
+	/* io_record.flags: where faults stand in it */
+	IO_FAULTS_SHIFT = 24,
+	IO_FAULTS_MAX = 255, /* or more */
 	/* resident_record.large_folios; 0 = not known */
 	LARGE_FOLIOS_NONE = 1,
 	LARGE_FOLIOS_ALL = 255,
@@ -117,7 +120,11 @@ struct io_record {
 	 * or waited for a processor.
 	 */
 	__u8 processor_share;
-	__u32 flags; /* enum io_flag */
+	/*
+	 * enum io_flag; and in the highest byte, since 1.5, of a system call of the read or write family, how many page
+	 * faults the thread had meanwhile without waiting for storage: of its own memory, that nobody had touched before.
+	 */
+	__u32 flags;
 	__u64 start_ns; /* CLOCK_MONOTONIC; its origin is the clock's, not the trace's */
 	__u64 duration_ns;
 	__u32 thread;  /* thread id, as in TASK */

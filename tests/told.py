@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import pytest
 
 import characterize
-from characterize.layout import NOT_MEASURED_U32, Fileop, IoFlag, IoOp, Source
+from characterize.layout import IO_FAULTS_SHIFT, NOT_MEASURED_U32, Fileop, IoFlag, IoOp, Source
 from tests.kernel import has_tracepoint
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +22,8 @@ PROGRAMS = ROOT / "build" / "tests"
 RECORDER = ROOT / "build" / "flextrace-record"
 DATA_KINDS = {"read", "write"}
 MAPPED_KINDS = {"load", "store"}
+WITHOUT_FAULTS = (1 << IO_FAULTS_SHIFT) - 1
+"""Of the flags of IO records; how many page faults a program has in a call it does not tell."""
 NAMED_BY_ARGUMENT = {Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK}
 TOLD_LINE = re.compile(r"\S+ \S+ \d+ -?\d+ -?\d+ -?\d+ \d+ \d+ (-|\d+)")
 
@@ -108,7 +110,7 @@ class Recorded:
             make_row(
                 IoOp(row.op).name.lower(),
                 names[row.file],
-                (row.thread, row.offset, row.asked_bytes, row.result, row.source, row.flags),
+                (row.thread, row.offset, row.asked_bytes, row.result, row.source, row.flags & WITHOUT_FAULTS),
                 None if row.missed_bytes == NOT_MEASURED_U32 else int(row.missed_bytes),
             )
             for row in self.trace.io.itertuples()
@@ -149,6 +151,14 @@ def run_recorder(
         check=False,
         **keywords,
     )
+
+
+def wait_for_recording(said: IO[str]) -> None:
+    """Read what a recorder says until it records; what the kernel refuses it says before."""
+    lines = []
+    while "Ctrl-C ends it" not in (line := said.readline()):
+        assert line, f"it ended before it recorded: {''.join(lines)}"
+        lines.append(line)
 
 
 def record(directory: Path, program: str, *arguments: str, options: tuple[str, ...] = ()) -> Recorded:

@@ -14,15 +14,15 @@ static void close_descriptor(const int *descriptor)
 		close(*descriptor);
 }
 
-static int map_windows(struct buffer *buffer)
+static int map_windows(struct buffer *buffer, uint64_t window_bytes)
 {
 	__attribute__((cleanup(close_descriptor))) int memory = memfd_create("flextrace-buffer", MFD_CLOEXEC);
 
-	if (memory < 0 || ftruncate(memory, BUFFER_WINDOW_BYTES) < 0)
+	if (memory < 0 || ftruncate(memory, (off_t)window_bytes) < 0)
 		return -errno;
-	for (uint64_t at = 0; at < buffer->bytes; at += BUFFER_WINDOW_BYTES) {
-		void *window = mmap(buffer->data + at, BUFFER_WINDOW_BYTES, PROT_READ | PROT_WRITE,
-				    MAP_SHARED | MAP_FIXED, memory, 0);
+	for (uint64_t at = 0; at < buffer->bytes; at += window_bytes) {
+		void *window = mmap(buffer->data + at, window_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+				    memory, 0);
 
 		if (window == MAP_FAILED)
 			return -errno;
@@ -32,8 +32,10 @@ static int map_windows(struct buffer *buffer)
 
 int buffer_map(struct buffer *buffer, uint64_t bytes, unsigned int data_percent)
 {
-	bool windows = bytes > BUFFER_WINDOW_BYTES;
-	uint64_t grain = windows ? BUFFER_WINDOW_BYTES : 4096;
+	bool large = bytes > BUFFER_WINDOW_BYTES;
+	/* Data is in memory that stays where it is when its pages are taken out of the mapping (first_touch.c). */
+	bool windows = large || data_percent;
+	uint64_t grain = large ? BUFFER_WINDOW_BYTES : 4096;
 
 	*buffer = (struct buffer){.bytes = (bytes + grain - 1) / grain * grain};
 	if (!bytes)
@@ -43,11 +45,12 @@ int buffer_map(struct buffer *buffer, uint64_t bytes, unsigned int data_percent)
 	if (data == MAP_FAILED)
 		return -errno;
 	buffer->data = data;
-	int error = windows ? map_windows(buffer) : 0;
+	uint64_t window_bytes = large ? BUFFER_WINDOW_BYTES : buffer->bytes;
+	int error = windows ? map_windows(buffer, window_bytes) : 0;
 	if (error)
 		buffer_unmap(buffer);
 	else if (data_percent)
-		fill_data(buffer->data, windows ? BUFFER_WINDOW_BYTES : buffer->bytes, 1, data_percent);
+		fill_data(buffer->data, window_bytes, 1, data_percent);
 	return error;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the operations of one thread into synchronous calls, one after the other.
-#include "replayer/engine/worker.h"
+#include "replayer/engine/first_touch.h"
 
 static void wait_for(struct worker *worker, uint64_t place, struct readiness *ready)
 {
@@ -16,6 +16,8 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 	const union record *record = operation->record;
 	struct readiness ready = {.at_ns = worker->completed_ns};
 
+	if (record->kind == RECORD_IO)
+		first_touch_prepare(worker, &record->io, operation_place(run->schedule, operation));
 	due_wait_for_waker(worker, operation, wait_for, &ready);
 	due_wait(worker, record);
 	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);)

@@ -70,7 +70,7 @@ APPLICATIONS: dict[str, Callable[[Path, float], AbstractContextManager[Load]]] =
     "sqlite": sqlite_load,
     "rocksdb": rocksdb_load,
     "postgres": postgres_load,
-    # Where a read pays for the first touch of the memory that it reads to, no replay can know what that took.
+    # Of reads that pay for the first touch of their memory a replay knows how many pages that were, not what each took.
     "postgres, touched": partial(postgres_load, touched=True),
 }
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Page faults of the caller's memory during a read or write: as recorded, and as often in a replay."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import characterize
+from characterize.layout import IO_FAULTS_MAX, IO_FAULTS_SHIFT, IoOp
+from tests.made_trace import made_trace, read, write
+from tests.straced import ENGINE, needs_engine
+from tests.told import RECORDER, run_recorder
+
+PAGE = 4096
+PAGES, REQUESTS, MANY = 7, 13, 300
+# Reads twice into memory that is new and once into as much at once, and writes, in another process, from memory that is
+# not: of a page in 128 KiB each, as a fault of a read maps its neighbours as well.
+PROGRAM = f"""
+import mmap, os, sys
+path, pages, requests = sys.argv[1], {PAGES}, {REQUESTS}
+descriptor = os.open(path, os.O_RDWR)
+def memory(count, kind):
+    made = mmap.mmap(-1, count * {PAGE}, flags=kind | mmap.MAP_ANONYMOUS)
+    made.madvise(mmap.MADV_NOHUGEPAGE)
+    return memoryview(made)
+new = memory(pages * requests, mmap.MAP_PRIVATE)
+for _ in range(2):
+    for at in range(0, len(new), pages * {PAGE}):
+        os.preadv(descriptor, [new[at : at + pages * {PAGE}]], at)
+os.preadv(descriptor, [memory({MANY}, mmap.MAP_PRIVATE)], 0)
+shared = memory(32 * requests, mmap.MAP_SHARED)
+shared[:] = bytes([7]) * len(shared)
+if os.fork() == 0:
+    for _ in range(2):
+        for at in range(0, len(shared), 32 * {PAGE}):
+            os.pwritev(descriptor, [shared[at : at + {PAGE}]], at)
+    os._exit(0)
+os.wait()
+"""
+
+pytestmark = pytest.mark.skipif(not RECORDER.exists(), reason="the recorder is not built")
+
+
+def faults_of(trace, path, op):
+    """Of the requests of one direction to a file, in the order of their starts."""
+    files = trace.files.loc[trace.files["path"] == str(path), "file"]
+    io = trace.io[trace.io["file"].isin(files) & (trace.io["op"] == op)].sort_values("start_ns")
+    return (io["flags"].to_numpy() >> IO_FAULTS_SHIFT).tolist()
+
+
+def test_recorded_as_often_as_memory_is_new(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(MANY * PAGE))
+    done = run_recorder(tmp_path / "t.iotrace", sys.executable, "-c", PROGRAM, path)
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t.iotrace")
+    assert faults_of(trace, path, IoOp.READ) == [PAGES] * REQUESTS + [0] * REQUESTS + [IO_FAULTS_MAX]
+    assert faults_of(trace, path, IoOp.WRITE) == [1] * REQUESTS + [0] * REQUESTS
+
+
+@needs_engine
+@pytest.mark.parametrize(("timing", "expected"), [("think", True), ("recorded", True), ("asap", False)])
+def test_a_replay_has_as_many(tmp_path, timing, expected):
+    """Where it has a time for it; and no more than a request has pages."""
+    wanted = [3, 0, 8, 0, IO_FAULTS_MAX, 1, 11, 0]
+    having = [3, 0, 8, 0, 8, 1, 8, 0]
+    io = [
+        make(number * 8 * PAGE, 8 * PAGE, 1 + number * 1_000_000, flags=faults << IO_FAULTS_SHIFT)
+        for number, (make, faults) in enumerate([(read, faults) for faults in wanted] + [(write, 1), (write, 0)])
+    ]
+    trace = made_trace(io, files=[{"file": 1, "size_bytes": 100 * 8 * PAGE, "resident_bytes": 100 * 8 * PAGE}])
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    image = tmp_path / "image"
+    engine = [ENGINE, path, f"--directory={image}", f"--timing={timing}", "--engine=sync"]
+    done = run_recorder(tmp_path / "again.iotrace", *engine)
+    assert done.returncode == 0, done.stderr
+    again = characterize.open(tmp_path / "again.iotrace")
+    replayed = again.io[again.io["asked_bytes"] == 8 * PAGE].sort_values("start_ns")
+    faults = replayed["flags"].to_numpy() >> IO_FAULTS_SHIFT
+    reads, writes = (faults[replayed["op"] == op].tolist() for op in (IoOp.READ, IoOp.WRITE))
+    assert reads == (having if expected else [0] * len(having))
+    # Its 32 KiB may lie in two of the parts that are mapped at once.
+    assert (writes[0] in {1, 2}) == expected
+    assert writes[1:] == [0]
