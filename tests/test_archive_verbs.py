@@ -25,6 +25,7 @@ from tests.archived import RECORD, RECORD_COUNT_AT, assert_equal_traces, patch, 
 from tests.made_trace import made_trace, read, write
 from tests.straced import ROOT, needs_engine
 from tests.synthetic_machine import MIB, Machine
+from tests.told import wait_for_recording
 
 pytest_plugins = ["archive_fixtures", "small_file_system"]
 
@@ -268,8 +269,7 @@ def started(tmp_path, *words, hangup):
     recording = subprocess.Popen(
         ["env", f"--{hangup}-signal=HUP", *command], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    while "Ctrl-C ends it" not in recording.stderr.readline():
-        pass
+    wait_for_recording(recording.stderr)
     return recording
 
 

@@ -152,7 +152,7 @@ def test_a_file_that_was_open_before_recording(tmp_path):
         recorder = subprocess.Popen(
             [RECORDER, "-o", trace_path, "-p", str(program.pid)], stderr=subprocess.PIPE, text=True
         )
-        assert "recording" in recorder.stderr.readline()
+        wait_for_recording(recorder.stderr)
         output, _ = program.communicate("go\n", timeout=120)
         assert recorder.wait(timeout=120) == 0
     finally:
@@ -265,7 +265,7 @@ def test_a_signal_ends_a_recording_cleanly(tmp_path, number):
         start_new_session=True,
     )
     try:
-        assert "recording" in recorder.stderr.readline()
+        wait_for_recording(recorder.stderr)
         time.sleep(0.3)
         recorder.send_signal(number)
         assert recorder.wait(timeout=120) == 128 + number
@@ -324,7 +324,7 @@ def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert "recording" in recorder.stderr.readline()
+    wait_for_recording(recorder.stderr)
     time.sleep(0.2)
     recorder.kill()
     recorder.wait(timeout=120)

@@ -12,7 +12,7 @@ import pytest
 import characterize
 from characterize.layout import BlockOp
 from tests.loop_file_system import loop_file_system
-from tests.told import PROGRAMS, arguments_of, run_recorder
+from tests.told import PROGRAMS, arguments_of, run_recorder, wait_for_recording
 
 TOLERANCE = 0.001
 # A network file system, as the root of the VMs is one, charges the reading of programs, which no block device sees.
@@ -105,7 +105,7 @@ def test_tasks_that_were_running_before(system, tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert "recording" in recorder.stderr.readline()
+        wait_for_recording(recorder.stderr)
         program.communicate("go\n", timeout=120)
         assert recorder.wait(timeout=120) == 0
     finally:

@@ -18,7 +18,7 @@ import pytest
 import characterize
 from characterize.layout import Fileop, HeaderFlag, IoOp, RecordKind
 from tests.loop_file_system import loop_file_system
-from tests.told import NAMED_BY_ARGUMENT, RECORDER, run_recorder
+from tests.told import NAMED_BY_ARGUMENT, RECORDER, run_recorder, wait_for_recording
 
 pytestmark = [
     pytest.mark.root,
@@ -143,7 +143,7 @@ def test_the_recorder_leaves_itself_out(tmp_path, group, option):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(["sh", "-c", script], text=True, **pipes) as shell:
         recorder = int(shell.stdout.readline())
-        assert "recording" in shell.stderr.readline()
+        wait_for_recording(shell.stderr)
         _, said = shell.communicate("go\n", timeout=120)
     assert shell.returncode == 0, said
     trace = open_trace(tmp_path / "t")

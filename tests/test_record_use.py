@@ -19,7 +19,7 @@ from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
 from tests.small_file_system import small_file_system  # noqa: F401
-from tests.told import RECORDER, run_recorder
+from tests.told import RECORDER, run_recorder, wait_for_recording
 
 pytestmark = [
     pytest.mark.root,
@@ -52,8 +52,7 @@ def started(*arguments: str | Path, **keywords):
         **keywords,
     )
     try:
-        line = recorder.stderr.readline()
-        assert "recording" in line, line + recorder.stderr.read()
+        wait_for_recording(recorder.stderr)
         yield recorder
     finally:
         with contextlib.suppress(ProcessLookupError):
