@@ -16,6 +16,7 @@ import pytest
 
 import characterize
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind, Source
+from tests.told import wait_for_recording
 
 ROOT = Path(__file__).parent.parent
 RECORDER = ROOT / "build" / "flextrace-record"

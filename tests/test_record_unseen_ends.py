@@ -13,7 +13,7 @@ import pytest
 import characterize
 from characterize.layout import BlockFlag, BlockOp
 from tests.block_device import loop_device
-from tests.told import RECORDER
+from tests.told import RECORDER, without_map_iterators
 
 READ_BYTES = 4096
 SECTORS = 8 * 1009  # of the reads, from one to the next; no other program reads there
@@ -80,6 +80,8 @@ def test_what_ended_unseen_last_is_recorded(tmp_path):
             recorder.kill()
             recorder.wait()
         trace = characterize.open(trace_path)
+    if without_map_iterators(said) != said:
+        pytest.skip("this kernel lets nobody load an iterator over a map, by which the recorder looks for them")
     blocks = trace.blocks[(trace.blocks["device"] == device.number) & (trace.blocks["op"] == BlockOp.READ)]
     blocks = blocks[blocks["sector"].isin([i * SECTORS for i in range(1, READS + 1)])]
     unseen = blocks[(blocks["flags"].to_numpy() & int(BlockFlag.END_UNSEEN)) != 0]
