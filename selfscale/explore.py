@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from selfscale.direction_caches import READS, WRITES, direction_cache
+from selfscale.direction_caches import READS, WRITES, DirectionCache, direction_cache
 from selfscale.plan import align
 from selfscale.profile import Region
 from selfscale.regions import APART, Border, find_borders, halfway
@@ -113,7 +113,8 @@ class Exploration(SelfScaling):
             # Where points cost more than planned, coarse borders are better than regions without a focal point.
             refine_until_s = BORDER_OVERRUN * until_s
             self._direction_caches(until_s, hints=[edge for border in borders for edge in border.edges])
-            caches = self._certain_caches()
+            found = self._certain_caches()
+            caches = [cache.size_bytes for cache in found]
             unexplained = [border for border in borders if not border.explained_by(caches)]
             refined = [self._refine(border, measured, take, refine_until_s) for border in unexplained]
             edges: list[float] = []
@@ -123,22 +124,38 @@ class Exploration(SelfScaling):
             self._set_regions(edges, min(measured), max(measured))
             if self._affords(refine_until_s):
                 self._fill_falls(measured, take, 6 if settings.points_affordable < 240 else 10)
+                self._set_regions(self._narrowed(edges, found, measured), min(measured), max(measured))
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
             if len(measured) >= 2 and not self.regions:
                 borders = self._borders(measured)
                 self._set_regions([border.good_bytes for border in borders], min(measured), max(measured))
 
-    def _certain_caches(self) -> list[float]:
-        """Sizes of the caches of reads and of writes, as far as they are certain and there was time to find where."""
+    def _certain_caches(self) -> list[DirectionCache]:
+        """The caches of reads and of writes, as far as they are certain and there was time to find where they end."""
         caches = [direction_cache(self.points, self.regions, read_frac) for read_frac in (READS, WRITES)]
         return [
-            cache.size_bytes
+            cache
             for cache in caches
             if cache
             and cache.high_bytes < APART * cache.size_bytes
             and (cache.steady or cache.inside_bytes_per_s > CERTAIN_FALL * cache.beyond_bytes_per_s)
         ]
+
+    def _narrowed(self, edges: list[float], caches: list[DirectionCache], measured: dict[float, float]) -> list[float]:
+        """Edges that are ends of caches, moved to the border of the filled curve where that lies in what is not known.
+
+        Where time was short, points with reads or writes only leave a wide bracket, which filling the fall narrows.
+        """
+        borders = [border.good_bytes for border in self._borders(measured)]
+        ends = {
+            cache.size_bytes: max(
+                (border for border in borders if cache.size_bytes <= border < cache.high_bytes),
+                default=cache.size_bytes,
+            )
+            for cache in caches
+        }
+        return sorted({ends.get(edge, edge) for edge in edges})
 
     def _borders(self, measured: dict[float, float]) -> list[Border]:
         x = np.array(sorted(measured))

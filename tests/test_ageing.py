@@ -65,7 +65,8 @@ def test_on_real_files_it_takes_its_time_and_needs_no_others(tmp_path, monkeypat
     laid_out = {path.name: path.stat().st_size for path in tmp_path.glob("f*")}
     cost_s = ageing.age(SETTINGS, tmp_path, None, 1.5, print)
     (point,) = points
-    assert point.elapsed_s >= 1.5
+    # It ends with its last request, which may be done shortly before the end is noticed.
+    assert point.elapsed_s > 1.49
     assert cost_s >= point.elapsed_s
     assert point.response_time["read"]["count"] > 0
     assert point.response_time["write"]["count"] > 0

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS, Workload
+from selfscale.conclusions import file_cache_bytes
 from selfscale.explore import Exploration
 from selfscale.journal import Journal
 from selfscale.models.product import ProductModel
@@ -95,6 +96,20 @@ def test_a_cache_of_one_direction_that_there_was_no_time_to_find_is_no_border(bu
         )
         exploration = explore(machine, cache_bytes=128 * MIB, budget_s=float(budget), seed=seed)
         assert all(border == pytest.approx(124 * MIB, rel=0.2) for border in exploration.boundaries)
+
+
+@pytest.mark.parametrize("budget", [20, 25, 30, 35, 45])
+def test_a_wide_bracket_of_one_direction_is_narrowed_by_the_filled_fall(budget):
+    # Nothing is steady in a short time, so every point near the border is measured twice and the time is up early.
+    for seed in range(12):
+        cache_bytes = (100 + 5 * seed) * MIB
+        machine = Machine(
+            [(cache_bytes, 200e-6)], hit_s=1e-6, noise=0.05, seed=seed, processor_cache=(20 * MIB, 4e9), cost_s=0.45
+        )
+        settings = Settings(cache_bytes=128 * MIB, budget_s=float(budget), cpus=2, seed=seed)
+        exploration = Exploration(settings, lambda step, machine=machine: replace(machine.measure(step), steady=False))
+        exploration.run()
+        assert file_cache_bytes(exploration.profile()) == pytest.approx(cache_bytes, rel=0.15)
 
 
 def test_two_caches_make_three_regions():
