@@ -21,7 +21,7 @@ from selfscale.direction_caches import READS, WRITES, DirectionCache, direction_
 from selfscale.plan import align
 from selfscale.profile import Region
 from selfscale.regions import APART, Border, find_borders, halfway
-from selfscale.self_scaling import SelfScaling
+from selfscale.self_scaling import RUN_S_MIN, SelfScaling
 
 CURVE_SHARE, CURVE_SHARE_ALONE = 0.42, 0.6
 """Of the time: until then the borders must be known; later in a budget too small for anything before them."""
@@ -168,7 +168,10 @@ class Exploration(SelfScaling):
         return find_borders(x, throughput, np.array([fracs[size] for size in x]))
 
     def _confirmed(self, measured: dict[float, float], take: Callable[[float, int], None]) -> list[Border]:
-        """Borders that are still there when both sides of each doubtful one have been measured again."""
+        """Borders that are still there when both sides of each doubtful one have been measured again.
+
+        As far as the budget pays for it beside every region's focal point, without which nothing can be predicted.
+        """
         steady = {point.workload.unique_bytes for point in self.points if point.role == "curve" and point.steady}
         confirmed: set[float] = set()
         while True:
@@ -182,6 +185,9 @@ class Exploration(SelfScaling):
             if not doubtful:
                 return borders
             for index, size in enumerate(sorted(doubtful)):
+                focal_points_s = (len(borders) + 1) * (self._overhead_s() + RUN_S_MIN)
+                if not self._affords(self.settings.budget_s - focal_points_s):
+                    return self._borders(measured)
                 take(size, len(doubtful) - index + 8)
             confirmed |= doubtful
 

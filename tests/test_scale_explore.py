@@ -241,6 +241,17 @@ def test_a_small_budget_on_a_disturbed_machine_leaves_a_focal_point_in_every_reg
     assert references == set(range(len(exploration.regions)))
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_where_the_budget_pays_for_little_more_than_a_curve_focal_points_go_before_a_border_measured_again(seed):
+    machine = Machine([(28 * MIB, 800e-6)], disturbed=0.3, seed=seed, cost_s=0.45)
+    settings = Settings(cache_bytes=32 * MIB, budget_s=6.0, cpus=2, seed=seed)
+    exploration = Exploration(settings, lambda step: replace(machine.measure(step), steady=False))
+    exploration.run()
+    references = {point.region for point in exploration.points if point.role == "reference"}
+    assert exploration.regions
+    assert references == set(range(len(exploration.regions)))
+
+
 def test_random_workloads_are_measured_twice_in_different_order_within_the_measured_ranges():
     machine = Machine([(256 * MIB, 500e-6)], noise=0.03)
     exploration = explore(machine, budget_s=600.0, random_points=12)
