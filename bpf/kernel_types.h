@@ -149,12 +149,17 @@ struct task_io_accounting {
 	__u64 rchar, wchar, syscr, syscw, read_bytes, write_bytes;
 };
 
+struct sched_info {
+	unsigned long long run_delay; /* ns ready to run without a processor */
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct task_io_accounting ioac;
 	unsigned long min_flt;
+	struct sched_info sched_info; /* CONFIG_SCHED_INFO */
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;

@@ -29,6 +29,36 @@ static __always_inline __u8 processor_share_until(const struct task_state *state
 	return PROCESSOR_SHARE_NONE + had_ns * (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) / span_ns;
 }
 
+static __always_inline __u64 run_delay_ns(const struct task_struct *task)
+{
+	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
+}
+
+/* At the start of a call that is recorded. */
+static __always_inline void note_call_start(const struct task_struct *task, struct task_state *state, __u64 now_ns)
+{
+	state->start_ns = now_ns;
+	state->processor_share = processor_share_until(state, now_ns);
+	state->run_delay_before_ns = run_delay_ns(task);
+}
+
+/* At its end: for which share of it the thread waited for a processor, as io_record.flags have it. */
+static __always_inline __u32 run_delay_io_flags(const struct task_struct *task, const struct task_state *state,
+						__u64 now_ns)
+{
+	if (!bpf_core_field_exists(task->sched_info.run_delay))
+		return 0;
+	__u64 delay_ns = run_delay_ns(task) - state->run_delay_before_ns, duration_ns = now_ns - state->start_ns;
+	/* Mostly it has waited for none, and a division takes some ns. */
+	if (!delay_ns || !duration_ns)
+		return IO_RUN_DELAY_NONE << IO_RUN_DELAY_SHIFT;
+	if (delay_ns > duration_ns)
+		delay_ns = duration_ns;
+	__u64 share = (delay_ns * (IO_RUN_DELAY_ALL - IO_RUN_DELAY_NONE) + duration_ns / 2) / duration_ns;
+
+	return (__u32)(IO_RUN_DELAY_NONE + share) << IO_RUN_DELAY_SHIFT;
+}
+
 /* At the end of a call that is recorded. */
 static __always_inline void note_call_end(struct task_state *state, __u64 id, __u64 now_ns)
 {

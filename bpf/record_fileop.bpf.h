@@ -58,9 +58,11 @@ static __always_inline void send_descriptor_operation(struct pt_regs *regs, stru
 		break;
 	case CALL_FSYNC:
 		record->op = FILEOP_FSYNC;
+		record->flags |= run_delay_io_flags(task, state, now_ns);
 		break;
 	case CALL_FDATASYNC:
 		record->op = FILEOP_FDATASYNC;
+		record->flags |= run_delay_io_flags(task, state, now_ns);
 		break;
 	case CALL_SYNCFS:
 		record->op = FILEOP_SYNCFS;

@@ -89,8 +89,7 @@ static __always_inline void data_call_begins(struct pt_regs *regs, struct task_s
 	state->faults_before = task->min_flt;
 	state->entry_flags = call_reads(call) ? 0 : ctime_io_flag(ctime_nsec_of(state->inode_pointer));
 	operation_begins();
-	state->start_ns = bpf_ktime_get_ns();
-	state->processor_share = processor_share_until(state, state->start_ns);
+	note_call_start(task, state, bpf_ktime_get_ns());
 	/* Read after the start is taken, so that whoever moves it later overlaps this call in time. */
 	state->position = uses_position(state) ? position_before(state) : (__s64)regs->r10;
 }
@@ -128,7 +127,8 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
-	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) | faults_io_flags(task, state);
+	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) | faults_io_flags(task, state) |
+		      run_delay_io_flags(task, state, now_ns);
 	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
 		flags |= call_io_flags(regs->r9);
 	if (!reads)
@@ -203,8 +203,7 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	state->asked_bytes = files.asked_bytes;
 	state->file = identify_file(source, false, now_ns);
 	state->target_file = identify_file(target, false, now_ns);
-	state->start_ns = bpf_ktime_get_ns();
-	state->processor_share = processor_share_until(state, state->start_ns);
+	note_call_start(task, state, bpf_ktime_get_ns());
 	if (state->file) {
 		state->file_pointer = (__u64)source;
 		state->inode_pointer = (__u64)BPF_CORE_READ(source, f_mapping, host);

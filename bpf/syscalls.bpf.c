@@ -137,8 +137,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		return 0;
 	}
 	state->id = next_operation_id(state);
-	state->start_ns = bpf_ktime_get_ns();
-	state->processor_share = processor_share_until(state, state->start_ns);
+	note_call_start(task, state, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 5,
+	TRACE_VERSION_MINOR = 6,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -38,6 +38,10 @@ enum {
 	/* io_record.processor_share; 0 = not measured */
 	PROCESSOR_SHARE_NONE = 1,
 	PROCESSOR_SHARE_ALL = 255,
+	/* io_record.flags, and those of a FSYNC or FDATASYNC: where the run delay stands in them; 0 = not measured */
+	IO_RUN_DELAY_SHIFT = 18,
+	IO_RUN_DELAY_NONE = 1,
+	IO_RUN_DELAY_ALL = 63,
 	/* io_record.flags: where faults stand in it */
 	IO_FAULTS_SHIFT = 24,
 	IO_FAULTS_MAX = 255, /* or more */
@@ -123,6 +127,8 @@ struct io_record {
 	/*
 	 * enum io_flag; and in the highest byte, since 1.5, of a system call of the read or write family, how many page
 	 * faults the thread had meanwhile without waiting for storage: of its own memory, that nobody had touched before.
+	 * In the six bits below, since 1.6, of such a call, the share of its duration in which the thread was ready to run but
+	 * waited for a processor (task->sched_info.run_delay), from IO_RUN_DELAY_NONE to IO_RUN_DELAY_ALL.
 	 */
 	__u32 flags;
 	__u64 start_ns; /* CLOCK_MONOTONIC; its origin is the clock's, not the trace's */

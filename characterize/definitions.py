@@ -60,6 +60,9 @@ DEFINITIONS: dict[str, str] = {
     "response_time": "from start to end of a request; a quantile is a value that occurred, with at least that share at "
     "or below it, and at most 0.4 % above the smallest such value; exact below 512 ns; count, mean and max are exact; "
     "requests of the block layer whose end was missed (END_UNSEEN) have none",
+    "run_delay": "share of the response times in which the thread was ready to run but waited for a processor, as the "
+    "kernel counts it (run_delay of /proc/PID/schedstat), to 1/62 of each; syncs: fsync and fdatasync; "
+    "measured_share: of which share of these times that is known",
     "inter_arrival_time": "from the start of a request to that of the next one, whatever its thread",
     "inter_sync_time": "from the start of a sync to that of the next one, whatever its thread",
     "time_histogram": "how many response times (read, write, sync), queue, think, inter-arrival and inter-sync times "

@@ -47,6 +47,9 @@ class LayerCharacterization:
         time_in_io_s, time_in_io_share, time_in_sync_s, throughput_bytes_per_s, throughput_in_io_bytes_per_s.
     response_time : dict
         ``read``, ``write``, ``sync``, each as from `characterize.response_time.distribution` or None.
+    run_delay : dict
+        ``read``, ``write``, ``sync``: each ``share`` of these times in which the thread was ready to run but waited for
+        a processor, and ``measured_share``, of which share of them that is known; None where of none, as before 1.6.
     think_time, queue_time : dict or None
         As from `characterize.response_time.distribution`; think times at the application's layer only.
     computing : dict of str to float, or None
@@ -85,6 +88,7 @@ class LayerCharacterization:
     concurrency: Concurrency
     time: dict[str, float]
     response_time: dict[str, Any]
+    run_delay: dict[str, Any]
     think_time: dict[str, Any] | None
     computing: dict[str, float] | None
     waits: dict[str, float] | None
@@ -145,6 +149,7 @@ class LayerCharacterization:
                 "per_thread": threads.sort_values("bytes", ascending=False, kind="stable").head(THREADS_LISTED),
             },
             "response_time": self.response_time,
+            "run_delay": self.run_delay,
             "think_time": self.think_time,
             "computing": self.computing,
             "waits": self.waits,
@@ -206,6 +211,7 @@ def layer_of(
         concurrency=load,
         time=time,
         response_time=summary.responses.response_time(),
+        run_delay=summary.responses.run_delay(),
         think_time=thinks.distribution() if thinking else None,
         computing=summary.concurrency.computing() if thinking else None,
         waits=summary.concurrency.waits() if thinking else None,

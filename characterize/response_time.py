@@ -11,6 +11,7 @@ from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockOp, Fileop, Re
 from characterize.log_histogram import QUANTILES, LogHistogram
 from characterize.references import Columns
 from characterize.requests import Layer, actor_columns, block_records
+from characterize.run_delay import RunDelays, stored_run_delays
 from characterize.start_gaps import StartGaps
 from characterize.trace import Trace
 
@@ -45,7 +46,7 @@ def syncs_of(trace: Trace, layer: Layer = "vfs") -> pd.DataFrame:
     requests of devices that are not stacked, that succeeded.
     """
     array = trace.arrays[RecordKind.FILEOP] if layer == "vfs" else block_records(trace)
-    frame = pd.DataFrame(sync_columns(array, layer)).drop(columns="process")
+    frame = pd.DataFrame(sync_columns(array, layer)).drop(columns=["process", "run_delay"], errors="ignore")
     return frame.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
@@ -58,7 +59,12 @@ def sync_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
     else:
         array = array[(array["op"] == BlockOp.FLUSH) & (array["status"] == 0)]
         file = array["device"]
-    return actor_columns(array, file)
+    columns = actor_columns(array, file)
+    if layer == "vfs":
+        # Others have something else in these bits.
+        counted = np.isin(array["op"], (Fileop.FSYNC, Fileop.FDATASYNC))
+        columns["run_delay"] = np.where(counted, stored_run_delays(array["flags"]), 0)
+    return columns
 
 
 def response_times(requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, dict[str, float | None]]:
@@ -120,6 +126,7 @@ class ResponseSummary:
     def __init__(self, measured: bool, arrivals: bool) -> None:
         self._measured, self._arrivals = measured, arrivals
         self._times = {name: LogHistogram() for name in ("read", "write", "sync")}
+        self._run_delays = {name: RunDelays() for name in self._times}
         self._queued: LogHistogram | None = None
         self._requests, self._syncs = StartGaps(), StartGaps()
         self._sync_busy = BusyTime()
@@ -141,6 +148,11 @@ class ResponseSummary:
             self._times["read"].add(duration[read & seen])
             self._times["write"].add(duration[~read & seen])
             self._times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+            if "run_delay" in syncs:
+                stored = stored_run_delays(requests["flags"])
+                for name, those in (("read", read), ("write", ~read)):
+                    self._run_delays[name].add(duration[those], stored[those])
+                self._run_delays["sync"].add(syncs["end_ns"] - syncs["start_ns"], syncs["run_delay"])
             self._sync_busy.add(syncs["start_ns"], syncs["end_ns"])
 
     def carry(self, syncs: Columns) -> None:
@@ -152,6 +164,7 @@ class ResponseSummary:
         """Count what `following` counted, all of whose requests start after these."""
         for name, times in self._times.items():
             times.merge(following._times[name])
+            self._run_delays[name].merge(following._run_delays[name])
         if following._queued:
             self._queued = self._queued or LogHistogram()
             self._queued.merge(following._queued)
@@ -162,6 +175,10 @@ class ResponseSummary:
     def response_time(self) -> dict[str, dict[str, float | None] | None]:
         """Of reads, writes and syncs; None where times are not measurements."""
         return {name: it.distribution() if self._measured else None for name, it in self._times.items()}
+
+    def run_delay(self) -> dict[str, dict[str, float] | None]:
+        """Of reads, writes and syncs, as from `characterize.run_delay.RunDelays.shares`."""
+        return {name: delays.shares() for name, delays in self._run_delays.items()}
 
     def histograms(self) -> dict[str, LogHistogram]:
         """The distributions that were measured, by what the times are of."""

@@ -270,6 +270,9 @@ def _response(layer: LayerCharacterization) -> list[str]:
             return ["  response time: not measured"]
         cells = [_ns(times[key]) for key in ("mean_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")]
         lines.append(f"    {name:<10}{times['count']:>10}" + "".join(f"{cell:>11}" for cell in cells))
+    delays = [f"{name} {_share(known['share'])}" for name, known in layer.run_delay.items() if known]
+    if delays:
+        lines.append(f"    of these times waiting for a processor: {', '.join(delays)}")
     return lines
 
 

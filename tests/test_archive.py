@@ -249,7 +249,7 @@ def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
 
 def test_a_trace_of_a_newer_major_version_is_refused(trace, tmp_path):
     patch(trace, VERSION_MAJOR_AT, struct.pack("<H", 2))
-    with pytest.raises(FlextraceError, match=r"trace format version 2.5"):
+    with pytest.raises(FlextraceError, match=r"trace format version 2.6"):
         pack(trace, tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == [trace]
 

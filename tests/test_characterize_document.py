@@ -216,7 +216,7 @@ def test_verb_info_json(written, capsys):
     assert main(["info", str(written), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "flextrace.info/1"
-    assert document["version"] == "1.5"
+    assert document["version"] == "1.6"
     assert {kind: count for kind, count in document["records"].items() if count} == {
         "IO": 3,
         "FILEOP": 1,

@@ -82,7 +82,7 @@ def test_trace_and_directory_are_required(trace, image):
         (lambda data: b"FLEX", "not a flextrace trace"),
         (lambda data: data[:1000], "cut off within its header"),
         (lambda data: data[:-64], "truncated"),
-        (lambda data: data[:8] + b"\x02\x00" + data[10:], "version 2.5"),
+        (lambda data: data[:8] + b"\x02\x00" + data[10:], "version 2.6"),
         (lambda data: data[:16] + b"\x80" + data[17:], "damaged"),
     ],
 )
