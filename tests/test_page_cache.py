@@ -41,6 +41,7 @@ STORAGE = StorageTimes(
 REQUESTS = RequestCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 MACHINE = MachineCosts(
     processors=0,
+    processor_waits=1.0,
     cache_pages=1000,
     read_ahead=ReadAheadRules(32, 320, large_folios=True),
     dirty_pages=200.0,
@@ -77,6 +78,7 @@ def operations(rows, *, stored=10_000, cached=(), after=(-1,), waits_for=None, g
         gap_ns=np.full(count, float(gap_ns)),
         wait_gap_ns=np.full(count, float(gap_ns)),
         computing_ns=np.full(count, np.nan),
+        run_delay_ns=np.zeros(count),
         together=np.zeros(count, bool),
         waits_for=np.array([(waits_for or {}).get(number, -1) for number in range(count)], np.int64),
         after=np.array(after, np.int64),

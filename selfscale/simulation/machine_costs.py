@@ -21,6 +21,9 @@ from selfscale.storage import SCAN_BYTES, StorageTimes
 BACKGROUND_FRAC = 2 / 3
 """Of the dirty pages at which writers wait, where writing back begins: vm.dirty_background_ratio and the middle between
 it and vm.dirty_ratio, by their defaults (10 and 20 %; mm/page-writeback.c, dirty_freerun_ceiling)."""
+THREAD_SERVED = {"device": "/dev/loop", "filesystem": "btrfs"}
+"""What a thread of the kernel serves, which waits for a processor as its caller does: requests of a loop device
+(drivers/block/loop.c, loop_queue_work), and the ends of reads and writes of btrfs (fs/btrfs/bio.c)."""
 NS = 1e9
 
 
@@ -51,6 +54,8 @@ class MachineCosts(NamedTuple):
     ----------
     processors : int
         0: not known.
+    processor_waits : float
+        How often an access to storage waits for a processor before its thread goes on.
     cache_pages : int
         Of the page cache.
     read_ahead : ReadAheadRules
@@ -68,6 +73,7 @@ class MachineCosts(NamedTuple):
     """
 
     processors: int
+    processor_waits: float
     cache_pages: int
     read_ahead: ReadAheadRules
     dirty_pages: float
@@ -105,6 +111,7 @@ def machine_costs(
     hit_page_ns = NS * (k["read_call_s"] / (SCAN_BYTES / PAGE_BYTES) + k["read_byte_s"] * PAGE_BYTES)
     return MachineCosts(
         processors=environment.get("cpus") or 0,
+        processor_waits=_processor_waits(environment),
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
         dirty_pages=dirty_pages,
@@ -123,3 +130,8 @@ def machine_costs(
         ),
         storage=storage,
     )
+
+
+def _processor_waits(environment: Mapping[str, Any]) -> float:
+    """The caller's own wait, and one of each thread that works for it."""
+    return 1.0 + sum(str(environment.get(name, "")).startswith(begin) for name, begin in THREAD_SERVED.items())

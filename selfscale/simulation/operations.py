@@ -19,6 +19,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.processor_share import processor_shares
 from characterize.requests import OFFSET_MAX, left_out
+from characterize.run_delay import run_delay_shares
 from characterize.trace import Trace
 from selfscale.simulation.pauses import Pauses, pauses_of
 from selfscale.simulation.recorded_waits import Waits, recorded_waits
@@ -95,6 +96,9 @@ class Operations:
         From the end of the one that it waits for; it begins when both have passed.
     computing_ns : ndarray of float64, shape (n,)
         Of the gap, for how long the thread had a processor; NaN: not measured.
+    run_delay_ns : ndarray of float64, shape (n,)
+        What a thread that has waited for storage waits for a processor then: as recorded, or the mean of those that
+        waited for storage where this one did not; 0 where that was not recorded.
     together : ndarray of bool, shape (n,)
         Starts before the thread's operation before has ended (asynchronous I/O).
     waits_for : ndarray of int64, shape (n,)
@@ -125,6 +129,7 @@ class Operations:
     gap_ns: np.ndarray
     wait_gap_ns: np.ndarray
     computing_ns: np.ndarray
+    run_delay_ns: np.ndarray
     together: np.ndarray
     waits_for: np.ndarray
     after: np.ndarray
@@ -199,6 +204,7 @@ def operations_of(trace: Trace) -> Operations:
         gap_ns=pauses.gap_ns,
         wait_gap_ns=pauses.wait_gap_ns,
         computing_ns=_computing_ns(pauses, waits, columns["processor_share"]),
+        run_delay_ns=_run_delays(columns),
         together=pauses.together,
         waits_for=pauses.waits_for,
         after=pauses.after,
@@ -245,6 +251,7 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     begin = np.minimum(fileops["argument"], OFFSET_MAX)
     # A length of 0 is all to the end.
     length = np.minimum(np.where(fileops["length"] == 0, OFFSET_MAX, fileops["length"]), OFFSET_MAX - begin)
+    delays = np.where(synced, run_delay_shares(flags), np.nan)
     renames = np.isin(operation, RENAMES) | ((operation == Fileop.OPEN) & ((flags & IoFlag.CREATED) != 0))
     none = np.zeros(len(fileops), np.int64)
     pairs = {
@@ -261,9 +268,21 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
         "renames": (np.zeros(len(io)), renames),
         "processor_share": (processor_shares(io["processor_share"]), processor_shares(fileops["processor_share"])),
+        "run_delay_share": (run_delay_shares(io["flags"]), delays),
     }
-    types = {"kind": np.int8, "direct": bool, "renames": bool, "processor_share": float}
+    types = {"kind": np.int8, "direct": bool, "renames": bool, "processor_share": float, "run_delay_share": float}
     return {name: np.concatenate(pair).astype(types.get(name, np.int64)) for name, pair in pairs.items()}
+
+
+def _run_delays(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """`Operations.run_delay_ns`."""
+    delay_ns = columns["run_delay_share"] * columns["duration_ns"]
+    read, sync = columns["kind"] == Kind.READ, np.isin(columns["kind"], (Kind.SYNC, Kind.DIRECTORY_SYNC))
+    waited = (sync | (read & (columns["missed_bytes"] > 0))) & np.isfinite(delay_ns)
+    for alike in (read, sync):
+        known = alike & waited
+        delay_ns[alike & ~waited] = delay_ns[known].mean() if known.any() else 0.0
+    return np.where(read | sync, delay_ns, 0.0)
 
 
 def _processes(trace: Trace, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

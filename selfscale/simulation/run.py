@@ -67,6 +67,7 @@ class Schedule(NamedTuple):
     gap_ns: np.ndarray
     wait_gap_ns: np.ndarray
     computing_ns: np.ndarray
+    run_delay_ns: np.ndarray
     together: np.ndarray
     waits_for: np.ndarray
     after: np.ndarray
@@ -127,6 +128,7 @@ def _schedule(operations: Operations) -> Schedule:
         gap_ns=operations.gap_ns,
         wait_gap_ns=operations.wait_gap_ns,
         computing_ns=operations.computing_ns,
+        run_delay_ns=operations.run_delay_ns,
         together=operations.together,
         waits_for=operations.waits_for,
         after=operations.after,
@@ -223,14 +225,16 @@ def _operation(todo, state, recorded_on, now, number):
     kind, processor_ns = todo.kind[number], todo.processor_ns[number]
     begin, end = state.readers.begin[todo.reader[number]], state.readers.end[todo.reader[number]]
     if kind <= WRITE:
-        ready, new = now, 0
+        ready, new, slept = now, 0, False
         if todo.direct[number]:
-            ready = _direct(state, now, todo.behind[number] - todo.first[number], kind == READ)
+            ready, slept = _direct(state, now, todo.behind[number] - todo.first[number], kind == READ), kind == READ
         elif kind == READ:
-            ready = _read(todo, state, now, number)
+            ready, slept = _read(todo, state, now, number)
         else:
             ready, new = _write(todo, state, now, number)
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
+        if slept:
+            beyond_ns += state.costs.processor_waits * todo.run_delay_ns[number]
         return ready, _least_ns(state.costs.requests, todo, number, new) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], end)
@@ -239,7 +243,8 @@ def _operation(todo, state, recorded_on, now, number):
     if kind == SYNC:
         until, places, new = flush(state, now, begin, end)
         if until > now:
-            return sync(state, now, until, places, new), 0.0
+            delay_ns = state.costs.processor_waits * todo.run_delay_ns[number]
+            return sync(state, now, until, places, new), delay_ns
     if kind > DIRECTORY_SYNC:
         _hint(todo, state, now, number)
     return now, processor_ns
@@ -266,7 +271,7 @@ def _hint(todo, state, now, number):
 
 @kernel
 def _read(todo, state, now, number):
-    """Read pages, as filemap_read does; when the last one is there."""
+    """Read pages, as filemap_read does; when the last one is there, and whether the thread slept until it was."""
     pages, readers, ready, spent = state.pages, state.readers, now, 0.0
     reader, page, behind = todo.reader[number], todo.first[number], todo.behind[number]
     while page < behind:
@@ -287,7 +292,7 @@ def _read(todo, state, now, number):
             first, end = met_mark(readers, pages.cached, reader, mark, behind)
             spent += fetch(state, now, first, end)
     readers.behind[reader] = behind - todo.partial_tail[number]
-    return ready + spent
+    return ready + spent, ready > now
 
 
 @kernel
