@@ -371,9 +371,7 @@ def _compare(path: Path, sha256: str, name: Path) -> None:
         for part in archive.pieces():
             digest.update(part)
     if digest.hexdigest() != sha256:
-        raise FlextraceError(
-            f"archive {name} was written but reads back differently: it was removed; the trace is kept"
-        )
+        raise FlextraceError(f"archive {name} was written but reads back differently: removed; trace kept")
 
 
 def unpack(archive: Path, trace: Path, *, force: bool = False) -> int:

@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 
 from characterize.completeness import closure_of, gaps_of, losses_by_cpu, sources_of
+from characterize.device_name import device_name
 from characterize.document import plain
-from characterize.layout import FileFlag, FileType, HeaderFlag, RecordKind, device_name, name_of
+from characterize.layout import FileFlag, FileType, HeaderFlag, RecordKind, name_of
 from characterize.links import links_of
 from characterize.provenance import provenance_of
 from characterize.requests import requests_of

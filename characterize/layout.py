@@ -395,8 +395,3 @@ def name_of(enumeration: type[IntEnum], value: int) -> str:
         return enumeration(value).name
     except ValueError:
         return f"kind {value}"
-
-
-def device_name(device: int) -> str:
-    """``major:minor`` of a device number in the kernel's own encoding (20 bits of minor)."""
-    return f"{device >> 20}:{device & 0xFFFFF}"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from characterize.device_name import device_name
 from characterize.expansion import is_trace_archive
 from characterize.layout import (
     HEADER_DTYPE,
@@ -33,7 +34,6 @@ from characterize.layout import (
     TRACE_VERSION_MINOR,
     HeaderFlag,
     RecordKind,
-    device_name,
 )
 from characterize.trace_head import count_records, is_foreign, json_text, read_head
 from characterize.trace_writer import write

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numba
 import numpy as np
 
+from characterize.device_name import device_name
 from characterize.errors import FlextraceError
 from characterize.layout import (
     FILEOP_DTYPE,
@@ -29,7 +30,6 @@ from characterize.layout import (
     IoOp,
     RecordKind,
     Source,
-    device_name,
 )
 from characterize.requests import SECTOR_BYTES
 from characterize.stream import Chunk, Stream

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from characterize.device_name import device_name
 from characterize.errors import FlextraceError
 from characterize.intervals import union_length
-from characterize.layout import NOT_MEASURED_U64, RESIDENT_DTYPE, FileFlag, RecordKind, device_name
+from characterize.layout import NOT_MEASURED_U64, RESIDENT_DTYPE, FileFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
 from characterize.trace import Header, Trace
 from replayer.flexible.draft import Draft

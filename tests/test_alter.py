@@ -36,6 +36,8 @@ from tests.flexible_traces import (
     willy,
 )
 
+pytestmark = pytest.mark.computes
+
 TRACES = traces()
 ALL_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
 

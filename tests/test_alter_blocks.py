@@ -20,6 +20,8 @@ from replayer.block_lanes import BlockOperations
 from replayer.flexible.draft import UnreachableError
 from tests.made_trace import made_trace, read
 
+pytestmark = pytest.mark.computes
+
 COUNT = 3001
 
 

@@ -25,6 +25,8 @@ from replayer.run import replay
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, replay_size_violations
 
+pytestmark = pytest.mark.computes
+
 BLOCK = 4096
 FOREIGN = Path(__file__).parents[2] / "shared/data/traces/mqsim-tpcc-small.trace"
 

@@ -21,6 +21,8 @@ from replayer.run import replay
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, recordings, sort_like, willy
 
+pytestmark = pytest.mark.computes
+
 
 def stack_distances(io):
     """Reuse distance of every block in the order of use, by the definition: distinct blocks since its last use."""

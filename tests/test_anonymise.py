@@ -16,6 +16,8 @@ from characterize.layout import IoFlag, RecordKind, Source
 from tests.archived import full_trace
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 pytest_plugins = ["archive_fixtures"]
 KEY = b"a key of more than 16 bytes"
 SECRETS = ("payroll", "salaries", "alice", "topsecret", "backup-host", "vg0-private", "corp.example", "quartz")

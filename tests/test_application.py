@@ -14,6 +14,8 @@ from tests.formula_predictor import FormulaPredictor
 from tests.synthetic_machine import MIB
 from tests.two_threads import two_threads
 
+pytestmark = pytest.mark.computes
+
 
 @pytest.fixture
 def recorded(tmp_path):

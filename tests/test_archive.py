@@ -33,6 +33,8 @@ from tests.archived import (
     trace_file,
 )
 
+pytestmark = pytest.mark.computes
+
 pytest_plugins = ["archive_fixtures"]
 
 

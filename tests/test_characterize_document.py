@@ -14,6 +14,8 @@ from characterize.text import render
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 FILES = [{"file": 1, "size_bytes": 8192, "resident_bytes": 0}]
 LINK_COUNTS = ("read_bytes", "written_bytes", "others", "stacked", "orphans", "file_count", "files")
 BLOCKS = [{"op": 1, "sector": 8, "bytes": 4096, "start_ns": 2, "duration_ns": 5, "queued_ns": 3, "cause": 1}]

@@ -19,6 +19,8 @@ from characterize.sizes import size_histogram, sizes_of
 from characterize.text import render
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 FSYNC, FDATASYNC, SYNC_FILE_RANGE, OPEN = 3, 4, 5, 1
 
 

@@ -14,6 +14,8 @@ from characterize.locality import locality_of
 from characterize.requests import requests_of
 from tests.made_trace import made_trace, read
 
+pytestmark = pytest.mark.computes
+
 BLOCK = 4096
 
 

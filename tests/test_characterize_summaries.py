@@ -26,6 +26,8 @@ from characterize.text import render
 from characterize.touched import UniqueBytes
 from tests.made_trace import made_trace, read, records, write
 
+pytestmark = pytest.mark.computes
+
 BLOCK = 4096
 MAKERS = st.sampled_from([read, write])
 ROWS = st.lists(

@@ -14,6 +14,8 @@ from characterize.requests import requests_of
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, sequential, unique_bytes, workload_of
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 REQUESTS = st.lists(
     st.builds(
         read,

@@ -25,6 +25,8 @@ from characterize.stream import open_stream
 from tests.made_trace import made_trace, read
 from tests.test_figure_data import random_trace
 
+pytestmark = pytest.mark.computes
+
 
 def divided(paths: list[Path], **how: int) -> dict[str, FigureData]:
     recordings = open_set(paths, **how)

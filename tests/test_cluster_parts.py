@@ -28,6 +28,8 @@ from characterize.trace import Header, Trace
 from tests.flexible_traces import traces
 from tests.made_trace import made_trace, read, records, write
 
+pytestmark = pytest.mark.computes
+
 DAY_NS = 86_400 * 10**9
 BLOCK = 4096
 TIME = st.integers(0, 30)

@@ -11,6 +11,8 @@ from selfscale.models.learned import LearnedModel
 from selfscale.models.traffic import TrafficModel
 from tests.test_traffic_model import ENVIRONMENT, REGIONS, machine, points, workloads
 
+pytestmark = pytest.mark.computes
+
 MEAN_OF_TWO = [Score("learned", mean_log=0.14), Score("traffic", mean_log=0.19)]
 
 

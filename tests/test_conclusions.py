@@ -27,6 +27,8 @@ from selfscale.profile import Profile, Region, load
 from selfscale.strengths import strengths
 from tests.direction_machine import MIB, DirectionMachine
 
+pytestmark = pytest.mark.computes
+
 FOCAL = Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)
 
 

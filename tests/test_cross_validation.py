@@ -20,6 +20,8 @@ from selfscale.predict import predict, record_scores, scores_of
 from selfscale.profile import Profile, Region
 from tests.synthetic_machine import MIB
 
+pytestmark = pytest.mark.computes
+
 FOCAL = Workload(50 * MIB, 0.5, 0.5, 16384.0, 2.0)
 REGIONS = [
     Region(8 * MIB, 100 * MIB, FOCAL),

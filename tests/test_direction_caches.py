@@ -26,6 +26,8 @@ from selfscale.profile import Region
 from selfscale.regions import APART
 from tests.direction_machine import MIB, DirectionMachine
 
+pytestmark = pytest.mark.computes
+
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_informative():

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from selfscale.elapsed import recorded_times
 from tests.simulated_threads import Device, elapsed_s, simulated
 
+pytestmark = pytest.mark.computes
+
 MS = 1_000_000
 
 

@@ -19,6 +19,8 @@ from selfscale.table import read_table
 from selfscale.table_columns import REQUESTS, THROUGHPUT, column_of
 from selfscale.table_profile import profile_of
 
+pytestmark = pytest.mark.computes
+
 
 def law(size_bytes: float, processes: float, depth: float) -> float:
     """Bytes per s: a product of single parameter functions."""

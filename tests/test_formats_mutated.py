@@ -14,6 +14,8 @@ from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.layout import RecordKind
 
+pytestmark = pytest.mark.computes
+
 FILES = {name: text.encode() for name, (text, _) in EXPECTED.items()}
 FILES |= {"csv": TABLE.encode(), "blkparse": BLKPARSE.encode(), "perf": PERF.encode(), "fio": FIO_LOG.encode()}
 FILES |= {"strace": STRACE_LOG.encode(), "blktrace": two_cpus()[0], "vscsi": vscsi(2, [(0x28, 4096, 77, 1000, 31)] * 9)}

@@ -16,6 +16,8 @@ from characterize.requests import requests_of
 from characterize.workload import workload_of
 from flextrace.main import main
 
+pytestmark = pytest.mark.computes
+
 DATA = Path("../shared/data/traces")
 
 

@@ -11,6 +11,8 @@ from characterize.layout import HeaderFlag, RecordKind, Source
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 METADATA = {
     "programs": ["sys_enter", "sys_exit", "block_rq_issue"],
     "totals": {

@@ -17,6 +17,8 @@ from tests.explored import explored, unseen
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_storage import SSD, StorageMachine
 
+pytestmark = pytest.mark.computes
+
 
 @pytest.fixture(scope="module")
 def machine():

@@ -17,6 +17,8 @@ from selfscale.profile import Curve, Profile
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
+pytestmark = pytest.mark.computes
+
 CACHE = 256 * MIB
 
 

@@ -11,6 +11,8 @@ from characterize.workload import Workload
 from replayer.willy import make_trace
 from selfscale.last_used import PAGE_BYTES, RANGES_MAX, last_used
 
+pytestmark = pytest.mark.computes
+
 MIB = 1 << 20
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from characterize import layout
+from characterize.device_name import device_name
 
 HEADER = Path(__file__).parent.parent / "bpf" / "trace_format.h"
 
@@ -154,5 +155,5 @@ def test_every_record_kind_has_its_struct(compiled):
 
 
 def test_device_name():
-    assert layout.device_name(8 << 20 | 17) == "8:17"
-    assert layout.device_name(259 << 20 | 0xFFFFF) == "259:1048575"
+    assert device_name(8 << 20 | 17) == "8:17"
+    assert device_name(259 << 20 | 0xFFFFF) == "259:1048575"

@@ -19,6 +19,8 @@ from flextrace.main import main
 from selfscale.report import trace_section
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 DISK, DM = 8 << 20, 254 << 20
 
 

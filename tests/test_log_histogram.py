@@ -14,6 +14,8 @@ from characterize.log_histogram import BUCKETS, GroupedHistogram, LogHistogram, 
 from characterize.response_time import distribution
 from characterize.time_histogram import time_histogram
 
+pytestmark = pytest.mark.computes
+
 VALUES = st.lists(st.one_of(st.integers(0, 600), st.integers(0, 10**6), st.integers(0, 2**50)), min_size=1)
 SHARES = (0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0)
 

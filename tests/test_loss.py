@@ -18,6 +18,8 @@ from replayer.alter import alter
 from selfscale.comparison_runs import Setting, application_row
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 LOST = {RecordKind.IO: 100}
 
 

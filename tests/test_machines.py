@@ -13,6 +13,8 @@ from selfscale.machines_figures import machines_figures
 from selfscale.measure import Point
 from selfscale.profile import Profile, Region
 
+pytestmark = pytest.mark.computes
+
 KIB, MIB = 1024, 2**20
 
 

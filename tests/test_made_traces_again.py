@@ -13,6 +13,8 @@ from replayer.repeat import repeat
 from tests.flexible_traces import Recording, willy
 from tests.made_trace import made_trace, read
 
+pytestmark = pytest.mark.computes
+
 PAGE = 4096
 SECOND_NS = 10**9
 

@@ -17,6 +17,8 @@ from flextrace.main import main
 from replayer.alter import alter
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 PAGE = 4096
 ESTIMATED, PROGRAM = int(IoFlag.ESTIMATED), int(IoFlag.ESTIMATED | IoFlag.PROGRAM)
 DATABASE, LIBRARY, TEXT = 1, 2, 3

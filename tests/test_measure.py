@@ -22,6 +22,8 @@ from selfscale.measure import (
 )
 from selfscale.point_trace import REQUESTS_MAX, trace_length, write_willy
 
+pytestmark = pytest.mark.computes
+
 MIB = 1 << 20
 WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
 

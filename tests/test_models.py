@@ -26,6 +26,8 @@ from tests.explored import explored, regions_of, relative_errors, unseen
 from tests.synthetic_machine import MIB
 from tests.synthetic_storage import DISK, RAM, SSD, StorageMachine
 
+pytestmark = pytest.mark.computes
+
 KINDS = {"ssd": SSD, "disk": DISK, "ram": RAM}
 BUDGET_S = 224.0
 CACHE = 100 * MIB

@@ -12,6 +12,8 @@ from characterize.new_file import check_new_file, write_text
 from flextrace.main import main
 from selfscale.profile import Profile
 
+pytestmark = pytest.mark.computes
+
 
 def test_a_text_takes_the_place_of_a_file_only_by_force(tmp_path):
     path = tmp_path / "result.json"

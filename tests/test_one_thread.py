@@ -9,6 +9,8 @@ from threadpoolctl import threadpool_info
 from selfscale.models import make_model
 from selfscale.models.one_thread import one_thread
 
+pytestmark = pytest.mark.computes
+
 
 def threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}

@@ -17,6 +17,8 @@ from flextrace.main import main
 from tests.made_trace import made_trace, read
 from tests.test_figure_data import random_trace
 
+pytestmark = pytest.mark.computes
+
 pytest.importorskip("matplotlib")
 
 

@@ -19,6 +19,8 @@ from selfscale.predict import predict, record_scores
 from tests.made_trace import made_trace, read
 from tests.synthetic_machine import MIB, Machine
 
+pytestmark = pytest.mark.computes
+
 OPTIONS = [
     "--unique-bytes",
     "64M",

@@ -21,6 +21,8 @@ from selfscale.prediction_errors import (
 from selfscale.validate import compare_models, plan
 from tests.test_report import make_profile
 
+pytestmark = pytest.mark.computes
+
 
 def test_errors_of_a_validation_by_hand():
     profile = make_profile()

@@ -16,6 +16,8 @@ from selfscale.models.product import ProductModel
 from selfscale.predict import errors_on_random, predict
 from selfscale.profile import Profile, Region
 
+pytestmark = pytest.mark.computes
+
 MB = 1e6
 FOCAL = Workload(0, 0.5, 0.5, 16384.0, 2.0)
 

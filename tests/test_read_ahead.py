@@ -12,6 +12,8 @@ from characterize.workload import Workload
 from selfscale.models.measured import columns
 from selfscale.models.read_ahead import storage_reads
 
+pytestmark = pytest.mark.computes
+
 PAGE, MIB = 4096, 1 << 20
 MOST = 640
 """Pages of the largest window."""

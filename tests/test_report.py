@@ -47,6 +47,8 @@ from selfscale.report import write_report
 from selfscale.trace_figures import by_file, places, trace_figures
 from tests.made_trace import made_trace, read
 
+pytestmark = pytest.mark.computes
+
 MIB = 2**20
 EVIL = "/data/<script>alert('owned')</script>&\"quoted\".db"
 VOID = {"meta", "br", "hr", "img", "link", "input", "col", "wbr", "source", "base"}

@@ -13,6 +13,8 @@ from selfscale.profile import Profile
 from selfscale.sampling import feasible, orthogonal_levels, orthogonal_sample, random_workload
 from tests.synthetic_machine import MIB
 
+pytestmark = pytest.mark.computes
+
 LOW = Workload(8 * MIB, 0.0, 0.0, 4096.0, 1.0)
 HIGH = Workload(512 * MIB, 1.0, 1.0, 1 << 20, 4.0)
 

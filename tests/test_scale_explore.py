@@ -23,6 +23,8 @@ from selfscale.sampling import random_workload
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
+pytestmark = pytest.mark.computes
+
 
 @pytest.fixture(scope="module", autouse=True)
 def any_workload_is_informative():

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from selfscale.regions import find_borders, halfway, log_slopes
 
+pytestmark = pytest.mark.computes
+
 MIB = 1 << 20
 
 

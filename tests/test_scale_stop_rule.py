@@ -8,6 +8,8 @@ import pytest
 
 from selfscale.stop_rule import RULES, ConfidenceRule, RaidPerfRule, half_width, mser5
 
+pytestmark = pytest.mark.computes
+
 INTERVAL_S = 0.05
 COUNT = 400
 

@@ -8,6 +8,8 @@ from characterize.workload import Workload
 from selfscale.models.measured import columns
 from selfscale.models.service_time import CONSTANTS, demand_at, log_throughput
 
+pytestmark = pytest.mark.computes
+
 MIB = float(1 << 20)
 BORDER_BYTES = 128 * MIB
 COLD = Workload(1024 * MIB, 0.0, 0.5, 4096.0, 1.0)

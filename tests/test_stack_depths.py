@@ -22,6 +22,8 @@ from characterize.references import BATCH_REFERENCES, BlockNumbers
 from characterize.requests import columns_of, requests_of
 from characterize.shards import SAMPLED_LEAST, SampledLocality
 
+pytestmark = pytest.mark.computes
+
 CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 BLOCK = 4096
 REQUESTS = st.lists(

@@ -23,6 +23,8 @@ from characterize.workload import workload_of
 from tests.flexible_traces import recordings, traces
 from tests.made_trace import made_trace, read, records, write
 
+pytestmark = pytest.mark.computes
+
 STEPS = (1, 7, 1000)
 START = st.integers(0, 12)
 

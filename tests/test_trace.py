@@ -12,6 +12,8 @@ from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
 from tests.made_trace import made_trace, read, write
 
+pytestmark = pytest.mark.computes
+
 HEADER, RECORD = 4096, 64
 # Offsets in struct trace_header, computed by hand from the C header.
 VERSION_MAJOR_AT, FLAGS_AT, RECORD_COUNT_AT, JSON_OFFSET_AT, JSON_BYTES_AT, JSON_AT = 8, 20, 24, 320, 328, 1024

@@ -13,6 +13,8 @@ from characterize.layout import BlockDataClass, RecordKind
 from flextrace.main import main
 from tests.made_trace import made_trace, read
 
+pytestmark = pytest.mark.computes
+
 HEADER, RECORD = 4096, 64
 FLAGS_AT, VERSION_MINOR_AT, LOST_AT = 20, 10, 72 + 16 * 8
 BLOCKS = [

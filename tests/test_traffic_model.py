@@ -19,6 +19,8 @@ from selfscale.sampling import random_workload
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from tests.synthetic_machine import MIB
 
+pytestmark = pytest.mark.computes
+
 CACHE = 128 * MIB
 LIMITS = CacheLimits(CACHE, 0.2 * CACHE, ReadAheadRules(32, 320, large_folios=True))
 ENVIRONMENT = {"cache_limit_bytes": CACHE, "read_ahead_bytes": 128 * 1024, "dirty_limit_bytes": int(0.2 * CACHE)}

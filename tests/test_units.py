@@ -16,6 +16,8 @@ from characterize.units import (
     parse_size,
 )
 
+pytestmark = pytest.mark.computes
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),

@@ -22,6 +22,8 @@ from selfscale.validate import compare_models, plan
 from tests.explored import explored
 from tests.synthetic_storage import SSD, StorageMachine
 
+pytestmark = pytest.mark.computes
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

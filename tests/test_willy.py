@@ -19,6 +19,8 @@ from replayer.request_places import at_depth, make_stack, touch
 from replayer.request_sizes import SIZE_FAMILIES, draw_sizes
 from replayer.willy import DEPTH_FAMILIES, make_trace, requests_default, requests_needed
 
+pytestmark = pytest.mark.computes
+
 KIB, MIB = 1024, 1024**2
 NOMINAL = Workload(4 * MIB, 0.5, 0.5, 16 * KIB, 2)
 

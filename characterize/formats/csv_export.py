@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from characterize.device_name import device_name
 from characterize.errors import FlextraceError
 from characterize.layout import (
     NOT_MEASURED_U32,
@@ -24,7 +25,6 @@ from characterize.layout import (
     Fileop,
     IoOp,
     RecordKind,
-    device_name,
     name_of,
 )
 from characterize.new_file import new_file

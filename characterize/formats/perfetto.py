@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from characterize.device_name import device_name
 from characterize.errors import FlextraceError
-from characterize.layout import NOT_MEASURED_U64, BlockOp, Fileop, IoOp, RecordKind, Source, device_name, name_of
+from characterize.layout import NOT_MEASURED_U64, BlockOp, Fileop, IoOp, RecordKind, Source, name_of
 from characterize.new_file import new_file
 from characterize.requests import SECTOR_BYTES
 from characterize.trace import Trace

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from characterize.device_name import device_name
 from characterize.errors import FlextraceError
-from characterize.layout import RecordKind, device_name
+from characterize.layout import RecordKind
 
 # Digits of a decimal number in this unit before it is nanoseconds.
 TIME_DIGITS = {"s": 9, "ms": 6, "us": 3, "ns": 0}

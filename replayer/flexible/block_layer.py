@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from characterize.device_name import device_name
 from characterize.layout import (
     FILE_DTYPE,
     FILEOP_DTYPE,
@@ -26,7 +27,6 @@ from characterize.layout import (
     IoOp,
     RecordKind,
     Source,
-    device_name,
 )
 from characterize.requests import SECTOR_BYTES, block_records, data_moved
 from characterize.trace import Trace
