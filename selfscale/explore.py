@@ -27,8 +27,8 @@ CURVE_SHARE, CURVE_SHARE_ALONE = 0.42, 0.6
 """Of the time: until then the borders must be known; later in a budget too small for anything before them."""
 BORDER_OVERRUN = 1.3
 """Of the time for the uniqueBytes curve: beyond it no border is searched for more closely."""
-BRACKET = 1.025
-"""Bisection stops when both sides of a border are this close."""
+BRACKET, WIDE_BRACKET = 1.025, 1.2
+"""Bisection stops when both sides of a border are this close; a cache within a wide one may end elsewhere in it."""
 CERTAIN_FALL = 4.0
 """A border with a smaller fall may be a disturbance of one point: both sides are measured again."""
 FILL_GAP, FILL_FALL = 1.08, 1.3
@@ -143,9 +143,9 @@ class Exploration(SelfScaling):
         ]
 
     def _narrowed(self, edges: list[float], caches: list[DirectionCache], measured: dict[float, float]) -> list[float]:
-        """Edges that are ends of caches, moved to the border of the filled curve where that lies in what is not known.
+        """Edges that are ends of caches whose bracket is wide, moved to the border of the filled curve inside of it.
 
-        Where time was short, points with reads or writes only leave a wide bracket, which filling the fall narrows.
+        Where time was short, points with reads or writes only leave such a bracket, which filling the fall narrows.
         """
         borders = [border.good_bytes for border in self._borders(measured)]
         ends = {
@@ -154,6 +154,7 @@ class Exploration(SelfScaling):
                 default=cache.size_bytes,
             )
             for cache in caches
+            if cache.high_bytes > WIDE_BRACKET * cache.size_bytes
         }
         return sorted({ends.get(edge, edge) for edge in edges})
 
