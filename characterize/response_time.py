@@ -126,7 +126,7 @@ class ResponseSummary:
     def __init__(self, measured: bool, arrivals: bool) -> None:
         self._measured, self._arrivals = measured, arrivals
         self._times = {name: LogHistogram() for name in ("read", "write", "sync")}
-        self._run_delays = {name: RunDelays() for name in self._times}
+        self._run_delays = RunDelays()
         self._queued: LogHistogram | None = None
         self._requests, self._syncs = StartGaps(), StartGaps()
         self._sync_busy = BusyTime()
@@ -149,10 +149,7 @@ class ResponseSummary:
             self._times["write"].add(duration[~read & seen])
             self._times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
             if "run_delay" in syncs:
-                stored = stored_run_delays(requests["flags"])
-                for name, those in (("read", read), ("write", ~read)):
-                    self._run_delays[name].add(duration[those], stored[those])
-                self._run_delays["sync"].add(syncs["end_ns"] - syncs["start_ns"], syncs["run_delay"])
+                self._run_delays.add(requests, syncs)
             self._sync_busy.add(syncs["start_ns"], syncs["end_ns"])
 
     def carry(self, syncs: Columns) -> None:
@@ -164,7 +161,7 @@ class ResponseSummary:
         """Count what `following` counted, all of whose requests start after these."""
         for name, times in self._times.items():
             times.merge(following._times[name])
-            self._run_delays[name].merge(following._run_delays[name])
+        self._run_delays.merge(following._run_delays)
         if following._queued:
             self._queued = self._queued or LogHistogram()
             self._queued.merge(following._queued)
@@ -177,8 +174,8 @@ class ResponseSummary:
         return {name: it.distribution() if self._measured else None for name, it in self._times.items()}
 
     def run_delay(self) -> dict[str, dict[str, float] | None]:
-        """Of reads, writes and syncs, as from `characterize.run_delay.RunDelays.shares`."""
-        return {name: delays.shares() for name, delays in self._run_delays.items()}
+        """As from `characterize.run_delay.RunDelays.shares`."""
+        return self._run_delays.shares()
 
     def histograms(self) -> dict[str, LogHistogram]:
         """The distributions that were measured, by what the times are of."""

@@ -6,34 +6,44 @@ from __future__ import annotations
 import numpy as np
 
 from characterize.layout import IO_RUN_DELAY_ALL, IO_RUN_DELAY_NONE, IO_RUN_DELAY_SHIFT
+from characterize.references import Columns
 
 _PARTS = IO_RUN_DELAY_ALL - IO_RUN_DELAY_NONE
 
 
 class RunDelays:
-    """Sums over calls of one kind: of their times, and of what of these their threads waited for a processor."""
+    """Follows reads, writes and syncs that come in chunks: their times, and what of these waits for a processor."""
 
     def __init__(self) -> None:
         # Integers, whose sum does not depend on the order: duration of all, of those that are known, and delay x parts.
-        self._sums = [0, 0, 0]
+        self._sums = {name: [0, 0, 0] for name in ("read", "write", "sync")}
 
-    def add(self, duration_ns: np.ndarray, stored: np.ndarray) -> None:
-        """Add calls; `stored` as from `stored_run_delays`."""
+    def add(self, requests: Columns, syncs: Columns) -> None:
+        """Count a chunk; the columns of `characterize.requests` and of `characterize.response_time.sync_columns`."""
+        duration, stored = requests["end_ns"] - requests["start_ns"], stored_run_delays(requests["flags"])
+        for name, those in (("read", requests["read"]), ("write", ~requests["read"])):
+            self._count(name, duration[those], stored[those])
+        self._count("sync", syncs["end_ns"] - syncs["start_ns"], syncs["run_delay"])
+
+    def _count(self, name: str, duration_ns: np.ndarray, stored: np.ndarray) -> None:
         known = stored >= IO_RUN_DELAY_NONE
         delays = duration_ns[known] * (stored[known].astype(np.int64) - IO_RUN_DELAY_NONE)
-        self._add([int(duration_ns.sum()), int(duration_ns[known].sum()), int(delays.sum())])
+        self._add(name, [int(duration_ns.sum()), int(duration_ns[known].sum()), int(delays.sum())])
 
     def merge(self, following: RunDelays) -> None:
-        """Add what `following` has added."""
-        self._add(following._sums)
+        """Count what `following` counted."""
+        for name, sums in following._sums.items():
+            self._add(name, sums)
 
-    def _add(self, sums: list[int]) -> None:
-        self._sums = [mine + other for mine, other in zip(self._sums, sums, strict=True)]
+    def _add(self, name: str, sums: list[int]) -> None:
+        self._sums[name] = [mine + other for mine, other in zip(self._sums[name], sums, strict=True)]
 
-    def shares(self) -> dict[str, float] | None:
-        """``share`` of the time of calls of which it is known, and the ``measured_share`` of all; None without any."""
-        total, known, delay = self._sums
-        return {"share": delay / _PARTS / known, "measured_share": known / total} if known else None
+    def shares(self) -> dict[str, dict[str, float] | None]:
+        """By kind: the ``share`` of the times that are known, and the ``measured_share`` of all; None without any."""
+        return {
+            name: {"share": delay / _PARTS / known, "measured_share": known / total} if known else None
+            for name, (total, known, delay) in self._sums.items()
+        }
 
 
 def stored_run_delays(flags: np.ndarray) -> np.ndarray:

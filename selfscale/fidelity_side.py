@@ -19,6 +19,7 @@ from characterize.links import pieces_of
 from characterize.log_histogram import LogHistogram
 from characterize.references import BlockNumbers, Columns
 from characterize.requests import times_measured
+from characterize.run_delay import RunDelays
 from characterize.sequentiality import SequentialitySummary
 from characterize.stream import Linked, Stream
 from characterize.touched import FreshBytes, UniqueBytes
@@ -37,7 +38,7 @@ class Side:
     numbers : dict
         ``parameters`` (the five, of the records that are there), ``requests``, ``operations``, ``threads``,
         ``elapsed_s`` (from the first operation to the last), ``requests_per_s``, ``bytes_per_s``, ``in_flight`` (mean,
-        max, shares of the time in I/O), ``response_time``, ``think_time``, ``computing`` and
+        max, shares of the time in I/O), ``response_time``, ``run_delay`` in it, ``think_time``, ``computing`` and
         ``waits`` (in think times), ``page_cache``, ``block``; None or NaN where one was not measured.
     times : dict of str to LogHistogram
         By `KINDS`, ns; empty where times are not measurements.
@@ -74,6 +75,7 @@ class _Requests:
         self.extended = ExtendedSummary(run.facts.arrays[RecordKind.FILE], run.facts.measured)
         self.blocks, self.unique, self.touched = BlockNumbers(), UniqueBytes(), FreshBytes()
         self.times["think"] = self.load.thinks
+        self.run_delays = RunDelays()
 
     def add(self, requests: Columns, syncs: Columns, waits: Columns) -> None:
         """Count a chunk."""
@@ -98,6 +100,7 @@ class _Requests:
             self.times["read"].add(duration[read])
             self.times["write"].add(duration[~read])
             self.times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+            self.run_delays.add(requests, syncs)
             self.in_flight.add(requests)
 
     def parameters(self, run: Stream, in_flight_max: float) -> Workload:
@@ -133,6 +136,7 @@ class _Requests:
                 "shares": self.in_flight.result(),
             },
             "response_time": response if self.measured else None,
+            "run_delay": self.run_delays.shares() if self.measured else None,
             "think_time": self.times["think"].distribution() if self.measured else None,
             "computing": self.load.computing() if self.measured else None,
             "waits": self.load.waits() if self.measured else None,

@@ -62,6 +62,7 @@ _NUMBERS: tuple[tuple[str, tuple[str, ...], Format], ...] = (
     ("requests per second", ("requests_per_s",), number),
     ("throughput", ("bytes_per_s",), rate),
     ("in flight, mean", ("in_flight", "mean"), number),
+    *((f"waiting for processor, {kind}", ("run_delay", kind, "share"), share) for kind in ("read", "write", "sync")),
     ("think time, mean", ("think_time", "mean_ns"), time_ns),
     ("think time, p50", ("think_time", "p50_ns"), time_ns),
     ("think time, p99", ("think_time", "p99_ns"), time_ns),

@@ -306,7 +306,7 @@ def test_the_document_keeps_its_keys():
         "bytes_per_s",
         "in_flight",
     ]
-    side += ["response_time", "think_time", "computing", "waits", "page_cache", "block"]
+    side += ["response_time", "run_delay", "think_time", "computing", "waits", "page_cache", "block"]
     assert list(fidelity["original"]) == list(fidelity["replay"]) == side
     assert list(fidelity["original"]["parameters"]) == ["uniqueBytes", "seqFrac", "readFrac", "sizeMean", "processNum"]
     assert list(fidelity["distance"]) == ["read", "write", "sync", "think", "in_flight"]

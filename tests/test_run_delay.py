@@ -12,7 +12,9 @@ import characterize
 from characterize.characterization import characterize as characterization_of
 from characterize.layout import IO_RUN_DELAY_ALL, IO_RUN_DELAY_NONE, IO_RUN_DELAY_SHIFT, Fileop, IoFlag
 from characterize.run_delay import run_delay_shares
+from characterize.stream import stream_of
 from characterize.text import render
+from selfscale.fidelity_side import side_of
 from selfscale.models.service_time import CONSTANTS, ServiceTimes
 from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import Kind, operations_of
@@ -112,6 +114,9 @@ def test_of_all_times_it_is_the_share_where_it_was_measured():
         "sync": {"share": pytest.approx(0.75), "measured_share": pytest.approx(2 / 3)},
     }
     assert "of these times waiting for a processor: read 0.2500, sync 0.7500" in render(found)
+    # Also in pieces, as a replay is compared with its original.
+    for records in (1, 2, 100):
+        assert side_of(stream_of(trace, records)).numbers["run_delay"] == found.layers["vfs"].run_delay
 
 
 def test_what_waits_for_storage_elsewhere_waits_for_a_processor_as_those_that_did():
