@@ -22,7 +22,7 @@ from tests.told import (
     MAPPED_KINDS,
     PROGRAMS,
     RECORDER,
-    WITHOUT_FAULTS,
+    TOLD_FLAGS,
     Recorded,
     arguments_of,
     compare,
@@ -330,6 +330,6 @@ def test_a_block_device_is_a_file_too(tmp_path):
         IMAGE_BYTES,
     )
     io = trace.io[trace.io["file"] == file["file"]]
-    flags = io["flags"] & WITHOUT_FAULTS
+    flags = io["flags"] & TOLD_FLAGS
     got = zip(io["op"], io["offset"], io["asked_bytes"], io["result"], flags, io["missed_bytes"], strict=True)
     compare([(IoOp.READ, (3 + i) * 8192, 8192, 8192, IoFlag.DIRECT, 8192) for i in range(61)], got)

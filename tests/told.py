@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 import pytest
 
 import characterize
-from characterize.layout import IO_FAULTS_SHIFT, NOT_MEASURED_U32, Fileop, IoFlag, IoOp, Source
+from characterize.layout import IO_RUN_DELAY_SHIFT, NOT_MEASURED_U32, Fileop, IoFlag, IoOp, Source
 from tests.kernel import has_tracepoint
 
 ROOT = Path(__file__).parent.parent
@@ -26,8 +26,9 @@ MAP_ITERATORS_REFUSED = (
     r"flextrace record: warning: this kernel refuses the program find_ended_requests "
     r"\(Operation not permitted\): going on without it.*\n"
 )
-WITHOUT_FAULTS = (1 << IO_FAULTS_SHIFT) - 1
-"""Of the flags of IO records; how many page faults a program has in a call it does not tell."""
+TOLD_FLAGS = (1 << IO_RUN_DELAY_SHIFT) - 1
+"""Of the flags of IO records and syncs; how many page faults a program has in a call, and for how long it waits for a
+processor, it does not tell."""
 NAMED_BY_ARGUMENT = {Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK}
 TOLD_LINE = re.compile(r"\S+ \S+ \d+ -?\d+ -?\d+ -?\d+ \d+ \d+ (-|\d+)")
 
@@ -114,7 +115,7 @@ class Recorded:
             make_row(
                 IoOp(row.op).name.lower(),
                 names[row.file],
-                (row.thread, row.offset, row.asked_bytes, row.result, row.source, row.flags & WITHOUT_FAULTS),
+                (row.thread, row.offset, row.asked_bytes, row.result, row.source, row.flags & TOLD_FLAGS),
                 None if row.missed_bytes == NOT_MEASURED_U32 else int(row.missed_bytes),
             )
             for row in self.trace.io.itertuples()
@@ -132,7 +133,8 @@ class Recorded:
                 if not row.file and row.argument not in names:
                     continue
                 name, argument = f"{name}>{names.get(row.argument, '?')}", 0
-            numbers = (row.thread, argument, row.length, row.result, row.source, row.flags)
+            flags = row.flags & TOLD_FLAGS if row.op in {Fileop.FSYNC, Fileop.FDATASYNC} else row.flags
+            numbers = (row.thread, argument, row.length, row.result, row.source, flags)
             rows.append(make_row(Fileop(row.op).name.lower(), name, numbers, None))
         return rows
 
