@@ -19,6 +19,8 @@ from replayer.repeat import repeat
 from tests.made_trace import made_trace, read, write
 from tests.straced import ROOT
 
+pytestmark = pytest.mark.computes
+
 PAGE = 4096
 NAME = 1 << 31
 

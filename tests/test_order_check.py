@@ -19,6 +19,8 @@ from tests.made_trace import made_trace, read, write
 from tests.replayed import SHIFT_NS, replayed
 from tests.straced import op
 
+pytestmark = pytest.mark.computes
+
 
 @given(ROWS)
 def test_a_sweep_finds_what_looking_at_every_pair_finds(rows):

@@ -15,6 +15,8 @@ from selfscale.plan import Settings
 from selfscale.profile import Profile, load
 from tests.synthetic_machine import MIB, Machine
 
+pytestmark = pytest.mark.computes
+
 
 @pytest.fixture(scope="module")
 def profile():

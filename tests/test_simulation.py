@@ -35,6 +35,8 @@ from tests.straced import op
 from tests.synthetic_machine import MIB, Machine
 from tests.test_storage import TIMES_US, measured
 
+pytestmark = pytest.mark.computes
+
 US, MS = 1_000, 1_000_000
 PAGE = 4096
 
