@@ -109,10 +109,15 @@ def cross_validate(
         tested = candidates
     folds = _folds([point for point in tested if point.role != "random"], regions, seed)
     random_points = [point for point in tested if point.role == "random"]
-    return [
-        _score(name, make_model(name, environment), points, regions, folds=folds, random_points=random_points)
-        for name in names
-    ]
+    fits: dict[str, list[Model]] = {}
+    scores = []
+    for name in names:
+        try:
+            fits[name] = _fits(name, environment, points, regions, folds=folds, known=fits)
+            scores.append(_score(name, list(zip(fits[name], [random_points, *folds], strict=True)), regions))
+        except FlextraceError as error:
+            scores.append(Score(name, reason=str(error)))
+    return scores
 
 
 def _folds(tested: Sequence[Point], regions: Sequence[Region], seed: int) -> list[list[Point]]:
@@ -129,24 +134,32 @@ def _folds(tested: Sequence[Point], regions: Sequence[Region], seed: int) -> lis
     return [fold for fold in folds if fold]
 
 
-def _score(
+def _fits(
     name: str,
-    model: Model,
+    environment: Mapping[str, Any] | None,
     points: Sequence[Point],
     regions: Sequence[Region],
     *,
     folds: Sequence[Sequence[Point]],
-    random_points: Sequence[Point],
-) -> Score:
-    try:
-        whole = model.fit(learnable(points), regions)
-        parts = [_compare(whole, random_points, regions)] if random_points else []
-        for fold in folds:
-            left_out = {id(point) for point in fold}
-            rest = [point for point in learnable(points) if id(point) not in left_out]
-            parts.append(_compare(whole.again().fit(rest, regions), fold, regions))
-    except FlextraceError as error:
-        return Score(name, reason=str(error))
+    known: Mapping[str, Sequence[Model]],
+) -> list[Model]:
+    """A model fitted to all points, and once for every fold to all but its points; a mean of models of known ones."""
+    if name in PARTS and all(part in known for part in PARTS[name]):
+        return [
+            make_model(name, environment, parts) for parts in zip(*(known[part] for part in PARTS[name]), strict=True)
+        ]
+    whole = make_model(name, environment).fit(learnable(points), regions)
+    fits = [whole]
+    for fold in folds:
+        left_out = {id(point) for point in fold}
+        rest = [point for point in learnable(points) if id(point) not in left_out]
+        fits.append(whole.again().fit(rest, regions))
+    return fits
+
+
+def _score(name: str, tested: Sequence[tuple[Model, Sequence[Point]]], regions: Sequence[Region]) -> Score:
+    """Of models and the points that each was not fitted to."""
+    parts = [_compare(model, points, regions) for model, points in tested if points]
     if not parts:
         return Score(name, reason="no measured workload is left to test it on")
     log_error, half_width, relative, region = np.concatenate(parts, axis=1)

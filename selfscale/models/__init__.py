@@ -62,7 +62,7 @@ MODELS = {
 SIMULATING = ("traffic", "combined")
 """Those that need the environment of the profile."""
 PARTS = {"combined": ("learned", "traffic")}
-"""Those that are a mean of others, and of which."""
+"""Those that are a mean of others, and of which; they may be given these, fitted."""
 TABLE_MODELS = {
     "additive": "selfscale.models.additive:AdditiveModel",
     "pairwise": "selfscale.models.additive:PairwiseModel",
@@ -71,13 +71,15 @@ TABLE_MODELS = {
 """Those of a table of measurements with any parameters (``flextrace fit``)."""
 
 
-def make_model(name: str, environment: Mapping[str, Any] | None = None) -> Model:
+def make_model(name: str, environment: Mapping[str, Any] | None = None, fitted_parts: Sequence[Model] = ()) -> Model:
     """A model by name, not fitted.
 
     Parameters
     ----------
     environment : mapping, optional
         What the profile says of where it was measured (`selfscale.profile.Profile.cache_environment`).
+    fitted_parts : sequence of Model
+        Those of `PARTS` in their order: the model of them is fitted, too.
 
     Raises
     ------
@@ -89,4 +91,5 @@ def make_model(name: str, environment: Mapping[str, Any] | None = None) -> Model
         raise FlextraceError(f"there is no model {name!r}: choose one of {', '.join(sorted(known))}", 2)
     module, _, attribute = known[name].partition(":")
     make = getattr(importlib.import_module(module), attribute)
-    return make(environment or {}) if name in SIMULATING else make()
+    arguments = [environment or {}] if name in SIMULATING else []
+    return make(*arguments, *([tuple(fitted_parts)] if fitted_parts else []))

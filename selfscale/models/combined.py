@@ -9,6 +9,7 @@ See docs/decisions/0016-models-and-their-choice.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -34,16 +35,15 @@ class CombinedModel:
     ----------
     environment : mapping
         What `TrafficModel` has to know.
-    start : CombinedModel, optional
-        Fitted to nearly the same points.
+    parts : (LearnedModel, TrafficModel), optional
+        Fitted already, or to be fitted by `fit`.
     """
 
     name = "combined"
 
-    def __init__(self, environment: Mapping[str, Any], start: CombinedModel | None = None):
+    def __init__(self, environment: Mapping[str, Any], parts: tuple[LearnedModel, TrafficModel] | None = None):
         self._environment = environment
-        self._learned: LearnedModel = start._learned.again() if start else LearnedModel()
-        self._traffic: TrafficModel = start._traffic.again() if start else TrafficModel(environment)
+        self._learned, self._traffic = parts or (LearnedModel(), TrafficModel(environment))
 
     def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
         """Fit both.
@@ -56,18 +56,21 @@ class CombinedModel:
         # First the one that may lack something, since the other takes long.
         self._traffic.fit(points, regions)
         self._learned.fit(points, regions)
-        weights = np.array([self._learned.left_out_error, self._traffic.left_out_error]) ** -2.0
-        self._learned_weight = float(weights[0] / weights.sum())
         return self
 
     def again(self) -> CombinedModel:
         """The same model with the hyper-parameters found, not fitted."""
-        return CombinedModel(self._environment, self)
+        return CombinedModel(self._environment, (self._learned.again(), self._traffic.again()))
 
     @property
     def service_times(self) -> ServiceTimes:
         """The formula of `learned`."""
         return self._learned.service_times
+
+    @cached_property
+    def _learned_weight(self) -> float:
+        weights = np.array([self._learned.left_out_error, self._traffic.left_out_error]) ** -2.0
+        return float(weights[0] / weights.sum())
 
     def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Throughput; its interval is as wide as if both erred alike, since they learned from the same points."""

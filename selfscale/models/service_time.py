@@ -10,12 +10,13 @@ guess, so that what the points do not tell stays plausible.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 
+from selfscale.models.constants import Guess, derivative, find_constants
 from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES, RANDOM_FRAC_MIN, storage_reads
 from selfscale.models.write_back import kept_frac, neighbour_frac
@@ -26,18 +27,6 @@ PHYSICS_ERROR = 0.12
 """Standard deviation of ln(throughput) that the formula is trusted with beside the noise of a point."""
 TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
 """The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
-HUBER = 4.0
-"""Square of the number of standard deviations from which on an error counts linearly."""
-STEP = 1e-4
-EVALUATIONS_MAX = 60
-
-
-class Guess(NamedTuple):
-    """What a constant is thought to be before anything was measured: its logarithm is normal around it."""
-
-    value: float
-    sigma: float
-
 
 CONSTANTS = {
     "read_call_s": Guess(1.5e-6, 1.5),
@@ -203,26 +192,6 @@ def bottleneck(seconds: dict[str, np.ndarray], table: Columns, log_sharpness: np
     return np.log(table.size_mean / longest) - np.log(((times / longest) ** sharpness).sum(axis=0)) / sharpness
 
 
-def derivative(log_throughput_at: Callable[[np.ndarray], np.ndarray], constants: np.ndarray) -> np.ndarray:
-    """Of ln(throughput) of n workloads by the logarithms of k constants, shape (n, k).
-
-    Parameters
-    ----------
-    log_throughput_at : callable
-        Takes sets of constants, shape (k, sets, 1): all at once, an axis for the sets before that of the workloads,
-        since a prediction is to take 10 ms.
-    """
-    steps = STEP * np.eye(len(constants))
-    moved = np.hstack([constants[:, None] + steps, constants[:, None] - steps])
-    values = log_throughput_at(moved[:, :, None])
-    return ((values[: len(steps)] - values[len(steps) :]) / (2 * STEP)).T
-
-
-def robust(error: np.ndarray) -> np.ndarray:
-    """Pseudo-Huber: a disturbed point pulls with a bounded force."""
-    return np.sign(error) * np.sqrt(2 * HUBER * (np.sqrt(1 + error**2 / HUBER) - 1))
-
-
 @dataclass(frozen=True)
 class ServiceTimes:
     """The formula with its constants found.
@@ -270,28 +239,22 @@ def fit_service_times(
     start : ServiceTimes, optional
         Of nearly the same points: the search begins, and the border stays, there.
     """
-    from scipy.optimize import least_squares  # noqa: PLC0415
-
-    guess = np.log([constant.value for constant in CONSTANTS.values()])
-    sigma = np.array([constant.sigma for constant in CONSTANTS.values()])
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
 
-    def misfit(constants: np.ndarray, border_bytes: float) -> np.ndarray:
+    def errors_at(constants: np.ndarray, border_bytes: float) -> np.ndarray:
         demand = demand_at(constants, data.columns, border_bytes)
         errors = [(log_throughput(constants, data.columns, demand) - data.log_throughput) * weight]
         for share, wanted in ((demand.read_frac, data.device_read_frac), (demand.write_frac, data.device_write_frac)):
             off = np.log((share + TRAFFIC_FRAC_MIN) / (wanted + TRAFFIC_FRAC_MIN)) / TRAFFIC_ERROR
             errors.append(np.where(np.isnan(wanted), 0.0, off))
-        return np.concatenate([robust(np.concatenate(errors)), (constants - guess) / sigma])
+        return np.concatenate(errors, axis=-1)
 
-    starts = [(start.border_bytes, start.constants)] if start else _starts(borders_bytes)
-    results = []
-    for border_bytes, constants in starts:
-        result = least_squares(misfit, constants, x_scale=sigma, max_nfev=EVALUATIONS_MAX, args=(border_bytes,))
-        results.append((float(result.cost), float(border_bytes), result))
-    _, border_bytes, best = min(results, key=lambda entry: entry[:2])
-    # The rows of the guesses make it regular.
-    return ServiceTimes(best.x, np.linalg.inv(best.jac.T @ best.jac), border_bytes)
+    results = [
+        (float(border_bytes), find_constants(partial(errors_at, border_bytes=border_bytes), CONSTANTS, constants))
+        for border_bytes, constants in ([(start.border_bytes, start.constants)] if start else _starts(borders_bytes))
+    ]
+    border_bytes, found = min(results, key=lambda entry: (entry[1].cost, entry[0]))
+    return ServiceTimes(found.constants, found.covariance, border_bytes)
 
 
 def _starts(borders_bytes: Sequence[float]) -> list[tuple[float, np.ndarray]]:

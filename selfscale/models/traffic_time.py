@@ -15,16 +15,10 @@ import numpy as np
 
 from characterize.workload import Workload
 from selfscale.models import service_time
+from selfscale.models.constants import derivative, find_constants, logarithms
 from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES
-from selfscale.models.service_time import (
-    EVALUATIONS_MAX,
-    PHYSICS_ERROR,
-    bottleneck,
-    derivative,
-    longer_of,
-    robust,
-)
+from selfscale.models.service_time import PHYSICS_ERROR, bottleneck, longer_of
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.traffic import Traffic, traffic_of
 
@@ -209,23 +203,16 @@ def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes |
     start : TrafficTimes, optional
         Of nearly the same points: the search begins there.
     """
-    from scipy.optimize import least_squares  # noqa: PLC0415
-
-    guess = np.log([constant.value for constant in CONSTANTS.values()])
-    sigma = np.array([constant.sigma for constant in CONSTANTS.values()])
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
     traffic, sharpness = simulated(data.columns, limits), list(CONSTANTS).index("sharpness")
 
-    def misfit(constants: np.ndarray) -> np.ndarray:
+    def errors_at(constants: np.ndarray) -> np.ndarray:
         seconds = seconds_of(constants, data.columns, traffic, limits.cache_bytes)
-        told = bottleneck(seconds, data.columns, constants[sharpness])
-        return np.concatenate([robust((told - data.log_throughput) * weight), (constants - guess) / sigma])
+        return (bottleneck(seconds, data.columns, constants[sharpness]) - data.log_throughput) * weight
 
-    starts = [start.constants] if start else [_with_servers(guess, count) for count in SERVERS]
-    results = [least_squares(misfit, one, x_scale=sigma, max_nfev=EVALUATIONS_MAX) for one in starts]
-    best = min(results, key=lambda result: float(result.cost))
-    # The rows of the guesses make it regular.
-    return TrafficTimes(best.x, np.linalg.inv(best.jac.T @ best.jac), limits)
+    starts = [start.constants] if start else [_with_servers(logarithms(CONSTANTS), count) for count in SERVERS]
+    found = min((find_constants(errors_at, CONSTANTS, one) for one in starts), key=lambda one: one.cost)
+    return TrafficTimes(found.constants, found.covariance, limits)
 
 
 def _with_servers(guess: np.ndarray, count: float) -> np.ndarray:
