@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a probe of new data into its trace: a file that is written from its begin again and again, or made anew.
+"""Turns a probe that writes into its trace: a file that is written from its begin again and again, or made anew.
 
 Its file is none of those that Willy's traces use: those need not be laid out again afterwards.
 """
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from characterize.trace import Trace
 
 NAME, PLACE = "appended", "place"
+BURST_BYTES, PIECE_BYTES = 8 << 20, 1 << 20
+"""What is written back at once before each read, and how it is written."""
+BURSTS_APART = 2
+"""The same pages are written again no sooner, so that storage is done with them."""
 
 
 def write_appends(workload: Workload, path: Path, requests: int, seed: int, *, synced: bool) -> None:
@@ -78,6 +82,52 @@ def write_new_files(workload: Workload, path: Path, requests: int, seed: int) ->
     trace.arrays[RecordKind.FILE] = np.concatenate([files, place])
     trace.header.count[RecordKind.FILE] = 2
     trace.paths = {int(files["file"][0]): f"{PLACE}/{NAME}", int(place["file"][0]): PLACE}
+    characterize.write(trace, path)
+
+
+def write_reads_behind_bursts(workload: Workload, path: Path, requests: int, seed: int) -> None:
+    """A trace of Willy's reads, none cached, each right behind `BURST_BYTES` that storage is told to write.
+
+    Parameters
+    ----------
+    requests : int
+        Writes included.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    import characterize  # noqa: PLC0415
+    from characterize.layout import FileFlag, IoOp  # noqa: PLC0415
+    from replayer.willy import PROCESSES_MAX, make_trace  # noqa: PLC0415
+
+    pieces = BURST_BYTES // PIECE_BYTES
+    bursts = max(1, requests // (pieces + 1))
+    trace = make_trace(workload, requests=bursts, size="fixed", seed=seed, allow_partial=True)
+    reads, files = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILE]
+    turn, piece = np.arange(bursts) * (pieces + 2), np.arange(bursts * pieces)
+    reads["start_ns"] = turn + pieces + 1
+    writes = np.repeat(reads, pieces)
+    writes["op"], writes["file"] = IoOp.WRITE, PROCESSES_MAX + 1
+    writes["asked_bytes"] = writes["result"] = PIECE_BYTES
+    writes["offset"] = piece % (BURSTS_APART * pieces) * PIECE_BYTES
+    writes["start_ns"] = np.repeat(turn, pieces) + piece % pieces
+    writes["id"] = reads["id"].max() + 1 + piece
+    flushes = np.zeros(bursts, trace.arrays[RecordKind.FILEOP].dtype)
+    for field in ("source", "thread", "process"):
+        flushes[field] = reads[field]
+    flushes["kind"], flushes["op"], flushes["file"] = RecordKind.FILEOP, Fileop.SYNC_FILE_RANGE, PROCESSES_MAX + 1
+    flushes["argument"], flushes["length"] = np.arange(bursts) % BURSTS_APART * BURST_BYTES, BURST_BYTES
+    flushes["start_ns"] = turn + pieces
+    flushes["id"] = writes["id"].max() + 1 + np.arange(bursts)
+    written = files[:1].copy()
+    written["file"], written["size_bytes"], written["flags"] = PROCESSES_MAX + 1, 0, FileFlag.CREATED
+    files["resident_bytes"] = written["resident_bytes"] = 0
+    both = np.concatenate([reads, writes])
+    trace.arrays[RecordKind.IO] = both[np.argsort(both["start_ns"], kind="stable")]
+    trace.arrays[RecordKind.FILEOP] = flushes
+    trace.arrays[RecordKind.FILE] = np.concatenate([files, written])
+    for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE):
+        trace.header.count[kind] = len(trace.arrays[kind])
+    trace.paths = {**trace.paths, PROCESSES_MAX + 1: NAME}
     characterize.write(trace, path)
 
 

@@ -25,10 +25,10 @@ from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.models.service_time import PAGE_BYTES
 from selfscale.point_trace import write_willy
-from selfscale.probe_trace import write_appends, write_new_files
+from selfscale.probe_trace import write_appends, write_new_files, write_reads_behind_bursts
 
 ROLE = "storage"
-RUN_S, ROUNDS = 0.8, 3
+RUN_S, ROUNDS = 0.7, 3
 """Of a probe, and how often all of them are measured: the median counts. Whether processors sleep changes by the
 second, and a virtual machine's storage takes as long as its host lets it. With what a run costs beside it, a budget of
 100 s pays for one round."""
@@ -43,6 +43,7 @@ TIMED = {
     "paced scan": ("read", ("mean_ns",)),
     "rested": ("read", ("p50_ns",)),
     "awake": ("read", ("p50_ns",)),
+    "behind burst": ("read", ("p50_ns",)),
     "append": ("write", ("p50_ns",)),
     "append long": ("write", ("p50_ns",)),
     "sync": ("sync", ("p50_ns", "p999_ns")),
@@ -80,6 +81,7 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
         "paused long": random.replace(size_mean=LONG_BYTES),
         "rested": random,
         "awake": random,
+        "behind burst": random,
         "sync": overwrite,
         "paused sync": overwrite,
         "sync of many": overwrite,
@@ -105,6 +107,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "paced scan": _after_computing(PACE_NS),
     "rested": {"make_trace": partial(_COLD, gap_ns=REST_NS), "timing": "recorded"},
     "awake": {**_after_computing(BRIEF_NS), "others_compute": True},
+    "behind burst": {"make_trace": write_reads_behind_bursts},
     "sync": {"make_trace": partial(write_willy, sync_frac=1.0)},
     "paused sync": {
         "make_trace": partial(write_willy, sync_frac=1.0, gap_ns=PAUSE_NS, computing=True),
@@ -135,6 +138,8 @@ class StorageTimes(NamedTuple):
         Until each of the next pages is.
     read_busy_ns, read_page_busy_ns : float
         That it is busy with one of many requests, and with a page of a long run.
+    behind_burst_ns : float
+        That one waits for what was written just before (`selfscale.probe_trace.BURST_BYTES`).
     held_up_ns : float
         That one in a thousand waits: storage that only lets a number of requests through in a second lets them pass
         for a while, and then holds all up.
@@ -160,6 +165,7 @@ class StorageTimes(NamedTuple):
     read_page_ns: float
     read_busy_ns: float
     read_page_busy_ns: float
+    behind_burst_ns: float
     held_up_ns: float
     ahead_page_ns: float
     append_call_ns: float
@@ -206,6 +212,7 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
         read_page_ns=max(0.0, time_ns("paused long") - time_ns("paused")) / more_pages,
         read_busy_ns=page_ns("parallel"),
         read_page_busy_ns=scanned_page_ns,
+        behind_burst_ns=max(0.0, time_ns("behind burst") - time_ns("random")),
         held_up_ns=time_ns("random", "p999_ns"),
         # The mean: one read of many has a window read ahead, and takes its time where the device works in its caller's.
         # At full speed its reader's time is in that of the scan.

@@ -26,6 +26,7 @@ STORAGE = StorageTimes(
     read_page_ns=PAGE_NS,
     read_busy_ns=ACCESS_NS / 2,
     read_page_busy_ns=PAGE_NS,
+    behind_burst_ns=0.0,
     held_up_ns=0.0,
     ahead_page_ns=0.0,
     append_call_ns=7.0,
@@ -48,6 +49,7 @@ MACHINE = MachineCosts(
     read_ahead=ReadAheadRules(32, 320, large_folios=True),
     dirty_pages=200.0,
     background_pages=150.0,
+    burst_pages=1,
     miss_page_ns=0.0,
     write_busy_ns=0.0,
     write_page_busy_ns=PAGE_NS,
@@ -220,6 +222,18 @@ def test_both_directions_share_storage():
     apart, shared = (run(both, alone._replace(shared_frac=share))[1] for share in (0.0, 1.0))
     assert apart.max() == pytest.approx(reading, rel=0.02)
     assert shared.max() == pytest.approx(reading + writing, rel=0.02)
+
+
+def test_reads_wait_behind_what_is_written_back_at_once():
+    """A read waits for a burst of 64 pages; one that comes later does not, and without a burst none does."""
+    burst_ns = 500_000.0
+    machine = stored_on(behind_burst_ns=burst_ns * 2048 / 64)._replace(burst_pages=64)
+    for written, pause_ns, expected_ns in ((151, 0.0, burst_ns), (151, 600_000.0, 0.0), (150, 0.0, 0.0)):
+        rows = [(Kind.WRITE, 5000 + page, 1) for page in range(written)] + [(Kind.READ, 7, 1)]
+        todo = operations(rows, gap_ns=0.0)
+        todo.gap_ns[-1] = pause_ns
+        _, _, waited = run(todo, machine)
+        assert waited[-1] == pytest.approx(ACCESS_NS + expected_ns, rel=0.01), written
 
 
 def test_a_limit_on_accesses_holds_up_many_and_not_one():

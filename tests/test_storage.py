@@ -44,9 +44,11 @@ MIB = 1 << 20
 TIMES_US = {"random": 40.0, "paused": 60.0, "paused long": 90.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0}
 TIMES_US |= {"scan": 30.0, "paced scan": 48.0, "sync": 100.0, "sync of many": 170.0, "append sync": 300.0}
 TIMES_US |= {"paused sync": 250.0, "append": 3.0, "append long": 34.0, "directory sync": 150.0}
+TIMES_US |= {"behind burst": 2040.0}
 MB_PER_S = {"random": 90.0, "paused": 15.0, "paused long": 200.0, "rested": 0.4, "awake": 240.0, "parallel": 204.8}
 MB_PER_S |= {"scan": 2048.0, "paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
 MB_PER_S |= {"paused sync": 8.0, "append": 900.0, "append long": 3000.0, "directory sync": 20.0}
+MB_PER_S |= {"behind burst": 0.3}
 
 
 def measured(name: str, **changes) -> Point:
@@ -67,6 +69,7 @@ def test_times_by_hand():
         read_page_ns=2_000.0,
         read_busy_ns=20_000.0,
         read_page_busy_ns=2_000.0,
+        behind_burst_ns=2_000_000.0,
         held_up_ns=1e6,
         ahead_page_ns=1_500.0,
         append_call_ns=2_000.0,
@@ -221,6 +224,30 @@ def test_traces_of_the_probes(tmp_path):
         assert not traces[name].header.flags & HeaderFlag.UNTIMED
     writes, syncs = (traces["paused sync"].arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP))
     assert (syncs["start_ns"] == writes["start_ns"] + 1).all(), "each right behind its write"
+
+
+def test_reads_behind_bursts_come_right_after_what_is_to_be_written(tmp_path):
+    options_of("behind burst")["make_trace"](probes(256.0 * MIB)["behind burst"], tmp_path / "t", 45, 3)
+    trace = open_trace(tmp_path / "t")
+    io, flushes, files = (trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE))
+    assert set(flushes["op"]) == {Fileop.SYNC_FILE_RANGE}
+    order = sorted(
+        [(row["start_ns"], row["op"] == 2) for row in io] + [(start, "flush") for start in flushes["start_ns"]]
+    )
+    assert [what for _, what in order] == ([True] * 8 + ["flush", False]) * 5
+    reads, writes = io[io["op"] == 1], io[io["op"] == 2]
+    assert set(reads["asked_bytes"]) == {4096}
+    assert set(writes["result"]) == {MIB}
+    assert not set(reads["file"]) & set(writes["file"])
+    assert set(flushes["file"]) == set(writes["file"])
+    assert not files["resident_bytes"].any()
+    begin, end = flushes["argument"], flushes["argument"] + flushes["length"]
+    assert [int(place) for place in writes["offset"]] == [
+        first + piece * MIB for first in begin.tolist() for piece in range(8)
+    ]
+    assert (begin[1:] != begin[:-1]).all(), "what was written last may be on its way"
+    assert set(end - begin) == {8 * MIB}
+    assert len({*io["id"], *flushes["id"]}) == 50
 
 
 def test_the_trace_of_new_files(tmp_path):

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from selfscale.models.service_time import CONSTANTS, PAGE_BYTES, ServiceTimes
+from selfscale.simulation.flusher_chunk import chunk_pages
 from selfscale.simulation.read_ahead_rules import ReadAheadRules, read_ahead_rules
 from selfscale.storage import SCAN_BYTES, StorageTimes
 
 BACKGROUND_FRAC = 2 / 3
 """Of the dirty pages at which writers wait, where writing back begins: vm.dirty_background_ratio and the middle between
 it and vm.dirty_ratio, by their defaults (10 and 20 %; mm/page-writeback.c, dirty_freerun_ceiling)."""
+EXTENT_PAGES = 2048
+"""That ext4 writes back of a file at least, however small the flusher's chunk is (MAX_WRITEPAGES_EXTENT_LEN)."""
 THREAD_SERVED = {"device": "/dev/loop", "filesystem": "btrfs"}
 """What a thread of the kernel serves, which waits for a processor as its caller does: requests of a loop device
 (drivers/block/loop.c, loop_queue_work), and the ends of reads and writes of btrfs (fs/btrfs/bio.c)."""
@@ -61,6 +64,8 @@ class MachineCosts(NamedTuple):
     read_ahead : ReadAheadRules
     dirty_pages, background_pages : float
         At which writers wait, and at which writing back begins.
+    burst_pages : int
+        That are written back at once then.
     miss_page_ns : float
         Of a processor, for a page that is brought in.
     write_busy_ns, write_page_busy_ns : float
@@ -78,6 +83,7 @@ class MachineCosts(NamedTuple):
     read_ahead: ReadAheadRules
     dirty_pages: float
     background_pages: float
+    burst_pages: int
     miss_page_ns: float
     write_busy_ns: float
     write_page_busy_ns: float
@@ -116,6 +122,7 @@ def machine_costs(
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
         dirty_pages=dirty_pages,
         background_pages=BACKGROUND_FRAC * dirty_pages,
+        burst_pages=max(EXTENT_PAGES, chunk_pages(environment.get("dirty_limit_bytes", 0) / PAGE_BYTES)),
         miss_page_ns=max(0.0, storage.ahead_page_ns - hit_page_ns),
         write_busy_ns=NS * k["access_write_s"] / k["direction_servers"],
         write_page_busy_ns=NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"],

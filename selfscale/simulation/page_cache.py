@@ -16,8 +16,8 @@ from selfscale.simulation.machine_costs import MachineCosts
 from selfscale.simulation.operations import Operations
 from selfscale.simulation.reading import Readers, readers_of
 
-USED, DIRTY, LAST, COMPUTING = 0, 1, 2, 3
-READS, BOTH, ACCESSES, BYTES, SYNCS, USED_LAST = range(6)
+USED, DIRTY, LAST, COMPUTING, BURST = 0, 1, 2, 3, 4
+READS, BOTH, ACCESSES, BYTES, SYNCS, USED_LAST, BEHIND = range(7)
 
 
 class Pages(NamedTuple):
@@ -39,11 +39,11 @@ class State(NamedTuple):
     Attributes
     ----------
     counts : ndarray of int64
-        Cached pages, dirty pages, the page that was written back last, and threads that compute beside the one whose
-        operation it is.
+        Cached pages, dirty pages, the page that was written back last, threads that compute beside the one whose
+        operation it is, and pages that are left of what the flusher writes at once.
     clocks : ndarray of float64
         Until when storage is busy: with reads, with both directions, with accesses and with bytes of writing back, and
-        with syncs; and when it was last done with a read or a sync.
+        with syncs; when it was last done with a read or a sync; and until when reads are behind a burst of writes.
     """
 
     pages: Pages
@@ -62,7 +62,7 @@ def state_of(operations: Operations, costs: MachineCosts) -> State:
     pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
     begin, end = (place[operations.reader_file] for place in (operations.file_begin, operations.file_end))
     readers = readers_of(begin, end, count, costs.read_ahead)
-    state = State(pages, readers, np.array([0, 0, -2, 0]), np.zeros(6), costs)
+    state = State(pages, readers, np.array([0, 0, -2, 0, 0]), np.zeros(7), costs)
     _fill(state, operations.cached[-costs.cache_pages :])
     return state
 

@@ -17,6 +17,7 @@ from selfscale.simulation.kernel import kernel
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.page_cache import (
+    BEHIND,
     BOTH,
     BYTES,
     COMPUTING,
@@ -29,7 +30,16 @@ from selfscale.simulation.page_cache import (
     use,
 )
 from selfscale.simulation.reading import met_mark, missed
-from selfscale.simulation.storage_work import evict, fetch, flush, give_back, start_writing, sync, write_back
+from selfscale.simulation.storage_work import (
+    evict,
+    fetch,
+    flush,
+    give_back,
+    start_writing,
+    sync,
+    wait_for_room,
+    write_back,
+)
 
 COMPUTES_NS_MAX = 10e6
 """Where a recording does not say who computes: a longer pause is likely one of waiting for a timer, or for somebody."""
@@ -159,7 +169,7 @@ def _run(todo, state, recorded_on):
     for _ in range(count):
         thread = np.argmin(due_ns)
         now, number = due_ns[thread], current[thread]
-        write_back(state, now, state.costs.background_pages, False)
+        write_back(state, now)
         state.counts[COMPUTING] = _computing(todo, current, due_ns, now, thread)
         ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
@@ -308,8 +318,9 @@ def _write(todo, state, now, number):
         dirty(state, page)
     if state.counts[DIRTY] > state.costs.background_pages:
         start_writing(state, now)
+        write_back(state, now)
     if state.counts[DIRTY] > state.costs.dirty_pages:
-        ready = max(ready, write_back(state, now, state.costs.dirty_pages, True))
+        ready = max(ready, wait_for_room(state, now))
     return ready, new
 
 
@@ -321,6 +332,8 @@ def _direct(state, now, count, reads):
     if reads:
         access, page = storage.read_busy_ns, storage.read_page_busy_ns
     busy, start = max(access, count * page), max(now, clocks[clock], clocks[BOTH])
+    if reads:
+        start = max(start, clocks[BEHIND])
     clocks[clock] = start + busy
     clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
     return start + storage.read_ns + count * page

@@ -2,17 +2,21 @@
 """Turns pages that are missed, and pages that are dirty, into work of storage, which has a time for each of them.
 
 Storage works while the application does other things: on what is read ahead, and on writing back from the background
-limit on (mm/page-writeback.c). All times are in ns from the begin.
+limit on (mm/page-writeback.c). That comes in bursts, which reads wait for. All times are in ns from the begin.
 """
 
 from __future__ import annotations
 
 import math
 
+from selfscale.models.read_ahead import PAGE_BYTES
+from selfscale.probe_trace import BURST_BYTES
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import (
     ACCESSES,
+    BEHIND,
     BOTH,
+    BURST,
     BYTES,
     COMPUTING,
     DIRTY,
@@ -54,13 +58,14 @@ def store(state, page):
     counts[LAST] = page
     clocks[BYTES] += state.costs.write_page_busy_ns
     clocks[BOTH] += state.costs.write_page_busy_ns * state.costs.shared_frac
+    counts[BURST] = max(0, counts[BURST] - 1)
     return place
 
 
 @kernel
 def flush(state, now, begin, behind):
     """Write back a range's dirty pages; until when storage is busy, at how many places, and whether one was new."""
-    pages, clocks, ring, places, new = state.pages, state.clocks, len(state.pages.dirty), 0, False
+    pages, ring, places, new = state.pages, len(state.pages.dirty), 0, False
     before = state.counts[DIRTY]
     if before:
         start_writing(state, now)
@@ -79,7 +84,7 @@ def flush(state, now, begin, behind):
             page = following
     if state.counts[DIRTY] == before:
         return now, 0, False
-    return max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH]), places, new
+    return _written_ns(state), places, new
 
 
 @kernel
@@ -108,14 +113,45 @@ def sync(state, now, until, places, new):
 
 
 @kernel
-def write_back(state, now, limit_pages, waiting):
-    """Write back down to a limit, as far as there was time for it until now, or waiting; until when storage is busy."""
-    clocks, pages, ring = state.clocks, state.pages, len(state.pages.dirty)
-    until = max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH])
-    while state.counts[DIRTY] > limit_pages and (waiting or until < now):
-        store(state, pages.dirtied_next[ring])
-        until = max(clocks[ACCESSES], clocks[BYTES], clocks[BOTH])
+def write_back(state, now):
+    """Write back what there was time for until now: a burst when more than the background limit is dirty, and the next
+    one where that is still so at its end (wb_writeback)."""
+    counts = state.counts
+    counts[BURST] = min(counts[BURST], counts[DIRTY])
+    while counts[BURST] > 0 or counts[DIRTY] > state.costs.background_pages:
+        if counts[BURST] == 0:
+            _begin_burst(state, now)
+        if _written_ns(state) >= now:
+            break
+        store(state, state.pages.dirtied_next[len(state.pages.dirty)])
+
+
+@kernel
+def wait_for_room(state, now):
+    """Write back until a writer may go on; when that is."""
+    until = now
+    while state.counts[DIRTY] > state.costs.dirty_pages:
+        if state.counts[BURST] == 0:
+            _begin_burst(state, now)
+        store(state, state.pages.dirtied_next[len(state.pages.dirty)])
+        until = _written_ns(state)
     return until
+
+
+@kernel
+def _begin_burst(state, now):
+    """Let the flusher give storage as much of what is dirty as it does at once; reads come behind it."""
+    clocks, counts = state.clocks, state.counts
+    counts[BURST] = min(counts[DIRTY], state.costs.burst_pages)
+    behind_ns = state.costs.storage.behind_burst_ns * PAGE_BYTES / BURST_BYTES
+    begin = min(now, max(clocks[ACCESSES], clocks[BYTES]))
+    clocks[BEHIND] = max(clocks[BEHIND], begin) + counts[BURST] * behind_ns
+
+
+@kernel
+def _written_ns(state):
+    """When storage is done with what it was given to write."""
+    return max(state.clocks[ACCESSES], state.clocks[BYTES], state.clocks[BOTH])
 
 
 @kernel
@@ -163,7 +199,7 @@ def fetch(state, now, begin, behind):
     """Have storage read the pages of a range that are not cached; what that takes of a processor."""
     pages, clocks, storage, count = state.pages, state.clocks, state.costs.storage, 0
     ahead = clocks[READS] - now > storage.held_up_ns
-    start = max(now, clocks[BOTH], clocks[READS] if ahead else now)
+    start = max(now, clocks[BOTH], clocks[BEHIND], clocks[READS] if ahead else now)
     first_ns = _first_page_ns(state, now - clocks[USED_LAST])
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:

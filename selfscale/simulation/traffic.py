@@ -20,6 +20,7 @@ import numpy as np
 
 from characterize.workload import Workload
 from selfscale.simulation.flusher import write_back
+from selfscale.simulation.flusher_chunk import chunk_pages
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import DIRTY, USED, clean, dirty, drop, use
 from selfscale.simulation.read_ahead_rules import PAGE_BYTES, ReadAheadRules
@@ -31,8 +32,6 @@ BACKGROUND_FRAC = 0.5
 HELD_FRAC = 0.75
 """Of that limit, what is dirty and on its way to storage where writers wait: the middle between it and the background
 limit, where pauses begin (dirty_freerun_ceiling)."""
-CHUNK_PAGES_MIN, DIRTY_SCOPE = 1024, 8
-"""writeback_chunk_size: MIN_WRITEBACK_PAGES, and the limit over the most of it."""
 TURNS = 1.5
 """Times that the content of the cache is replaced, and all that is dirty once, before it is counted."""
 WARM_MAX = 10.0
@@ -124,12 +123,11 @@ def traffic_of(
         seq_frac,
         read_frac,
     )
-    chunk = (dirty_limit / DIRTY_SCOPE + CHUNK_PAGES_MIN) // CHUNK_PAGES_MIN * CHUNK_PAGES_MIN
     limits = Limits(
         cache=round(scale * cache),
         background=round(background),
         held=round(scale * HELD_FRAC * dirty_limit),
-        chunk=max(1, round(scale * chunk)),
+        chunk=max(1, round(scale * chunk_pages(dirty_limit))),
         queue=files * walk.file_pages if queue is None else max(1, round(scale * queue)),
         read_ahead=read_ahead,
     )
