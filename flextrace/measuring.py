@@ -138,7 +138,9 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
     ------
     FlextraceError
     """
-    needed = settings.image_bytes * DISK_MARGIN
+    from selfscale.probe_trace import WRITTEN_BYTES  # noqa: PLC0415
+
+    needed = settings.image_bytes * DISK_MARGIN + WRITTEN_BYTES
     free = free_bytes(directory)
     if needed > free:
         remedy = "give a smaller --memory" if memory_bytes else "as root, give --memory SIZE"

@@ -23,6 +23,8 @@ BURST_BYTES, PIECE_BYTES = 8 << 20, 1 << 20
 """What is written back at once before each read, and how it is written."""
 BURSTS_APART = 2
 """The same pages are written again no sooner, so that storage is done with them."""
+WRITTEN_BYTES = BURSTS_APART * BURST_BYTES
+"""Of the largest file of any probe."""
 
 
 def write_appends(workload: Workload, path: Path, requests: int, seed: int, *, synced: bool) -> None:

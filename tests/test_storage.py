@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from characterize.characterization import characterize
+from characterize.errors import FlextraceError
 from characterize.layout import PROCESSOR_SHARE_ALL, Fileop, FileType, HeaderFlag, IoFlag, RecordKind
 from characterize.trace import open as open_trace
 from characterize.workload import Workload
+from flextrace import measuring
 from flextrace.measuring import measure_in
 from selfscale.access import BUFFERED
 from selfscale.environment import read_ahead_bytes, request_bytes
@@ -166,6 +169,15 @@ def test_probes_do_not_go_beyond_a_budget_that_the_points_have_spent(benchmark):
     run.run()
     assert run.profile().storage == []
     assert run.spent_s <= 105
+
+
+def test_a_directory_without_room_for_their_file_is_refused(tmp_path, monkeypatch):
+    settings = Settings(64 * MIB, cpus=2, budget_s=100.0)
+    for beyond_bytes, refused in ((10 * MIB, True), (17 * MIB, False)):
+        room = 1.05 * settings.image_bytes + beyond_bytes
+        monkeypatch.setattr(measuring, "free_bytes", lambda _, room=room: room)
+        with pytest.raises(FlextraceError, match="are free") if refused else nullcontext():
+            measuring.check_space(tmp_path, 64 * MIB, settings)
 
 
 def test_a_profile_keeps_them(tmp_path):

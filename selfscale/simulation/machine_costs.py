@@ -122,7 +122,7 @@ def machine_costs(
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
         dirty_pages=dirty_pages,
         background_pages=BACKGROUND_FRAC * dirty_pages,
-        burst_pages=max(EXTENT_PAGES, chunk_pages(environment.get("dirty_limit_bytes", 0) / PAGE_BYTES)),
+        burst_pages=max(EXTENT_PAGES, chunk_pages((environment.get("dirty_limit_bytes") or 0) / PAGE_BYTES)),
         miss_page_ns=max(0.0, storage.ahead_page_ns - hit_page_ns),
         write_busy_ns=NS * k["access_write_s"] / k["direction_servers"],
         write_page_busy_ns=NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"],
