@@ -138,10 +138,11 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
     ------
     FlextraceError
     """
-    from selfscale.probe_trace import WRITTEN_BYTES  # noqa: PLC0415
+    from selfscale import storage  # noqa: PLC0415
 
     # Storage behind a cache is probed, else there are no files but those that are laid out.
-    needed = settings.image_bytes * DISK_MARGIN + (WRITTEN_BYTES if settings.span_bytes is None else 0)
+    probed_bytes = storage.image_bytes(settings.cache_bytes) if settings.span_bytes is None else 0
+    needed = settings.image_bytes * DISK_MARGIN + probed_bytes
     free = free_bytes(directory)
     if needed > free:
         remedy = "give a smaller --memory" if memory_bytes else "as root, give --memory SIZE"

@@ -22,8 +22,12 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from characterize.workload import Workload
+
+if TYPE_CHECKING:
+    from characterize.trace import Trace
 
 COVERAGE = 4.0
 """Times that a repeated trace goes over uniqueBytes in one pass."""
@@ -74,6 +78,7 @@ def write_willy(
     sync_frac: float = 0.0,
     gap_ns: int = 0,
     computing: bool = False,
+    first_file: int = 1,
 ) -> None:
     """Willy's trace, on files or laid end to end on a device.
 
@@ -88,6 +93,8 @@ def write_willy(
         Between the starts of two requests; 0: the trace has no times.
     computing : bool
         Where it has times: each process has a processor all the time between its requests.
+    first_file : int
+        Number of the first process's file.
     """
     import numpy as np  # noqa: PLC0415 (this, pandas and Willy only when something is measured)
 
@@ -99,6 +106,7 @@ def write_willy(
     from selfscale.last_used import last_used  # noqa: PLC0415
 
     trace = make_trace(workload, requests=requests, seed=seed, sync_frac=sync_frac, allow_partial=True)
+    move_files(trace, first_file)
     if gap_ns:
         io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
         # A sync comes right behind its write.
@@ -118,3 +126,11 @@ def write_willy(
         characterize.write(trace, path)
     else:
         make_device_trace(stream_of(trace), path, geometry_of(Path(device)))
+
+
+def move_files(trace: Trace, first_file: int) -> None:
+    """Give Willy's files numbers from this one on instead of 1, in place."""
+    from characterize.layout import RecordKind  # noqa: PLC0415
+
+    for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE):
+        trace.arrays[kind]["file"] += first_file - 1

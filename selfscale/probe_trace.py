@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a probe that writes into its trace: a file that is written from its begin again and again, or made anew.
+"""Turns a probe into its trace where Willy's is not it: a file that is written from its begin again and again, or made
+anew, and reads behind that.
 
-Its file is none of those that Willy's traces use: those need not be laid out again afterwards.
+The file that is written is none of those that other traces use: these need not be laid out again afterwards. What is
+read is none that points write: where every write goes to a new place (btrfs), a file that single pages of were written
+at random is scattered. By hand, a scan of such a file went at 217 to 590 MB/s instead of 948, and applications read
+what was written in one go (docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -12,13 +16,17 @@ from typing import TYPE_CHECKING
 
 from characterize.layout import Fileop, IoFlag, RecordKind
 from characterize.workload import Workload
+from selfscale.point_trace import move_files
 
 if TYPE_CHECKING:
     import numpy as np
 
     from characterize.trace import Trace
 
-NAME, PLACE = "appended", "place"
+NAME, PLACE = "written", "place"
+WRITTEN_FILE, PLACE_FILE, FIRST_READ_FILE = 4097, 4098, 4099
+"""Numbers: of the file that is written, of the directory of files that are made anew, and of the first process's one of
+those that are only read. Points use at most the first `replayer.willy.PROCESSES_MAX`."""
 BURST_BYTES, PIECE_BYTES = 8 << 20, 1 << 20
 """What is written back at once before each read, and how it is written."""
 BURSTS_APART = 2
@@ -41,10 +49,25 @@ def write_appends(workload: Workload, path: Path, requests: int, seed: int, *, s
 
     import characterize  # noqa: PLC0415
 
-    trace = _writes(workload, requests, seed)
+    trace = _over_and_over(workload, requests, seed)
     io = trace.arrays[RecordKind.IO]
-    io["offset"] = np.arange(len(io)) % int(workload.unique_bytes // workload.size_mean) * int(workload.size_mean)
     _add_operations(trace, [(Fileop.TRUNCATE, 0, io["offset"] == 0), (Fileop.FDATASYNC, 2, np.full(len(io), synced))])
+    characterize.write(trace, path)
+
+
+def write_overwrites(workload: Workload, path: Path, requests: int, seed: int) -> None:
+    """A trace that goes over the first uniqueBytes of a file again and again: only the first time are they new.
+
+    Parameters
+    ----------
+    seed : int
+        Nothing is random here.
+    """
+    import characterize  # noqa: PLC0415
+
+    trace = _over_and_over(workload, requests, seed)
+    trace.arrays[RecordKind.FILEOP] = trace.arrays[RecordKind.FILEOP][:0]
+    trace.header.count[RecordKind.FILEOP] = 0
     characterize.write(trace, path)
 
 
@@ -75,10 +98,10 @@ def write_new_files(workload: Workload, path: Path, requests: int, seed: int) ->
     operations = trace.arrays[RecordKind.FILEOP]
     operations["flags"][operations["op"] == Fileop.OPEN] = IoFlag.CREATED | IoFlag.DSYNC
     place = files.copy()
-    place["file"] += 1
+    place["file"] = PLACE_FILE
     place["type"] = FileType.DIRECTORY
     of_place = operations["op"] == Fileop.FSYNC
-    operations["file"][of_place] += 1
+    operations["file"][of_place] = PLACE_FILE
     operations["flags"][of_place] = IoFlag.DIRECTORY
     files["flags"] = FileFlag.CREATED
     trace.arrays[RecordKind.FILE] = np.concatenate([files, place])
@@ -99,16 +122,17 @@ def write_reads_behind_bursts(workload: Workload, path: Path, requests: int, see
 
     import characterize  # noqa: PLC0415
     from characterize.layout import FileFlag, IoOp  # noqa: PLC0415
-    from replayer.willy import PROCESSES_MAX, make_trace  # noqa: PLC0415
+    from replayer.willy import make_trace  # noqa: PLC0415
 
     pieces = BURST_BYTES // PIECE_BYTES
     bursts = max(1, requests // (pieces + 1))
     trace = make_trace(workload, requests=bursts, size="fixed", seed=seed, allow_partial=True)
+    move_files(trace, FIRST_READ_FILE)
     reads, files = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILE]
     turn, piece = np.arange(bursts) * (pieces + 2), np.arange(bursts * pieces)
     reads["start_ns"] = turn + pieces + 1
     writes = np.repeat(reads, pieces)
-    writes["op"], writes["file"] = IoOp.WRITE, PROCESSES_MAX + 1
+    writes["op"], writes["file"] = IoOp.WRITE, WRITTEN_FILE
     writes["asked_bytes"] = writes["result"] = PIECE_BYTES
     writes["offset"] = piece % (BURSTS_APART * pieces) * PIECE_BYTES
     writes["start_ns"] = np.repeat(turn, pieces) + piece % pieces
@@ -116,12 +140,12 @@ def write_reads_behind_bursts(workload: Workload, path: Path, requests: int, see
     flushes = np.zeros(bursts, trace.arrays[RecordKind.FILEOP].dtype)
     for field in ("source", "thread", "process"):
         flushes[field] = reads[field]
-    flushes["kind"], flushes["op"], flushes["file"] = RecordKind.FILEOP, Fileop.SYNC_FILE_RANGE, PROCESSES_MAX + 1
+    flushes["kind"], flushes["op"], flushes["file"] = RecordKind.FILEOP, Fileop.SYNC_FILE_RANGE, WRITTEN_FILE
     flushes["argument"], flushes["length"] = np.arange(bursts) % BURSTS_APART * BURST_BYTES, BURST_BYTES
     flushes["start_ns"] = turn + pieces
     flushes["id"] = writes["id"].max() + 1 + np.arange(bursts)
     written = files[:1].copy()
-    written["file"], written["size_bytes"], written["flags"] = PROCESSES_MAX + 1, 0, FileFlag.CREATED
+    written["file"], written["size_bytes"], written["flags"] = WRITTEN_FILE, 0, FileFlag.CREATED
     files["resident_bytes"] = written["resident_bytes"] = 0
     both = np.concatenate([reads, writes])
     trace.arrays[RecordKind.IO] = both[np.argsort(both["start_ns"], kind="stable")]
@@ -129,20 +153,29 @@ def write_reads_behind_bursts(workload: Workload, path: Path, requests: int, see
     trace.arrays[RecordKind.FILE] = np.concatenate([files, written])
     for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE):
         trace.header.count[kind] = len(trace.arrays[kind])
-    trace.paths = {**trace.paths, PROCESSES_MAX + 1: NAME}
+    trace.paths = {**trace.paths, WRITTEN_FILE: NAME}
     characterize.write(trace, path)
 
 
 def _writes(workload: Workload, requests: int, seed: int) -> Trace:
     """Willy's writes of one process, all of one size, without a place yet."""
-    from replayer.willy import PROCESSES_MAX, make_trace  # noqa: PLC0415
+    from replayer.willy import make_trace  # noqa: PLC0415
 
     trace = make_trace(workload, requests=requests, size="fixed", seed=seed, sync_frac=1.0, allow_partial=True)
-    for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE):
-        trace.arrays[kind]["file"] = PROCESSES_MAX + 1
+    move_files(trace, WRITTEN_FILE)
     files = trace.arrays[RecordKind.FILE]
     files["size_bytes"] = files["resident_bytes"] = 0
-    trace.paths = {PROCESSES_MAX + 1: NAME}
+    trace.paths = {WRITTEN_FILE: NAME}
+    return trace
+
+
+def _over_and_over(workload: Workload, requests: int, seed: int) -> Trace:
+    """The same, from the begin of the file to uniqueBytes again and again."""
+    import numpy as np  # noqa: PLC0415
+
+    trace = _writes(workload, requests, seed)
+    io = trace.arrays[RecordKind.IO]
+    io["offset"] = np.arange(len(io)) % int(workload.unique_bytes // workload.size_mean) * int(workload.size_mean)
     return trace
 
 

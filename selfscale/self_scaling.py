@@ -258,7 +258,7 @@ class SelfScaling(ABC):
 
     def _probes_s(self) -> float:
         """What it costs to measure storage behind the cache, by what points cost now."""
-        return len(storage.probes(self.settings.high_bytes)) * (storage.RUN_S + self._overhead_s())
+        return len(storage.probes(self.settings.cache_bytes)) * (storage.RUN_S + self._overhead_s())
 
     def _storage(self, until_s: float) -> None:
         """Measure storage behind the cache once, and again while its share of the budget pays for it."""
@@ -270,7 +270,7 @@ class SelfScaling(ABC):
                 break
 
     def _storage_round(self, repeat: int) -> None:
-        probes = storage.probes(self.settings.high_bytes)
+        probes = storage.probes(self.settings.cache_bytes)
         for done, (name, workload) in enumerate(probes.items()):
             step = Step(
                 workload,

@@ -24,14 +24,25 @@ from typing import Any, NamedTuple
 from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.models.service_time import PAGE_BYTES
+from selfscale.plan import align
 from selfscale.point_trace import write_willy
-from selfscale.probe_trace import write_appends, write_new_files, write_reads_behind_bursts
+from selfscale.probe_trace import (
+    FIRST_READ_FILE,
+    WRITTEN_BYTES,
+    write_appends,
+    write_new_files,
+    write_overwrites,
+    write_reads_behind_bursts,
+)
 
 ROLE = "storage"
-RUN_S, ROUNDS = 0.7, 3
+RUN_S, ROUNDS = 0.6, 3
 """Of a probe, and how often all of them are measured: the median counts. Whether processors sleep changes by the
 second, and a virtual machine's storage takes as long as its host lets it. With what a run costs beside it, a budget of
 100 s pays for one round."""
+BEYOND, READ_BYTES_MAX = 2.0, float(4 << 30)
+"""uniqueBytes of what is read: over the cache, and at most. Nothing is cached when a probe begins, and no more is read
+in `RUN_S`."""
 LONG_BYTES, SCAN_BYTES, SYNC_UNIQUE_BYTES = 65536.0, 131072.0, 1048576.0
 PARALLEL = 4.0
 MANY = 8
@@ -44,6 +55,8 @@ TIMED = {
     "rested": ("read", ("p50_ns",)),
     "awake": ("read", ("p50_ns",)),
     "behind burst": ("read", ("p50_ns",)),
+    "overwrite": ("write", ("p50_ns",)),
+    "overwrite long": ("write", ("p50_ns",)),
     "append": ("write", ("p50_ns",)),
     "append long": ("write", ("p50_ns",)),
     "sync": ("sync", ("p50_ns", "p999_ns")),
@@ -61,15 +74,15 @@ PACE_NS = 2_000_000
 NS = 1e9
 
 
-def probes(unique_bytes: float) -> dict[str, Workload]:
+def probes(cache_bytes: float) -> dict[str, Workload]:
     """What is measured, by name.
 
     Parameters
     ----------
-    unique_bytes : float
-        More than the cache holds.
+    cache_bytes : float
+        Most that the page cache can hold.
     """
-    random = Workload(unique_bytes, 0.0, 1.0, PAGE_BYTES, 1.0)
+    random = Workload(align(min(BEYOND * cache_bytes, READ_BYTES_MAX)), 0.0, 1.0, PAGE_BYTES, 1.0)
     append = Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, PAGE_BYTES, 1.0)
     overwrite = append.replace(seq_frac=0.0)
     return {
@@ -86,13 +99,21 @@ def probes(unique_bytes: float) -> dict[str, Workload]:
         "paused sync": overwrite,
         "sync of many": overwrite,
         "append sync": append,
+        "overwrite": append,
+        "overwrite long": append.replace(size_mean=SCAN_BYTES),
         "append": append,
         "append long": append.replace(size_mean=SCAN_BYTES),
         "directory sync": append,
     }
 
 
-_COLD = partial(write_willy, cached_share=0.0)
+def image_bytes(cache_bytes: float) -> float:
+    """Of the files that they use, beside those of the points."""
+    read_bytes = probes(cache_bytes)["parallel"].unique_bytes
+    return read_bytes + read_bytes / PARALLEL * (PARALLEL - 1) + WRITTEN_BYTES
+
+
+_COLD = partial(write_willy, cached_share=0.0, first_file=FIRST_READ_FILE)
 
 
 def _after_computing(gap_ns: int) -> dict[str, Any]:
@@ -115,6 +136,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "sync of many": {"make_trace": partial(write_willy, sync_frac=1 / MANY)},
     "append sync": {"make_trace": partial(write_appends, synced=True)},
+    "overwrite": {"make_trace": write_overwrites},
+    "overwrite long": {"make_trace": write_overwrites},
     "append": {"make_trace": partial(write_appends, synced=False)},
     "append long": {"make_trace": partial(write_appends, synced=False)},
     "directory sync": {"make_trace": write_new_files},
@@ -145,8 +168,8 @@ class StorageTimes(NamedTuple):
         for a while, and then holds all up.
     ahead_page_ns : float
         Of the reader's time, for a page that storage had the time to read ahead, its copy included.
-    append_call_ns, append_page_ns : float
-        Of the writer's time, for a request and for each page that is new.
+    overwrite_call_ns, overwrite_page_ns, append_call_ns, append_page_ns : float
+        Of the writer's time, for a request and for each page: of pages that are dirty, and of new ones.
     sync_ns, paused_sync_ns, append_sync_ns, sync_more_ns : float
         The fdatasync of a write that overwrites, of one after a pause of `PAUSE_NS`, of one that appends, for which the
         journal is written, too, and for each more place that was written.
@@ -168,6 +191,8 @@ class StorageTimes(NamedTuple):
     behind_burst_ns: float
     held_up_ns: float
     ahead_page_ns: float
+    overwrite_call_ns: float
+    overwrite_page_ns: float
     append_call_ns: float
     append_page_ns: float
     sync_ns: float
@@ -202,7 +227,15 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
         NS * PAGE_BYTES / (point.throughput_bytes_per_s * (point.device_frac or 1.0)) for point in rounds["scan"]
     )
     more_pages = LONG_BYTES / PAGE_BYTES - 1
-    append_page_ns = max(0.0, time_ns("append long") - time_ns("append")) / (SCAN_BYTES / PAGE_BYTES - 1)
+
+    def written_ns(name: str) -> tuple[float, float]:
+        """Of a request, and of each page, by writes of one page and of `SCAN_BYTES`."""
+        one_ns = time_ns(name)
+        page_ns = max(0.0, time_ns(f"{name} long") - one_ns) / (SCAN_BYTES / PAGE_BYTES - 1)
+        return max(0.0, one_ns - page_ns), page_ns
+
+    overwrite_call_ns, overwrite_page_ns = written_ns("overwrite")
+    append_call_ns, append_page_ns = written_ns("append")
     return StorageTimes(
         # The median: a limit on requests per second lets them pass for a while, and then holds all of them up.
         read_ns=time_ns("random"),
@@ -217,7 +250,9 @@ def storage_times(points: Sequence[Point]) -> StorageTimes | None:
         # The mean: one read of many has a window read ahead, and takes its time where the device works in its caller's.
         # At full speed its reader's time is in that of the scan.
         ahead_page_ns=min(time_ns("paced scan", "mean_ns") / (SCAN_BYTES / PAGE_BYTES), scanned_page_ns),
-        append_call_ns=max(0.0, time_ns("append") - append_page_ns),
+        overwrite_call_ns=overwrite_call_ns,
+        overwrite_page_ns=overwrite_page_ns,
+        append_call_ns=append_call_ns,
         append_page_ns=append_page_ns,
         sync_ns=time_ns("sync"),
         paused_sync_ns=time_ns("paused sync"),

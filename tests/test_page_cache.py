@@ -29,6 +29,8 @@ STORAGE = StorageTimes(
     behind_burst_ns=0.0,
     held_up_ns=0.0,
     ahead_page_ns=0.0,
+    overwrite_call_ns=7.0,
+    overwrite_page_ns=7.0,
     append_call_ns=7.0,
     append_page_ns=7.0,
     sync_ns=SYNC_NS,
@@ -44,7 +46,7 @@ STORAGE = StorageTimes(
 REQUESTS = RequestCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 MACHINE = MachineCosts(
     processors=0,
-    processor_waits=1.0,
+    serving_threads=0,
     cache_pages=1000,
     read_ahead=ReadAheadRules(32, 320, large_folios=True),
     dirty_pages=200.0,

@@ -143,26 +143,28 @@ def test_without_a_measurement_nothing_is_known_of_it():
     assert found.run_delay_ns.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("waits", [1.0, 2.0])
-def test_only_who_waits_for_storage_waits_for_a_processor_then(waits):
+@pytest.mark.parametrize(("serving", "processors", "waits"), [(0, 2, 1), (1, 2, 1), (2, 1, 1), (1, 0, 2), (2, 0, 3)])
+def test_only_who_waits_for_storage_waits_for_a_processor_then(serving, processors, waits):
+    """And whoever serves it, where more threads issue it than there are processors (0: nobody knows how many)."""
     rows = [(Kind.READ, 100, 1), (Kind.READ, 100, 1), (Kind.WRITE, 100, 1), (Kind.SYNC, 0, 0), (Kind.SYNC, 0, 0)]
     todo = operations(rows, gap_ns=0.0, processor_ns=1000.0)
     todo.run_delay_ns[:] = 7000.0
-    start, end, _ = run(todo, MACHINE._replace(processor_waits=waits))
+    start, end, _ = run(todo, MACHINE._replace(serving_threads=serving, processors=processors))
     took_ns = [ACCESS_NS + 1000 + 7000 * waits, 1000, 1000, SYNC_NS + 7000 * waits, 1000]
     assert (end - start).tolist() == took_ns
 
 
 @pytest.mark.parametrize(
-    ("environment", "waits"),
+    ("environment", "serving"),
     [
-        ({}, 1),
-        ({"device": "/dev/nvme0n1p2", "filesystem": "ext4"}, 1),
-        ({"device": "/dev/loop0", "filesystem": "xfs"}, 2),
-        ({"device": "/dev/vda", "filesystem": "btrfs"}, 2),
-        ({"device": None, "filesystem": None}, 1),
+        ({}, 0),
+        ({"device": "/dev/nvme0n1p2", "filesystem": "ext4"}, 0),
+        ({"device": "/dev/loop0", "filesystem": "xfs"}, 1),
+        ({"device": "/dev/loop0", "filesystem": "btrfs"}, 2),
+        ({"device": "/dev/vda", "filesystem": "btrfs"}, 1),
+        ({"device": None, "filesystem": None}, 0),
     ],
 )
-def test_threads_of_the_kernel_wait_too(environment, waits):
+def test_threads_of_the_kernel_that_serve_an_access(environment, serving):
     any_constants = ServiceTimes(np.zeros(len(CONSTANTS)), np.eye(len(CONSTANTS)), 128e6)
-    assert machine_costs(any_constants, MACHINE.storage, environment).processor_waits == waits
+    assert machine_costs(any_constants, MACHINE.storage, environment).serving_threads == serving

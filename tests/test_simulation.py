@@ -278,7 +278,7 @@ def test_a_machine_as_the_formula_and_the_probes_say(profile):
     assert costs.cache_pages * PAGE == pytest.approx(256 * MIB, rel=0.2)
     assert costs.read_ahead == (256, 320, True)
     assert costs.processors == 2
-    assert costs.processor_waits == 1
+    assert costs.serving_threads == 0
     assert costs.storage.read_ns == 40 * US
     slower = profile.storage[0]
     slower = replace(slower, response_time={"read": {**slower.response_time["read"], "p50_ns": 80 * US}})

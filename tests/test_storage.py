@@ -15,17 +15,19 @@ import pytest
 
 from characterize.characterization import characterize
 from characterize.errors import FlextraceError
-from characterize.layout import PROCESSOR_SHARE_ALL, Fileop, FileType, HeaderFlag, IoFlag, RecordKind
+from characterize.layout import PROCESSOR_SHARE_ALL, Fileop, FileType, HeaderFlag, IoFlag, IoOp, RecordKind
 from characterize.trace import open as open_trace
 from characterize.workload import Workload
 from flextrace import measuring
 from flextrace.measuring import measure_in
+from replayer.willy import PROCESSES_MAX
 from selfscale.access import BUFFERED
 from selfscale.environment import read_ahead_bytes, request_bytes
 from selfscale.explore import Exploration
 from selfscale.knee import KneeExploration
 from selfscale.measure import Point
 from selfscale.plan import Settings, Step
+from selfscale.probe_trace import PLACE_FILE
 from selfscale.profile import Profile, load
 from selfscale.storage import (
     BRIEF_NS,
@@ -47,11 +49,11 @@ MIB = 1 << 20
 TIMES_US = {"random": 40.0, "paused": 60.0, "paused long": 90.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0}
 TIMES_US |= {"scan": 30.0, "paced scan": 48.0, "sync": 100.0, "sync of many": 170.0, "append sync": 300.0}
 TIMES_US |= {"paused sync": 250.0, "append": 3.0, "append long": 34.0, "directory sync": 150.0}
-TIMES_US |= {"behind burst": 2040.0}
+TIMES_US |= {"behind burst": 2040.0, "overwrite": 2.5, "overwrite long": 18.0}
 MB_PER_S = {"random": 90.0, "paused": 15.0, "paused long": 200.0, "rested": 0.4, "awake": 240.0, "parallel": 204.8}
 MB_PER_S |= {"scan": 2048.0, "paced scan": 65.5, "sync": 8.192, "sync of many": 40.96, "append sync": 4.096}
 MB_PER_S |= {"paused sync": 8.0, "append": 900.0, "append long": 3000.0, "directory sync": 20.0}
-MB_PER_S |= {"behind burst": 0.3}
+MB_PER_S |= {"behind burst": 0.3, "overwrite": 1600.0, "overwrite long": 7000.0}
 
 
 def measured(name: str, **changes) -> Point:
@@ -75,6 +77,8 @@ def test_times_by_hand():
         behind_burst_ns=2_000_000.0,
         held_up_ns=1e6,
         ahead_page_ns=1_500.0,
+        overwrite_call_ns=2_000.0,
+        overwrite_page_ns=500.0,
         append_call_ns=2_000.0,
         append_page_ns=1_000.0,
         sync_ns=100_000.0,
@@ -173,7 +177,8 @@ def test_probes_do_not_go_beyond_a_budget_that_the_points_have_spent(benchmark):
 
 def test_a_directory_without_room_for_their_file_is_refused(tmp_path, monkeypatch):
     settings = Settings(64 * MIB, cpus=2, budget_s=100.0)
-    for beyond_bytes, refused in ((10 * MIB, True), (17 * MIB, False)):
+    # What is read, a file of 128 MiB and three of a quarter, and 16 MiB that are written.
+    for beyond_bytes, refused in ((239 * MIB, True), (241 * MIB, False)):
         room = 1.05 * settings.image_bytes + beyond_bytes
         monkeypatch.setattr(measuring, "free_bytes", lambda _, room=room: room)
         with pytest.raises(FlextraceError, match="are free") if refused else nullcontext():
@@ -213,7 +218,7 @@ def test_traces_of_the_probes(tmp_path):
     traces = {}
     for name in TIMES_US:
         path = tmp_path / name
-        reads = float("sync" not in name and "append" not in name)
+        reads = float(not any(word in name for word in ("sync", "append", "overwrite")))
         options_of(name)["make_trace"](workload.replace(read_frac=reads), path, 500, 3)
         traces[name] = open_trace(path)
     cached = {name for name, trace in traces.items() if trace.arrays[RecordKind.FILE]["resident_bytes"].any()}
@@ -227,6 +232,19 @@ def test_traces_of_the_probes(tmp_path):
     assert characterize(appends).layers["vfs"].extended["appendFrac"] == 1
     unsynced = traces["append"].arrays[RecordKind.FILEOP]
     assert set(unsynced["op"]) == {Fileop.TRUNCATE}
+    options_of("overwrite")["make_trace"](probes(1.0)["overwrite"], tmp_path / "overwrites", 600, 3)
+    overwrites = open_trace(tmp_path / "overwrites")
+    assert not len(overwrites.arrays[RecordKind.FILEOP])
+    assert overwrites.arrays[RecordKind.IO]["offset"].tolist() == [at % 256 * 4096 for at in range(600)]
+    read, written = {}, {}
+    for name, trace in traces.items():
+        io = trace.arrays[RecordKind.IO]
+        read[name], written[name] = (set(io["file"][io["op"] == op]) for op in (IoOp.READ, IoOp.WRITE))
+    points = {file for name in ("sync", "paused sync", "sync of many") for file in written[name]}
+    assert points == {1}, "the file of a point, which is cached"
+    only_read, others = set().union(*read.values()), set().union(*written.values()) | {PLACE_FILE}
+    assert min(only_read) > PROCESSES_MAX
+    assert not only_read & others, "what is read was never overwritten"
     pauses_ns = {"random": BRIEF_NS, "awake": BRIEF_NS, "paused": PAUSE_NS, "paused long": PAUSE_NS}
     pauses_ns["paused sync"] = PAUSE_NS
     for name, pause_ns in {**pauses_ns, "paced scan": PACE_NS, "rested": REST_NS}.items():
@@ -325,13 +343,16 @@ def test_on_real_storage(tmp_path):
     times = storage_times(points)
     # Of two probes: none where other work disturbs the first one more.
     differences = {"read_page_ns", "append_call_ns", "append_page_ns", "sync_more_ns", "sync_more_busy_ns"}
+    differences |= {"overwrite_call_ns", "overwrite_page_ns"}
     assert {name for name, value in times._asdict().items() if value <= 0} <= differences
     rested = next(point for point in points if point.parameter == "rested")
     assert 20 <= rested.response_time["read"]["count"] <= 45, "one every 10 ms"
     made = [point for point in points if point.workload.read_frac == 0]
     assert [point.reason for point in made if "failed" in point.reason] == []
     counts = {point.parameter: point.response_time["sync"]["count"] for point in made}
-    assert {name for name, count in counts.items() if not count} == {"append", "append long"}
+    assert {name for name, count in counts.items() if not count} == {
+        *("append", "append long", "overwrite", "overwrite long")
+    }
     # A run that is stopped between making its file and removing it leaves it.
     left = [path.stat().st_size for path in (place / "image").glob("f00004097*")]
     assert sum(left) <= made[0].workload.unique_bytes

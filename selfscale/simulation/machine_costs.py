@@ -25,7 +25,7 @@ it and vm.dirty_ratio, by their defaults (10 and 20 %; mm/page-writeback.c, dirt
 EXTENT_PAGES = 2048
 """That ext4 writes back of a file at least, however small the flusher's chunk is (MAX_WRITEPAGES_EXTENT_LEN)."""
 THREAD_SERVED = {"device": "/dev/loop", "filesystem": "btrfs"}
-"""What a thread of the kernel serves, which waits for a processor as its caller does: requests of a loop device
+"""What a thread of the kernel serves, which may wait for a processor as its caller does: requests of a loop device
 (drivers/block/loop.c, loop_queue_work), and the ends of reads and writes of btrfs (fs/btrfs/bio.c)."""
 NS = 1e9
 
@@ -57,8 +57,8 @@ class MachineCosts(NamedTuple):
     ----------
     processors : int
         0: not known.
-    processor_waits : float
-        How often an access to storage waits for a processor before its thread goes on.
+    serving_threads : int
+        Of the kernel, that work for an access to storage one after the other.
     cache_pages : int
         Of the page cache.
     read_ahead : ReadAheadRules
@@ -78,7 +78,7 @@ class MachineCosts(NamedTuple):
     """
 
     processors: int
-    processor_waits: float
+    serving_threads: int
     cache_pages: int
     read_ahead: ReadAheadRules
     dirty_pages: float
@@ -117,7 +117,7 @@ def machine_costs(
     hit_page_ns = NS * (k["read_call_s"] / (SCAN_BYTES / PAGE_BYTES) + k["read_byte_s"] * PAGE_BYTES)
     return MachineCosts(
         processors=environment.get("cpus") or 0,
-        processor_waits=_processor_waits(environment),
+        serving_threads=_serving_threads(environment),
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
         dirty_pages=dirty_pages,
@@ -130,8 +130,8 @@ def machine_costs(
         requests=RequestCosts(
             read_call_ns=NS * k["read_call_s"],
             read_byte_ns=NS * k["read_byte_s"],
-            write_call_ns=NS * k["write_call_s"],
-            write_page_ns=NS * k["write_byte_s"] * PAGE_BYTES,
+            write_call_ns=storage.overwrite_call_ns,
+            write_page_ns=storage.overwrite_page_ns,
             append_call_ns=storage.append_call_ns,
             append_page_ns=storage.append_page_ns,
         ),
@@ -139,6 +139,5 @@ def machine_costs(
     )
 
 
-def _processor_waits(environment: Mapping[str, Any]) -> float:
-    """The caller's own wait, and one of each thread that works for it."""
-    return 1.0 + sum(str(environment.get(name, "")).startswith(begin) for name, begin in THREAD_SERVED.items())
+def _serving_threads(environment: Mapping[str, Any]) -> int:
+    return sum(str(environment.get(name, "")).startswith(begin) for name, begin in THREAD_SERVED.items())

@@ -62,6 +62,8 @@ class Schedule(NamedTuple):
         The next thread with the same one.
     first_waiter, next_waiter : ndarray of int64, shape (n,)
         The same of the operations that wait for one.
+    processor_waits : float
+        How often an access to storage waits for a processor before its thread goes on.
     """
 
     kind: np.ndarray
@@ -87,6 +89,7 @@ class Schedule(NamedTuple):
     next_child: np.ndarray
     first_waiter: np.ndarray
     next_waiter: np.ndarray
+    processor_waits: float
 
 
 def run(
@@ -112,10 +115,10 @@ def run_in(
     state: State, operations: Operations, recorded_on: RequestCosts | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run operations on a machine in a state, which is that after the last one then; as `run` otherwise."""
-    return _run(_schedule(operations), state, recorded_on or state.costs.requests)
+    return _run(_schedule(operations, state.costs), state, recorded_on or state.costs.requests)
 
 
-def _schedule(operations: Operations) -> Schedule:
+def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
     count = len(operations.thread)
     order = np.argsort(operations.thread, kind="stable")
     thread = operations.thread[order]
@@ -148,7 +151,18 @@ def _schedule(operations: Operations) -> Schedule:
         next_child=next_child,
         first_waiter=first_waiter,
         next_waiter=next_waiter,
+        processor_waits=1.0 + costs.serving_threads * (_threads_alike(operations) > costs.processors),
     )
+
+
+def _threads_alike(operations: Operations) -> int:
+    """How many threads there were if all had as many operations: those with few hardly count.
+
+    Whoever waits for storage leaves a processor to the threads that serve it, unless there are more of them than
+    processors.
+    """
+    counts = np.bincount(operations.thread).astype(np.float64)
+    return round(counts.sum() ** 2 / (counts**2).sum())
 
 
 def _by_cause(cause: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -244,7 +258,7 @@ def _operation(todo, state, recorded_on, now, number):
             ready, new = _write(todo, state, now, number)
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
         if slept:
-            beyond_ns += state.costs.processor_waits * todo.run_delay_ns[number]
+            beyond_ns += todo.processor_waits * todo.run_delay_ns[number]
         return ready, _least_ns(state.costs.requests, todo, number, new) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], end)
@@ -253,7 +267,7 @@ def _operation(todo, state, recorded_on, now, number):
     if kind == SYNC:
         until, places, new = flush(state, now, begin, end)
         if until > now:
-            delay_ns = state.costs.processor_waits * todo.run_delay_ns[number]
+            delay_ns = todo.processor_waits * todo.run_delay_ns[number]
             return sync(state, now, until, places, new), delay_ns
     if kind > DIRECTORY_SYNC:
         _hint(todo, state, now, number)

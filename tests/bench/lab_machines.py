@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from selfscale import storage
 from selfscale.environment import memory_bytes
 from selfscale.plan import Settings
 from tests.bench.load import UnavailableError
@@ -104,8 +105,9 @@ class LabMachine:
         """Of the device: the files of every workload of an exploration, or those of the applications."""
         if self.device == "zram":
             return ZRAM_BYTES
-        image = Settings(self.memory_bytes, budget_s=0.0, cpus=len(os.sched_getaffinity(0))).image_bytes
-        return -(-max(int(ROOM[self.file_system] * image), ROOM_BYTES_MIN) // MIB) * MIB
+        image_bytes = Settings(self.memory_bytes, budget_s=0.0, cpus=len(os.sched_getaffinity(0))).image_bytes
+        image_bytes += storage.image_bytes(self.memory_bytes)
+        return -(-max(int(ROOM[self.file_system] * image_bytes), ROOM_BYTES_MIN) // MIB) * MIB
 
 
 MACHINES = {

@@ -328,12 +328,15 @@ def error_of(prediction: Mapping[str, Any], what: str = "bytes_per_s") -> float:
 def cold_reads(machines: Sequence[Results], points: int) -> pd.DataFrame:
     """Probes of storage by reads, which no model learns from, as predicted from their five parameters; no verdict.
 
-    Every round of them has a row.
+    Every round of them has a row. They begin with nothing cached, so the prediction is that of the largest uniqueBytes
+    that was measured.
     """
     rows = []
     for one in machines:
         probes = [probe for probe in one.profile.storage if probe.parameter in AT_FULL_SPEED]
-        predictions = Predictor(one.grown(points)).table([probe.workload for probe in probes]) if probes else None
+        beyond_bytes = max(point.workload.unique_bytes for point in one.profile.measured)
+        workloads = [probe.workload.replace(unique_bytes=beyond_bytes) for probe in probes]
+        predictions = Predictor(one.grown(points)).table(workloads) if probes else None
         for row, probe in enumerate(probes):
             measured = probe.throughput_bytes_per_s
             predicted = predictions["throughput_bytes_per_s"].iloc[row]  # type: ignore[index]
