@@ -154,6 +154,18 @@ def test_only_who_waits_for_storage_waits_for_a_processor_then(serving, processo
     assert (end - start).tolist() == took_ns
 
 
+@pytest.mark.parametrize(("each", "waits"), [((20, 20), 1), ((20, 20, 1, 1), 1), ((20, 20, 20), 2), ((20,) * 4, 2)])
+def test_threads_with_few_operations_need_no_processor(each, waits):
+    """What serves an access waits where more threads than two have their share of them."""
+    rows = [(Kind.READ, 0, 1, thread) for thread, count in enumerate(each) for _ in range(count)]
+    todo = operations(rows, after=[-1] * len(each), gap_ns=0.0, processor_ns=0.0)
+    todo.run_delay_ns[:] = 7000.0
+    start, end, waited = run(todo, MACHINE._replace(serving_threads=1, processors=2))
+    slept = waited > 0
+    assert slept.any()
+    assert set((end - start - waited)[slept]) == {7000.0 * waits}
+
+
 @pytest.mark.parametrize(
     ("environment", "serving"),
     [
