@@ -3,9 +3,8 @@
 anew, and reads behind that.
 
 The file that is written is none of those that other traces use: these need not be laid out again afterwards. What is
-read is none that points write: where every write goes to a new place (btrfs), a file that single pages of were written
-at random is scattered. By hand, a scan of such a file went at 217 to 590 MB/s instead of 948, and applications read
-what was written in one go (docs/decisions/0026).
+read is none that points write: where every write goes to a new place (btrfs), a file of which single pages were written
+at random lies scattered, and applications mostly read what was written in one go (docs/decisions/0026).
 """
 
 from __future__ import annotations

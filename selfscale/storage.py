@@ -6,7 +6,8 @@ up, the more the longer the pause was; and where no processor sleeps, since othe
 application computes between two reads, be it for a moment: so does the thread that measures them. Without any pause
 the processor that serves its reads may be asleep or awake for seconds (docs/decisions/0026). What is read ahead, and
 data that is new, take of a processor what no loop on a warm cache shows: file systems that sum up or compress, and
-devices that work in their caller's time, take the most of it.
+devices that work in their caller's time, take the most of it. Writes over what is cached such a loop does show, but
+among requests of many sizes the formula of points tells little of theirs.
 
 The points of an exploration begin with a warm cache and move as much as they can, so that they say how much storage
 moves in a second, but neither how long one request waits that comes alone, nor how fast files are read that nobody has

@@ -2,7 +2,7 @@
 """Turns a profile into what a page and an access cost at a machine's cache and its storage.
 
 The cache, processors and writing back are those of the formula of service times, which the profile's points tell; what
-reads and syncs take of storage, and what is read ahead and what is new of a processor, was measured
+reads and syncs take of storage, and writes and what is read ahead of a processor, was measured
 (`selfscale.storage`).
 """
 
