@@ -49,7 +49,7 @@ def workloads(count, seed):
 
 def points(formula, chosen, noise=0.03):
     generator = np.random.default_rng(1)
-    throughput = np.exp(formula.log_throughput(columns(chosen)) + noise * generator.standard_normal(len(chosen)))
+    throughput = np.exp(formula.at(columns(chosen)).log_throughput + noise * generator.standard_normal(len(chosen)))
     return [
         Point(workload, float(value), 1.96 * noise * float(value), role="inform")
         for workload, value in zip(chosen, throughput, strict=True)
@@ -63,7 +63,7 @@ def learned_from():
 
 def test_a_machine_of_the_same_kind_is_found_from_its_points(learned_from):
     targets = workloads(60, 2)
-    truth = np.exp(machine().log_throughput(columns(targets)))
+    truth = np.exp(machine().at(columns(targets)).log_throughput)
     predicted = TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS).predict(targets)["throughput_bytes_per_s"]
     errors = np.abs(predicted.to_numpy() / truth - 1)
     assert np.median(errors) < 0.05
@@ -82,11 +82,11 @@ def test_the_simulation_is_of_the_machine_and_not_of_the_points(learned_from):
     """Of another limit on dirty pages or another window the same points say something else."""
     model = TrafficModel(ENVIRONMENT | {"dirty_limit_bytes": CACHE}).fit(learned_from, REGIONS)
     assert model.formula.limits.dirty_limit_bytes == CACHE
-    residual = model.formula.log_throughput(columns([point.workload for point in learned_from])) - np.log(
+    residual = model.formula.at(columns([point.workload for point in learned_from])).log_throughput - np.log(
         [point.throughput_bytes_per_s for point in learned_from]
     )
     right = TrafficModel(ENVIRONMENT).fit(learned_from, REGIONS)
-    fitting = right.formula.log_throughput(columns([point.workload for point in learned_from])) - np.log(
+    fitting = right.formula.at(columns([point.workload for point in learned_from])).log_throughput - np.log(
         [point.throughput_bytes_per_s for point in learned_from]
     )
     assert np.abs(residual).mean() > 2 * np.abs(fitting).mean()

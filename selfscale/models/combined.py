@@ -16,6 +16,8 @@ import numpy as np
 
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
+from selfscale.models.measured import columns
+from selfscale.models.residual import Estimate
 from selfscale.models.traffic import TrafficModel
 from selfscale.profile import Region
 
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 
     from characterize.workload import Workload
     from selfscale.models.service_time import ServiceTimes
-
-AVERAGED = ["throughput_bytes_per_s", "interval_low", "interval_high"]
 
 
 class CombinedModel:
@@ -74,7 +74,6 @@ class CombinedModel:
 
     def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Throughput; its interval is as wide as if both erred alike, since they learned from the same points."""
-        table, other = self._learned.predict(workloads), self._traffic.predict(workloads)
-        weight = self._learned_weight
-        table[AVERAGED] = np.exp(weight * np.log(table[AVERAGED]) + (1 - weight) * np.log(other[AVERAGED]))
-        return table
+        table, weight = columns(workloads), self._learned_weight
+        both = zip(self._learned.estimate(table), self._traffic.estimate(table), strict=True)
+        return self._learned.rows(workloads, Estimate(*(weight * one + (1 - weight) * other for one, other in both)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,21 @@ SIGMA_MAX = 2.0
 """Of ln(throughput), by what is not known of the constants: at a step of the formula its derivative says more."""
 
 
+class FormulaValues(NamedTuple):
+    """What a formula says of n workloads.
+
+    Attributes
+    ----------
+    log_throughput : ndarray, shape (n,)
+        ln(bytes per s).
+    device_shares : ndarray, shape (n, k)
+        Of the time at device and processors, what is the device's: as a whole, or by direction.
+    """
+
+    log_throughput: np.ndarray
+    device_shares: np.ndarray
+
+
 class Formula(Protocol):
     """A formula of ln(throughput) with its constants found."""
 
@@ -44,14 +59,26 @@ class Formula(Protocol):
     def border_bytes(self) -> float:
         """Where reads begin to miss."""
 
-    def log_throughput(self, table: Columns) -> np.ndarray:
-        """ln(bytes per s), shape (n,)."""
+    def at(self, table: Columns) -> FormulaValues:
+        """What it says of n workloads."""
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, constants)."""
+        """Derivative of ln(throughput) by the constants, shape (n, constants)."""
 
-    def device_shares(self, table: Columns) -> np.ndarray:
-        """Of the time at device and processors, what is the device's, shape (n, k): as a whole, or by direction."""
+
+class Estimate(NamedTuple):
+    """What is known of n workloads.
+
+    Attributes
+    ----------
+    log_throughput : ndarray, shape (n,)
+        ln(bytes per s).
+    sigma : ndarray, shape (n,)
+        Its standard deviation.
+    """
+
+    log_throughput: np.ndarray
+    sigma: np.ndarray
 
 
 FormulaType = TypeVar("FormulaType", bound=Formula)
@@ -97,8 +124,9 @@ class ResidualModel(ABC, Generic[FormulaType]):
         self._points_used = data.indices.tolist()
         self._ranges = ranges_of([points[index].workload for index in data.indices])
         self.formula = self.fit_formula(points, data, regions)
-        residual = data.log_throughput - self.formula.log_throughput(data.columns)
-        features = self._features(data.columns)
+        values = self.formula.at(data.columns)
+        residual = data.log_throughput - values.log_throughput
+        features = self._features(data.columns, values.device_shares)
         kernel = (
             self._start.kernel
             if self._start
@@ -122,7 +150,7 @@ class ResidualModel(ABC, Generic[FormulaType]):
         """Mean of |ln(predicted / measured)| of a point that the residual was not fitted to; the formula was."""
         return float(np.abs(_left_out(self._process)[0]).mean())
 
-    def _features(self, table: Columns) -> np.ndarray:
+    def _features(self, table: Columns, device_shares: np.ndarray) -> np.ndarray:
         """Places in the space of the residual, shape (n, 5 + k), each axis about two wide."""
         return np.column_stack(
             [
@@ -131,7 +159,7 @@ class ResidualModel(ABC, Generic[FormulaType]):
                 2 * table.read_frac,
                 np.log(table.size_mean) / 2,
                 np.log(table.process_num),
-                2 * self.formula.device_shares(table),
+                2 * device_shares,
             ]
         )
 
@@ -139,7 +167,8 @@ class ResidualModel(ABC, Generic[FormulaType]):
         """What is not known of ln(throughput) of n workloads, shape (n, n): of the constants and of the residual."""
         table = columns(workloads)
         by_constants = self._sensitivity(table)
-        residual = self._process.predict(self._features(table), return_cov=True)[1]
+        features = self._features(table, self.formula.at(table).device_shares)
+        residual = self._process.predict(features, return_cov=True)[1]
         return residual + by_constants @ self.formula.covariance @ by_constants.T
 
     def _sensitivity(self, table: Columns) -> np.ndarray:
@@ -148,27 +177,36 @@ class ResidualModel(ABC, Generic[FormulaType]):
         sigma = np.sqrt(np.einsum("ij,jk,ik->i", by_constants, self.formula.covariance, by_constants))
         return by_constants / np.maximum(sigma / SIGMA_MAX, 1)[:, None]
 
-    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
-        """Throughput, and the interval that constants, residual and the noise of a measurement give it."""
+    def estimate(self, table: Columns) -> Estimate:
+        """Throughput, and what constants, residual and the noise of a measurement leave open of it."""
+        values = self.formula.at(table)
+        mean, sigma = self._process.predict(self._features(table, values.device_shares), return_std=True)
+        by_constants = self._sensitivity(table)
+        return Estimate(
+            values.log_throughput + mean,
+            np.sqrt(sigma**2 + np.einsum("ij,jk,ik->i", by_constants, self.formula.covariance, by_constants)),
+        )
+
+    def rows(self, workloads: Sequence[Workload], estimate: Estimate) -> pd.DataFrame:
+        """What `Model.predict` returns, of an estimate that rests on the points that this model learned from."""
         import pandas as pd  # noqa: PLC0415
 
-        table = columns(workloads)
-        mean, sigma = self._process.predict(self._features(table), return_std=True)
-        throughput = np.exp(self.formula.log_throughput(table) + mean)
-        by_constants = self._sensitivity(table)
-        sigma = np.sqrt(sigma**2 + np.einsum("ij,jk,ik->i", by_constants, self.formula.covariance, by_constants))
         outside = [beyond(self._ranges, workload) for workload in workloads]
         return pd.DataFrame(
             {
-                "throughput_bytes_per_s": throughput,
-                "interval_low": throughput * np.exp(-Z90 * sigma),
-                "interval_high": throughput * np.exp(Z90 * sigma),
+                "throughput_bytes_per_s": np.exp(estimate.log_throughput),
+                "interval_low": np.exp(estimate.log_throughput - Z90 * estimate.sigma),
+                "interval_high": np.exp(estimate.log_throughput + Z90 * estimate.sigma),
                 "region": [region_of(self._regions, workload.unique_bytes) for workload in workloads],
                 "points_used": [self._points_used] * len(workloads),
                 "outside": [list(names) for names in outside],
                 "notes": [[f"{text}: extrapolated" for text in names.values()] for names in outside],
             }
         )
+
+    def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
+        """Throughput with its interval."""
+        return self.rows(workloads, self.estimate(columns(workloads)))
 
 
 def _unexpected(process: Any) -> np.ndarray:

@@ -19,6 +19,7 @@ import numpy as np
 from selfscale.models.constants import Guess, derivative, find_constants
 from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES, RANDOM_FRAC_MIN, storage_reads
+from selfscale.models.residual import FormulaValues
 from selfscale.models.write_back import kept_frac, neighbour_frac
 
 SCAN_EAGERNESS = 10
@@ -210,20 +211,17 @@ class ServiceTimes:
     covariance: np.ndarray
     border_bytes: float
 
-    def log_throughput(self, table: Columns) -> np.ndarray:
-        """ln(bytes per s), shape (n,)."""
-        return log_throughput(self.constants, table, demand_at(self.constants, table, self.border_bytes))
+    def at(self, table: Columns) -> FormulaValues:
+        """What it says of n workloads, with one share: the device's."""
+        demand = demand_at(self.constants, table, self.border_bytes)
+        share = demand.seconds["device"] / (demand.seconds["device"] + demand.seconds["processors"])
+        return FormulaValues(log_throughput(self.constants, table, demand), share[:, None])
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 34)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 34)."""
         return derivative(
             lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)), self.constants
         )
-
-    def device_shares(self, table: Columns) -> np.ndarray:
-        """Of the time at device and processors, what is the device's, shape (n, 1)."""
-        seconds = demand_at(self.constants, table, self.border_bytes).seconds
-        return (seconds["device"] / (seconds["device"] + seconds["processors"]))[:, None]
 
 
 def fit_service_times(

@@ -18,6 +18,7 @@ from selfscale.models import service_time
 from selfscale.models.constants import derivative, find_constants, logarithms
 from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES
+from selfscale.models.residual import FormulaValues
 from selfscale.models.service_time import PHYSICS_ERROR, bottleneck, longer_of
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.traffic import Traffic, traffic_of
@@ -52,6 +53,7 @@ CONSTANTS = {
     )
 }
 """Those of the other formula, with the same guesses."""
+SHARPNESS = list(CONSTANTS).index("sharpness")
 SERVERS = (1.0, 8.0)
 """Requests that the device serves at once, where the search begins: few and many are two basins."""
 SIMULATED_MAX = 1 << 14
@@ -173,24 +175,20 @@ class TrafficTimes:
         """Where reads begin to miss."""
         return self.limits.cache_bytes
 
-    def log_throughput(self, table: Columns) -> np.ndarray:
-        """ln(bytes per s), shape (n,)."""
-        return self._at(self.constants, table, simulated(table, self.limits))
+    def at(self, table: Columns) -> FormulaValues:
+        """What it says of n workloads, with two shares: what reading takes and what writing takes."""
+        seconds = seconds_of(self.constants, table, simulated(table, self.limits), self.border_bytes)
+        ways = np.column_stack([seconds["reads"], seconds["writes"]])
+        shares = ways / (ways.sum(axis=1) + seconds["processors"])[:, None]
+        return FormulaValues(bottleneck(seconds, table, self.constants[SHARPNESS]), shares)
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of `log_throughput` by the constants, shape (n, 24)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 24)."""
         traffic = simulated(table, self.limits)
-        return derivative(lambda sets: self._at(sets, table, traffic), self.constants)
-
-    def device_shares(self, table: Columns) -> np.ndarray:
-        """Of the time at device and processors, what reading takes and what writing takes, shape (n, 2)."""
-        seconds = seconds_of(self.constants, table, simulated(table, self.limits), self.border_bytes)
-        shares = np.column_stack([seconds["reads"], seconds["writes"]])
-        return shares / (shares.sum(axis=1) + seconds["processors"])[:, None]
-
-    def _at(self, constants: np.ndarray, table: Columns, traffic: Traffic) -> np.ndarray:
-        sharpness = constants[list(CONSTANTS).index("sharpness")]
-        return bottleneck(seconds_of(constants, table, traffic, self.border_bytes), table, sharpness)
+        return derivative(
+            lambda sets: bottleneck(seconds_of(sets, table, traffic, self.border_bytes), table, sets[SHARPNESS]),
+            self.constants,
+        )
 
 
 def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes | None = None) -> TrafficTimes:
@@ -204,11 +202,11 @@ def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes |
         Of nearly the same points: the search begins there.
     """
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
-    traffic, sharpness = simulated(data.columns, limits), list(CONSTANTS).index("sharpness")
+    traffic = simulated(data.columns, limits)
 
     def errors_at(constants: np.ndarray) -> np.ndarray:
         seconds = seconds_of(constants, data.columns, traffic, limits.cache_bytes)
-        return (bottleneck(seconds, data.columns, constants[sharpness]) - data.log_throughput) * weight
+        return (bottleneck(seconds, data.columns, constants[SHARPNESS]) - data.log_throughput) * weight
 
     starts = [start.constants] if start else [_with_servers(logarithms(CONSTANTS), count) for count in SERVERS]
     found = min((find_constants(errors_at, CONSTANTS, one) for one in starts), key=lambda one: one.cost)
