@@ -199,9 +199,11 @@ build/.apt-vm: Makefile
 	@touch $@
 
 # numba keeps what it compiled beside each file and does not see when another file that it was compiled from changes.
-build/.kernels: $(shell grep -rlE 'numba|import kernel$$' --include='*.py' characterize replayer selfscale) | build/.apt
+build/.kernels: $(shell grep -rlE 'numba|import kernel$$' --include='*.py' characterize replayer selfscale) \
+		flextrace/compile_kernels.py .venv/.installed | build/.apt
 	@find characterize replayer selfscale -name '*.nb[ic]' -delete 2>/dev/null || \
 		$(SUDO) find characterize replayer selfscale -name '*.nb[ic]' -delete
+	$(call say,NUMBA,kernels) $(PYTHON) -m flextrace.compile_kernels
 	@touch $@
 
 # ---- what a VM consists of ----

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``make build`` has compiled is what verbs use on a trace that was recorded: none of them compiles anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from selfscale.explore import Exploration
+from selfscale.plan import Settings
+from tests.synthetic_machine import MIB, Machine
+from tests.test_record import record
+from tests.test_storage import TIMES_US, measured
+
+ROOT = Path(__file__).parent.parent
+STAMP = ROOT / "build" / ".kernels"
+SOURCES = [path for part in ("characterize", "replayer", "selfscale") for path in (ROOT / part).rglob("*.py")]
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+    pytest.mark.skipif(
+        not STAMP.exists() or STAMP.stat().st_mtime < max(path.stat().st_mtime for path in SOURCES),
+        reason="sources are newer than what was compiled (make build)",
+    ),
+]
+
+COMPILED = """
+import contextlib, io, json, sys
+from numba.core import event
+from flextrace.main import main
+
+class Compiled(event.Listener):
+    names = []
+
+    def on_start(self, told):
+        self.names.append(f"{told.data['dispatcher'].py_func.__qualname__}{told.data['args']}")
+
+    def on_end(self, told):
+        pass
+
+event.register("numba:compile", Compiled())
+with contextlib.redirect_stdout(io.StringIO()):
+    code = main(sys.argv[1:])
+print(json.dumps([code, Compiled.names]))
+"""
+"""Runs a verb, and prints its exit code and what numba had to compile."""
+
+
+def compiled(*words: str | Path, **environment: str) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED, *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        check=True,
+        timeout=300,
+    )
+    code, names = json.loads(done.stdout)
+    return code, names
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("recorded")
+    (directory / "in").write_text("".join(f"{number * 7919 % 100003}\n" for number in range(100_003)))
+    path = directory / "sort.iotrace"
+    command = ["sort", "--buffer-size=256K", f"--temporary-directory={directory}", "-o", directory / "out"]
+    assert record(path, *command, directory / "in").returncode == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory):
+    exploration = Exploration(Settings(256 * MIB, 90.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
+    exploration.run()
+    environment = {"cache_limit_bytes": 256 * MIB, "dirty_limit_bytes": 64 * MIB, "read_ahead_bytes": MIB // 8}
+    made = replace(
+        exploration.profile(), storage=[measured(name) for name in TIMES_US], environment=environment, models={}
+    )
+    return made.save(tmp_path_factory.mktemp("profile") / "profile.json")
+
+
+def test_that_compiling_would_be_seen(trace, tmp_path):
+    code, names = compiled("characterize", trace, NUMBA_CACHE_DIR=str(tmp_path))
+    assert code == 0
+    assert any(name.startswith("_follow") for name in names)
+
+
+def test_characterize(trace):
+    assert compiled("characterize", trace) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "change", ["--seq-frac=0.9x", "--size-mean=2x", "--read-frac=0.9x", "--process-num=2x", "--think-scale=2"]
+)
+def test_alter(trace, tmp_path, change):
+    code, names = compiled("alter", trace, change, "--nearest", f"--output={tmp_path / 'altered.iotrace'}")
+    assert code in (0, 3)
+    assert names == []
+
+
+@pytest.mark.parametrize("model", ["learned", "traffic"])
+def test_predict(trace, profile, model):
+    assert compiled("predict", profile, "--trace", trace, "--model", model) == (0, [])
