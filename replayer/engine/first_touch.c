@@ -13,20 +13,42 @@ enum {
 	PAGES_MAPPED_AT_ONCE = 16,
 };
 
+static uint64_t faults_of(const struct io_record *io)
+{
+	return io->flags >> IO_FAULTS_SHIFT;
+}
+
+static uint64_t pages_from(uint64_t offset, const struct io_record *io)
+{
+	return (offset + io_replay_bytes(io) + PAGE_BYTES - 1) / PAGE_BYTES;
+}
+
+static bool has_time(const struct run *run)
+{
+	return run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL;
+}
+
+uint8_t *first_touch_read_data(const struct worker *worker, const struct io_record *io, uint32_t number)
+{
+	const struct run *run = worker->run;
+	uint8_t *place = worker->read_data.data + read_place(number, worker->read_places);
+	bool straddles = has_time(run) && faults_of(io) > pages_from(0, io);
+
+	return straddles && !(class_chosen(run->table->class_choice, io->flags) & CLASS_DIRECT)
+		       ? place + FIRST_TOUCH_STRADDLE_BYTES
+		       : place;
+}
+
 void first_touch_prepare(struct worker *worker, const struct io_record *io, uint32_t number)
 {
 	const struct run *run = worker->run;
-	uint64_t faults = io->flags >> IO_FAULTS_SHIFT;
-	uint64_t pages = (io_replay_bytes(io) + (uint64_t)PAGE_BYTES - 1) / PAGE_BYTES;
-
 	bool write = io->op == IO_WRITE;
 
-	if (!faults || (!write && io->op != IO_READ) || run->options->timing == TIMING_ASAP ||
-	    run->options->engine == ENGINE_NULL)
+	if (!faults_of(io) || (!write && io->op != IO_READ) || !has_time(run))
 		return;
-	uint64_t wanted = faults == IO_FAULTS_MAX ? pages : faults * (write ? PAGES_MAPPED_AT_ONCE : 1);
-	uint8_t *data = write ? run->write_data.data + write_place(number)
-			      : worker->read_data.data + read_place(number, worker->read_places);
+	uint8_t *data = write ? run->write_data.data + write_place(number) : first_touch_read_data(worker, io, number);
+	uint64_t within = (uintptr_t)data % PAGE_BYTES, pages = pages_from(within, io);
+	uint64_t wanted = faults_of(io) == IO_FAULTS_MAX ? pages : faults_of(io) * (write ? PAGES_MAPPED_AT_ONCE : 1);
 
-	madvise(data, (wanted < pages ? wanted : pages) * PAGE_BYTES, MADV_DONTNEED);
+	madvise(data - within, (wanted < pages ? wanted : pages) * PAGE_BYTES, MADV_DONTNEED);
 }

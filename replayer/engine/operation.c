@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "replayer/engine/first_touch.h"
 #include "replayer/engine/request.h"
 
 /*
@@ -20,7 +21,7 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 	if (!request_prepare(worker, io, number, &request))
 		return;
 	off_t offset = (off_t)request.offset;
-	uint8_t *read_data = worker->read_data.data + read_place(number, worker->read_places);
+	uint8_t *read_data = first_touch_read_data(worker, io, number);
 	request_start(worker, &request, now_ns());
 	ssize_t result = request.write ? pwrite(request.descriptor, request.write_data, request.bytes, offset)
 				       : pread(request.descriptor, read_data, request.bytes, offset);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "replayer/engine/device_traffic.h"
+#include "replayer/engine/first_touch.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/ring.h"
 
@@ -149,7 +150,8 @@ static int map_read_data(struct worker *worker)
 	while (worker->read_places > 1 && (uint64_t)worker->read_places * READ_PLACE_BYTES > slack_bytes_max)
 		worker->read_places /= 2;
 	struct buffer *data = &worker->read_data;
-	int error = buffer_map(data, bytes + (uint64_t)(worker->read_places - 1) * READ_PLACE_BYTES, 0);
+	uint64_t slack_bytes = (uint64_t)(worker->read_places - 1) * READ_PLACE_BYTES + FIRST_TOUCH_STRADDLE_BYTES;
+	int error = buffer_map(data, bytes ? bytes + slack_bytes : 0, 0);
 	/* The first touch of a page is not the read's to pay for, nor the memory group's, which is joined later. */
 	if (!error && bytes && run->options->engine != ENGINE_NULL)
 		memset(data->data, 0, data->bytes < BUFFER_WINDOW_BYTES ? data->bytes : BUFFER_WINDOW_BYTES);
