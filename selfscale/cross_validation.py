@@ -18,6 +18,7 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
+from selfscale.learned_points import learnable
 from selfscale.measure import Point
 from selfscale.models import MODELS, PARTS, Model, make_model
 from selfscale.models.measured import region_of
@@ -77,17 +78,14 @@ def on_a_curve(workload: Workload, regions: Sequence[Region]) -> bool:
     return any(sum(differs(name, region.focal) for name in PARAMETERS) <= 1 for region in regions)
 
 
-def learnable(points: Sequence[Point]) -> list[Point]:
-    """Points that models are fitted to: all but the random workloads, which are there to tell the error."""
-    return [point for point in points if point.role != "random"]
-
-
 def cross_validate(
     points: Sequence[Point],
     regions: Sequence[Region],
     names: Sequence[str] = tuple(MODELS),
     seed: int = 0,
     environment: Mapping[str, Any] | None = None,
+    *,
+    scans: Sequence[Point] = (),
 ) -> list[Score]:
     """Score models, in the order of their names.
 
@@ -102,6 +100,8 @@ def cross_validate(
         Of the division into folds.
     environment : mapping, optional
         For the models that need it, see `selfscale.models.make_model`.
+    scans : sequence of Point
+        Learned from by all and never tested: they are measured again and again (`selfscale.learned_points`).
     """
     candidates = [point for point in points if point.throughput_bytes_per_s > 0 and point.role != "orthogonal"]
     tested = [point for point in candidates if point.role == "random" or not on_a_curve(point.workload, regions)]
@@ -109,11 +109,12 @@ def cross_validate(
         tested = candidates
     folds = _folds([point for point in tested if point.role != "random"], regions, seed)
     random_points = [point for point in tested if point.role == "random"]
+    learned = [*learnable(points), *scans]
     fits: dict[str, list[Model]] = {}
     scores = []
     for name in names:
         try:
-            fits[name] = _fits(name, environment, points, regions, folds=folds, known=fits)
+            fits[name] = _fits(name, environment, learned, regions, folds=folds, known=fits)
             scores.append(_score(name, list(zip(fits[name], [random_points, *folds], strict=True)), regions))
         except FlextraceError as error:
             scores.append(Score(name, reason=str(error)))
@@ -137,7 +138,7 @@ def _folds(tested: Sequence[Point], regions: Sequence[Region], seed: int) -> lis
 def _fits(
     name: str,
     environment: Mapping[str, Any] | None,
-    points: Sequence[Point],
+    learned: Sequence[Point],
     regions: Sequence[Region],
     *,
     folds: Sequence[Sequence[Point]],
@@ -148,11 +149,11 @@ def _fits(
         return [
             make_model(name, environment, parts) for parts in zip(*(known[part] for part in PARTS[name]), strict=True)
         ]
-    whole = make_model(name, environment).fit(learnable(points), regions)
+    whole = make_model(name, environment).fit(learned, regions)
     fits = [whole]
     for fold in folds:
         left_out = {id(point) for point in fold}
-        rest = [point for point in learnable(points) if id(point) not in left_out]
+        rest = [point for point in learned if id(point) not in left_out]
         fits.append(whole.again().fit(rest, regions))
     return fits
 

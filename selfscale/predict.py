@@ -14,7 +14,8 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS, Workload
 from selfscale.access import Access
-from selfscale.cross_validation import Score, best_of, cross_validate, learnable, widened
+from selfscale.cross_validation import Score, best_of, cross_validate, widened
+from selfscale.learned_points import cold_scans, learned_points
 from selfscale.models import MODELS, TABLE_MODELS, make_model
 from selfscale.models.measured import region_of
 from selfscale.profile import Profile
@@ -44,7 +45,7 @@ class Prediction:
     inside_range : bool
         Whether every parameter lies within the measured values; `outside` names those that do not.
     points_used : list of int
-        Indices into the profile's points.
+        Indices into the profile's points; scans of storage (`selfscale.learned_points`) are not among these.
     extended_note : str
         What the interval covers, and what the prediction takes for granted.
     notes : list of str
@@ -87,7 +88,8 @@ def scores_of(profile: Profile, names: Sequence[str] | None = None) -> list[Scor
     recorded = {score["model"]: score for score in profile.models.get("scores", []) if "mean_log" in score}
     if profile.models.get("points") == len(profile.measured) and set(names) <= set(recorded):
         return [Score(**recorded[name]) for name in names]
-    return cross_validate(profile.measured, profile.regions, names, profile.seed, profile.cache_environment)
+    environment, scans = profile.cache_environment, cold_scans(profile)
+    return cross_validate(profile.measured, profile.regions, names, profile.seed, environment, scans=scans)
 
 
 def record_scores(profile: Profile) -> None:
@@ -136,7 +138,7 @@ class Predictor:
         indices = [index for index, point in enumerate(profile.measured) if point.role != "random"]
         self._index_of = dict(enumerate(indices))
         model_used = make_model(self.score.model, profile.cache_environment)
-        self._model = model_used.fit(learnable(profile.measured), profile.regions)
+        self._model = model_used.fit(learned_points(profile), profile.regions)
 
     @cached_property
     def service_times(self) -> ServiceTimes:
@@ -147,7 +149,7 @@ class Predictor:
 
         if isinstance(self._model, LearnedModel | CombinedModel):
             return self._model.service_times
-        return service_times_of(measured(learnable(self.profile.measured)), self.profile.regions)
+        return service_times_of(measured(learned_points(self.profile)), self.profile.regions)
 
     def table(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Predictions of many workloads, a row each, with the columns of `Prediction`'s numbers."""
@@ -172,7 +174,7 @@ class Predictor:
             model=self.score.model,
             region=int(row["region"]),
             inside_range=not row["outside"],
-            points_used=[self._index_of[index] for index in row["points_used"]],
+            points_used=[self._index_of[index] for index in row["points_used"] if index in self._index_of],
             extended_note=self._note(),
             outside=row["outside"],
             notes=row["notes"] + (self._placement.notes(workload) if self._placement is not None else []),

@@ -20,7 +20,8 @@ import pandas as pd
 from characterize.errors import FlextraceError
 from characterize.provenance import sha256_of
 from characterize.workload import PARAMETERS, Workload
-from selfscale.cross_validation import best_of, learnable
+from selfscale.cross_validation import best_of
+from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.models import MODELS, make_model
 from selfscale.models.measured import region_of
@@ -148,7 +149,7 @@ def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> Predic
             f"profile {profile.path or ''} has no random workload to compare predictions with: measure some with "
             "'flextrace validate' and give its document"
         )
-    tested, learned = list(first), learnable(profile.measured)
+    tested, learned = list(first), learned_points(profile)
     estimates, unusable = {}, {}
     for name in MODELS:
         try:

@@ -17,7 +17,8 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.cross_validation import learnable, quantiles_of
+from selfscale.cross_validation import quantiles_of
+from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.models import MODELS
 from selfscale.models.measured import region_of
@@ -98,7 +99,7 @@ def plan(profile: Profile, count: int, *, seconds: float, seed: int = 0, orthogo
     """
     generator = random.Random(f"validate {seed}")
     workloads = [random_workload(profile, generator) for _ in range(count)]
-    points = len(learnable(profile.measured))
+    points = len(learned_points(profile))
     samples = {
         multiple: [workload for _, workload in orthogonal_sample(profile, multiple * points)]
         for multiple in (MULTIPLES if orthogonal else ())
@@ -154,7 +155,7 @@ def compare_models(profile: Profile, validation: Validation, points: Sequence[Po
 
     rows = [row("repeatability", 0, np.array([passes[1][workload] for workload in tested]))]
     used = Predictor(profile, BEST).score.model
-    fitted_to = len(learnable(profile.measured))
+    fitted_to = len(learned_points(profile))
     for name in MODELS:
         if name == OrthogonalModel.name:
             continue

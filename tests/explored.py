@@ -8,8 +8,8 @@ import random
 import numpy as np
 
 from characterize.workload import Workload
-from selfscale.cross_validation import learnable
 from selfscale.explore import Exploration
+from selfscale.learned_points import learnable
 from selfscale.models import make_model
 from selfscale.models.measured import region_of
 from selfscale.plan import Settings

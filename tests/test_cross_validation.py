@@ -106,6 +106,14 @@ def test_random_workloads_are_tested_and_never_learned_from(constant):
     assert score.errors["median"] == pytest.approx(0.0)
 
 
+def test_scans_are_learned_from_by_all_and_never_tested(constant):
+    scans = [point(900, throughput=9e8)] * 3
+    (score,) = cross_validate([point(number) for number in range(12)], REGIONS, ["constant"], scans=scans)
+    assert len(constant.fits) > 1
+    assert all(fit.count(scans[0]) == 3 for fit in constant.fits)
+    assert score.count == 12
+
+
 def test_with_too_few_points_off_the_curves_all_are_tested(constant):
     curve = [Point(FOCAL.replace(size_mean=4096.0 * size), 1e8, 0.0, role="curve") for size in range(1, 20)]
     (score,) = cross_validate([*curve, point(1)], REGIONS, ["constant"])

@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 
-from selfscale.cross_validation import learnable, on_a_curve
+from selfscale.cross_validation import on_a_curve
 from selfscale.explore import Exploration
 from selfscale.informative import most_informative
+from selfscale.learned_points import learnable
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
 from selfscale.plan import Settings, Step

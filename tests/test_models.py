@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.cross_validation import learnable
+from selfscale.learned_points import learnable
 from selfscale.measure import Point
 from selfscale.models import MODELS, make_model
 from selfscale.models.learned import LearnedModel

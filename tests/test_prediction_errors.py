@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from characterize.errors import FlextraceError
-from selfscale.cross_validation import learnable
+from selfscale.learned_points import learnable
 from selfscale.measure import Point
 from selfscale.models import make_model
 from selfscale.prediction_errors import (

@@ -15,6 +15,7 @@ from characterize.workload import Workload
 from flextrace import measuring
 from flextrace.main import main
 from selfscale.environment import environment
+from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.predict import Predictor, record_scores
 from selfscale.profile import Profile
@@ -72,7 +73,7 @@ def test_two_passes_of_the_same_workloads_in_different_order_with_the_samples_be
     second = [step.workload for step in validation.steps if (step.role, step.repeat) == ("random", 1)]
     assert first != second
     assert sorted(first, key=repr) == sorted(second, key=repr) == sorted(validation.workloads, key=repr)
-    points = len(made.measured)
+    points = len(learned_points(made))
     assert points / 2 < len(validation.samples[1]) <= points < len(validation.samples[2]) <= 2 * points
     assert len({step.workload for step in validation.steps if step.role == "orthogonal"}) == roles.count(
         ("orthogonal", 0)
@@ -93,7 +94,7 @@ def test_rows_by_hand(made):
     # Predicted / measured - 1 = factor - 1: 0, 0.5, 1, 0.2, 0.25.
     product = rows["product"].errors
     assert (product["median"], product["p75"], product["max"]) == pytest.approx((0.25, 0.5, 1.0))
-    assert rows["product"].points == len(made.measured)
+    assert rows["product"].points == len(learned_points(made))
     assert list(rows["repeatability"].errors.values()) == pytest.approx([0.1] * 4)
     focal = made.regions[0].focal
     at_focal = np.mean([p.throughput_bytes_per_s for p in made.measured if p.workload == focal])

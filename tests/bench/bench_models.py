@@ -15,7 +15,7 @@ import numpy as np
 
 import selfscale.self_scaling
 from characterize.workload import Workload
-from selfscale.cross_validation import learnable
+from selfscale.learned_points import learnable
 from selfscale.measure import Point
 from selfscale.models import make_model
 from selfscale.plan import Step

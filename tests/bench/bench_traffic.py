@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from selfscale.cross_validation import learnable
+from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.models.learned import service_times_of
 from selfscale.models.measured import columns, measured
@@ -63,7 +63,7 @@ def errors_of(name: str, record: dict) -> pd.DataFrame:
         and point.throughput_bytes_per_s > 0
         and point.workload.size_mean >= PAGE_BYTES
     ]
-    model = TrafficModel(profile.cache_environment).fit(learnable(profile.measured), profile.regions)
+    model = TrafficModel(profile.cache_environment).fit(learned_points(profile), profile.regions)
     table = columns([point.workload for point in points])
     traffic = simulated(table, model.formula.limits)
     read, write = table.read_frac, 1 - table.read_frac

@@ -22,6 +22,7 @@ from typing import Any
 from characterize.workload import Workload
 from selfscale.explore import Exploration
 from selfscale.informative import most_informative
+from selfscale.learned_points import cold_scans
 from selfscale.measure import Point
 from selfscale.models import MODELS
 from selfscale.plan import Settings, Step, align
@@ -147,10 +148,10 @@ def profile_of(document: Document) -> Profile:
 
 
 def grown_profile(record: Document, points: int) -> Profile:
-    """A record's profile with so many points, or as many as there are."""
+    """A record's profile with so many points to learn from, or as many as there are; scans of storage are of them."""
     profile = profile_of(record["profile"])
     more = [Point.from_document(point) for point in record.get("more", [])]
-    return replace(profile, measured=(profile.measured + more)[:points], models={})
+    return replace(profile, measured=(profile.measured + more)[: points - len(cold_scans(profile))], models={})
 
 
 def measure_stages(

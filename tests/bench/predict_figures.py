@@ -18,6 +18,7 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from selfscale.conclusions import file_cache_bytes
+from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.models.measured import region_of
 from selfscale.predict import Predictor, record_scores
@@ -142,7 +143,7 @@ class Results:
             errors = np.abs(predicted - self.measured) / self.measured
             label = f"best ({predictor.score.model})" if name == "best" else name
             to_mean = np.abs(predicted - self.mean) / self.mean
-            found[name] = Judged(label, len(profile.measured), errors, inside.to_numpy().astype(float), to_mean)
+            found[name] = Judged(label, len(learned_points(profile)), errors, inside.to_numpy().astype(float), to_mean)
         return found
 
     def table_5_2(self, points: int) -> dict[str, tuple[float, float]]:
@@ -326,7 +327,7 @@ def error_of(prediction: Mapping[str, Any], what: str = "bytes_per_s") -> float:
 
 
 def cold_reads(machines: Sequence[Results], points: int) -> pd.DataFrame:
-    """Probes of storage by reads, which no model learns from, as predicted from their five parameters; no verdict.
+    """Probes of storage by reads as predicted from their five parameters; no verdict, since models learn from scans.
 
     Every round of them has a row. They begin with nothing cached, so the prediction is that of the largest uniqueBytes
     that was measured.

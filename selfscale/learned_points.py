@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns what a profile holds into the points that its models learn from.
+
+Besides what was explored these are the scans among the probes of storage. They begin with nothing cached, and a scan of
+a file larger than the cache never finds any of it cached, so that they are a corner of the space of workloads, and one
+that applications come to often: without them reads of large files were predicted at half of their speed
+(docs/decisions/0016-models-and-their-choice.md). What reads at random would find a part of such a file cached, so those
+probes say nothing of any uniqueBytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from selfscale.measure import Point
+from selfscale.profile import Profile
+
+BEYOND_MIN = 1.5
+"""Times the last border: less than that a scan of the same file again may find a part of cached."""
+
+
+def learnable(points: Sequence[Point]) -> list[Point]:
+    """Points that models are fitted to: all but the random workloads, which are there to tell the error."""
+    return [point for point in points if point.role != "random"]
+
+
+def cold_scans(profile: Profile) -> list[Point]:
+    """Probes of storage that say how fast one of the workloads is: scans of files that no cache holds."""
+    if len(profile.regions) < 2:
+        return []
+    least_bytes = BEYOND_MIN * profile.regions[-1].low_bytes
+    return [
+        point for point in profile.storage if point.parameter == "scan" and point.workload.unique_bytes >= least_bytes
+    ]
+
+
+def learned_points(profile: Profile) -> list[Point]:
+    """What the profile's models are fitted to, the scans behind the points."""
+    return [*learnable(profile.measured), *cold_scans(profile)]
