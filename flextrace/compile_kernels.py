@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Has numba compile what most verbs need before somebody waits for it: ``make build`` runs this file.
 
-Compiling takes more than a minute, most predictions take a second, and ``scale`` would do it within its budget. numba
+Compiling takes more than a minute, most verbs take seconds, and ``scale`` would do it within its budget. numba
 keeps the result beside each source file, and the Makefile removes it when one of these changes. What only few need is
 compiled when they do: reading other tools' traces, and checking the order of a replay.
 """
