@@ -2,8 +2,8 @@
 """Turns what a profile holds into the points that its models learn from.
 
 Besides what was explored these are the scans among the probes of storage. They begin with nothing cached, and a scan of
-a file larger than an LRU cache never finds any of it there, so that they are a corner of the space of workloads, and one
-that applications come to often: without them such reads of large files were predicted too slow
+a file larger than an LRU cache never finds any of it there, so that they are a corner of the space of workloads,
+and one that applications come to often: without them such reads of large files were predicted too slow
 (docs/decisions/0016-models-and-their-choice.md). What reads at random would find a part of such a file cached, so those
 probes say nothing of any uniqueBytes.
 """
