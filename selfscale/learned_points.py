@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from selfscale.direction_caches import file_cache_size
 from selfscale.measure import Point
 from selfscale.profile import Profile
 
 BEYOND_MIN = 1.5
-"""Times the last border: less than that a scan of the same file again may find a part of cached."""
+"""Times the size of the file cache: less than that a scan of the same file again may find a part of cached."""
 
 
 def learnable(points: Sequence[Point]) -> list[Point]:
@@ -26,12 +27,11 @@ def learnable(points: Sequence[Point]) -> list[Point]:
 
 def cold_scans(profile: Profile) -> list[Point]:
     """Probes of storage that say how fast one of the workloads is: scans of files that no cache holds."""
-    if len(profile.regions) < 2:
+    cache_bytes = file_cache_size(profile.measured, profile.regions, profile.boundaries_bytes)
+    if cache_bytes is None:
         return []
-    least_bytes = BEYOND_MIN * profile.regions[-1].low_bytes
-    return [
-        point for point in profile.storage if point.parameter == "scan" and point.workload.unique_bytes >= least_bytes
-    ]
+    scans = [point for point in profile.storage if point.parameter == "scan"]
+    return [point for point in scans if point.workload.unique_bytes >= BEYOND_MIN * cache_bytes]
 
 
 def learned_points(profile: Profile) -> list[Point]:

@@ -38,10 +38,24 @@ def test_of_the_probes_scans_of_what_no_cache_holds():
     kept = probe("scan")
     others = [probe("paced scan"), probe("random", seq_frac=0.0), probe("scan", unique_bytes=1.2 * BORDER)]
     explored = [Point(SCAN, 1.0, 0.0), Point(SCAN, 1.0, 0.0, role="random")]
-    profile = Profile(measured=explored, regions=regions, storage=[others[0], kept, *others[1:]])
+    profile = Profile(
+        measured=explored, regions=regions, boundaries_bytes=[BORDER], storage=[others[0], kept, *others[1:]]
+    )
     assert cold_scans(profile) == [kept]
     assert learned_points(profile) == [explored[0], kept]
-    assert cold_scans(replace(profile, regions=regions[:1])) == [], "the cache may be larger than what was scanned"
+    assert cold_scans(replace(profile, boundaries_bytes=[])) == [], "the cache may be larger than what was scanned"
+
+
+def test_what_counts_is_the_cache_and_not_the_last_border():
+    """As on a machine whose writes fall once more behind the cache: the last border lies near what was scanned."""
+    regions = [Region(MIB, BORDER, SCAN), Region(BORDER, 400 * MIB, SCAN), Region(400 * MIB, 1024 * MIB, SCAN)]
+    reads = [
+        Point(SCAN.replace(unique_bytes=size * MIB), speed, 0.0)
+        for size, speed in ((64, 1e10), (256, 9e9), (264, 1e9), (700, 1e8))
+    ]
+    kept = probe("scan")
+    profile = Profile(measured=reads, regions=regions, boundaries_bytes=[BORDER, 400 * MIB], storage=[kept])
+    assert cold_scans(profile) == [kept]
 
 
 def test_they_tell_the_speed_of_scans_and_of_little_else(profile):
