@@ -108,4 +108,12 @@ __weak __u64 vector_bytes(__u64 vectors, __u64 count)
 	return sum.bytes;
 }
 
+/* Address of the first buffer of a vector, 0 if it cannot be read. */
+static __always_inline __u64 first_of_vector(__u64 vectors)
+{
+	struct io_vector vector = {};
+	bpf_probe_read_user(&vector, sizeof(vector), (const struct io_vector *)vectors);
+	return vector.base;
+}
+
 #endif /* FLEXTRACE_IO_FLAGS_BPF_H */

@@ -66,12 +66,28 @@ static __always_inline __u32 missed_bytes(struct task_state *state, __u64 offset
 	return take_missed(state, offset, done);
 }
 
-/* Page faults since the start of the call, as io_record.flags has them. */
-static __always_inline __u32 faults_io_flags(const struct task_struct *task, const struct task_state *state)
+enum { MAPPING_SHARED = 8 /* VM_SHARED */ };
+
+static long note_shared(struct task_struct *task, struct vm_area_struct *area, __u32 *flags)
+{
+	*flags = area->vm_flags & MAPPING_SHARED ? IO_SHARED_MEMORY : 0;
+	return 0;
+}
+
+/*
+ * Page faults since the start of the call, as io_record.flags has them, and whether its memory is shared; not known, and so
+ * not said, where the mappings are being changed meanwhile (bpf_find_vma takes no lock that it would have to wait for).
+ */
+static __always_inline __u32 faults_io_flags(struct pt_regs *regs, __u32 call, struct task_struct *task,
+					     const struct task_state *state)
 {
 	__u64 faults = task->min_flt - state->faults_before;
-
-	return (faults < IO_FAULTS_MAX ? (__u32)faults : IO_FAULTS_MAX) << IO_FAULTS_SHIFT;
+	if (!faults)
+		return 0;
+	__u64 address = call >= CALL_READV ? first_of_vector(regs->si) : regs->si;
+	__u32 flags = 0;
+	bpf_find_vma(task, address, note_shared, &flags, 0);
+	return flags | (faults < IO_FAULTS_MAX ? (__u32)faults : IO_FAULTS_MAX) << IO_FAULTS_SHIFT;
 }
 
 /* At the entry of a call of the read or write family. */
@@ -127,8 +143,8 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
-	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) | faults_io_flags(task, state) |
-		      run_delay_io_flags(task, state, now_ns);
+	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) |
+		      faults_io_flags(regs, call, task, state) | run_delay_io_flags(task, state, now_ns);
 	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
 		flags |= call_io_flags(regs->r9);
 	if (!reads)

@@ -13,7 +13,7 @@ import numpy as np
 
 TRACE_MAGIC = b"FLEXTRC1"
 TRACE_VERSION_MAJOR = 1
-TRACE_VERSION_MINOR = 6
+TRACE_VERSION_MINOR = 7
 TRACE_HEADER_BYTES = 4096
 TRACE_RECORD_BYTES = 64
 TRACE_JSON_BYTES_MAX = 3072
@@ -91,6 +91,7 @@ class IoFlag(IntFlag):
     OFFSET_INFERRED = 1 << 8
     COMPAT = 1 << 9
     CREATED = 1 << 10
+    SHARED_MEMORY = 1 << 10  # of data requests, which create nothing
     TRUNCATED = 1 << 11
     DIRECTORY = 1 << 12
     ESTIMATED = 1 << 13

@@ -8,15 +8,16 @@ import sys
 import pytest
 
 import characterize
-from characterize.layout import IO_FAULTS_MAX, IO_FAULTS_SHIFT, IoOp
+from characterize.layout import IO_FAULTS_MAX, IO_FAULTS_SHIFT, IoFlag, IoOp
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine
 from tests.told import RECORDER, run_recorder
 
 PAGE = 4096
 PAGES, REQUESTS, MANY = 7, 13, 300
-# Reads twice into memory that is new and once into as much at once, and writes, in another process, from memory that is
-# not: of a page in 128 KiB each, as a fault of a read maps its neighbours as well.
+# Reads twice into memory that is new and once into as much at once, then twice into new memory that is shared, and
+# writes, in another process, from memory that is not new: of a page in 128 KiB each, as a fault of a read maps its
+# neighbours as well.
 PROGRAM = f"""
 import mmap, os, sys
 path, pages, requests = sys.argv[1], {PAGES}, {REQUESTS}
@@ -30,6 +31,12 @@ for _ in range(2):
     for at in range(0, len(new), pages * {PAGE}):
         os.preadv(descriptor, [new[at : at + pages * {PAGE}]], at)
 os.preadv(descriptor, [memory({MANY}, mmap.MAP_PRIVATE)], 0)
+shared = memory(pages * requests, mmap.MAP_SHARED)
+with open(path, "rb", buffering=0) as plain:
+    for _ in range(2):
+        plain.seek(0)
+        for at in range(0, len(shared), pages * {PAGE}):
+            plain.readinto(shared[at : at + pages * {PAGE}])
 shared = memory(32 * requests, mmap.MAP_SHARED)
 shared[:] = bytes([7]) * len(shared)
 if os.fork() == 0:
@@ -44,10 +51,11 @@ pytestmark = pytest.mark.skipif(not RECORDER.exists(), reason="the recorder is n
 
 
 def faults_of(trace, path, op):
-    """Of the requests of one direction to a file, in the order of their starts."""
+    """Of the requests of one direction to a file, in the order of their starts; and whether of shared memory."""
     files = trace.files.loc[trace.files["path"] == str(path), "file"]
     io = trace.io[trace.io["file"].isin(files) & (trace.io["op"] == op)].sort_values("start_ns")
-    return (io["flags"].to_numpy() >> IO_FAULTS_SHIFT).tolist()
+    flags = io["flags"].to_numpy()
+    return (flags >> IO_FAULTS_SHIFT).tolist(), ((flags & IoFlag.SHARED_MEMORY) != 0).tolist()
 
 
 def test_recorded_as_often_as_memory_is_new(tmp_path):
@@ -56,18 +64,26 @@ def test_recorded_as_often_as_memory_is_new(tmp_path):
     done = run_recorder(tmp_path / "t.iotrace", sys.executable, "-c", PROGRAM, path)
     assert done.returncode == 0, done.stderr
     trace = characterize.open(tmp_path / "t.iotrace")
-    assert faults_of(trace, path, IoOp.READ) == [PAGES] * REQUESTS + [0] * REQUESTS + [IO_FAULTS_MAX]
-    assert faults_of(trace, path, IoOp.WRITE) == [1] * REQUESTS + [0] * REQUESTS
+    faults, shared = faults_of(trace, path, IoOp.READ)
+    pages = [PAGES] * REQUESTS + [0] * REQUESTS
+    assert faults == [*pages, IO_FAULTS_MAX, *pages]
+    assert shared == [False] * (2 * REQUESTS + 1) + [True] * REQUESTS + [False] * REQUESTS
+    assert faults_of(trace, path, IoOp.WRITE) == (
+        [1] * REQUESTS + [0] * REQUESTS,
+        [True] * REQUESTS + [False] * REQUESTS,
+    )
 
 
 @needs_engine
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("timing", "expected"), [("think", True), ("recorded", True), ("asap", False)])
-def test_a_replay_has_as_many(tmp_path, timing, expected):
-    """Where it has a time for it; and no more than memory for 8 pages may lie in, which are 9."""
+def test_a_replay_has_as_many(tmp_path, timing, expected, shared):
+    """Of the same kind of memory, where it has a time for it; and no more than 8 pages may lie in, which are 9."""
     wanted = [3, 0, 8, 0, IO_FAULTS_MAX, 1, 9, 11, 0]
     having = [3, 0, 8, 0, 9, 1, 9, 9, 0]
+    kind = IoFlag.SHARED_MEMORY if shared else 0
     io = [
-        make(number * 8 * PAGE, 8 * PAGE, 1 + number * 1_000_000, flags=faults << IO_FAULTS_SHIFT)
+        make(number * 8 * PAGE, 8 * PAGE, 1 + number * 1_000_000, flags=faults << IO_FAULTS_SHIFT | (faults and kind))
         for number, (make, faults) in enumerate([(read, faults) for faults in wanted] + [(write, 1), (write, 0)])
     ]
     trace = made_trace(io, files=[{"file": 1, "size_bytes": 100 * 8 * PAGE, "resident_bytes": 100 * 8 * PAGE}])
@@ -79,7 +95,9 @@ def test_a_replay_has_as_many(tmp_path, timing, expected):
     assert done.returncode in {0, 3}, done.stderr
     again = characterize.open(tmp_path / "again.iotrace")
     replayed = again.io[again.io["asked_bytes"] == 8 * PAGE].sort_values("start_ns")
-    faults = replayed["flags"].to_numpy() >> IO_FAULTS_SHIFT
+    flags = replayed["flags"].to_numpy()
+    faults, of_shared = flags >> IO_FAULTS_SHIFT, (flags & IoFlag.SHARED_MEMORY) != 0
+    assert of_shared[replayed["op"] == IoOp.READ].tolist() == [expected and shared and pages > 0 for pages in having]
     reads, writes = (faults[replayed["op"] == op].tolist() for op in (IoOp.READ, IoOp.WRITE))
     assert reads == (having if expected else [0] * len(having))
     # Its 32 KiB may lie in two of the parts that are mapped at once.

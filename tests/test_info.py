@@ -126,7 +126,7 @@ def test_text(path, capsys):
 def test_json(path, capsys):
     assert main(["info", str(path), "--format", "json"]) == 3
     document = json.loads(capsys.readouterr().out)
-    assert document["version"] == "1.6"
+    assert document["version"] == "1.7"
     assert document["programs"] == METADATA["programs"]
     assert document["skips"] == METADATA["skips"]
     assert document["in_flight_max"] == 7

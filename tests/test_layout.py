@@ -137,7 +137,7 @@ def test_the_same_enums_on_both_sides():
 @pytest.mark.parametrize("enum", CLASS_OF)
 def test_enum_values(enum, compiled):
     python_class, prefix = CLASS_OF[enum]
-    ours = {prefix + member.name: int(member) for member in python_class}
+    ours = {prefix + name: int(member) for name, member in python_class.__members__.items()}
     assert ours == {name: compiled[name] for name in declared_enums()[enum]}
 
 

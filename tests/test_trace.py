@@ -150,7 +150,7 @@ def test_missing_file(tmp_path):
 
 def test_newer_major_version_is_refused(written):
     patch(written, VERSION_MAJOR_AT, struct.pack("<H", 2))
-    with pytest.raises(FlextraceError, match=r"version 2.6, this flextrace reads version 1"):
+    with pytest.raises(FlextraceError, match=r"version 2.7, this flextrace reads version 1"):
         characterize.open(written)
 
 

@@ -54,6 +54,17 @@ int buffer_map(struct buffer *buffer, uint64_t bytes, unsigned int data_percent)
 	return error;
 }
 
+int buffer_map_shared(struct buffer *buffer, uint64_t bytes)
+{
+	void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	*buffer = (struct buffer){.bytes = bytes};
+	if (data == MAP_FAILED)
+		return -errno;
+	buffer->data = data;
+	return 0;
+}
+
 void buffer_unmap(struct buffer *buffer)
 {
 	if (buffer->data)

@@ -51,6 +51,8 @@ struct buffer {
 
 /* Maps it; with data of a kind (data_fill.h), or touched only as it is used where data_percent is 0. */
 int buffer_map(struct buffer *buffer, uint64_t bytes, unsigned int data_percent);
+/* The same of memory that other processes could share, of which nothing is there yet. */
+int buffer_map_shared(struct buffer *buffer, uint64_t bytes);
 void buffer_unmap(struct buffer *buffer);
 
 #endif

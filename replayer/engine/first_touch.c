@@ -28,10 +28,19 @@ static bool has_time(const struct run *run)
 	return run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL;
 }
 
+/* A large buffer is one piece of memory many times, of which pages cannot be new. */
+static bool is_shared(const struct worker *worker, const struct io_record *io)
+{
+	return io->op == IO_READ && io->flags & IO_SHARED_MEMORY && faults_of(io) && has_time(worker->run) &&
+	       worker->plan->read_bytes_max <= BUFFER_WINDOW_BYTES;
+}
+
 uint8_t *first_touch_read_data(const struct worker *worker, const struct io_record *io, uint32_t number)
 {
 	const struct run *run = worker->run;
-	uint8_t *place = worker->read_data.data + read_place(number, worker->read_places);
+	uint8_t *place = is_shared(worker, io) && worker->shared_read_data.data
+				 ? worker->shared_read_data.data
+				 : worker->read_data.data + read_place(number, worker->read_places);
 	bool straddles = has_time(run) && faults_of(io) > pages_from(0, io);
 
 	return straddles && !(class_chosen(run->table->class_choice, io->flags) & CLASS_DIRECT)
@@ -46,9 +55,19 @@ void first_touch_prepare(struct worker *worker, const struct io_record *io, uint
 
 	if (!faults_of(io) || (!write && io->op != IO_READ) || !has_time(run))
 		return;
+	bool shared = is_shared(worker, io);
+	/* Without it the read goes to private memory, as if it were not known to be shared. */
+	if (shared && !worker->shared_read_data.data)
+		shared = !buffer_map_shared(&worker->shared_read_data,
+					    worker->plan->read_bytes_max + FIRST_TOUCH_STRADDLE_BYTES);
 	uint8_t *data = write ? run->write_data.data + write_place(number) : first_touch_read_data(worker, io, number);
 	uint64_t within = (uintptr_t)data % PAGE_BYTES, pages = pages_from(within, io);
 	uint64_t wanted = faults_of(io) == IO_FAULTS_MAX ? pages : faults_of(io) * (write ? PAGES_MAPPED_AT_ONCE : 1);
 
-	madvise(data - within, (wanted < pages ? wanted : pages) * PAGE_BYTES, MADV_DONTNEED);
+	if (wanted > pages)
+		wanted = pages;
+	/* Shared pages have to leave its file, too: else they would be there, and only be mapped again. */
+	madvise(data - within, wanted * PAGE_BYTES, shared ? MADV_REMOVE : MADV_DONTNEED);
+	for (uint64_t page = wanted; shared && page < pages; page++)
+		*(volatile uint8_t *)(data - within + page * PAGE_BYTES) = 0;
 }

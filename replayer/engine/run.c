@@ -193,6 +193,7 @@ void run_free(struct run *run)
 	for (uint32_t t = 0; run->workers && t < run->schedule->thread_count; t++) {
 		ring_deinit(&run->workers[t]);
 		buffer_unmap(&run->workers[t].read_data);
+		buffer_unmap(&run->workers[t].shared_read_data);
 		if (run->workers[t].histograms)
 			munmap(run->workers[t].histograms, HISTOGRAMS * sizeof(struct histogram));
 	}

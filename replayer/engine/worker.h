@@ -105,6 +105,7 @@ struct worker {
 	struct cursor cursor;
 	struct buffer read_data;
 	uint32_t read_places; /* in it, 1 = always its beginning */
+	struct buffer shared_read_data; /* first_touch.c; mapped before its first use */
 	struct histogram *histograms; /* HISTOGRAMS */
 	struct tally tally;
 	struct order_waiter waiter;
