@@ -187,7 +187,7 @@ class ConcurrencySummary:
             threads=known,
             in_flight_max=float(most),
             in_flight_mean=total / busy if busy else math.nan,
-            queue_depth_per_thread=total / thread_busy if thread_busy else math.nan,
+            queue_depth_per_thread=total / thread_busy if thread_busy and not math.isnan(known) else math.nan,
             time_in_io_s=busy / 1e9,
             per_thread=per_thread,
         )

@@ -192,7 +192,8 @@ def layer_of(
     workload = _workload(summary, facts, sequentiality.shares["seqFrac"], load.in_flight_max, totals)
     time = _time(summary, load.time_in_io_s, elapsed_s)
     thinks, sizes, files = summary.concurrency.thinks, summary.sizes.result(), summary.files.result()
-    thinking = measured and layer == "vfs"
+    # Not of threads that nobody knows: the pauses of all of them together are none's.
+    thinking = measured and layer == "vfs" and not math.isnan(load.threads)
     in_cycle = load.threads * load.queue_depth_per_thread if thinking else math.nan
     think_mean_s = thinks.mean / 1e9 if thinks.count else 0.0
     mean_s, throughput = summary.responses.mean_s(), time["throughput_bytes_per_s"]

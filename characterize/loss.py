@@ -63,7 +63,7 @@ def is_lossy(trace: Trace, layer: Layer = "vfs") -> bool:
     kinds = {RecordKind.IO} if layer == "vfs" else {RecordKind.BLOCK}
     if trace.header.lost:
         return any(trace.header.lost.get(kind) for kind in kinds)
-    return bool(trace.header.flags & HeaderFlag.LOST)
+    return bool(trace.header.flags & (HeaderFlag.LOST | HeaderFlag.INCOMPLETE))
 
 
 def totals_of(trace: Trace, mmap: Mmap = "data", kept: Mapping[IoOp, float] | None = None) -> Totals | None:

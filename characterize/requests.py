@@ -148,6 +148,7 @@ def request_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
         read = array["op"] == IoOp.READ
         extra: tuple[str, ...] = ("asked_bytes", "missed_bytes", "source", "processor_share")
     else:
+        _refuse(array["sector"] > OFFSET_MAX // SECTOR_BYTES, "places")
         size, file, offset = array["bytes"], array["device"], array["sector"] * np.uint64(SECTOR_BYTES)
         read = array["op"] == BlockOp.READ
         extra = ("queued_ns",)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from characterize.errors import FlextraceError
 from characterize.expansion import refuse_archive_name
 from characterize.layout import (
     FILE_DTYPE,
@@ -74,16 +73,11 @@ def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) ->
     count = np.bincount(kinds, minlength=TRACE_KINDS_MAX)[:TRACE_KINDS_MAX]
     head, behind = _head(trace.header, count, record_count)
 
-    try:
-        with path.open("wb" if force else "xb") as stream:
-            stream.write(head)
-            for part in body:
-                stream.write(np.ascontiguousarray(part).data)
-            stream.write(behind)
-    except FileExistsError as error:
-        raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2) from error
-    except OSError as error:
-        raise FlextraceError(f"cannot write trace {path}: {error.strerror}") from error
+    with new_file(path, force=force) as stream:
+        stream.write(head)
+        for part in body:
+            stream.write(np.ascontiguousarray(part).data)
+        stream.write(behind)
     return path
 
 

@@ -291,7 +291,8 @@ def _drop_what_moved(draft: Draft, original: np.ndarray) -> np.ndarray:
     flags = now["flags"][moved] & ~np.uint32(IoFlag.APPEND | IoFlag.OFFSET_INFERRED)
     draft.io["flags"][indices[moved]] = flags | np.uint32(IoFlag.POSITIONED)
     draft.note("all", changed_requests=int(changed.sum()))
-    return np.unique(now["file"][changed]).astype(np.int64)
+    # Also those that requests have left: what they wrote there is missing to who reads it.
+    return np.union1d(now["file"][changed], original["file"][changed]).astype(np.int64)
 
 
 @dataclass

@@ -232,6 +232,19 @@ def test_refuses_what_is_out_of_reach_with_the_range():
         alter(parent, {"cacheSize": 1.0})
 
 
+def test_requests_of_a_256th():
+    recording = Recording()
+    data = recording.file("/data", 64 << 20)
+    for number in range(128):
+        recording.read(1, data, number * 37 % 64 << 20, 1 << 20)
+    changes = {"sizeMean": 4096.0, "uniqueBytes": 64 * 4096.0}
+    _, manifest = alter(recording.trace(), changes)
+    assert manifest.achieved.size_mean == pytest.approx(4096)
+    assert manifest.achieved.unique_bytes == pytest.approx(64 * 4096)
+    with pytest.raises(FlextraceError, match="not reachable"):
+        alter(recording.trace(), {"sizeMean": 4096.0})
+
+
 def test_the_range_that_it_names_is_reached():
     parent = database_like(300)
     with pytest.raises(FlextraceError) as raised:

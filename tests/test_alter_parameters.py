@@ -286,6 +286,20 @@ def test_more_requests_in_flight_than_files_allow_are_refused():
         alter(recording.trace(), {"processNum": 2})
 
 
+@pytest.mark.parametrize("target", [1, 8, 31])
+def test_of_a_thread_with_several_in_flight_fewer_are(target):
+    recording = Recording()
+    data = recording.file("/data", 64 << 20)
+    for number in range(256):
+        recording.clock[1] = 1000 + number // 32 * 100_000 + number % 32
+        recording.read(1, data, number * 37 % 256 * 4096, 4096)
+    parent = recording.trace()
+    assert in_flight_max(parent) == 32
+    altered, manifest = alter(parent, {"processNum": target})
+    assert in_flight_max(altered) == manifest.achieved.process_num == target
+    assert altered.io["thread"].nunique() == 1
+
+
 def test_merging_keeps_what_was_ordered():
     parent = sort_like(4, 4 << 20)
     before = spans(parent)

@@ -248,9 +248,11 @@ def test_inputs_by_absolute_and_relative_paths():
 
 
 def test_several_recordings_are_one_workload(tmp_path):
-    """Two machines whose monotonic clocks differ by 500 ns; the same numbers mean other files, threads and devices."""
-    mine = [read(BLOCK * at, BLOCK, 1000 + 20 * at, 30, file=1, thread=5) for at in range(20)]
-    its = [write(BLOCK * at, BLOCK, 510 + 20 * at, 15, file=1, thread=5, process=7) for at in range(20)]
+    """Two machines with clocks 500 ns apart; the same numbers are of other files, threads, devices, calls."""
+    mine = [read(BLOCK * at, BLOCK, 1000 + 40 * at, 30, file=1, thread=5, id=at + 1) for at in range(20)]
+    its = [write(BLOCK * at, BLOCK, 510 + 20 * at, 15, file=1, thread=5, process=7, id=at + 1) for at in range(20)]
+    # One call of the first waited for another; the one of the second with that number did not.
+    wakes = [{"start_ns": 1040, "duration_ns": 30, "thread": 5, "slept_ns": 4, "cause": 1, "id": 2}]
     blocks = [{"op": 1, "bytes": 4096, "sector": 8 * at, "start_ns": 600 + at, "duration_ns": 9} for at in range(5)]
     shift = 500
     first = recording(
@@ -259,6 +261,7 @@ def test_several_recordings_are_one_workload(tmp_path):
         mine,
         files=[{"file": 1, "size_bytes": 100}],
         paths={1: "/data"},
+        wakes=wakes,
         blocks=[{**row, "start_ns": row["start_ns"] + shift} for row in blocks],
         start_monotonic_ns=900,
         start_realtime_ns=DAY_NS + 900,
@@ -275,11 +278,15 @@ def test_several_recordings_are_one_workload(tmp_path):
         start_realtime_ns=DAY_NS + 400 + shift,
         end_monotonic_ns=1700,
     )
-    moved = [{**row, "file": 2, "thread": 10, "process": 12, "start_ns": row["start_ns"] + shift} for row in its]
+    moved = [
+        {**row, "file": 2, "thread": 10, "process": 12, "start_ns": row["start_ns"] + shift, "id": row["id"] + 20}
+        for row in its
+    ]
     by_hand = made_trace(
         mine + moved,
         files=[{"file": 1, "size_bytes": 100}, {"file": 2, "size_bytes": 9000}],
         paths={1: "/data", 2: "/data (2)"},
+        wakes=wakes,
         blocks=[
             {**row, "start_ns": row["start_ns"] + shift, "device": device} for device in (8 << 20, 1) for row in blocks
         ],
@@ -295,7 +302,8 @@ def test_several_recordings_are_one_workload(tmp_path):
         merged = document(characterize_set([first, second], grouping=grouping, parts=parts, piece_records=7))
         for name in ("layers", "links", "elapsed_s", "groups"):
             assert merged[name] == whole[name]
-    assert whole["layers"]["vfs"]["parameters"]["processNum"] == 3
+    assert whole["layers"]["vfs"]["parameters"]["processNum"] == 2
+    assert whole["layers"]["vfs"]["waits"]["count"] == 1
     assert characterize_set([first, second]).provenance["input"]["files"][1]["path"].endswith("b.iotrace")
 
 

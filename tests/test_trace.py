@@ -219,7 +219,7 @@ def test_an_existing_file_is_kept_unless_forced(written):
 
 
 def test_writing_where_there_is_no_directory(tmp_path):
-    with pytest.raises(FlextraceError, match="cannot write trace"):
+    with pytest.raises(FlextraceError, match=r"cannot write .*a\.iotrace"):
         characterize.write(made_trace(), tmp_path / "none" / "a.iotrace")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from characterize.cluster.recording import NUMBERS_END, SMALL, Recording
+from characterize.cluster.recording import NUMBERS_END, OPERATIONS_END, SMALL, Recording
 from characterize.cluster.survey import NEVER, Piece, Survey
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
@@ -155,20 +155,20 @@ def _placed(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> list[
     """The recordings on one clock, with numbers that no two have in common."""
     shifts = _shifts(recordings) if len(recordings) > 1 else [0]
     placed = []
-    files = tasks = 0
+    files = tasks = operations = 0
     devices: set[int] = set()
     for recording, survey, shift in zip(recordings, surveys, shifts, strict=True):
         free = iter(number for number in range(1, NUMBERS_END) if number not in devices | survey.devices)
         table = {device: next(free) for device in sorted(survey.devices & devices) if device}
-        placed.append(
-            replace(recording, records=survey.records, shift_ns=shift, files=files, tasks=tasks, devices=table)
-        )
+        numbered = replace(recording, files=files, tasks=tasks, operations=operations, devices=table)
+        placed.append(replace(numbered, records=survey.records, shift_ns=shift))
         devices |= {table.get(device, device) for device in survey.devices}
         files += survey.file
         tasks += survey.task
-        if max(files, tasks) >= NUMBERS_END:
+        operations += survey.operation
+        if max(files, tasks) >= NUMBERS_END or operations >= OPERATIONS_END:
             raise FlextraceError(
-                f"the numbers of files or threads up to {recording.path} are too many for one workload: "
+                f"the numbers of files, threads or operations up to {recording.path} are too many for one workload: "
                 "give fewer files"
             )
     return placed

@@ -16,7 +16,7 @@ from characterize.layout import HEADER_DTYPE, RECORD_DTYPE, TRACE_HEADER_BYTES, 
 from characterize.stream import PIECE_RECORDS
 from characterize.trace_head import count_records, is_foreign, json_text, read_head
 
-NUMBERS_END = 2**32
+NUMBERS_END, OPERATIONS_END = 2**32, 2**64
 # From here on numbers are of names and not of files (bpf/trace_format.h).
 FIRST_NAME_ID = 2**31
 
@@ -26,6 +26,7 @@ SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, 
 _TIMES = ("start_ns", "time_ns", "woken_ns")
 _TASKS = ("thread", "process", "parent_process", "waker")
 _FILES = ("file", "reference")
+_OPERATIONS = ("id", "cause")
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Recording:
     archived : bool
     shift_ns : int
         What to add to its times.
-    files, tasks : int
-        What to add to the numbers of its files, threads and processes.
+    files, tasks, operations : int
+        What to add to the numbers of its files, threads and processes, and operations.
     devices : dict of int to int
         Its devices that have another number in the set.
     """
@@ -60,6 +61,7 @@ class Recording:
     shift_ns: int = 0
     files: int = 0
     tasks: int = 0
+    operations: int = 0
     devices: Mapping[int, int] = field(default_factory=dict)
 
     @property
@@ -95,7 +97,7 @@ class Recording:
 
     def relabelled(self, records: np.ndarray) -> np.ndarray:
         """Records with the numbers and times of the set."""
-        if not (self.shift_ns or self.files or self.tasks or self.devices):
+        if not (self.shift_ns or self.files or self.tasks or self.operations or self.devices):
             return records
         for kind, dtype in RECORD_DTYPE.items():
             rows = np.flatnonzero(records[:, 0] == kind)
@@ -105,6 +107,8 @@ class Recording:
                     its[name] += np.uint64(self.shift_ns)
                 elif name in _TASKS:
                     its[name] += np.where(its[name] > 0, np.uint32(self.tasks), np.uint32(0))
+                elif name in _OPERATIONS:
+                    its[name] += np.where(its[name] > 0, np.uint64(self.operations), np.uint64(0))
                 elif name in _FILES:
                     plain = (its[name] > 0) & (its[name] < FIRST_NAME_ID)
                     its[name] += np.where(plain, np.uint32(self.files), np.uint32(0))

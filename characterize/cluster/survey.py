@@ -58,8 +58,8 @@ class Survey:
         Records by kind.
     records : int
         All until a hole (kind 0) in a file that its recorder did not close.
-    file, task : int
-        Largest number of a file, and of a thread or process.
+    file, task, operation : int
+        Largest number of a file, of a thread or process, and of an operation.
     devices : set of int
     unstacked : bool
         Whether there is a BLOCK record of a device that is not stacked.
@@ -71,6 +71,7 @@ class Survey:
     records: int = 0
     file: int = 0
     task: int = 0
+    operation: int = 0
     devices: set[int] = field(default_factory=set)
     unstacked: bool = False
 
@@ -82,6 +83,7 @@ class Survey:
         self.count += following.count
         self.records += following.records
         self.file, self.task = max(self.file, following.file), max(self.task, following.task)
+        self.operation = max(self.operation, following.operation)
         self.devices |= following.devices
         self.unstacked |= following.unstacked
 
@@ -144,6 +146,8 @@ def _note_numbers(its: np.ndarray, found: Survey) -> None:
     for name in its.dtype.names or ():
         if name in ("thread", "process", "waker"):
             found.task = max(found.task, int(its[name].max()))
+        elif name in ("id", "cause"):
+            found.operation = max(found.operation, int(its[name].max()))
         elif name == "file":
             found.file = max(found.file, int(its[name][its[name] < FIRST_NAME_ID].max(initial=0)))
         elif name == "device":

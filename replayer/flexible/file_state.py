@@ -9,7 +9,8 @@ import pandas as pd
 from characterize.layout import Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 
-FALLOC_FL_KEEP_SIZE = 1
+# FALLOC_FL_KEEP_SIZE, _COLLAPSE_RANGE and _INSERT_RANGE: a file does not end where that range does.
+NOT_TO_THE_END_OF_ITS_RANGE = 0x01 | 0x08 | 0x20
 RENAME_EXCHANGE = 2
 NAMING = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
 
@@ -60,6 +61,12 @@ def follow_renames(draft: Draft) -> dict[int, str]:
     return paths
 
 
+def grows(operations: np.ndarray) -> np.ndarray:
+    """Which file operations let a file reach to the end of their range at least."""
+    mode = operations["flags"] >> 16
+    return (operations["op"] == Fileop.FALLOCATE) & (mode & NOT_TO_THE_END_OF_ITS_RANGE == 0)
+
+
 def _size_events(draft: Draft) -> pd.DataFrame:
     """What changes the size of a file, in the order of the starts: a new size (`base`, else -1), or growth."""
     io = draft.io[(draft.io["result"] > 0) & (draft.io["op"] == IoOp.WRITE)]
@@ -68,7 +75,7 @@ def _size_events(draft: Draft) -> pd.DataFrame:
     emptied = (operations["op"] == Fileop.OPEN) & (
         (operations["flags"] & np.uint32(IoFlag.TRUNCATED | IoFlag.CREATED)) != 0
     )
-    grown = (operations["op"] == Fileop.FALLOCATE) & ((operations["flags"] >> 16) & FALLOC_FL_KEEP_SIZE == 0)
+    grown = grows(operations)
     sized = operations["op"] == Fileop.TRUNCATE
     writes = pd.DataFrame(
         {

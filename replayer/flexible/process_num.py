@@ -3,7 +3,8 @@
 
 More: the runs of every thread are dealt to several (`replayer.flexible.split`).
 
-Fewer: threads become one thread, run by run; the schedule moves so that no two operations of one thread overlap and
+Fewer: where no more threads than wanted have the requests in flight, and so some have several, these begin later. Else
+threads become one thread, run by run; the schedule moves so that no two operations of one thread overlap and
 every operation still starts behind those that had ended before it. Where a run of another thread that shares only read
 data is let through whole, that holds for operations on the same data, else for all.
 """
@@ -52,6 +53,8 @@ def change_process_num(draft: Draft, target: float, *, queued: bool = False) -> 
         change_queue_depth(draft, int(target))
     elif target > present:
         split_threads(draft, int(target), _width(draft))
+    elif target < present and target >= len(_busiest(draft)):
+        change_queue_depth(draft, int(target))
     elif target < present:
         _merge(draft, int(target))
 

@@ -10,8 +10,8 @@ import pandas as pd
 
 from characterize.layout import NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
+from replayer.flexible.file_state import grows
 
-FALLOC_FL_KEEP_SIZE = 1
 ROUNDS = 6
 
 
@@ -145,7 +145,7 @@ def _events(draft: Draft, changed: np.ndarray) -> pd.DataFrame:
     operation, argument = operations["op"], operations["argument"].astype(np.int64)
     emptied = (operation == Fileop.OPEN) & ((operations["flags"] & IoFlag.TRUNCATED) != 0)
     emptied |= draft.removals()[index]
-    grown = (operation == Fileop.FALLOCATE) & ((operations["flags"] >> 16) & FALLOC_FL_KEEP_SIZE == 0)
+    grown = grows(operations)
     sizes = pd.DataFrame(
         {
             "file": operations["file"].astype(np.int64),

@@ -72,7 +72,8 @@ def _choose_stretch(
     """
     first = target / float((end - start).mean())
     best: tuple[float, float, np.ndarray, np.ndarray] | None = None
-    for halvings in range(math.ceil(max(-math.log2(first), 0)), HALVINGS_MAX):
+    fewest = math.ceil(max(-math.log2(first), 0))
+    for halvings in range(fewest, max(fewest + 1, HALVINGS_MAX)):
         grid = np.maximum(alignment >> halvings, np.minimum(alignment, GRID_BYTES_MIN))
         low, high, factor = first / 2, first * 2, first
         for _ in range(ATTEMPTS):
