@@ -145,10 +145,13 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
     needed = settings.image_bytes * DISK_MARGIN + probed_bytes
     free = free_bytes(directory)
     if needed > free:
-        remedy = "give a smaller --memory" if memory_bytes else "as root, give --memory SIZE"
+        purpose, remedy = "", "take another directory"
+        if settings.span_bytes is None:
+            purpose = f" to exceed a cache of {format_bytes(settings.cache_bytes)}"
+            remedy = ("give a smaller --memory" if memory_bytes else "as root, give --memory SIZE") + f", or {remedy}"
         raise FlextraceError(
-            f"cannot measure in {directory}: files of {format_bytes(needed)} are needed to exceed a cache of "
-            f"{format_bytes(settings.cache_bytes)}, {format_bytes(free)} are free; {remedy}, or take another directory"
+            f"cannot measure in {directory}: files of {format_bytes(needed)} are needed{purpose}, {format_bytes(free)} "
+            f"are free; {remedy}"
         )
 
 

@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.against is not None:
         other = Predictor(Profile.load(arguments.against, tables=True), arguments.model)
         warnings += mismatches(application, arguments.against, other)
-        made.ratios = _ratios(made, other)
+        made.ratios = _ratios(made, other, measured_on)
     if measured_on is not None:
         made.relatives = _relatives(measured_on, made)
     if arguments.format == "json":
@@ -128,6 +128,8 @@ def _check_sizes(changes: dict[str, float]) -> None:
     for name in ("unique_bytes", "size_mean", "process_num"):
         if not 0 < changes.get(name, 1) < math.inf:
             raise FlextraceError(f"--{name.replace('_', '-')} {changes[name]:g}: give a number above 0", 2)
+    if changes.get("process_num", 1) < 1:
+        raise FlextraceError(f"--process-num {changes['process_num']:g}: give a number of at least 1", 2)
 
 
 def _settings(texts: list[str]) -> dict[str, float]:
@@ -159,12 +161,12 @@ def _application(arguments: argparse.Namespace, changes: dict[str, float], profi
     return Application([("as given", Workload(**{name: float(changes.get(name, math.nan)) for name in OPTIONS}))])
 
 
-def _ratios(made: Made, other: Predictor) -> list[Ratio | None]:
+def _ratios(made: Made, other: Predictor, measured_on: Predictor | None) -> list[Ratio | None]:
     """How many times as fast as the other machine this one is (thesis 5.5), None where the other has no estimate."""
     from selfscale.application import estimates, with_basis  # noqa: PLC0415
     from selfscale.relative import ratio_of  # noqa: PLC0415
 
-    there = estimates(other, made.application)
+    there = estimates(other, made.application, measured_on=measured_on)
     ratios: list[Ratio | None] = []
     for estimate in made.estimates:
         match = with_basis(there, estimate.basis)

@@ -155,17 +155,25 @@ def run(arguments: argparse.Namespace) -> int:
             raise measuring.kept(error, journal, f"scale --resume {_same_options(arguments)}") from error
         progress.close()
         _finish(arguments, exploration, _environment(arguments), chosen)
-    if code == 0:
-        journal.remove()
-    if code == 0 and exploration.complete:
-        return 0
     if code:
         _say(f"interrupted; continue with: flextrace scale --resume {_same_options(arguments)}")
         return code
-    _say(
-        "the budget ended before every curve had its ends: predictions will be poor; use a larger --budget and --force"
-    )
-    return 3
+    journal.remove()
+    missing = _missing(exploration, arguments.random)
+    if missing:
+        _say(f"the budget ended before {missing}; use a larger --budget and --force")
+        return 3
+    return 0
+
+
+def _missing(exploration: SelfScaling, random_workloads: int) -> str:
+    """What the budget did not pay for; empty if it paid for all."""
+    if not exploration.complete:
+        return "every curve had its ends: predictions will be poor"
+    repeated = sum(point.role == "random" and point.repeat == 1 for point in exploration.points)
+    if repeated < random_workloads:
+        return f"more than {repeated} of {random_workloads} random workloads had been measured twice"
+    return ""
 
 
 def _access(arguments: argparse.Namespace) -> Access:

@@ -69,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = arguments.output or arguments.profile.with_name(arguments.profile.stem + "-validation.json")
     journal_path = output.with_name(output.name + ".points.ndjson")
     _check(arguments, profile, output, journal_path)
+    _check_models(profile, arguments.profile)
     access = Access.of(profile.settings)
     directory = None if access.device else arguments.directory or Path(profile.environment["directory"])
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
@@ -157,12 +158,23 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         )
 
 
+def _check_models(profile: Profile, path: Path) -> None:
+    """Refuse, before hours of measuring, a profile of which no model is to be judged."""
+    from selfscale.predict import Predictor  # noqa: PLC0415
+    from selfscale.profile import TO_COMPLETE  # noqa: PLC0415
+
+    if not profile.complete:
+        _say(f"profile {path} is not complete: {TO_COMPLETE}")
+    Predictor(profile)
+
+
 def _settings(profile: Profile, workloads: list[Any]) -> Any:
     """Settings whose layout has the files of every workload."""
     from selfscale.plan import Settings  # noqa: PLC0415
 
     processes = max(profile.range_of("processNum")[1], *(workload.process_num for workload in workloads))
-    return Settings(profile.range_of("uniqueBytes")[1] / 4, budget_s=0.0, cpus=math.ceil(processes / 2))
+    span_bytes = profile.range_of("uniqueBytes")[1]
+    return Settings(span_bytes / 4, budget_s=0.0, cpus=math.ceil(processes / 2), span_bytes=span_bytes)
 
 
 def _differences(profile: Profile, directory: Path | None, memory_bytes: int | None) -> list[str]:

@@ -51,8 +51,9 @@ class Access:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Access:
-        """That of a profile's settings; profiles without one were measured by the page cache."""
-        return cls(**settings.get("access", {}))
+        """That of a profile's settings, unknown keys ignored; profiles without one were measured by the page cache."""
+        document = settings.get("access", {})
+        return cls(**{name: document[name] for name in cls.__dataclass_fields__ if name in document})
 
     @property
     def cached(self) -> bool:

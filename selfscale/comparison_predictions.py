@@ -12,9 +12,10 @@ from selfscale.application import simulated_in_io, simulation_of
 from selfscale.comparison import Row, Sample, finite, little_response_time_ns, sample_of
 from selfscale.comparison_runs import Setting
 from selfscale.predict import Predictor
+from selfscale.profile import TO_COMPLETE
 from selfscale.simulation.operations import operations_of
 from selfscale.simulation.simulate import Simulated
-from selfscale.uncached import with_device_reads
+from selfscale.uncached import knows_device, with_device_reads
 
 
 def equivalent_unique_bytes(layer: dict[str, Any]) -> float | None:
@@ -61,6 +62,10 @@ def _prediction(
         row.notes.append(f"the profile has no syncs, the application {setting.sync_frac:.2g} per write")
     if not access.cached:
         row.reasons.append("the profile was measured with O_DIRECT, all other rows go by the page cache")
+    elif setting.cold_frac and not knows_device(predictor):
+        row.notes.append("the profile tells no region beyond the cache: cold reads are predicted as cached ones")
+    if not setting.profile.complete:
+        row.reasons.append(f"the profile is not complete: {TO_COMPLETE}")
     return row
 
 
@@ -93,7 +98,7 @@ def prediction_rows(setting: Setting) -> list[Row]:
             made_by="as prediction, but uniqueBytes = 2 x mean LRU depth (thesis 3.4.1.1)",
         )
         rows.append(row)
-    if setting.cold_frac and Access.of(setting.profile.settings).cached:
+    if setting.cold_frac and knows_device(predictor):
         rows.append(_prediction_extended(setting, predictor, rows[0]))
     try:
         operations = operations_of(setting.trace)
@@ -103,6 +108,8 @@ def prediction_rows(setting: Setting) -> list[Row]:
     else:
         if found is None:
             unknown = "the profile does not say what storage takes"
+            if not knows_device(predictor):
+                unknown = "the profile tells no region beyond the cache"
             rows[0].notes.append(f"the operations of the trace are not simulated: {unknown}")
         else:
             rows.append(_prediction_simulated(setting, rows[0], found, operations.span_s))

@@ -229,10 +229,8 @@ def willy_extended_row(setting: Setting, say: Say) -> Row:
     times = setting.layer["response_time"]
     wanted = int(times["read"]["count"]) + int(times["write"]["count"])
     requests = min(wanted, WILLY_REQUESTS_MAX)
-    sync_frac = setting.sync_frac or 0.0
-    willy = make_trace(
-        setting.workload, requests=requests, sync_frac=min(1.0, sync_frac), seed=setting.seed, allow_partial=True
-    )
+    sync_frac = min(1.0, setting.sync_frac or 0.0)
+    willy = make_trace(setting.workload, requests=requests, sync_frac=sync_frac, seed=setting.seed, allow_partial=True)
     cold_frac = chill(willy, setting.cold_frac or 0.0)
     with tempfile.TemporaryDirectory(prefix="flextrace-compare-", dir=trace_directory()) as scratch:
         path = characterize.write(willy, Path(scratch) / "willy.iotrace")
@@ -253,6 +251,8 @@ def willy_extended_row(setting: Setting, say: Say) -> Row:
     )
     if setting.cold_frac is not None and cold_frac < setting.cold_frac - COLD_TOLERANCE:
         row.notes.append("even from an empty cache its reads meet more blocks that its own requests touched before")
+    if sync_frac < (setting.sync_frac or 0.0):
+        row.notes.append(f"one sync per write, the application {setting.sync_frac:.3g}")
     if requests < wanted:
         row.notes.append(f"{requests} of the application's {wanted} requests")
     return row

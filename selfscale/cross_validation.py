@@ -63,6 +63,11 @@ class Score:
     by_region: list[dict[str, Any]] = field(default_factory=list)
     widening: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Score:
+        """That of a profile; unknown keys are ignored."""
+        return cls(**{name: document[name] for name in cls.__dataclass_fields__ if name in document})
+
     @property
     def usable(self) -> bool:
         """Whether the model could be fitted and tested."""
@@ -154,7 +159,11 @@ def _fits(
     for fold in folds:
         left_out = {id(point) for point in fold}
         rest = [point for point in learned if id(point) not in left_out]
-        fits.append(whole.again().fit(rest, regions))
+        try:
+            fits.append(whole.again().fit(rest, regions))
+        except FlextraceError as error:
+            each = f"{len(learned)} points are too few to leave {len(fold)} of them out and test on these"
+            raise FlextraceError(f"{each}: {error}") from error
     return fits
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 from characterize.units import format_bytes
 from selfscale.access import Access
 from selfscale.conclusions import conclude, file_cache_bytes
@@ -69,19 +71,21 @@ def _quality(profile: Profile) -> list[str]:
             )
     sentences += _models(profile)
     if profile.complete and (errors := errors_on_random(profile)):
+        again = f"measuring them twice differed by {errors.repeatability_median:.0%} (median)"
+        if math.isnan(errors.repeatability_median):
+            again = "none was measured twice"
         sentences.append(
             f"On {errors.count} random workloads the {errors.model} model's error was "
             f"{errors.prediction_median:.0%} (median), "
             f"{errors.prediction_mean:.0%} (mean), {errors.prediction_p90:.0%} (90th percentile), "
-            f"{errors.prediction_max:.0%} (largest); measuring them twice differed by "
-            f"{errors.repeatability_median:.0%} (median)."
+            f"{errors.prediction_max:.0%} (largest); {again}."
         )
     return sentences
 
 
 def _models(profile: Profile) -> list[str]:
     """The cross-validated errors that the profile carries."""
-    scores = [Score(**score) for score in profile.models.get("scores", [])]
+    scores = [Score.from_document(score) for score in profile.models.get("scores", [])]
     usable = [score for score in scores if score.usable]
     if not usable:
         return []

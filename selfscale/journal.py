@@ -67,7 +67,7 @@ class Journal:
             whole_bytes += len(line)
         if not documents or documents[0].get("schema") != SCHEMA:
             raise FlextraceError(
-                f"{self.path} is not a journal of 'flextrace scale': remove it and run without --resume", 2
+                f"{self.path} is not a journal of measured points: remove it and run without --resume", 2
             )
         old = documents[0]["settings"]
         different = [

@@ -87,7 +87,7 @@ def scores_of(profile: Profile, names: Sequence[str] | None = None) -> list[Scor
     names = models_of(profile) if names is None else names
     recorded = {score["model"]: score for score in profile.models.get("scores", []) if "mean_log" in score}
     if profile.models.get("points") == len(profile.measured) and set(names) <= set(recorded):
-        return [Score(**recorded[name]) for name in names]
+        return [Score.from_document(recorded[name]) for name in names]
     environment, scans = profile.cache_environment, cold_scans(profile)
     return cross_validate(profile.measured, profile.regions, names, profile.seed, environment, scans=scans)
 

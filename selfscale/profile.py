@@ -87,7 +87,7 @@ class Profile:
     drift : dict
         Of the reference points: how far their repeated measurements lie apart.
     complete : bool
-        False if measuring was interrupted or the budget ended too early.
+        False if measuring was interrupted or the budget ended too early, random workloads apart.
     models : dict
         Cross-validated errors of every model (`selfscale.predict.record_scores`), and of how many points.
     knee : dict

@@ -135,7 +135,7 @@ def halfway(x: np.ndarray, throughput: np.ndarray) -> float:
     """
     middle = (throughput.min() + throughput.max()) / 2
     above = throughput >= middle
-    if len(x) < 2 or throughput.max() < 1.05 * throughput.min():
+    if len(x) < 2 or throughput.max() <= 1.05 * throughput.min():
         return float(np.sqrt(x[0] * x[-1]))
     crossings = np.flatnonzero(above[1:] != above[:-1])
     left = int(crossings[0])

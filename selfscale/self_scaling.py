@@ -100,8 +100,9 @@ class SelfScaling(ABC):
             storage_s = sum(point.cost_s for point in self.storage)
             self._direction_caches(until_s=storage_s + DIRECTIONS_SHARE * (rest - storage_s))
             self._informative_workloads(until_s=rest)
-            self._random_workloads()
+            # The random workloads tell the errors of predictions, which need none of them.
             self.complete = True
+            self._random_workloads()
         except BudgetSpentError:
             pass
 

@@ -247,8 +247,10 @@ class FakeGroup:
         pass
 
 
-def profile(limit: int | None = 128 * MIB, mode: str = "buffered") -> Any:
+def profile(limit: int | None = 128 * MIB, mode: str = "buffered", *, regions: int = 2, complete: bool = True) -> Any:
     return SimpleNamespace(
+        complete=complete,
+        regions=[None] * regions,
         environment={"memory_limit_bytes": limit},
         path=None,
         settings={"access": {"mode": mode}},
@@ -278,6 +280,18 @@ def test_a_profile_without_the_page_cache_is_no_prediction_for_who_uses_it(runs:
     assert any("O_DIRECT" in reason for reason in rows["prediction"]["reasons"])
     assert not rows["prediction"]["trustworthy"]
     assert "prediction_extended" not in rows  # all of its reads are from the device
+
+
+def test_a_profile_that_tells_nothing_beyond_its_cache_predicts_no_cold_reads(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    trace = recording(tmp_path / "a.iotrace")
+    comparison = compare(trace, profile(regions=1, complete=False), tmp_path)
+    rows = {row["row"]: row for row in comparison.document["rows"]}
+    assert "prediction_extended" not in rows
+    assert any("predicted as cached ones" in note for note in rows["prediction"]["notes"])
+    assert any("not complete" in reason for reason in rows["prediction"]["reasons"])
+    assert not rows["prediction"]["trustworthy"]
 
 
 def test_compare_runs_every_row_under_the_applications_conditions(runs: Runs, tmp_path: Path) -> None:

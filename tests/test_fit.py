@@ -121,6 +121,26 @@ def test_predict_takes_medians_and_says_so(table, fitted, capsys):
     assert "add --process-num" in capsys.readouterr().err
 
 
+def test_what_never_changed_is_outside_where_it_is_another(tmp_path, capsys):
+    rows = [f"4,{count},{10 * count}" for count in range(1, 21)]
+    path = written(tmp_path / "t.csv", "size_mean_kib,process_num,throughput_mb_per_s", *rows)
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json")]) == 0
+    capsys.readouterr()
+    for size, outside in (("4K", []), ("1M", ["sizeMean"])):
+        words = ["predict", str(tmp_path / "p.json"), "--size-mean", size, "--process-num", "3", "--format", "json"]
+        assert main(words) == 0
+        (prediction,) = json.loads(capsys.readouterr().out)["predictions"]
+        assert (prediction["inside_range"], prediction["outside"]) == (not outside, outside)
+        assert any("sizeMean is 256 times the largest" in note for note in prediction["notes"]) == bool(outside)
+
+
+def test_rows_that_can_be_fitted_but_not_left_out_are_too_few(tmp_path, capsys):
+    rows = [f"{4 << at % 2},{1 + at // 2 % 2},{1 + at // 4},{10 + at}" for at in range(8)]
+    path = written(tmp_path / "t.csv", "size_mean_kib,process_num,depth,throughput_mb_per_s", *rows)
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json")]) == 1
+    assert "8 points are too few to leave 2 of them out" in capsys.readouterr().err
+
+
 def test_other_verbs_refuse_the_profile_of_a_table(fitted):
     with pytest.raises(FlextraceError, match="not of a machine"):
         Profile.load(fitted)

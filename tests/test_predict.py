@@ -184,6 +184,7 @@ def test_missing_parameters_are_named(profile, capsys):
         (["--unique-bytes", "0"], "--unique-bytes 0: give a number above 0"),
         (["--size-mean", "0K"], "--size-mean 0: give a number above 0"),
         (["--process-num", "-1"], "--process-num -1: give a number above 0"),
+        (["--process-num", "0.5"], "--process-num 0.5: give a number of at least 1"),
         (["--process-num", "nan"], "--process-num nan: give a number above 0"),
         (["--process-num", "inf"], "--process-num inf: give a number above 0"),
         (["--set", "depth=nan"], "--set depth=nan: give NAME=VALUE with a number"),

@@ -236,6 +236,16 @@ def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
     assert "larger --budget" in capsys.readouterr().err
 
 
+def test_random_workloads_that_the_budget_does_not_pay_for_leave_a_complete_profile(place, formula, capsys):
+    formula.cost_s = 2.0
+    assert main(command(place, "--random", "60")) == 3
+    profile = load(place / "p.json")
+    assert profile.complete
+    again = sum(point.role == "random" and point.repeat == 1 for point in profile.measured)
+    assert again < 60
+    assert f"before more than {again} of 60 random workloads had been measured twice" in capsys.readouterr().err
+
+
 def test_image_is_kept_on_demand(place, formula):
     assert main(command(place, "--keep-image")) == 0
     assert [path.name for path in (place / "d").iterdir()] == [measuring.IMAGE]

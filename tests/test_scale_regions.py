@@ -75,7 +75,8 @@ def test_halfway_is_interpolated_on_a_log_axis():
 
 
 def test_halfway_of_a_flat_curve_is_its_middle():
-    assert halfway(np.array([1.0, 4.0]), np.array([7.0, 7.0])) == pytest.approx(2)
+    for throughput in (7.0, 0.0):
+        assert halfway(np.array([1.0, 4.0]), np.array([throughput, throughput])) == pytest.approx(2)
 
 
 @given(low=st.floats(1, 1e12), ratio=st.floats(1.01, 100), top=st.floats(1, 1e11), fall=st.floats(1.7, 1000))

@@ -396,6 +396,20 @@ def test_predict_and_rank_say_it(profile, recorded, tmp_path, capsys):
     assert SIMULATION in capsys.readouterr().out
 
 
+def test_the_ratio_to_the_same_machine_is_one_wherever_it_was_recorded(profile, recorded, tmp_path, capsys):
+    here, there = tmp_path / "here.json", tmp_path / "there.json"
+    profile.save(here)
+    document = profile.as_document()
+    for point in document["points"]:
+        point["throughput_bytes_per_s"] /= 2
+    there.write_text(json.dumps(document))
+    words = ["predict", str(here), "--trace", str(recorded), "--against", str(here), "--measured-on", str(there)]
+    assert main([*words, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["predictions"][-1]["model"] == "simulation"
+    assert [ratio["ratio"] for ratio in document["ratios"]] == pytest.approx([1.0] * len(document["predictions"]))
+
+
 def test_numbers_are_the_same_again(profile, recorded):
     application = application_of(recorded, {})
     first, second = (estimates(Predictor(profile), application)[-1] for _ in range(2))

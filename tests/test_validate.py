@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections import namedtuple
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from selfscale.environment import environment
 from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.predict import Predictor, record_scores
-from selfscale.profile import Profile
+from selfscale.profile import Profile, load
 from selfscale.validate import compare_models, plan
 from tests.explored import explored
 from tests.synthetic_storage import SSD, StorageMachine
@@ -170,7 +171,7 @@ def test_a_directory_that_is_missing_is_told_before_anything_runs(place, machine
     assert not machine.measured
 
 
-def test_refusals(place, machine, capsys):
+def test_refusals(made, place, machine, capsys):
     assert main(command(place, "--workloads", "0")) == 2
     (place / "p-validation.json").write_text("")
     assert main(command(place)) == 2
@@ -178,6 +179,13 @@ def test_refusals(place, machine, capsys):
     Profile(measured=[Point(Workload(1e6, 0.5, 0.5, 4096.0, 1.0), 1e8, 0.0)]).save(place / "p.json")
     assert main(command(place, "--force")) == 1
     assert "no region" in capsys.readouterr().err
+    few = replace(load(made.path), complete=False, models={}, storage=[])
+    few.measured = few.measured[:5]
+    few.save(place / "p.json")
+    assert main(command(place, "--force")) == 1
+    told = capsys.readouterr().err
+    assert "is not complete: continue it" in told
+    assert "no region's focal vector was measured" in told
     assert machine.measured == []
 
 

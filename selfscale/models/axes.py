@@ -34,16 +34,18 @@ class Axes:
     def __init__(self, workloads: Sequence[Workload]):
         names = [*FIELD_OF, *dict(getattr(workloads[0], "extra", ()))]
         values = _values(workloads, names)
-        varied = [index for index in range(len(names)) if np.ptp(values[:, index]) > 0]
+        low, high = values.min(axis=0), values.max(axis=0)
+        logarithmic = np.array([_is_logarithmic(*axis) for axis in zip(names, low, high, strict=True)])
+        varied = np.flatnonzero(low < high)
         self.names = [names[index] for index in varied]
         self.levels = [len(np.unique(values[:, index])) for index in varied]
-        self._low, self._high = values.min(axis=0)[varied], values.max(axis=0)[varied]
-        self._logarithmic = np.array(
-            [
-                name in LOGARITHMIC or (name not in FIELD_OF and 0 < WIDE * low <= high)
-                for name, low, high in zip(self.names, self._low, self._high, strict=True)
-            ]
-        )
+        self._low, self._high, self._logarithmic = low[varied], high[varied], logarithmic[varied]
+        # Also of parameters that never changed, of which another value is outside: but not of those that a table lacks.
+        self._ranges = {
+            name: (float(low[index]), float(high[index]), bool(logarithmic[index]))
+            for index, name in enumerate(names)
+            if math.isfinite(low[index])
+        }
 
     def places(self, workloads: Sequence[Workload]) -> np.ndarray:
         """Places, shape (n, names); what lies outside is moved to the nearest end."""
@@ -55,15 +57,16 @@ class Axes:
 
     def outside(self, workload: Workload) -> dict[str, str]:
         """Parameters that lie beyond the measured values, each with its distance in words."""
-        distances = {}
-        values = _values([workload], self.names)[0].tolist()
-        for name, value, low, high, logarithmic in zip(
-            self.names, values, self._low, self._high, self._logarithmic, strict=True
-        ):
-            text = distance(name, value, low, high, logarithmic=bool(logarithmic))
-            if text:
-                distances[name] = text
-        return distances
+        values = _values([workload], list(self._ranges))[0].tolist()
+        distances = {
+            name: distance(name, value, low, high, logarithmic=logarithmic)
+            for value, (name, (low, high, logarithmic)) in zip(values, self._ranges.items(), strict=True)
+        }
+        return {name: text for name, text in distances.items() if text}
+
+
+def _is_logarithmic(name: str, low: float, high: float) -> bool:
+    return name in LOGARITHMIC or (name not in FIELD_OF and 0 < WIDE * low <= high)
 
 
 def _values(workloads: Sequence[Workload], names: Sequence[str]) -> np.ndarray:
@@ -71,6 +74,5 @@ def _values(workloads: Sequence[Workload], names: Sequence[str]) -> np.ndarray:
     for workload in workloads:
         extra = dict(getattr(workload, "extra", ()))
         rows.append([getattr(workload, FIELD_OF[name]) if name in FIELD_OF else extra[name] for name in names])
-    values = np.array(rows, float).reshape(len(workloads), len(names))
     # What a table lacks is NaN in all of its workloads.
-    return np.where(np.isnan(values), 0.0, values) if not math.isfinite(values.sum()) else values
+    return np.array(rows, float).reshape(len(workloads), len(names))

@@ -43,6 +43,8 @@ LONGER_MAX = 10
 CYCLES_MIN = 3
 CACHE_PAGES_MIN, WINDOWS_MIN, CACHE_REQUESTS_MIN = 2000, 8, 30
 """Of the cache that stands for a larger one: pages, windows of each file, and requests."""
+CACHES_MAX, FILES_MAX = 64, 256
+"""What stands for larger workloads: files of so many times the cache, which hardly ever hit, and so many of them."""
 FILE_PAGES_MIN, FILE_REQUESTS_MIN = 3000, 30
 """Of the files that stand for larger ones where all are cached: pages, and requests of each."""
 KEPT_MAX = 0.5
@@ -103,7 +105,7 @@ def traffic_of(
     queue : int, optional
         Requests that storage takes before it has done the first of them; None: all.
     """
-    files, request = int(workload.process_num), max(workload.size_mean / PAGE_BYTES, 1.0)
+    files, request = max(1, min(int(workload.process_num), FILES_MAX)), max(workload.size_mean / PAGE_BYTES, 1.0)
     window, cache = read_ahead.window_pages, cache_bytes / PAGE_BYTES
     seq_frac, read_frac = float(workload.seq_frac), float(workload.read_frac)
     if workload.unique_bytes <= cache_bytes:
@@ -111,6 +113,7 @@ def traffic_of(
         seq_frac, read_frac = seq_frac * (1 - read_frac), 0.0
         scale = max(FILE_PAGES_MIN, FILE_REQUESTS_MIN * request * files) * PAGE_BYTES / workload.unique_bytes
     else:
+        workload = workload.replace(unique_bytes=min(workload.unique_bytes, CACHES_MAX * cache_bytes))
         scale = max(CACHE_PAGES_MIN, WINDOWS_MIN * window * files, CACHE_REQUESTS_MIN * request) / cache
     scale, dirty_limit = min(1.0, scale), dirty_limit_bytes / PAGE_BYTES
     trials, background = math.ceil(2 * (request - 1)), scale * BACKGROUND_FRAC * dirty_limit
