@@ -46,7 +46,9 @@ STAGES = ["profile", "random 0", "more", "random 1", "prediction_ms"]
 
 def record_of(machine: StorageMachine, effort: Effort) -> dict:
     record = {"machine": {"memory_bytes": int(machine.cache_bytes)}}
-    measure_stages(record, settings_of(int(machine.cache_bytes), effort), machine.measure, effort, lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.bench.lab_measurements.copy_bytes_per_s", lambda: 1e10)
+        measure_stages(record, settings_of(int(machine.cache_bytes), effort), machine.measure, effort, lambda: None)
     return json.loads(json.dumps(record, allow_nan=False))
 
 
@@ -71,6 +73,9 @@ def test_stages_measure_what_they_say(noisy):
     assert set(STAGES) <= set(noisy)
     assert len(noisy["profile"]["points"]) <= POINTS_FEW
     assert len(noisy["profile"]["points"]) + len(noisy["more"]) == EFFORT.points
+    for stage, measured in (("profile", noisy["profile"]["points"]), ("more", noisy["more"])):
+        beside = [copy["role"] for copy in noisy["host_copies"][stage] if copy["role"] != "storage"]
+        assert beside == [point["role"] for point in measured]
     for repeat in (0, 1):
         roles = [point["role"] for point in noisy[f"random {repeat}"]]
         assert roles == ["random"] * EFFORT.workloads + ["table"] * len(TABLE_5_2)

@@ -168,7 +168,8 @@ def measure_stages(
     Parameters
     ----------
     record : dict
-        Gets ``profile``, ``random 0``, ``more``, ``random 1``, ``prediction_ms`` and ``seconds`` per stage.
+        Gets ``profile``, ``random 0``, ``more``, ``random 1``, ``prediction_ms`` and ``seconds`` per stage; and in
+        ``host_copies`` of ``profile`` and ``more`` how fast the host copied behind each of their measurements.
     keep : callable
         Called after every stage, to save what is known.
     environment : dict, optional
@@ -183,10 +184,20 @@ def measure_stages(
         record.setdefault("seconds", {})[name] = time.monotonic() - begin
         keep()
 
-    stage("profile", lambda: explore(settings, measure, environment).as_document())
+    def beside(name: str) -> Measure:
+        copies = record.setdefault("host_copies", {})[name] = []
+
+        def measure_and_copy(step: Step) -> Point:
+            point = measure(step)
+            copies.append({"role": step.role, HOST_COPY: copy_bytes_per_s()})
+            return point
+
+        return measure_and_copy
+
+    stage("profile", lambda: explore(settings, beside("profile"), environment).as_document())
     profile = profile_of(record["profile"])
     stage("random 0", lambda: random_pass(profile, measure, effort, 0))
-    stage("more", lambda: [point.as_document() for point in add_points(profile, measure, effort)])
+    stage("more", lambda: [point.as_document() for point in add_points(profile, beside("more"), effort)])
     stage("random 1", lambda: random_pass(profile, measure, effort, 1))
     stage("prediction_ms", lambda: prediction_ms(grown_profile(record, effort.points)))
 
