@@ -9,7 +9,7 @@ import pytest
 import characterize as package
 from characterize.characterization import characterize
 from characterize.definitions import DEFINITIONS
-from characterize.layout import HeaderFlag, RecordKind
+from characterize.layout import TRACE_VERSION_MINOR, HeaderFlag, RecordKind
 from characterize.text import render
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
@@ -218,7 +218,7 @@ def test_verb_info_json(written, capsys):
     assert main(["info", str(written), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "flextrace.info/1"
-    assert document["version"] == "1.6"
+    assert document["version"] == f"1.{TRACE_VERSION_MINOR}"
     assert {kind: count for kind, count in document["records"].items() if count} == {
         "IO": 3,
         "FILEOP": 1,

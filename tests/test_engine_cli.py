@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import characterize
-from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
+from characterize.layout import TRACE_VERSION_MINOR, FileFlag, Fileop, HeaderFlag, IoFlag
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, ROOT, needs_engine
 
@@ -82,7 +82,7 @@ def test_trace_and_directory_are_required(trace, image):
         (lambda data: b"FLEX", "not a flextrace trace"),
         (lambda data: data[:1000], "cut off within its header"),
         (lambda data: data[:-64], "truncated"),
-        (lambda data: data[:8] + b"\x02\x00" + data[10:], "version 2.6"),
+        (lambda data: data[:8] + b"\x02\x00" + data[10:], f"version 2.{TRACE_VERSION_MINOR}"),
         (lambda data: data[:16] + b"\x80" + data[17:], "damaged"),
     ],
 )

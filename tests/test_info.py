@@ -7,7 +7,7 @@ import pytest
 
 import characterize as package
 from characterize.completeness import closure_of, gaps_of, sources_of
-from characterize.layout import HeaderFlag, RecordKind, Source
+from characterize.layout import TRACE_VERSION_MINOR, HeaderFlag, RecordKind, Source
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 
@@ -126,7 +126,7 @@ def test_text(path, capsys):
 def test_json(path, capsys):
     assert main(["info", str(path), "--format", "json"]) == 3
     document = json.loads(capsys.readouterr().out)
-    assert document["version"] == "1.7"
+    assert document["version"] == f"1.{TRACE_VERSION_MINOR}"
     assert document["programs"] == METADATA["programs"]
     assert document["skips"] == METADATA["skips"]
     assert document["in_flight_max"] == 7

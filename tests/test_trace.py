@@ -9,7 +9,7 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.layout import HeaderFlag, RecordKind
+from characterize.layout import TRACE_VERSION_MINOR, HeaderFlag, RecordKind
 from tests.made_trace import made_trace, read, write
 
 pytestmark = pytest.mark.computes
@@ -150,7 +150,7 @@ def test_missing_file(tmp_path):
 
 def test_newer_major_version_is_refused(written):
     patch(written, VERSION_MAJOR_AT, struct.pack("<H", 2))
-    with pytest.raises(FlextraceError, match=r"version 2.7, this flextrace reads version 1"):
+    with pytest.raises(FlextraceError, match=f"version 2.{TRACE_VERSION_MINOR}, this flextrace reads version 1"):
         characterize.open(written)
 
 
