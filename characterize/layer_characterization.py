@@ -261,9 +261,11 @@ def _time(summary: LayerSummary, in_io_s: float, elapsed_s: float) -> dict[str, 
 
 
 def _extended(summary: LayerSummary, facts: Trace, linked_bytes: float) -> dict[str, float]:
+    metadata = facts.header.metadata
+    # Some foreign formats do not say, and of none is known which operations block requests belong to.
+    flags_known = "imported" not in metadata or metadata.get("flags") == "known"
     if summary.conditions.layer == "vfs":
-        return summary.extended.result()
-    if "imported" in facts.header.metadata:
-        # A foreign trace does not say.
-        return BlockFlagsSummary().result(math.nan)
-    return summary.block_flags.result(linked_bytes / summary.moved_bytes if summary.requests else math.nan)
+        found = summary.extended.result()
+        return found if flags_known else found | dict.fromkeys(("syncWriteFrac", "directFrac"), math.nan)
+    linked = linked_bytes / summary.moved_bytes if summary.requests and "imported" not in metadata else math.nan
+    return (summary.block_flags if flags_known else BlockFlagsSummary()).result(linked)

@@ -223,5 +223,15 @@ def test_block_layer_by_hand():
     assert result == pytest.approx(
         {"attributedFrac": 0.5, "readaheadFrac": 1 / 3, "metadataFrac": 2 / 3, "fuaFrac": 1 / 3}
     )
-    foreign = made_trace(blocks=blocks, metadata={"imported": {"format": "mqsim"}})
-    assert all(math.isnan(it) for it in characterize(foreign).layers["block"].extended.values())
+
+
+def test_what_an_imported_trace_does_not_say_is_unknown():
+    blocks = [{"op": 1, "bytes": 4096, "flags": int(BlockFlag.META)}, {"op": 2, "bytes": 4096}]
+    io = [read(0, 10, flags=int(IoFlag.DIRECT)), write(0, 10)]
+    for format_name, flags in (("mqsim", {}), ("blktrace", {"flags": "known"})):
+        foreign = made_trace(io, blocks=blocks, metadata={"imported": {"format": format_name}, **flags})
+        layers = characterize(foreign).layers
+        shares = [layers["block"].extended[name] for name in ("metadataFrac", "fuaFrac")]
+        shares += [layers["vfs"].extended[name] for name in ("directFrac", "syncWriteFrac")]
+        assert shares == pytest.approx([0.5, 0.0, 0.5, 0.0] if flags else [math.nan] * 4, nan_ok=True)
+        assert math.isnan(layers["block"].extended["attributedFrac"])

@@ -105,7 +105,7 @@ class EventPairing:
     """
 
     def __init__(self, reading: Reading):
-        reading.durations_known = True
+        reading.durations_known = reading.flags_known = True
         self.reading = reading
         self._waiting = np.zeros(0, EVENT_DTYPE)
         self._named: dict[int, bytes] = {}

@@ -107,6 +107,7 @@ class ForeignTrace:
                 "made_by": f"flextrace import {tool_version()}",
                 "imported": imported,
                 **({} if reading.durations_known else {"durations": "unknown"}),
+                **({"flags": "known"} if reading.flags_known else {}),
                 **({"devices": reading.devices} if reading.devices else {}),
             },
         )

@@ -138,7 +138,7 @@ class TableRecords:
         self.reading, self.names = reading, meaning.names
         self.of_files = bool(self.names & {"path", "file"})
         self.files = FileNumbers(reading.file_sizes)
-        reading.durations_known = "duration" in self.names
+        reading.durations_known, reading.flags_known = "duration" in self.names, "flags" in self.names
         reading.records = "file" if self.of_files else "block"
         reading.time_unit = reading.options.time_unit or meaning.units.get("start", reading.time_unit)
         reading.time_units = {name: meaning.units.get(name, reading.time_unit) for name in TIMES if name in self.names}

@@ -119,6 +119,8 @@ class Reading:
         Bytes that the files of the trace had before it began; known at its end.
     durations_known : bool
         Whether the format has response times; readers of those that have set it.
+    flags_known : bool
+        Whether the format has the flags of requests (O_DIRECT, read-ahead, ...); readers of those that have set it.
     untimed : bool
         Whether the format has an order and no times.
     bad_count : int
@@ -148,7 +150,7 @@ class Reading:
         self.records = form.records
         self.file_sizes: dict[int, int] = {}
         self.facts: dict[str, Any] = {}
-        self.durations_known = False
+        self.durations_known = self.flags_known = False
         self.untimed = False
         self.bad_count = 0
         self.bad_examples: list[str] = []

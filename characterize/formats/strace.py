@@ -62,7 +62,7 @@ def chunks(reading: Reading) -> Iterator[Chunk]:
                 log.files.left_out["calls_not_understood"] += 1
         yield log.files.chunk()
     reading.facts |= {f"left_out_{what}": count for what, count in log.files.left_out.items()}
-    reading.durations_known = log.has_durations
+    reading.durations_known, reading.flags_known = log.has_durations, True
 
 
 class _Log:
