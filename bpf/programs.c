@@ -322,7 +322,9 @@ int programs_run_iterator(struct bpf_object *object, const char *name, const str
 	int error = iterator < 0 ? -errno : 0;
 	char ignored[64];
 	ssize_t bytes = 0;
-	while (!error && (bytes = read(iterator, ignored, sizeof(ignored))) > 0)
+	/* The kernel ends a read with EAGAIN behind a million objects of which nothing was written (kernel/bpf/bpf_iter.c). */
+	while (!error && ((bytes = read(iterator, ignored, sizeof(ignored))) > 0 ||
+			  (bytes < 0 && (errno == EAGAIN || errno == EINTR))))
 		;
 	if (bytes < 0)
 		error = -errno;

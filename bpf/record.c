@@ -258,6 +258,11 @@ static int record(struct session *session)
 	if (!goes_on)
 		metadata.exit_status = target_exit_status(&session->target);
 	_cleanup_free_ char *json = metadata_make(&metadata);
+	/* Whatever failed, what the trace lacks nobody counted. */
+	if (error && !session->writer.error) {
+		writer_flush(&session->writer);
+		session->writer.error = error;
+	}
 	int close_error = writer_deinit(&session->writer, json ? json : "{}");
 	error = error ? error : close_error;
 	if (error)

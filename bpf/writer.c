@@ -82,7 +82,8 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 	writer->descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (writer->descriptor < 0 && errno == EEXIST && force) {
 		writer->replaces = true;
-		writer->descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+		/* Not O_CREAT, which root is refused in /tmp of another's file (fs.protected_regular). */
+		writer->descriptor = open(path, O_RDWR | O_CLOEXEC);
 	}
 	if (writer->descriptor < 0) {
 		int error = -errno;

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import characterize
-from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag
+from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace_run_phase
 
@@ -104,6 +104,16 @@ def test_a_block_device_becomes_a_file_of_what_is_used(engine, tmp_path):
     document = document_of(engine(made_trace([read(8192, 4096)], files=[device]), "--keep-image"))
     assert (tmp_path / "image" / "f00000001").stat().st_size == 12288
     assert document["operations"]["done"] == 1
+
+
+def test_truncating_a_block_device_does_nothing(engine, tmp_path):
+    """As ``dd of=/dev/sdX`` and ``cat image >/dev/sdX`` open it."""
+    device = {"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": 1 << 40}
+    opening = {"op": Fileop.OPEN, "start_ns": 1, "duration_ns": 1, "file": 1, "flags": int(IoFlag.TRUNCATED)}
+    io = [write(0, 4096, 10), read(8192, 4096, 20)]
+    document = document_of(engine(made_trace(io, fileops=[opening], files=[device]), "--keep-image"))
+    assert (tmp_path / "image" / "f00000001").stat().st_size == 12288
+    assert (document["operations"]["done"], document["operations"]["short"]) == (3, 0)
 
 
 def test_everything_is_removed_at_the_end(engine, tmp_path):

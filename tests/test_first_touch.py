@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import characterize
-from characterize.layout import IO_FAULTS_MAX, IO_FAULTS_SHIFT, IoFlag, IoOp
+from characterize.layout import IO_FAULTS_MAX, IO_FAULTS_SHIFT, IoFlag, IoOp, Source
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine
 from tests.told import RECORDER, run_recorder
@@ -75,9 +75,10 @@ def test_recorded_as_often_as_memory_is_new(tmp_path):
 
 
 @needs_engine
+@pytest.mark.parametrize("by_ring", [False, True], ids=["calls", "calls beside a ring"])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("timing", "expected"), [("think", True), ("recorded", True), ("asap", False)])
-def test_a_replay_has_as_many(tmp_path, timing, expected, shared):
+def test_a_replay_has_as_many(tmp_path, timing, expected, shared, by_ring):
     """Of the same kind of memory, where it has a time for it; and no more than 8 pages may lie in, which are 9."""
     wanted = [3, 0, 8, 0, IO_FAULTS_MAX, 1, 9, 11, 0]
     having = [3, 0, 8, 0, 9, 1, 9, 9, 0]
@@ -86,10 +87,13 @@ def test_a_replay_has_as_many(tmp_path, timing, expected, shared):
         make(number * 8 * PAGE, 8 * PAGE, 1 + number * 1_000_000, flags=faults << IO_FAULTS_SHIFT | (faults and kind))
         for number, (make, faults) in enumerate([(read, faults) for faults in wanted] + [(write, 1), (write, 0)])
     ]
+    if by_ring:
+        # One request of io_uring, and the ring is the engine of all, in which calls stay calls.
+        io.append(read(0, PAGE, 1 + len(io) * 1_000_000, thread=2, source=Source.IO_URING))
     trace = made_trace(io, files=[{"file": 1, "size_bytes": 100 * 8 * PAGE, "resident_bytes": 100 * 8 * PAGE}])
     path = characterize.write(trace, tmp_path / "t.iotrace")
     image = tmp_path / "image"
-    engine = [ENGINE, path, f"--directory={image}", f"--timing={timing}", "--engine=sync"]
+    engine = [ENGINE, path, f"--directory={image}", f"--timing={timing}", "--engine=auto"]
     done = run_recorder(tmp_path / "again.iotrace", *engine)
     # 3: it was late; or of its own program, where that is not cached, Linux 6.1 read more ahead than is in a record.
     assert done.returncode in {0, 3}, done.stderr

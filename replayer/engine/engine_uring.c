@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the operations of one thread into requests of an io_uring, as many at once as overlapped when recorded.
+#include "replayer/engine/first_touch.h"
 #include "replayer/engine/ring.h"
 
 /*
@@ -230,6 +231,8 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 
 	keep_step(worker);
 	wait_own(worker, record, &ready);
+	if (record->kind == RECORD_IO && !goes_by_ring(run, record))
+		first_touch_prepare(worker, &record->io, operation_place(run->schedule, operation));
 	due_wait_for_waker(worker, operation, wait_place, &ready);
 	ring_wait_due(worker, record);
 	wait_order(worker, operation, &ready);

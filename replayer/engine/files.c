@@ -202,7 +202,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 	switch (op->op) {
 	case FILEOP_OPEN:
 		moment->opens++;
-		if (op->flags & IO_TRUNCATED) {
+		if (op->flags & IO_TRUNCATED && !file->block_device) {
 			file->changes_size |= moment->size_bytes > 0;
 			moment->resized = true;
 			shrink(survey, moment, 0);

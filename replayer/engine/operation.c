@@ -78,7 +78,8 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 		image_name(name, false, index);
 	flags |= O_RDWR | O_NOFOLLOW;
 	flags |= op->flags & IO_CREATED || state != NAME_THERE ? O_CREAT : 0;
-	flags |= op->flags & IO_TRUNCATED ? O_TRUNC : 0;
+	/* On a block device it does nothing, and so not on the file that stands for one. */
+	flags |= op->flags & IO_TRUNCATED && !run->table->files[index].block_device ? O_TRUNC : 0;
 	flags |= (class & CLASS_SYNC ? O_SYNC : 0) | (class & CLASS_DSYNC ? O_DSYNC : 0);
 	int descriptor = openat(run->image->directory, name, flags | (class & CLASS_DIRECT ? O_DIRECT : 0), 0600);
 	if (descriptor < 0 && errno == EINVAL && class & CLASS_DIRECT) {
