@@ -8,7 +8,6 @@ import struct
 import subprocess
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -251,106 +250,6 @@ def test_vscsi(tmp_path, version):
     torn = made(tmp_path, vscsi(version, rows * 40)[:-3])
     with pytest.raises(FlextraceError, match=rf"line 160: expected a record of {24 + 8 * version} bytes, found"):
         characterize.open(torn)
-
-
-TABLE = (
-    "tid,timestamp_us,volume,op,lba,size,latency_us\n"
-    '7,10.5,vol-a,R,8,4096,100\n8,11,"vol,b",Write,16,512,5.25\n7,12,vol-a,discard,0,512,1\n'
-)
-
-
-def test_a_table_with_names(tmp_path):
-    trace = characterize.open(made(tmp_path, TABLE))
-    assert rows_of(trace) == [
-        (10500, 100_000, 1, 8, 4096, READ),
-        (11000, 5250, 2, 16, 512, WRITE),
-        (12000, 1000, 1, 0, 512, int(BlockOp.DISCARD)),
-    ]
-    assert trace.blocks["thread"].tolist() == [7, 8, 7]
-    assert [it["name"] for it in trace.header.metadata["devices"]] == ["vol-a", "vol,b"]
-    assert [trace.device_name(device) for device in (1, 2, 3)] == ["vol-a", "vol,b", "0:3"]
-
-
-def test_columns_that_are_understood_by_other_names_are_said(tmp_path, capsys):
-    path = made(tmp_path, TABLE)
-    assert main(["import", str(path), "-o", str(tmp_path / "o.iotrace")]) == 0
-    said = capsys.readouterr().err
-    assert "taken for granted: column lba as sector" in said
-    assert "taken for granted: column timestamp_us as start" in said
-    assert "column op" not in said
-    assert main(["characterize", str(path)]) == 0
-    assert "column volume as device" in capsys.readouterr().err
-
-
-def test_columns_can_be_named(tmp_path):
-    text = "when,what,where,much,op\n3,R,4096,512,ignored\n5,W,8192,1024,ignored\n"
-    options = ReadOptions(
-        "csv", time_unit="ms", columns={"start": "when", "op": "what", "offset": "where", "bytes": "much"}
-    )
-    assert rows_of(read_foreign(made(tmp_path, text), options)) == [
-        (3_000_000, 0, 0, 8, 512, READ),
-        (5_000_000, 0, 0, 16, 1024, WRITE),
-    ]
-    with pytest.raises(FlextraceError, match="--columns names whence; the columns are when, what"):
-        read_foreign(made(tmp_path, text), ReadOptions("csv", columns={"start": "whence"}))
-    with pytest.raises(FlextraceError, match="no column for start among when, what"):
-        read_foreign(made(tmp_path, text), ReadOptions("csv"))
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (
-            "7,10,vol,R,8,4096\n",
-            r"expected 7 fields: tid \(integer\),timestamp_us \(number\),volume,op,lba \(integer\)",
-        ),
-        ("7,10,vol,K,8,4096,1\n", "expected an operation"),
-        ("7,10,vol,R,8,,1\n", "expected a size of at most"),
-        ("7,10,vol,R,8,9,-1\n", "expected 7 fields"),
-    ],
-)
-def test_bad_lines_of_a_table(tmp_path, line, message):
-    with pytest.raises(FlextraceError, match=rf"line 5: {message}"):
-        characterize.open(made(tmp_path, TABLE + line))
-
-
-def test_parquet_is_the_same_table(tmp_path):
-    path = tmp_path / "x.parquet"
-    pd.read_csv(made(tmp_path, TABLE)).to_parquet(path)
-    assert rows_of(characterize.open(path)) == rows_of(characterize.open(made(tmp_path, TABLE)))
-    pd.read_csv(made(tmp_path, TABLE)).assign(op="K").to_parquet(path)
-    with pytest.raises(FlextraceError, match=r"line 1: expected an operation.*'volume': 'vol-a'"):
-        characterize.open(path)
-    assert main(["import", str(path), "-o", str(tmp_path / "o.iotrace"), "--skip-bad"]) == 1
-
-
-def test_a_cell_that_is_no_number_is_named_by_its_column(tmp_path):
-    path = tmp_path / "x.parquet"
-    pd.read_csv(made(tmp_path, TABLE)).astype({"lba": str}).replace({"lba": {"8": "eight"}}).to_parquet(path)
-    with pytest.raises(FlextraceError, match=r"rows 1 to .*: column lba is to be integer and holds .*string: .*eight"):
-        characterize.open(path)
-
-
-def test_a_name_of_two_columns_is_refused(tmp_path):
-    path = made(tmp_path, "start,op,offset,bytes,offset\n3,R,0,512,4096\n")
-    with pytest.raises(FlextraceError, match="two columns named offset"):
-        read_foreign(path, ReadOptions("csv"))
-    path = made(tmp_path, "start,op,offset,bytes,note,note\n3,R,4096,512,a,b\n")
-    assert len(read_foreign(path, ReadOptions("csv")).blocks) == 1
-
-
-def test_parquet_with_times_of_day(tmp_path):
-    frame = pd.DataFrame(
-        {
-            "ts": pd.to_datetime(["2020-01-01", "2020-01-02"]),
-            "op": ["r", "w"],
-            "offset": [0, 512],
-            "length": [512, 1024],
-        }
-    )
-    frame.to_parquet(tmp_path / "x.parquet")
-    starts = characterize.open(tmp_path / "x.parquet").blocks["start_ns"].tolist()
-    assert starts == [1577836800 * 10**9, 1577923200 * 10**9]
 
 
 @given(st.lists(st.lists(st.integers(0, 60), max_size=9), max_size=9), st.integers(1, 12))

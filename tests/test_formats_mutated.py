@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_block_events import BLKPARSE, PERF, two_cpus
 from test_fio_import import BY_HAND as FIO_LOG
-from test_formats import EXPECTED, TABLE, vscsi
+from test_formats import EXPECTED, vscsi
+from test_formats_table import TABLE
 from test_strace_import import BY_HAND as STRACE_LOG
 
 from characterize.errors import FlextraceError

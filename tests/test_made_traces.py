@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
@@ -14,14 +13,14 @@ from hypothesis import strategies as st
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, RecordKind
-from characterize.workload import unique_bytes, workload_of
+from characterize.workload import workload_of
 from flextrace.main import main
 from replayer.cut import Selection, cut
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from replayer.run import replay
 from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, sort_like, willy
-from tests.made_trace import made_trace, read, write
+from tests.made_trace import made_trace, read
 from tests.straced import needs_engine
 
 PAGE = 4096
@@ -217,109 +216,7 @@ def test_a_file_that_is_replaced_by_a_rename_is_another_one_in_every_pass(tmp_pa
     assert_replays(made, tmp_path)
 
 
-# ---- cut ----
-
-
-def test_files_begin_as_the_part_finds_them():
-    parent = log_and_temporary()
-    io = parent.io
-    base = min(io["start_ns"].min(), parent.fileops["start_ns"].min())
-    # From the first read of the temporary file on: the log has grown, the temporary file is there.
-    begin = io["start_ns"][io["offset"] == 4 * PAGE].iloc[-1]
-    part = cut(parent, Selection(begin_s=(begin - base) / SECOND_NS))
-    assert part.measured
-    assert part.io["start_ns"].min() == begin
-    files = part.files.set_index("path")
-    assert "/log" not in files.index
-    assert files.loc["/t", "size_bytes"] == 5 * PAGE
-    assert files.loc["/t", "flags"] == 0
-    # Of what was written just before, all is in the page cache.
-    assert files.loc["/t", "resident_bytes"] == 5 * PAGE
-    rest = cut(parent, Selection(end_s=(begin - base) / SECOND_NS))
-    assert len(rest.io) + len(part.io) == len(io)
-    assert (rest.files.set_index("path").loc["/t", "flags"]) == FileFlag.CREATED
-    assert rest.files.set_index("path").loc["/log", "size_bytes"] == 3 * PAGE
-
-
-def test_windows_add_up_and_each_is_a_recording_of_its_own(tmp_path):
-    parent = database_like(60)
-    end = (parent.io["start_ns"].max() + 1) / SECOND_NS
-    edges = np.linspace(0, end, 5)
-    parts = [cut(parent, Selection(begin_s=a, end_s=b)) for a, b in itertools.pairwise(edges)]
-    assert sum(len(part.io) for part in parts) == len(parent.io)
-    for part in parts:
-        assert_sound(part)
-        assert workload_of(part).process_num == 1
-
-
-def test_header_has_the_times_of_the_window():
-    parent = made_trace(
-        [read(PAGE * at, PAGE, SECOND_NS * (at + 1), id=at + 1) for at in range(10)],
-        files=[{"file": 1, "size_bytes": 10 * PAGE}],
-        tasks=[{"thread": 1, "process": 1}],
-        start_monotonic_ns=SECOND_NS,
-        end_monotonic_ns=11 * SECOND_NS,
-        start_realtime_ns=101 * SECOND_NS,
-        end_realtime_ns=111 * SECOND_NS,
-    )
-    part = cut(parent, Selection(begin_s=2, end_s=5))
-    assert part.io["offset"].tolist() == [2 * PAGE, 3 * PAGE, 4 * PAGE]
-    header = part.header
-    assert (header.start_monotonic_ns, header.end_monotonic_ns) == (3 * SECOND_NS, 6 * SECOND_NS)
-    assert (header.start_realtime_ns, header.end_realtime_ns) == (103 * SECOND_NS, 106 * SECOND_NS)
-
-
-def test_parts_by_thread_process_path_and_device():
-    io = [read(0, PAGE, 10 * at, 5, thread=1 + at % 2, process=7, file=1 + at % 4, id=at + 1) for at in range(8)]
-    device = (8 << 20) | 1
-    parent = made_trace(
-        io,
-        files=[{"file": at, "size_bytes": PAGE, "device": device * (at == 1)} for at in range(1, 5)],
-        tasks=[{"thread": at, "process": 7} for at in (1, 2)],
-        paths={at: f"/d/f{at}" for at in range(1, 5)},
-    )
-    assert cut(parent, Selection(threads=[2])).io["file"].tolist() == [2, 4, 2, 4]
-    assert cut(parent, Selection(files=["/d/f[13]"])).io["file"].tolist() == [1, 3, 1, 3]
-    assert cut(parent, Selection(devices=["8:1"])).io["file"].unique().tolist() == [1]
-    assert cut(parent, Selection(threads=[1], files=["*3"])).io["file"].tolist() == [3, 3]
-    part = cut(parent, Selection(threads=[2]))
-    assert part.tasks["thread"].tolist() == [2]
-    assert part.files["file"].tolist() == [2, 4]
-    with pytest.raises(FlextraceError, match="2 threads and the devices 0:0, 8:1"):
-        cut(parent, Selection(threads=[3]))
-    with pytest.raises(FlextraceError, match="only an order"):
-        cut(willy(), Selection(begin_s=1))
-
-
-def test_a_thread_finds_what_another_one_wrote(tmp_path):
-    recording = Recording()
-    shared = recording.file("/shared", created=True)
-    opens(recording, 1, shared, flags=int(IoFlag.CREATED))
-    recording.write(1, shared, 0, 4 * PAGE)
-    recording.wait_for(2, [1])
-    recording.read(2, shared, 0, 4 * PAGE)
-    recording.wait_for(1, [2])
-    recording.write(1, shared, 4 * PAGE, 4 * PAGE)
-    recording.wait_for(2, [1])
-    recording.read(2, shared, 4 * PAGE, 4 * PAGE)
-    part = cut(recording.trace(), Selection(threads=[2]))
-    assert part.files["size_bytes"].tolist() == [8 * PAGE]
-    assert part.files["flags"].tolist() == [0]
-    assert_replays(part, tmp_path)
-
-
-def test_requests_of_the_device_stay_with_their_window():
-    parent = made_trace(
-        [write(PAGE * at, PAGE, 100 * at, 5, id=at + 1) for at in range(4)],
-        files=[{"file": 1, "size_bytes": 4 * PAGE}],
-        tasks=[{"thread": 1, "process": 1}],
-        blocks=[{"op": 2, "start_ns": 100 * at + 10, "bytes": PAGE, "cause": at + 1} for at in range(4)],
-        block_data=[{"block": at, "class": 3, "file": 1, "bytes": PAGE, "cause": at + 1} for at in range(4)],
-        paths={1: "/f"},
-    )
-    part = cut(parent, Selection(begin_s=150e-9))
-    assert part.blocks["cause"].tolist() == [3, 4]
-    assert part.block_data["block"].tolist() == [0, 1]
+# ---- whatever is made ----
 
 
 @settings(max_examples=25, deadline=None)
@@ -446,10 +343,3 @@ def test_commands_refuse_bad_input(words, tmp_path, capsys):
     assert main([verb, str(parent), "-o", str(out), *options]) == 2
     assert capsys.readouterr().err.startswith(f"flextrace {verb}: ")
     assert not out.exists()
-
-
-def test_footprints_of_windows_are_those_of_their_requests():
-    parent = sort_like(2, 2 << 20)
-    part = cut(parent, Selection(begin_s=1e-4, end_s=1e-3))
-    chosen = parent.requests[parent.requests["id"].isin(part.io["id"])]
-    assert workload_of(part).unique_bytes == unique_bytes(chosen.assign(read=True))

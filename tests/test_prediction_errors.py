@@ -19,7 +19,7 @@ from selfscale.prediction_errors import (
     median_interval,
 )
 from selfscale.validate import compare_models, plan
-from tests.test_report import make_profile
+from tests.made_report import make_profile
 
 pytestmark = pytest.mark.computes
 
