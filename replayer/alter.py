@@ -151,11 +151,12 @@ def _altered(
         return result.of(None)
     draft = Draft.of(trace)
     generator = np.random.default_rng(seed)
-    original = draft.io[draft.requests].copy()
+    parent = draft.copy()
+    original = parent.io[parent.requests]
 
     if not _same(wanted, before, "sizeMean"):
         change_size_mean(draft, wanted.size_mean)
-    _change_unique_bytes(draft, wanted, before, generator)
+    _change_unique_bytes(draft, wanted, before, generator, parent)
     if abs(float(draft.sequential().mean()) - wanted.seq_frac) > HELD_TOLERANCE or not _same(wanted, before, "seqFrac"):
         _change_seq_frac(draft, wanted, before, generator)
     if not _same(wanted, before, "readFrac"):
@@ -245,13 +246,15 @@ def _same(one: Workload, other: Workload, name: str) -> bool:
     return (math.isnan(a) and math.isnan(b)) or abs(a - b) <= UNCHANGED * max(abs(a), abs(b))
 
 
-def _change_unique_bytes(draft: Draft, wanted: Workload, before: Workload, generator: np.random.Generator) -> None:
-    """Bring uniqueBytes where it is wanted, or back after requests were stretched."""
+def _change_unique_bytes(
+    draft: Draft, wanted: Workload, before: Workload, generator: np.random.Generator, parent: Draft
+) -> None:
+    """Bring uniqueBytes where it is wanted, or back after requests were stretched, on the curve of `parent`."""
     changed = not _same(wanted, before, "uniqueBytes")
     if not changed and abs(draft.unique_bytes() / wanted.unique_bytes - 1) <= HELD_TOLERANCE:
         return
     try:
-        change_unique_bytes(draft, wanted.unique_bytes, generator)
+        change_unique_bytes(draft, wanted.unique_bytes, generator, parent)
     except UnreachableError as error:
         if changed:
             raise

@@ -163,6 +163,14 @@ def test_moved_runs_go_where_data_was_used_as_long_ago(share):
     assert manifest.notes["seqFrac"]["continued_runs"] > 0
 
 
+@pytest.mark.parametrize("factor", [0.25, 0.5, 0.8, 2, 4])
+def test_requests_of_another_size_find_their_data_as_deep_as_those_of_the_parent(factor):
+    parent = make_trace(Workload(2 << 20, 0.4, 0.5, 8192, 2), requests=1500, size="binomial", seed=5)
+    altered, manifest = alter(parent, {"sizeMean": Relative(factor)})
+    assert_held(parent, altered, manifest)
+    assert not manifest.off
+
+
 def test_smaller_requests_share_blocks_which_no_order_of_places_avoids():
     recording = Recording()
     file = recording.file("/data", 4000 * BLOCK)

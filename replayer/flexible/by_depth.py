@@ -4,8 +4,10 @@
 What holds the miss-ratio curve over cache / uniqueBytes is that every request finds its data as deep in the stack, as a
 part of the footprint, as it did. So runs are placed one after the other at the depth that they had times the factor
 (`replayer.flexible.depths`). With a smaller footprint, data is new until the footprint is full; what was to be new from
-then on comes to the place that was used the longest ago, which no smaller cache holds. With a larger one, everything is
-new until it is full, and then the depths are those that make up for what is missed in addition.
+then on comes to the place that was used the longest ago, which no smaller cache holds. Where data is used more rarely
+than it was, everything is new until the footprint is full, and then the depths are those that make up for what is
+missed in addition. What runs find is not quite what they were to find, since they need room and stay whole; so the
+depths are corrected by what the curve is off, and tried again.
 
 Runs stay whole and go to any file that is there and on which their thread does nothing else at the time. What a file
 is used for is given up by that, and whether a read returns what was written: `replayer.flexible.unique_bytes` takes
@@ -23,7 +25,7 @@ import pandas as pd
 from characterize.intervals import union_length
 from characterize.layout import Fileop
 from characterize.locality import BLOCK_BYTES, dense_blocks
-from replayer.flexible.curve import change_of, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, POINTS, Curve, change_of, curve_of_requests
 from replayer.flexible.draft import Draft
 
 # Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
@@ -33,23 +35,29 @@ OPTIONS = (
     *((room, tolerance) for room in (1.0, np.inf) for tolerance in (1 / 64, 0.4)),
     *((room, 2.0) for room in (*(1 + step / 50 for step in range(32)), np.inf)),
 )
-TOLERANCES_LARGER = (1 / 64, 0.4)
+TOLERANCES_RARER = (1 / 64, 0.4)
 # Deviations that are not told apart, of the footprint relative (or one request), of seqFrac absolute.
 FOOTPRINT_TOLERANCE, RUNS_TOLERANCE = 0.004, 0.009
-# The limit in blocks that gives a footprint in bytes is approached in so many steps.
-ATTEMPTS = 5
+# The limit in blocks that gives a footprint in bytes, and depths that give a curve, are approached in so many steps.
+ATTEMPTS = 8
 # So many of the options are tried to the end.
 REFINED = 3
 
 
 @dataclass(frozen=True)
 class Placement:
-    """New offset and file of every request, and by how much the footprint, the runs and the curve are off."""
+    """New offset and file of every request, and by how much the footprint, the runs and the curve are off.
+
+    It was made with ``options``, the ``limit`` in blocks and the ``wished`` depths; ``curve`` is what came of these.
+    """
 
     offset: np.ndarray
     file: np.ndarray
     unique_bytes: float
-    options: tuple[float, float, float]
+    options: tuple[float, float]
+    limit: float
+    wished: np.ndarray
+    curve: Curve
     rank: tuple[float, float, float]
 
 
@@ -63,7 +71,7 @@ def place_by_depths(draft: Draft, target: float, generator: np.random.Generator,
     target : float
     generator : Generator
     like : Draft
-        The same requests at other places.
+        The same requests at other places, perhaps with other sizes.
 
     Returns
     -------
@@ -71,8 +79,8 @@ def place_by_depths(draft: Draft, target: float, generator: np.random.Generator,
         The footprint.
     """
     placer = _Placer(draft, target, generator, like or draft)
-    options = OPTIONS if placer.factor < 1 else tuple((1.0, tolerance) for tolerance in TOLERANCES_LARGER)
-    tried = [placer.placement(*option, placer.limit) for option in options]
+    options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if placer.rarer else OPTIONS
+    tried = [placer.placement(option, placer.limit, placer.requests.depth) for option in options]
     tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
     best = min((placer.refined(one) for one in tried), key=lambda one: one.rank)
     moved = int((best.file != placer.file).sum())
@@ -113,6 +121,7 @@ class _Placer:
         start, end, self.file = draft.intervals()
         self.draft, self.size = draft, end - start
         self.target, self.factor = target, target / like.unique_bytes()
+        self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
         self.curve, self.sequential = curve_of_requests(*like.intervals()), float(draft.sequential().mean())
         self.names, file = np.unique(np.concatenate([self.file, like.intervals()[2]]), return_inverse=True)
@@ -123,6 +132,9 @@ class _Placer:
         self.largest = np.zeros(len(self.names), np.int64)
         np.maximum.at(self.largest, file, blocks.count)
         self.distinct, self.limit = blocks.distinct, wished.distinct * self.factor
+        # Of all references, those to new blocks.
+        self.new = min(self.limit / blocks.count.sum(), 1.0)
+        self.rarer = self.new > wished.distinct / wished.count.sum() * (1 + FOOTPRINT_TOLERANCE)
         order, run = draft.runs()
         last = order[np.append(np.flatnonzero(np.diff(run)), len(run) - 1)]
         behind = np.cumsum(blocks.count[order][::-1])[::-1]
@@ -132,7 +144,7 @@ class _Placer:
         thread = np.unique(draft.io["thread"][draft.requests], return_inverse=True)[1]
         before, _ = draft.streams()
         self.requests = Requests(
-            depth=self._wished(wished, generator),
+            depth=self._wished(wished, blocks.count, self._hits_anywhere(start), generator),
             original=blocks.first,
             low=blocks.low,
             blocks=blocks.count,
@@ -145,25 +157,37 @@ class _Placer:
             run=run_of,
             rest=rest,
         )
+        depth = np.where(self.requests.depth < 0, np.inf, self.requests.depth)
+        order = np.lexsort((generator.random(len(depth)), -depth))
+        self.level = np.empty(len(order))
+        self.level[order] = _levels(blocks.count[order])
         self.born, self.dies = self._lives()
 
-    def _wished(self, like: _Blocks, generator: np.random.Generator) -> np.ndarray:
-        """Depths in the new footprint, in blocks; -1 is new."""
+    def _hits_anywhere(self, start: np.ndarray) -> np.ndarray:
+        """Requests that begin in the block in which the one before in their run ended, bool, shape (n,)."""
+        return self.draft.sequential() & (start % BLOCK_BYTES != 0)
+
+    def _wished(self, like: _Blocks, count: np.ndarray, hits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Depths in the new footprint, in blocks, of requests of `count` blocks; -1 is new.
+
+        Where data is used again as often as it was, or more often, every request has its old depth, to scale. Where it
+        is used more rarely, more is new; what is not makes up the rest of the curve: of all references the share that
+        misses where this one does, of new ones any up to their own share. What hits whatever is done is the latest.
+        """
         from replayer.flexible.depths import depths_of  # noqa: PLC0415
 
         chosen = (generator.random(len(like.count)) * like.count).astype(np.int64)
         depth = depths_of(like.first, like.count, like.distinct, chosen)
-        if self.factor <= 1:
+        if not self.rarer:
             return np.where(depth < 0, -1, np.rint(depth * self.factor)).astype(np.int64)
-        # Of all references the share that misses where this one does: of new ones any up to their own share. A larger
-        # share is new; those that are not make up the rest of the curve.
         depth = np.where(depth < 0, like.distinct, depth)
-        order = np.lexsort((generator.random(len(depth)), -depth))
-        level = np.empty(len(depth))
-        total = like.count.sum()
-        level[order] = (np.cumsum(like.count[order]) - like.count[order] / 2) / total
-        new = min(self.factor * like.distinct / total, 1.0)
-        wished = np.interp(new + (1 - new) * level, level[order], depth[order].astype(float))
+        order = np.argsort(-depth)
+        curve = _levels(like.count[order])
+        wishes = np.lexsort((generator.random(len(depth)), -depth, hits))
+        wished = np.empty(len(depth))
+        wished[wishes] = np.interp(
+            self.new + (1 - self.new) * _levels(count[wishes]), curve, depth[order].astype(float)
+        )
         return np.rint(wished * self.factor).astype(np.int64)
 
     def _lives(self) -> tuple[np.ndarray, np.ndarray]:
@@ -177,39 +201,64 @@ class _Placer:
         np.minimum.at(dies, np.searchsorted(self.names, operations["file"].astype(np.int64)), at)
         return born, dies
 
-    def placement(self, room: float, tolerance: float, limit: float) -> Placement:
-        """Places with `room` and `tolerance` as in `OPTIONS`, on at most about `limit` blocks."""
+    def placement(self, options: tuple[float, float], limit: float, wished: np.ndarray) -> Placement:
+        """Places with room and tolerance as in `OPTIONS`, on at most about `limit` blocks, at `wished` depths."""
         from replayer.flexible.depths import Room, place_by_depth  # noqa: PLC0415
 
-        if self.factor <= 1:
-            blocks = np.minimum(np.ceil(self.extent * self.factor * room), self.extent).astype(np.int64)
+        room, tolerance = options
+        if self.rarer:
+            blocks = self.extent * (math.ceil(self.growth) + 1)
         else:
-            blocks = self.extent * (math.ceil(self.factor) + 1)
+            blocks = np.minimum(np.ceil(self.extent * self.growth * room), self.extent).astype(np.int64)
         blocks = np.maximum(blocks, self.largest)
         places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies)
-        offset, number = place_by_depth(self.requests, places, self.distinct, int(limit), tolerance, self.factor > 1)
+        requests = self.requests._replace(depth=wished)
+        offset, number = place_by_depth(requests, places, self.distinct, int(limit), tolerance, self.rarer)
         file = self.names[number]
         unique = float(union_length(offset, offset + self.size, file))
         tried = self.draft.copy()
         self.write(tried, offset, file)
         broken = abs(float(tried.sequential().mean()) - self.sequential)
-        bent = change_of(self.curve, curve_of_requests(offset, offset + self.size, file)).beyond_least
+        curve = curve_of_requests(offset, offset + self.size, file)
+        bent = change_of(self.curve, curve).beyond_least
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
-        return Placement(offset, file, unique, (room, tolerance, limit), (off, max(broken - RUNS_TOLERANCE, 0.0), bent))
+        rank = off, max(broken - RUNS_TOLERANCE, 0.0), bent
+        return Placement(offset, file, unique, options, limit, wished, curve, rank)
 
     def refined(self, placement: Placement) -> Placement:
-        """The placement on another limit, with which it has the footprint."""
+        """The placement on another limit and at other depths, with which it has the footprint and the curve."""
         best = placement
         for _ in range(ATTEMPTS):
-            if placement.rank[0] == 0:
+            off, _, bent = placement.rank
+            if not off and bent <= CURVE_HELD / 2:
                 break
-            room, tolerance, limit = placement.options
-            placement = self.placement(room, tolerance, limit * self.target / placement.unique_bytes)
+            limit = placement.limit * (self.target / placement.unique_bytes if off else 1)
+            wished = placement.wished if bent <= CURVE_HELD / 2 else self._corrected(placement)
+            placement = self.placement(placement.options, limit, wished)
             best = min(best, placement, key=lambda one: one.rank)
         return best
+
+    def _corrected(self, placement: Placement) -> np.ndarray:
+        """Wished depths whose curve is further up, or down, by what the placement's is off."""
+        part = np.arange(POINTS + 1) / POINTS
+        new = placement.wished < 0
+        depth = np.where(new, np.inf, placement.wished / placement.limit)
+        order = np.argsort(-depth)
+        deeper = np.interp(part, depth[order][::-1], _levels(self.requests.blocks[order])[::-1])
+        deeper[0] = 1.0
+        wanted = deeper.copy()
+        wanted[1:-1] += self.curve.miss_ratio - placement.curve.miss_ratio
+        wanted = np.minimum.accumulate(np.clip(wanted, 0, 1))
+        corrected = np.interp(self.level, wanted[::-1], part[::-1])
+        return np.where(new, placement.wished, np.rint(corrected * placement.limit)).astype(np.int64)
 
     @staticmethod
     def write(draft: Draft, offset: np.ndarray, file: np.ndarray) -> None:
         """Put the requests of a draft to other places."""
         requests = draft.requests
         draft.io["offset"][requests], draft.io["file"][requests] = offset, file
+
+
+def _levels(count: np.ndarray) -> np.ndarray:
+    """Of all references the share that stands before the middle of each of those requests, shape (n,)."""
+    return (np.cumsum(count) - count / 2) / count.sum()

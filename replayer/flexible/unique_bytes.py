@@ -30,8 +30,17 @@ RUNS_TOLERANCE = 0.009
 Way = Callable[[Draft, float], float]
 
 
-def change_unique_bytes(draft: Draft, target: float, generator: np.random.Generator) -> None:
+def change_unique_bytes(draft: Draft, target: float, generator: np.random.Generator, like: Draft | None = None) -> None:
     """Make the union of all requests `target` bytes.
+
+    Parameters
+    ----------
+    draft : Draft
+        Changed in place.
+    target : float
+    generator : Generator
+    like : Draft
+        The same requests, perhaps with other sizes, whose miss-ratio curve is to be held; default `draft`.
 
     Raises
     ------
@@ -57,8 +66,8 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     accepted = max(ACCEPTED, float((end - start).mean()) / target)
     ways = more if target > unique else fewer
     possible = target <= float((end - start).sum())
-    on_any_file: list[Way] = [partial(place_by_depths, generator=generator)] if possible else []
-    best, reached = _best_of(ways, on_any_file, draft, target, accepted)
+    on_any_file: list[Way] = [partial(place_by_depths, generator=generator, like=like)] if possible else []
+    best, reached = _best_of(ways, on_any_file, draft, target, accepted, like or draft)
     if abs(reached / target - 1) > accepted:
         other = fold_large_first(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
         low, high = sorted([reached, float(unique), other])[::2]
@@ -76,11 +85,11 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     draft.notes |= best.notes
 
 
-def _best_of(
-    ways: list[Way], on_any_file: list[Way], draft: Draft, target: float, accepted: float
+def _best_of(  # noqa: PLR0917
+    ways: list[Way], on_any_file: list[Way], draft: Draft, target: float, accepted: float, like: Draft
 ) -> tuple[Draft, float]:
     """The draft that the best way makes, and the footprint that it reaches; on any file only where others fail."""
-    before, sequential = curve_of_requests(*draft.intervals()), float(draft.sequential().mean())
+    before, sequential = curve_of_requests(*like.intervals()), float(draft.sequential().mean())
     best: tuple[tuple[float, float, float, int], Draft, float] | None = None
     for number, way in enumerate([*ways, *on_any_file]):
         if number == len(ways) and best is not None and best[0] <= (0, 0, CURVE_HELD):
