@@ -320,16 +320,27 @@ uint32_t descriptors_name_at(struct descriptors *descriptors, uint32_t id)
 	return name ? name : id;
 }
 
+uint32_t descriptors_owner(struct descriptors *descriptors, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t owner = descriptors->owners[name];
+	pthread_mutex_unlock(&descriptors->lock);
+	return owner;
+}
+
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor)
 {
 	struct open_file *open_file = &descriptors->files[id];
 
 	pthread_mutex_lock(&descriptors->lock);
-	open_file->opens++;
 	if (!open_file->name) {
+		/* What had the name before is another file, to which a later use does not mean to go. */
+		if (!open_file->opens)
+			close_slots(descriptors, open_file);
 		open_file->name = id;
 		give_name(descriptors, id, id);
 	}
+	open_file->opens++;
 	open_file->existed = true;
 	if (descriptors->open_count >= descriptors->budget)
 		make_room(descriptors);
@@ -369,8 +380,8 @@ int descriptors_closing(struct descriptors *descriptors, uint32_t id, int closin
 		open_file->opens--;
 		closing[count++] = open_file->extra[--open_file->extra_count];
 		descriptors->open_count--;
-	} else if (--open_file->opens) {
-		count = -EBUSY;
+	} else if (--open_file->opens || (!open_file->name && descriptors->table->files[id].used_after_unlink)) {
+		count = -EBUSY; /* also the last one to a file without a name, which could not be opened again */
 	} else {
 		for (int class = 0; class < DESCRIPTOR_CLASSES; class ++) {
 			int descriptor = take_slot(descriptors, &open_file->slots[class]);

@@ -69,16 +69,19 @@ enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, c
  */
 uint32_t descriptors_name_at(struct descriptors *descriptors, uint32_t id);
 
+/* The file that has a name; 0 = none. */
+uint32_t descriptors_owner(struct descriptors *descriptors, uint32_t name);
+
 /* Takes over the descriptor of a recorded open. */
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor);
 
 /*
  * What a recorded close has to close: fills `closing` and returns how many; 0 when it is left to a thread that still
- * uses it; -ENOENT when there is none; -EBUSY when it stays open for others.
+ * uses it; -ENOENT when there is none; -EBUSY when it stays open for others, or for later uses of a file without a name.
  */
 int descriptors_closing(struct descriptors *descriptors, uint32_t id, int closing[static DESCRIPTOR_CLASSES]);
 
-/* Before and after an unlink. */
+/* Before a file loses a name, so that it is there for its later uses; and after an unlink. */
 void descriptors_keep(struct descriptors *descriptors, uint32_t id);
 void descriptors_unlinked(struct descriptors *descriptors, uint32_t id);
 void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name);

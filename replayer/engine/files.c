@@ -135,12 +135,22 @@ static void note_run(const struct io_record *io, uint64_t end, struct file *file
 	file->moved_bytes = add_saturating(file->moved_bytes, bytes);
 }
 
+/*
+ * Without a recorded open: by a descriptor that was open before the trace began or that a process got from its parent, or
+ * by a mapping, which stays when its descriptor is closed.
+ */
+static void note_unopened(struct file *file, const struct moment *moment, uint8_t class)
+{
+	if (moment->opens)
+		return;
+	file->classes |= (uint8_t)(1u << class);
+	if (moment->unlinked)
+		file->used_after_unlink = true;
+}
+
 static void pass_io(struct files_survey *survey, const struct io_record *io, struct file *file, struct moment *moment)
 {
-	if (!moment->opens)
-		file->classes |= (uint8_t)(1u << class_chosen(survey->class_choice, io->flags));
-	if (moment->unlinked && !moment->opens)
-		file->used_after_unlink = true;
+	note_unopened(file, moment, class_chosen(survey->class_choice, io->flags));
 	uint32_t asked_bytes = io_replay_bytes(io);
 	if (io->op == IO_READ && add_saturating(io->offset, asked_bytes) > moment->size_bytes &&
 	    io->result < (int64_t)asked_bytes)
@@ -255,8 +265,7 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 	default:
 		break;
 	}
-	if (!moment->opens)
-		file->classes |= 1;
+	note_unopened(file, moment, 0);
 }
 
 static void describe(const struct file_record *record, struct file *file, struct moment *moment)
@@ -309,8 +318,10 @@ static int note_path(struct files_survey *survey, const union record *record, co
 		survey->paths_moved |= file->directory;
 		uint32_t there = path_owner(&survey->owners, moment->path);
 		if (there != op->file && find_file(survey, there, &replaced) && replaced->path == moment->path) {
-			if (!(op->length & RENAME_EXCHANGE) && !replaced->links && !survey->paths_moved)
+			if (!(op->length & RENAME_EXCHANGE) && !replaced->links && !survey->paths_moved) {
+				replaced->unlinked = true;
 				shrink(survey, replaced, 0);
+			}
 			replaced->path = 0;
 		}
 	} else if (!file->used) {

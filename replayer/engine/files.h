@@ -63,7 +63,7 @@ struct file {
 	bool laid_out: 1; /* has to exist before the first operation */
 	bool closed: 1; /* has a recorded close: its descriptors come and go */
 	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
-	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive the unlink */
+	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive unlinks, renames, closes */
 	bool changes_size: 1; /* a pass leaves it with another size */
 	bool system: 1; /* one of the operating system's own files, by its path */
 	bool shared: 1; /* several threads have to do with it */

@@ -114,6 +114,7 @@ static struct done replay_rename(struct run *run, const struct fileop_record *op
 	if (descriptors_name(&run->descriptors, index, from) != NAME_THERE)
 		return skipped(SKIP_NO_SUCH_FILE);
 	uint32_t name = descriptors_name_at(&run->descriptors, target);
+	descriptors_keep(&run->descriptors, descriptors_owner(&run->descriptors, name));
 	image_name(to, run->table->files[index].directory, name);
 	bool exchange = op->length & RENAME_EXCHANGE;
 	struct done done = finished(

@@ -26,7 +26,7 @@ enum skip_reason {
 	SKIP_RECORDED_FAILURE, /* an open, rename, ... that failed when recorded: it changed nothing */
 	SKIP_NO_SUCH_FILE, /* removed, or never made, at this point of the replay */
 	SKIP_NOT_OPEN, /* a close without a descriptor */
-	SKIP_SHARED_DESCRIPTOR, /* closes one of several that were open before the trace: one stands for all */
+	SKIP_SHARED_DESCRIPTOR, /* closes one of several, or the last of a removed file that is still used: one stays */
 	SKIP_PROGRAM_PAGE, /* of the text of a program or library, which the replay does not run */
 	SKIP_LATE, /* --late skip: too far behind the schedule */
 	SKIP_SYNC_OFF, /* --sync off */
