@@ -4,12 +4,13 @@
 #define FLEXTRACE_FILE_LIST_H
 
 #include "replayer/engine/file_paths.h"
+#include "replayer/engine/file_room.h"
 
 /* What is known of a file at one moment of the run-through. */
 struct moment {
 	uint64_t size_bytes;
 	uint64_t recorded_bytes; /* size_bytes, before any operation */
-	uint64_t growth_bytes; /* of size_bytes, written by the trace beyond the image */
+	struct room room;
 	uint64_t path; /* hash; 0 = not known */
 	uint64_t run_end; /* of its last request */
 	uint64_t run_bytes; /* of the requests up to there that follow each other */

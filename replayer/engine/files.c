@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "replayer/engine/file_list.h"
+#include "replayer/engine/file_moment.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/path_owners.h"
 #include "replayer/engine/system_path.h"
@@ -18,8 +18,8 @@ struct files_survey {
 	struct file_list names;
 	struct path_owners owners;
 	bool paths_moved; /* a directory was renamed: which file is at a path is not known any more */
-	uint64_t growth_bytes; /* now */
-	uint64_t growth_bytes_max;
+	int64_t growth_bytes; /* now, of all files; less than nothing where room of the image is free */
+	int64_t growth_bytes_max;
 	uint32_t made_files; /* now */
 	uint32_t made_files_max;
 	struct class_choice class_choice;
@@ -84,73 +84,18 @@ static void note_gone(struct files_survey *survey, struct moment *moment)
 	moment->gone = true;
 }
 
-static void grow(struct files_survey *survey, struct moment *moment, uint64_t end, uint64_t bytes_max)
+/* A file has grown by that. */
+static void note_growth(struct files_survey *survey, uint64_t bytes)
 {
-	if (end <= moment->size_bytes)
-		return;
-	uint64_t growth = end - moment->size_bytes < bytes_max ? end - moment->size_bytes : bytes_max;
-
-	moment->size_bytes = end;
-	moment->growth_bytes = add_saturating(moment->growth_bytes, growth);
-	survey->growth_bytes = add_saturating(survey->growth_bytes, growth);
+	if (__builtin_add_overflow(survey->growth_bytes, (int64_t)bytes, &survey->growth_bytes))
+		survey->growth_bytes = INT64_MAX; /* damaged records hold any number */
 	if (survey->growth_bytes > survey->growth_bytes_max)
 		survey->growth_bytes_max = survey->growth_bytes;
 }
 
-static void shrink(struct files_survey *survey, struct moment *moment, uint64_t size_bytes)
-{
-	if (size_bytes >= moment->size_bytes)
-		return;
-	uint64_t loss = moment->size_bytes - size_bytes;
-
-	if (loss > moment->growth_bytes)
-		loss = moment->growth_bytes;
-	moment->growth_bytes -= loss;
-	survey->growth_bytes -= loss < survey->growth_bytes ? loss : survey->growth_bytes;
-	moment->size_bytes = size_bytes;
-}
-
-static void need(struct file *file, struct moment *moment, uint64_t end)
-{
-	if (end > file->layout_bytes && !file->created && !moment->resized) {
-		file->layout_bytes = end;
-		if (end > moment->size_bytes)
-			moment->size_bytes = end;
-	}
-}
-
-/*
- * A run is what follows its first request, which nobody has read ahead of. Threads that read a file by turns are in no
- * sequence here, nor are they for the kernel if they share a descriptor.
- */
-static void note_run(const struct io_record *io, uint64_t end, struct file *file, struct moment *moment)
-{
-	uint64_t bytes = (uint64_t)io->result;
-	uint64_t before = io->offset == moment->run_end ? moment->run_bytes : 0;
-
-	moment->run_bytes = io->offset == moment->run_end ? add_saturating(before, bytes) : 0;
-	moment->run_end = end;
-	if (moment->run_bytes >= RUN_BYTES)
-		file->run_bytes = add_saturating(file->run_bytes, before >= RUN_BYTES ? bytes : moment->run_bytes);
-	file->moved_bytes = add_saturating(file->moved_bytes, bytes);
-}
-
-/*
- * Without a recorded open: by a descriptor that was open before the trace began or that a process got from its parent, or
- * by a mapping, which stays when its descriptor is closed.
- */
-static void note_unopened(struct file *file, const struct moment *moment, uint8_t class)
-{
-	if (moment->opens)
-		return;
-	file->classes |= (uint8_t)(1u << class);
-	if (moment->unlinked)
-		file->used_after_unlink = true;
-}
-
 static void pass_io(struct files_survey *survey, const struct io_record *io, struct file *file, struct moment *moment)
 {
-	note_unopened(file, moment, class_chosen(survey->class_choice, io->flags));
+	moment_use(file, moment, class_chosen(survey->class_choice, io->flags));
 	uint32_t asked_bytes = io_replay_bytes(io);
 	if (io->op == IO_READ && add_saturating(io->offset, asked_bytes) > moment->size_bytes &&
 	    io->result < (int64_t)asked_bytes)
@@ -159,13 +104,16 @@ static void pass_io(struct files_survey *survey, const struct io_record *io, str
 		return;
 	uint64_t end = add_saturating(io->offset, (uint64_t)io->result);
 
-	note_run(io, end, file, moment);
+	moment_run(io, end, file, moment);
 	if (io->op == IO_READ || file->block_device) {
 		if (end > moment->size_bytes)
-			need(file, moment, end);
-	} else if (io->op == IO_WRITE && end > moment->size_bytes) {
-		file->changes_size = true;
-		grow(survey, moment, end, (uint64_t)io->result);
+			moment_need(file, moment, end);
+	} else if (io->op == IO_WRITE) {
+		room_fill(&moment->room, io->offset, end);
+		if (end > moment->size_bytes) {
+			file->changes_size = true;
+			moment->size_bytes = end;
+		}
 	}
 }
 
@@ -211,12 +159,14 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 		return;
 	switch (op->op) {
 	case FILEOP_OPEN:
-		moment->opens++;
-		if (op->flags & IO_TRUNCATED && !file->block_device) {
-			file->changes_size |= moment->size_bytes > 0;
-			moment->resized = true;
-			shrink(survey, moment, 0);
+		/* Altered traces give several files one id in turn. */
+		if (op->flags & IO_CREATED && moment->unlinked) {
+			moment->unlinked = false;
+			moment_resize(file, moment, 0);
 		}
+		moment->opens++;
+		if (op->flags & IO_TRUNCATED && !file->block_device)
+			moment_resize(file, moment, 0);
 		return;
 	case FILEOP_CLOSE:
 		file->closed = true;
@@ -245,27 +195,20 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 		}
 		moment->unlinked = true;
 		note_gone(survey, moment);
-		shrink(survey, moment, 0);
 		return;
 	case FILEOP_SYNCFS:
 		return; /* needs no descriptor of the file */
 	case FILEOP_TRUNCATE:
 		file->changes_size = true;
-		moment->resized = true;
-		shrink(survey, moment, op->argument);
-		if (op->argument > moment->size_bytes)
-			moment->size_bytes = op->argument;
+		moment_resize(file, moment, op->argument);
 		break;
 	case FILEOP_FALLOCATE:
-		file->changes_size = true;
-		/* Modes such as punching a hole (flags in the high half) take no room. */
-		if (!(op->flags >> 16))
-			grow(survey, moment, add_saturating(op->argument, op->length), op->length);
+		moment_allocate(op, file, moment);
 		break;
 	default:
 		break;
 	}
-	note_unopened(file, moment, 0);
+	moment_use(file, moment, 0);
 }
 
 static void describe(const struct file_record *record, struct file *file, struct moment *moment)
@@ -280,6 +223,7 @@ static void describe(const struct file_record *record, struct file *file, struct
 	if (!file->created && !file->new_name && !file->directory && !file->block_device)
 		file->layout_bytes = record->size_bytes;
 	moment->size_bytes = moment->recorded_bytes = file->layout_bytes;
+	moment->room = (struct room){file->layout_bytes, file->layout_bytes};
 }
 
 static bool changes_name(uint8_t op)
@@ -317,12 +261,14 @@ static int note_path(struct files_survey *survey, const union record *record, co
 		moment->path = path_of(survey, op->argument);
 		survey->paths_moved |= file->directory;
 		uint32_t there = path_owner(&survey->owners, moment->path);
-		if (there != op->file && find_file(survey, there, &replaced) && replaced->path == moment->path) {
-			if (!(op->length & RENAME_EXCHANGE) && !replaced->links && !survey->paths_moved) {
-				replaced->unlinked = true;
-				shrink(survey, replaced, 0);
-			}
+		const struct file *other = there == op->file ? NULL : find_file(survey, there, &replaced);
+		if (other && replaced->path == moment->path) {
+			uint64_t before = moment_growth(other, replaced);
+
+			replaced->unlinked |=
+				!(op->length & RENAME_EXCHANGE) && !replaced->links && !survey->paths_moved;
 			replaced->path = 0;
+			note_growth(survey, moment_growth(other, replaced) - before);
 		}
 	} else if (!file->used) {
 		moment->path = path_of(survey, op->file);
@@ -352,6 +298,7 @@ static int pass_operation(struct files_survey *survey, const union record *recor
 		note_source(survey, &record->io);
 	if (file->created)
 		note_made(survey, moment);
+	uint64_t growth = moment_growth(file, moment);
 	if (file->directory) {
 		file->renamed |= record->kind == RECORD_FILEOP && changes_name(record->fileop.op);
 		if (record->kind == RECORD_FILEOP && record->fileop.op == FILEOP_RMDIR)
@@ -361,6 +308,7 @@ static int pass_operation(struct files_survey *survey, const union record *recor
 	} else {
 		pass_fileop(survey, &record->fileop, file, moment);
 	}
+	note_growth(survey, moment_growth(file, moment) - growth);
 	return error;
 }
 
@@ -372,7 +320,9 @@ static int pass_file(struct files_survey *survey, const struct file_record *reco
 
 	if (!file || file->described)
 		return error;
+	uint64_t growth = moment_growth(file, moment);
 	describe(record, file, moment);
+	note_growth(survey, moment_growth(file, moment) - growth);
 	uint32_t index;
 	struct file_list *list = list_of(survey, record->file, &index);
 	path_begin(&list->paths[index], record);
@@ -461,7 +411,7 @@ int files_survey_end(struct files_survey *survey, struct file_table *table)
 		.files = survey->ids.files,
 		.count = survey->ids.count,
 		.names_from = names_from,
-		.growth_bytes = survey->growth_bytes_max,
+		.growth_bytes = (uint64_t)survey->growth_bytes_max,
 		.created_files = survey->made_files_max,
 		.class_choice = survey->class_choice,
 		.asynchronous = survey->asynchronous,

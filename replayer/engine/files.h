@@ -82,7 +82,7 @@ struct file_table {
 	struct file *files; /* [0] is no file */
 	uint32_t count; /* including [0] */
 	uint32_t names_from; /* index of FIRST_NAME_ID */
-	uint64_t growth_bytes; /* largest room that writes beyond the image take at one time */
+	uint64_t growth_bytes; /* largest room that all files take at one time beyond that of the image */
 	uint64_t laid_out_bytes;
 	uint32_t laid_out_files;
 	uint32_t created_files; /* most that the trace has made and not removed at one time: each takes an inode */
