@@ -12,6 +12,7 @@ import pytest
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
 from tests.made_trace import made_trace, read, write
+from tests.page_cache import cached_ranges
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace_run_phase
 
 pytestmark = needs_engine
@@ -289,6 +290,11 @@ def test_an_absurd_size_is_refused(engine, tmp_path):
     assert not (tmp_path / "image").exists()
 
 
+def file_system_of(path):
+    command = ["stat", "-f", "-c", "%T", path]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def resident(path):
     command = ["fincore", "--bytes", "--noheadings", "--output", "RES", path]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -297,8 +303,7 @@ def resident(path):
 @needs_fincore
 def test_the_page_cache_is_as_asked_for(engine, tmp_path):
     """One read at offset 0 of each file, which itself brings in at most the device's readahead."""
-    file_system = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True)
-    if file_system.stdout.strip() == "tmpfs":
+    if file_system_of(tmp_path) == "tmpfs":
         pytest.skip("a tmpfs has no place but the page cache")
     size = 64 << 20
     files = [{"file": 1, "size_bytes": size, "resident_bytes": size // 2}, {"file": 2, "size_bytes": 4096}]
@@ -313,3 +318,25 @@ def test_the_page_cache_is_as_asked_for(engine, tmp_path):
     kept = document_of(engine(trace, "--cache=keep", "--keep-image", "--phase=run"))
     assert kept["image"]["cache_resident_bytes"] >= 8192
     assert any("cached whole" in warning for warning in document_of(engine(trace))["warnings"])
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_what_is_laid_out_is_not_cached_and_what_was_cached_stays(engine, tmp_path, count):
+    """By mincore(2): many files are flushed in another way than few. Each is read whole before it is to grow."""
+
+    def lay_out(size):
+        files = [{"file": file, "size_bytes": size} for file in range(1, count + 1)]
+        io = [read(0, 1, file, 0, file=file) for file in range(1, count + 1)]
+        document_of(engine(made_trace(io, files=files, flags=HeaderFlag.UNTIMED), "--cache=keep", "--phase=prepare"))
+        return [tmp_path / "image" / f"f{file:08}" for file in range(1, count + 1)]
+
+    if file_system_of(tmp_path) == "tmpfs":
+        pytest.skip("a tmpfs has no place but the page cache")
+    size = 16 << 12
+    paths = lay_out(size)
+    assert [cached_ranges(path) for path in paths] == [[]] * count
+    for path in paths:
+        path.read_bytes()
+    cached = [cached_ranges(path) for path in paths]  # another test may have the page cache dropped meanwhile
+    assert [(0, size)] in cached
+    assert [cached_ranges(path) for path in lay_out(2 * size)] == cached

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bpf/cleanup.h"
 #include "replayer/engine/data_fill.h"
 #include "replayer/engine/image.h"
 #include "replayer/engine/image_seal.h"
@@ -17,12 +18,6 @@ enum {
 	FLUSH_BYTES = 64 << 20, /* dirty data at one time, so that a small memory group can lay out a large file */
 	SYNC_FILES = 256, /* more files than this are flushed by one syncfs instead of one fsync each */
 };
-
-static void close_descriptor(const int *descriptor)
-{
-	if (*descriptor >= 0)
-		close(*descriptor);
-}
 
 /* Writes [from, size) of a file. */
 static int write_data(struct image *image, int descriptor, const char *name, uint64_t from, uint64_t size)
@@ -77,9 +72,11 @@ static int remove_link(const struct image *image, const char *name)
 	return ours ? image_remove_name(image, name) : 0;
 }
 
-static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush)
+/* From *evict_from on it is to leave the page cache: at once if it is flushed, else its writing begins. */
+static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush,
+			uint64_t *evict_from)
 {
-	__attribute__((cleanup(close_descriptor))) int descriptor =
+	_cleanup_close_ int descriptor =
 		openat(image->directory, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
 	struct stat status;
 
@@ -108,7 +105,7 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 	off_t hole = there ? lseek(descriptor, 0, SEEK_HOLE) : -1;
 	if (hole >= 0 && (uint64_t)hole < there)
 		there = (uint64_t)hole;
-	uint64_t evict_from = image->keep_cached ? there : 0;
+	*evict_from = image->keep_cached ? there : 0;
 	if (there < file->layout_bytes) {
 		int error = write_data(image, descriptor, name, there, file->layout_bytes);
 
@@ -119,7 +116,7 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
 		return -errno;
 	}
-	posix_fadvise(descriptor, (off_t)evict_from, 0, POSIX_FADV_DONTNEED);
+	posix_fadvise(descriptor, (off_t)*evict_from, 0, POSIX_FADV_DONTNEED);
 	return 0;
 }
 
@@ -127,7 +124,7 @@ static int write_marker(const struct image *image)
 {
 	static const char text[] =
 		"A flextrace replay's image: its files may be overwritten and removed at any time.\n";
-	__attribute__((cleanup(close_descriptor))) int descriptor =
+	_cleanup_close_ int descriptor =
 		openat(image->directory, IMAGE_MARKER, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 
 	if (descriptor < 0 || pwrite(descriptor, text, sizeof(text) - 1, 0) != (ssize_t)sizeof(text) - 1) {
@@ -151,9 +148,37 @@ static int write_seal(const struct image *image, const struct file_table *table,
 	return error;
 }
 
+/* All files at once. Only what is on the device can leave the page cache. */
+static int flush_files(const struct image *image, const struct file_table *table, const uint64_t *evict_from)
+{
+	if (syncfs(image->directory) < 0) {
+		int error = errno;
+
+		complain("cannot write the image in %s to its device: %s", image->path, strerror(error));
+		return -error;
+	}
+	for (uint32_t id = 1; id < table->count && !atomic_load(image->stop); id++) {
+		char name[IMAGE_NAME_BYTES];
+
+		if (!table->files[id].laid_out || table->files[id].directory)
+			continue;
+		image_name(name, false, id);
+		_cleanup_close_ int descriptor = openat(image->directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		if (descriptor >= 0)
+			posix_fadvise(descriptor, (off_t)evict_from[id], 0, POSIX_FADV_DONTNEED);
+	}
+	return 0;
+}
+
 static int lay_out_files(struct image *image, const struct file_table *table)
 {
 	bool flush_each = table->laid_out_files <= SYNC_FILES;
+	_cleanup_free_ uint64_t *evict_from = calloc(table->count, sizeof(*evict_from));
+
+	if (!evict_from) {
+		complain("no memory to lay out %u files", table->laid_out_files);
+		return -ENOMEM;
+	}
 	/* First, so that what a pass has linked has one name again. */
 	int error = image_remove_created(image, table);
 
@@ -167,17 +192,13 @@ static int lay_out_files(struct image *image, const struct file_table *table)
 		if (!file->directory) {
 			error = remove_link(image, name);
 			if (!error)
-				error = lay_out_file(image, file, name, flush_each);
+				error = lay_out_file(image, file, name, flush_each, &evict_from[id]);
 		} else if (mkdirat(image->directory, name, 0755) < 0 && errno != EEXIST) {
 			error = -errno;
 			complain("cannot make directory %s/%s: %s", image->path, name, strerror(-error));
 		}
 	}
-	if (!error && !flush_each && syncfs(image->directory) < 0) {
-		error = -errno;
-		complain("cannot write the image in %s to its device: %s", image->path, strerror(-error));
-	}
-	return error;
+	return error || flush_each ? error : flush_files(image, table, evict_from);
 }
 
 int image_lay_out(struct image *image, const struct file_table *table)
