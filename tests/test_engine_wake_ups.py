@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import characterize
-from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE, RECORD_DTYPE, RecordKind
+from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE, RECORD_DTYPE, IoFlag, RecordKind, Source
 from tests.appended_records import append_records
 from tests.made_trace import made_trace, read, records
 from tests.schedule_walk import KEPT, add_own, check_pass, ended_before, needs_walk, walk
-from tests.straced import ENGINE, needs_engine
+from tests.straced import ENGINE, needs_engine, needs_strace, strace
 
 MS = 1_000_000
 PAGE = 4096
@@ -191,3 +191,47 @@ def test_a_new_thread_starts_after_its_maker_and_not_at_a_time(tmp_path):
     assert 0.003 <= replay(path, "--timing=think", "--engine=null")["elapsed_s"] < 0.4
     assert replay(path, "--timing=think", "--engine=null", "--order=thread")["elapsed_s"] >= 0.5
     assert replay(path, "--timing=recorded", "--engine=null")["elapsed_s"] >= 0.5
+
+
+COMPUTED_NS = 1000 * MS
+
+
+def computing_with_a_request_in_flight(path, **request):
+    """A thread makes a request by io_uring, computes for a second, and is woken after a read of another one.
+
+    That one reads in the middle of this second. The request ends behind all that when recorded.
+    """
+    begin, woken_at = 3000, 2000 + COMPUTED_NS
+    rows = [
+        read(0, PAGE, 1000, 1000, thread=1, id=1, source=Source.IO_URING),
+        read(PAGE, PAGE, begin, 2 * COMPUTED_NS, thread=1, id=2, source=Source.IO_URING, **request),
+        read(2 * PAGE, PAGE, 1000 + COMPUTED_NS // 2, 1000, thread=2, id=3),
+        read(3 * PAGE, PAGE, woken_at + 2000, 1000, thread=1, id=4, processor_share=PROCESSOR_SHARE_ALL),
+    ]
+    return write_trace(path / "t.iotrace", rows, {4: woken(rows[3], 3, 0, woken_at)})
+
+
+@needs_engine
+@needs_strace
+def test_what_is_prepared_is_under_way_while_a_thread_computes(tmp_path):
+    """The second request is handed over before the other thread reads, which it does half a second later."""
+    path = computing_with_a_request_in_flight(tmp_path)
+    command = [str(ENGINE), str(path), f"--directory={tmp_path / 'image'}", "--timing=think", "--cache=warm"]
+    done, calls = strace(command, tmp_path / "log", "pread64,io_uring_enter")
+    document = json.loads(done.stdout)
+    assert document["engine"]["name"] == "io_uring"
+    assert document["operations"]["done"] == 4
+    assert document["elapsed_s"] >= COMPUTED_NS / 1e9
+    other = next(at for at, call in enumerate(calls) if call.name == "pread64" and call.numbers == [PAGE, 2 * PAGE])
+    handed_over = [int(call.arguments.split(", ")[1]) for call in calls[:other] if call.name == "io_uring_enter"]
+    assert sum(handed_over) == 2
+
+
+@needs_engine
+def test_what_comes_back_is_taken_in_while_a_thread_computes(tmp_path):
+    """Else its response time would be a second."""
+    path = computing_with_a_request_in_flight(tmp_path, flags=int(IoFlag.DIRECT))
+    document = replay(path, f"--directory={tmp_path / 'image'}", "--timing=think")
+    assert document["engine"]["name"] == "io_uring"
+    assert document["elapsed_s"] >= COMPUTED_NS / 1e9
+    assert document["response_time"]["read"]["max_ns"] < COMPUTED_NS // 2

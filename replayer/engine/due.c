@@ -87,15 +87,16 @@ struct due due_of(const struct worker *worker, const union record *record)
 }
 
 /* Before it goes to sleep, to be woken. */
-static void compute_first(struct worker *worker, const union record *record, const struct wake_up *wake_up)
+static void compute_first(struct worker *worker, const union record *record, const struct wake_up *wake_up,
+			  compute *compute)
 {
 	double compute_ns = compute_ns_of(worker, record) - (double)wake_up->awake_ns / worker->run->options->speed;
 
 	if (compute_ns > 0)
-		pacer_compute(&worker->run->pacer, bounded(compute_ns));
+		compute(worker, bounded(compute_ns));
 }
 
-void due_wait_for_waker(struct worker *worker, const struct operation *operation, place_wait *wait,
+void due_wait_for_waker(struct worker *worker, const struct operation *operation, compute *compute, place_wait *wait,
 			struct readiness *ready)
 {
 	struct schedule *schedule = worker->run->schedule;
@@ -104,7 +105,7 @@ void due_wait_for_waker(struct worker *worker, const struct operation *operation
 	worker->woken = (struct woken){0};
 	if (!wake_up)
 		return;
-	compute_first(worker, operation->record, wake_up);
+	compute_first(worker, operation->record, wake_up, compute);
 	while (!order_completed(schedule->order, wake_up->place) && !run_stopped(worker->run))
 		wait(worker, wake_up->place, ready);
 	uint64_t ended_ns = schedule_ended_ns(schedule, wake_up->place);

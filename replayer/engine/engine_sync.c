@@ -2,6 +2,11 @@
 // Turns the operations of one thread into synchronous calls, one after the other.
 #include "replayer/engine/first_touch.h"
 
+static void compute_for(struct worker *worker, uint64_t compute_ns)
+{
+	pacer_compute(&worker->run->pacer, compute_ns);
+}
+
 static void wait_for(struct worker *worker, uint64_t place, struct readiness *ready)
 {
 	order_wait(&worker->run->order, &worker->waiter, place);
@@ -18,7 +23,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 
 	if (record->kind == RECORD_IO)
 		first_touch_prepare(worker, &record->io, operation_place(run->schedule, operation));
-	due_wait_for_waker(worker, operation, wait_for, &ready);
+	due_wait_for_waker(worker, operation, compute_for, wait_for, &ready);
 	due_wait(worker, record);
 	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);)
 		wait_for(worker, place, &ready);

@@ -116,6 +116,16 @@ static void ring_wait_due(struct worker *worker, const union record *record)
 		pacer_spun(pacer);
 }
 
+/* With what it has prepared under way. What comes back meanwhile is taken in: others may wait for it. */
+static void compute_for(struct worker *worker, uint64_t compute_ns)
+{
+	ring_submit(worker);
+	for (uint64_t until_ns = now_ns() + compute_ns; now_ns() < until_ns && !run_stopped(worker->run);) {
+		ring_reap(worker);
+		pause_processor();
+	}
+}
+
 /* Waits for an operation of another thread; may return sooner. */
 static void wait_place(struct worker *worker, uint64_t place, struct readiness *ready)
 {
@@ -233,7 +243,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 	wait_own(worker, record, &ready);
 	if (record->kind == RECORD_IO && !goes_by_ring(run, record))
 		first_touch_prepare(worker, &record->io, operation_place(run->schedule, operation));
-	due_wait_for_waker(worker, operation, wait_place, &ready);
+	due_wait_for_waker(worker, operation, compute_for, wait_place, &ready);
 	ring_wait_due(worker, record);
 	wait_order(worker, operation, &ready);
 	if (run_stopped(run))
