@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "replayer/engine/descriptors.h"
+#include "replayer/engine/direct_sectors.h"
 #include "replayer/engine/message.h"
 
 #define SLOT_CLOSING (1ull << 31)
@@ -38,6 +39,8 @@ int descriptors_init(struct descriptors *descriptors, const struct file_table *t
 	descriptors->budget = descriptors->budget > DESCRIPTORS_RESERVED + DESCRIPTORS_MIN
 				      ? descriptors->budget - DESCRIPTORS_RESERVED
 				      : DESCRIPTORS_MIN;
+	descriptors->sector_bytes =
+		image->path ? direct_sector_bytes(image->directory, IMAGE_MARKER) : SECTOR_BYTES_MIN;
 	descriptors->files = calloc(table->count, sizeof(*descriptors->files));
 	descriptors->owners = calloc(table->count, sizeof(*descriptors->owners));
 	descriptors->names = calloc(table->count, sizeof(*descriptors->names));

@@ -41,6 +41,7 @@ struct descriptors {
 	uint32_t budget; /* descriptors that may be open at one time */
 	uint32_t open_count;
 	uint32_t hand; /* where the search for one to close goes on */
+	uint32_t sector_bytes; /* in which direct I/O to the image's files works */
 	atomic_bool direct_refused; /* the file system has no O_DIRECT: opened without */
 	pthread_mutex_t lock;
 };
@@ -53,6 +54,13 @@ void descriptors_destroy(struct descriptors *descriptors);
 /* State at the start of a pass: names as laid out, and descriptors open that no recorded open will bring. */
 void descriptors_start_pass(struct descriptors *descriptors);
 void descriptors_close_all(struct descriptors *descriptors);
+
+/* In which direct I/O to a file works. */
+static inline uint32_t descriptors_sector_bytes(const struct descriptors *descriptors, uint32_t id)
+{
+	return descriptors->table->files[id].on_device ? descriptors->image->target->block_bytes
+						       : descriptors->sector_bytes;
+}
 
 /* A descriptor, -ESTALE when the file is gone, or the -errno of its open. Give it back by descriptors_release(). */
 int descriptors_acquire(struct descriptors *descriptors, uint32_t id, uint8_t class);

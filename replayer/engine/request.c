@@ -2,11 +2,21 @@
 // Turns an IO record into what is to be moved where, and its end into counts.
 #include <sys/stat.h>
 
+#include "replayer/engine/direct_sectors.h"
 #include "replayer/engine/request.h"
 
-enum {
-	SECTOR_BYTES = 512, /* the smallest unit of O_DIRECT */
-};
+/*
+ * Whether the storage has whole sectors for a direct request; its own may be larger than those of the recording's. What is
+ * refused everywhere, or was when it was recorded, stays direct, and is refused here as well.
+ */
+static bool has_sectors(const struct run *run, const struct io_record *io, uint32_t file, uint32_t bytes)
+{
+	uint64_t place = io->offset | bytes;
+
+	if (io->flags & IO_DIRECT && (place % SECTOR_BYTES_MIN || io->result < 0))
+		return true;
+	return place % descriptors_sector_bytes(&run->descriptors, file) == 0;
+}
 
 enum skip_reason request_skip_reason(const struct run *run, const struct io_record *io, uint32_t *file)
 {
@@ -36,10 +46,9 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 	}
 	uint8_t class = class_chosen(run->table->class_choice, io->flags);
 	uint32_t bytes = io_replay_bytes(io);
-	/* --direct on cannot make a request direct that has no whole sectors. */
-	if (class & CLASS_DIRECT && !(io->flags & IO_DIRECT) && (io->offset | bytes) % SECTOR_BYTES) {
+	if (class & CLASS_DIRECT && !has_sectors(run, io, index, bytes)) {
 		class &= (uint8_t)~CLASS_DIRECT;
-		worker->tally.unaligned++;
+		worker->tally.unaligned[!!(io->flags & IO_DIRECT)]++;
 	}
 	int descriptor = descriptors_acquire(&run->descriptors, index, class);
 	if (descriptor < 0) {

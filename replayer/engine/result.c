@@ -220,6 +220,25 @@ static bool explain_lateness(const struct result *result, const struct accuracy 
 	return accuracy->verdict >= VERDICT_LATE;
 }
 
+/* Why direct I/O is not that of the recording. Returns whether there is anything to say. */
+static bool print_direct_reasons(const struct run *run, const struct tally *tally, double executed)
+{
+	bool refused = atomic_load(&run->descriptors.direct_refused);
+	bool unaligned = (double)tally->unaligned[true] > executed * TRUSTED_SHARE;
+	char text[256];
+
+	if (refused)
+		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
+	if (unaligned) {
+		snprintf(text, sizeof(text),
+			 "%.1f %% of the operations were direct in smaller sectors than this storage has: they went "
+			 "through the page cache",
+			 100.0 * (double)tally->unaligned[true] / executed);
+		json_text(NULL, text);
+	}
+	return refused || unaligned;
+}
+
 /* The list of reasons not to trust the result; empty when there is none. Returns whether it is. */
 static bool print_reasons(const struct result *result, const struct totals *totals)
 {
@@ -277,10 +296,8 @@ static bool print_reasons(const struct result *result, const struct totals *tota
 		json_text(NULL, text);
 		trusted = false;
 	}
-	if (result->run && atomic_load(&result->run->descriptors.direct_refused)) {
-		json_text(NULL, "the file system refused O_DIRECT: direct operations went through the page cache");
+	if (result->run && print_direct_reasons(result->run, tally, executed))
 		trusted = false;
-	}
 	json_close(']');
 	json_flag("trustworthy", trusted);
 	return trusted;
@@ -357,11 +374,16 @@ static void print_warnings(const struct result *result, const struct totals *tot
 	}
 	if (result->options->timing == TIMING_THINK && explain_lateness(result, &totals->accuracy, text))
 		json_text(NULL, text);
-	if (totals->tally.unaligned) {
-		snprintf(
-			text, sizeof(text),
-			"%llu requests have no whole sectors: they went through the page cache in spite of --direct on",
-			(unsigned long long)totals->tally.unaligned);
+	uint64_t unaligned = totals->tally.unaligned[false] + totals->tally.unaligned[true];
+	if (unaligned) {
+		const struct target *target = result->image->target;
+
+		snprintf(text, sizeof(text),
+			 "%llu requests have no whole sectors of %u bytes, as direct I/O needs them here: they went "
+			 "through "
+			 "the page cache",
+			 (unsigned long long)unaligned,
+			 target ? target->block_bytes : result->run->descriptors.sector_bytes);
 		json_text(NULL, text);
 	}
 	if (strcmp(result->cache, "keep") != 0 &&

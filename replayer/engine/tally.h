@@ -48,7 +48,7 @@ struct tally {
 	uint64_t requests[2];
 	uint64_t late; /* operations that began later than what is still trustworthy, though they could have begun */
 	uint64_t behind; /* that began later than that behind the schedule */
-	uint64_t unaligned; /* requests that --direct on left to the page cache */
+	uint64_t unaligned[2]; /* direct requests that went through the page cache: by --direct on, as recorded */
 	uint64_t submits; /* calls that handed requests to the kernel */
 	uint64_t submits_blocked; /* of them, longer than SUBMIT_BLOCKED_NS */
 	uint64_t submits_blocked_ns;
