@@ -29,7 +29,8 @@ int descriptors_init(struct descriptors *descriptors, const struct file_table *t
 {
 	struct rlimit limit;
 
-	*descriptors = (struct descriptors){.table = table, .image = image, .lock = PTHREAD_MUTEX_INITIALIZER};
+	*descriptors = (struct descriptors){
+		.table = table, .image = image, .lock = PTHREAD_MUTEX_INITIALIZER, .settled = PTHREAD_COND_INITIALIZER};
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &limit);
@@ -85,7 +86,7 @@ static int take_slot(struct descriptors *descriptors, _Atomic uint64_t *slot)
 	return -1;
 }
 
-static void close_slots(struct descriptors *descriptors, struct open_file *open_file)
+void descriptors_close_slots(struct descriptors *descriptors, struct open_file *open_file)
 {
 	for (int class = 0; class < DESCRIPTOR_CLASSES; class ++) {
 		int descriptor = take_slot(descriptors, &open_file->slots[class]);
@@ -115,7 +116,8 @@ static void make_room(struct descriptors *descriptors)
 		uint32_t before = descriptors->open_count;
 
 		close_extra(descriptors, open_file);
-		if (!open_file->pinned && open_file->name && !atomic_exchange(&open_file->touched, false)) {
+		if (!open_file->pinned && open_file->name && !open_file->moving &&
+		    !atomic_exchange(&open_file->touched, false)) {
 			for (int class = 0; class < DESCRIPTOR_CLASSES; class ++) {
 				uint64_t idle = atomic_load(&open_file->slots[class]);
 
@@ -129,13 +131,6 @@ static void make_room(struct descriptors *descriptors)
 		if (descriptors->open_count < before)
 			return;
 	}
-}
-
-/* Under lock. */
-static void give_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
-{
-	descriptors->owners[name] = id;
-	descriptors->names[descriptors->table->files[name].path] = name;
 }
 
 /* Another descriptor, of another class, of a file that has lost its name but is still open. Under lock. */
@@ -190,27 +185,34 @@ static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t clas
 		return -errno;
 	if (!open_file->name) {
 		open_file->name = id;
-		give_name(descriptors, id, id);
+		descriptors_give_name(descriptors, id, id);
 	}
 	open_file->existed = true;
 	descriptors->open_count++;
 	return descriptor;
 }
 
+/* Opens what is not open yet. Under lock. */
+static int fill_slot(struct descriptors *descriptors, uint32_t id, uint8_t class)
+{
+	_Atomic uint64_t *slot = &descriptors->files[id].slots[class];
+	int descriptor = slot_descriptor(atomic_load(slot));
+
+	if (descriptor >= 0)
+		return descriptor;
+	descriptor = open_named(descriptors, id, class);
+	if (descriptor >= 0)
+		atomic_fetch_add(slot, (uint64_t)(uint32_t)(descriptor + 1) << 32);
+	return descriptor;
+}
+
 static int acquire_slowly(struct descriptors *descriptors, uint32_t id, uint8_t class)
 {
-	struct open_file *open_file = &descriptors->files[id];
-	_Atomic uint64_t *slot = &open_file->slots[class];
-
 	pthread_mutex_lock(&descriptors->lock);
-	int descriptor = slot_descriptor(atomic_load(slot));
-	if (descriptor >= 0) {
-		atomic_fetch_add(slot, 1);
-	} else {
-		descriptor = open_named(descriptors, id, class);
-		if (descriptor >= 0)
-			atomic_fetch_add(slot, ((uint64_t)(uint32_t)(descriptor + 1) << 32) + 1);
-	}
+	descriptors_await_move(descriptors, id);
+	int descriptor = fill_slot(descriptors, id, class);
+	if (descriptor >= 0)
+		atomic_fetch_add(&descriptors->files[id].slots[class], 1);
 	pthread_mutex_unlock(&descriptors->lock);
 	return descriptor;
 }
@@ -298,37 +300,9 @@ void descriptors_close_all(struct descriptors *descriptors)
 		open_file->pinned = false;
 		for (int class = 0; class < DESCRIPTOR_CLASSES; class ++)
 			atomic_fetch_and(&open_file->slots[class], ~(SLOT_CLOSING | SLOT_USERS));
-		close_slots(descriptors, open_file);
+		descriptors_close_slots(descriptors, open_file);
 		close_extra(descriptors, open_file);
 	}
-}
-
-enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES])
-{
-	pthread_mutex_lock(&descriptors->lock);
-	uint32_t place = descriptors->files[id].name;
-	bool existed = descriptors->files[id].existed;
-	pthread_mutex_unlock(&descriptors->lock);
-	if (!place)
-		return existed ? NAME_GONE : NAME_NEVER;
-	image_name(name, descriptors->table->files[id].directory, place);
-	return NAME_THERE;
-}
-
-uint32_t descriptors_name_at(struct descriptors *descriptors, uint32_t id)
-{
-	pthread_mutex_lock(&descriptors->lock);
-	uint32_t name = descriptors->names[descriptors->table->files[id].path];
-	pthread_mutex_unlock(&descriptors->lock);
-	return name ? name : id;
-}
-
-uint32_t descriptors_owner(struct descriptors *descriptors, uint32_t name)
-{
-	pthread_mutex_lock(&descriptors->lock);
-	uint32_t owner = descriptors->owners[name];
-	pthread_mutex_unlock(&descriptors->lock);
-	return owner;
 }
 
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor)
@@ -339,9 +313,9 @@ void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t cl
 	if (!open_file->name) {
 		/* What had the name before is another file, to which a later use does not mean to go. */
 		if (!open_file->opens)
-			close_slots(descriptors, open_file);
+			descriptors_close_slots(descriptors, open_file);
 		open_file->name = id;
-		give_name(descriptors, id, id);
+		descriptors_give_name(descriptors, id, id);
 	}
 	open_file->opens++;
 	open_file->existed = true;
@@ -401,86 +375,10 @@ void descriptors_keep(struct descriptors *descriptors, uint32_t id)
 {
 	const struct file *file = &descriptors->table->files[id];
 
+	pthread_mutex_lock(&descriptors->lock);
 	for (uint8_t class = 0; class < DESCRIPTOR_CLASSES && file->used_after_unlink; class ++) {
-		if (file->classes & (1u << class) && descriptors_acquire(descriptors, id, class) >= 0)
-			descriptors_release(descriptors, id, class);
+		if (file->classes & (1u << class))
+			fill_slot(descriptors, id, class);
 	}
-}
-
-/*
- * Takes one name from a file. Under lock. Of several names the trace does not say which one an unlink means, nor does it
- * matter to the time that it takes.
- */
-static void lose_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
-{
-	struct open_file *open_file = &descriptors->files[id];
-	uint32_t *place = &open_file->name;
-
-	descriptors->owners[name] = 0;
-	if (name != open_file->name) {
-		for (place = &open_file->links; *place && *place != name;)
-			place = &descriptors->files[*place].next_link;
-		*place = *place ? descriptors->files[*place].next_link : 0;
-		return;
-	}
-	open_file->name = open_file->links;
-	if (open_file->name) {
-		open_file->links = descriptors->files[open_file->name].next_link;
-		return;
-	}
-	if (!open_file->opens && !descriptors->table->files[id].used_after_unlink)
-		close_slots(descriptors, open_file);
-}
-
-void descriptors_unlinked(struct descriptors *descriptors, uint32_t id)
-{
-	pthread_mutex_lock(&descriptors->lock);
-	lose_name(descriptors, id, descriptors->files[id].name);
-	pthread_mutex_unlock(&descriptors->lock);
-}
-
-void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t name)
-{
-	pthread_mutex_lock(&descriptors->lock);
-	descriptors->files[name].next_link = descriptors->files[id].links;
-	descriptors->files[id].links = name;
-	give_name(descriptors, id, name);
-	pthread_mutex_unlock(&descriptors->lock);
-}
-
-void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name)
-{
-	pthread_mutex_lock(&descriptors->lock);
-	uint32_t before = descriptors->files[id].name;
-	uint32_t other = descriptors->owners[name];
-
-	descriptors->files[id].name = name;
-	give_name(descriptors, id, name);
-	if (other && other != id) {
-		descriptors->files[other].name = before;
-		give_name(descriptors, other, before);
-	}
-	pthread_mutex_unlock(&descriptors->lock);
-}
-
-void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name)
-{
-	pthread_mutex_lock(&descriptors->lock);
-	uint32_t victim = descriptors->owners[name];
-	if (victim && victim != id)
-		lose_name(descriptors, victim, name);
-	if (descriptors->files[id].name)
-		descriptors->owners[descriptors->files[id].name] = 0;
-	descriptors->files[id].name = name;
-	give_name(descriptors, id, name);
-	pthread_mutex_unlock(&descriptors->lock);
-}
-
-void descriptors_created(struct descriptors *descriptors, uint32_t id)
-{
-	pthread_mutex_lock(&descriptors->lock);
-	descriptors->files[id].name = id;
-	descriptors->files[id].existed = true;
-	give_name(descriptors, id, id);
 	pthread_mutex_unlock(&descriptors->lock);
 }

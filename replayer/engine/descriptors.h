@@ -29,6 +29,8 @@ struct open_file {
 	uint32_t next_link; /* of the file that has this place by a link: the place after this one */
 	bool existed; /* was made or laid out in this pass */
 	bool pinned; /* never closed during a pass: used without counting */
+	bool moving; /* its name is being changed: who wants to go by it waits */
+	uint32_t name_users; /* calls that go by its name: who wants to change it waits */
 	atomic_bool touched; /* since the search for one to close came by */
 };
 
@@ -44,6 +46,7 @@ struct descriptors {
 	uint32_t sector_bytes; /* in which direct I/O to the image's files works */
 	atomic_bool direct_refused; /* the file system has no O_DIRECT: opened without */
 	pthread_mutex_t lock;
+	pthread_cond_t settled; /* a name is not being changed, or not used, any more */
 };
 
 int descriptors_init(struct descriptors *descriptors, const struct file_table *table, const struct image *image);
@@ -68,17 +71,29 @@ void descriptors_release(struct descriptors *descriptors, uint32_t id, uint8_t c
 
 enum name_state { NAME_THERE, NAME_GONE, NAME_NEVER };
 
+/*
+ * The kernel changes a name before this table does. So a call that goes by a name is made between these two, and one that
+ * changes a name within a move; a descriptor that is open is used meanwhile.
+ */
+void descriptors_use_name(struct descriptors *descriptors, uint32_t id);
+void descriptors_used_name(struct descriptors *descriptors, uint32_t id);
+
+struct move {
+	uint32_t file;
+	/*
+	 * What a rename to the path of a file has to give as new name, so that it replaces what it replaced when it was
+	 * recorded, and does not leave it behind, filling the disk; and who has that name, or would.
+	 */
+	uint32_t name;
+	uint32_t other;
+};
+
+/* Of a file to the path of `target`, or to none (0). */
+struct move descriptors_begin_move(struct descriptors *descriptors, uint32_t id, uint32_t target);
+void descriptors_end_move(struct descriptors *descriptors, struct move move);
+
 /* The name of a file now, if it has one. */
 enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES]);
-
-/*
- * What a rename to the path of a file has to give as new name, so that it replaces what it replaced when it was recorded,
- * and does not leave it behind, filling the disk.
- */
-uint32_t descriptors_name_at(struct descriptors *descriptors, uint32_t id);
-
-/* The file that has a name; 0 = none. */
-uint32_t descriptors_owner(struct descriptors *descriptors, uint32_t name);
 
 /* Takes over the descriptor of a recorded open. */
 void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t class, int descriptor);
@@ -96,5 +111,10 @@ void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t 
 void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name);
 void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t name);
 void descriptors_created(struct descriptors *descriptors, uint32_t id);
+
+/* What descriptors.c and descriptor_names.c have from each other; under lock. */
+void descriptors_await_move(struct descriptors *descriptors, uint32_t id);
+void descriptors_give_name(struct descriptors *descriptors, uint32_t id, uint32_t name);
+void descriptors_close_slots(struct descriptors *descriptors, struct open_file *open_file);
 
 #endif

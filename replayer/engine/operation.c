@@ -47,29 +47,11 @@ static struct done finished(int result)
 	return (struct done){.result = result < 0 ? -errno : 0};
 }
 
-static struct done replay_open(struct run *run, const struct fileop_record *op, uint32_t index)
+static struct done open_by_name(struct run *run, const struct fileop_record *op, uint32_t index)
 {
-	char name[IMAGE_NAME_BYTES];
-	int flags = O_CLOEXEC;
-
-	if (run->table->files[index].directory) {
-		/* Which directory does not matter to the time that it takes. */
-		int descriptor = openat(run->image->directory, ".", flags | O_RDONLY | O_DIRECTORY);
-
-		if (descriptor >= 0)
-			descriptors_opened(&run->descriptors, index, 0, descriptor);
-		return finished(descriptor);
-	}
 	uint8_t class = class_chosen(run->table->class_choice, op->flags);
-	if (run->table->files[index].on_device) {
-		int device = target_reopen(run->image->target, flags | (class & CLASS_DIRECT ? O_DIRECT : 0) |
-								       (class & CLASS_SYNC ? O_SYNC : 0) |
-								       (class & CLASS_DSYNC ? O_DSYNC : 0));
-
-		if (device >= 0)
-			descriptors_opened(&run->descriptors, index, class, device);
-		return (struct done){.result = device < 0 ? device : 0};
-	}
+	int flags = O_CLOEXEC;
+	char name[IMAGE_NAME_BYTES];
 	enum name_state state = descriptors_name(&run->descriptors, index, name);
 	/* A name that is gone comes back only by being made again: altered traces give several files one id in turn. */
 	if (state == NAME_GONE && !(op->flags & IO_CREATED))
@@ -91,6 +73,36 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 	return finished(descriptor);
 }
 
+static struct done replay_open(struct run *run, const struct fileop_record *op, uint32_t index)
+{
+	int flags = O_CLOEXEC;
+
+	if (run->table->files[index].directory) {
+		/* Which directory does not matter to the time that it takes. */
+		int descriptor = openat(run->image->directory, ".", flags | O_RDONLY | O_DIRECTORY);
+
+		if (descriptor >= 0)
+			descriptors_opened(&run->descriptors, index, 0, descriptor);
+		return finished(descriptor);
+	}
+	uint8_t class = class_chosen(run->table->class_choice, op->flags);
+	if (run->table->files[index].on_device) {
+		int device = target_reopen(run->image->target, flags | (class & CLASS_DIRECT ? O_DIRECT : 0) |
+								       (class & CLASS_SYNC ? O_SYNC : 0) |
+								       (class & CLASS_DSYNC ? O_DSYNC : 0));
+
+		if (device >= 0)
+			descriptors_opened(&run->descriptors, index, class, device);
+		return (struct done){.result = device < 0 ? device : 0};
+	}
+	if (!run->table->files[index].renamed)
+		return open_by_name(run, op, index);
+	descriptors_use_name(&run->descriptors, index);
+	struct done done = open_by_name(run, op, index);
+	descriptors_used_name(&run->descriptors, index);
+	return done;
+}
+
 static struct done replay_close(struct run *run, uint32_t index)
 {
 	int closing[DESCRIPTOR_CLASSES];
@@ -104,6 +116,19 @@ static struct done replay_close(struct run *run, uint32_t index)
 	return finished(result);
 }
 
+static struct done rename_within(struct run *run, struct move move, const char *from, const char *to, bool exchange)
+{
+	int directory = run->image->directory;
+
+	descriptors_keep(&run->descriptors, move.other);
+	struct done done = finished(renameat2(directory, from, directory, to, exchange ? RENAME_EXCHANGE : 0));
+	if (done.result == 0 && exchange)
+		descriptors_exchanged(&run->descriptors, move.file, move.name);
+	else if (done.result == 0)
+		descriptors_renamed(&run->descriptors, move.file, move.name);
+	return done;
+}
+
 static struct done replay_rename(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	char from[IMAGE_NAME_BYTES], to[IMAGE_NAME_BYTES];
@@ -111,18 +136,13 @@ static struct done replay_rename(struct run *run, const struct fileop_record *op
 
 	if (!target)
 		return skipped(SKIP_UNKNOWN_FILE);
-	if (descriptors_name(&run->descriptors, index, from) != NAME_THERE)
-		return skipped(SKIP_NO_SUCH_FILE);
-	uint32_t name = descriptors_name_at(&run->descriptors, target);
-	descriptors_keep(&run->descriptors, descriptors_owner(&run->descriptors, name));
-	image_name(to, run->table->files[index].directory, name);
-	bool exchange = op->length & RENAME_EXCHANGE;
-	struct done done = finished(
-		renameat2(run->image->directory, from, run->image->directory, to, exchange ? RENAME_EXCHANGE : 0));
-	if (done.result == 0 && exchange)
-		descriptors_exchanged(&run->descriptors, index, name);
-	else if (done.result == 0)
-		descriptors_renamed(&run->descriptors, index, name);
+	struct move move = descriptors_begin_move(&run->descriptors, index, target);
+	struct done done = skipped(SKIP_NO_SUCH_FILE);
+	if (descriptors_name(&run->descriptors, index, from) == NAME_THERE) {
+		image_name(to, run->table->files[index].directory, move.name);
+		done = rename_within(run, move, from, to, op->length & RENAME_EXCHANGE);
+	}
+	descriptors_end_move(&run->descriptors, move);
 	return done;
 }
 
@@ -133,12 +153,15 @@ static struct done replay_link(struct run *run, const struct fileop_record *op, 
 
 	if (!target)
 		return skipped(SKIP_UNKNOWN_FILE);
-	if (descriptors_name(&run->descriptors, index, from) != NAME_THERE)
-		return skipped(SKIP_NO_SUCH_FILE);
-	image_name(to, run->table->files[index].directory, target);
-	struct done done = finished(linkat(run->image->directory, from, run->image->directory, to, 0));
-	if (done.result == 0)
-		descriptors_linked(&run->descriptors, index, target);
+	struct done done = skipped(SKIP_NO_SUCH_FILE);
+	descriptors_use_name(&run->descriptors, index);
+	if (descriptors_name(&run->descriptors, index, from) == NAME_THERE) {
+		image_name(to, run->table->files[index].directory, target);
+		done = finished(linkat(run->image->directory, from, run->image->directory, to, 0));
+		if (done.result == 0)
+			descriptors_linked(&run->descriptors, index, target);
+	}
+	descriptors_used_name(&run->descriptors, index);
 	return done;
 }
 
@@ -157,7 +180,7 @@ static struct done replay_symlink(struct run *run, const struct fileop_record *o
 	return done;
 }
 
-static struct done replay_unlink(struct run *run, uint32_t index)
+static struct done remove_name(struct run *run, uint32_t index)
 {
 	char name[IMAGE_NAME_BYTES];
 
@@ -168,6 +191,15 @@ static struct done replay_unlink(struct run *run, uint32_t index)
 	struct done done = finished(unlinkat(run->image->directory, name, flags));
 	if (done.result == 0)
 		descriptors_unlinked(&run->descriptors, index);
+	return done;
+}
+
+static struct done replay_unlink(struct run *run, uint32_t index)
+{
+	struct move move = descriptors_begin_move(&run->descriptors, index, 0);
+	struct done done = remove_name(run, index);
+
+	descriptors_end_move(&run->descriptors, move);
 	return done;
 }
 

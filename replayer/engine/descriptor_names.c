@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns file ids into the names that they have now, while a replay runs and changes them.
+#include "replayer/engine/descriptors.h"
+
+/* Under lock. */
+void descriptors_give_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	descriptors->owners[name] = id;
+	descriptors->names[descriptors->table->files[name].path] = name;
+}
+
+void descriptors_use_name(struct descriptors *descriptors, uint32_t id)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	descriptors_await_move(descriptors, id);
+	descriptors->files[id].name_users++;
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_used_name(struct descriptors *descriptors, uint32_t id)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	if (!--descriptors->files[id].name_users)
+		pthread_cond_broadcast(&descriptors->settled);
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+/* An open descriptor would do meanwhile, but there is none. */
+void descriptors_await_move(struct descriptors *descriptors, uint32_t id)
+{
+	while (descriptors->files[id].moving)
+		pthread_cond_wait(&descriptors->settled, &descriptors->lock);
+}
+
+static bool is_busy(const struct open_file *open_file)
+{
+	return open_file->moving || open_file->name_users;
+}
+
+struct move descriptors_begin_move(struct descriptors *descriptors, uint32_t id, uint32_t target)
+{
+	struct open_file *files = descriptors->files;
+	struct move move = {.file = id};
+
+	pthread_mutex_lock(&descriptors->lock);
+	while (true) {
+		uint32_t name = descriptors->names[descriptors->table->files[target].path];
+
+		move.name = name ? name : target;
+		move.other = descriptors->owners[move.name] ? descriptors->owners[move.name] : move.name;
+		if (!is_busy(&files[id]) && !is_busy(&files[move.other]))
+			break;
+		pthread_cond_wait(&descriptors->settled, &descriptors->lock);
+	}
+	files[id].moving = true;
+	files[move.other].moving = move.other != 0; /* a removal has none */
+	pthread_mutex_unlock(&descriptors->lock);
+	return move;
+}
+
+void descriptors_end_move(struct descriptors *descriptors, struct move move)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	descriptors->files[move.file].moving = false;
+	descriptors->files[move.other].moving = false;
+	pthread_cond_broadcast(&descriptors->settled);
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES])
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t place = descriptors->files[id].name;
+	bool existed = descriptors->files[id].existed;
+	pthread_mutex_unlock(&descriptors->lock);
+	if (!place)
+		return existed ? NAME_GONE : NAME_NEVER;
+	image_name(name, descriptors->table->files[id].directory, place);
+	return NAME_THERE;
+}
+
+/*
+ * Takes one name from a file. Under lock. Of several names the trace does not say which one an unlink means, nor does it
+ * matter to the time that it takes.
+ */
+static void lose_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	struct open_file *open_file = &descriptors->files[id];
+	uint32_t *place = &open_file->name;
+
+	descriptors->owners[name] = 0;
+	if (name != open_file->name) {
+		for (place = &open_file->links; *place && *place != name;)
+			place = &descriptors->files[*place].next_link;
+		*place = *place ? descriptors->files[*place].next_link : 0;
+		return;
+	}
+	open_file->name = open_file->links;
+	if (open_file->name) {
+		open_file->links = descriptors->files[open_file->name].next_link;
+		return;
+	}
+	if (!open_file->opens && !descriptors->table->files[id].used_after_unlink)
+		descriptors_close_slots(descriptors, open_file);
+}
+
+void descriptors_unlinked(struct descriptors *descriptors, uint32_t id)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	lose_name(descriptors, id, descriptors->files[id].name);
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	descriptors->files[name].next_link = descriptors->files[id].links;
+	descriptors->files[id].links = name;
+	descriptors_give_name(descriptors, id, name);
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t before = descriptors->files[id].name;
+	uint32_t other = descriptors->owners[name];
+
+	descriptors->files[id].name = name;
+	descriptors_give_name(descriptors, id, name);
+	if (other && other != id) {
+		descriptors->files[other].name = before;
+		descriptors_give_name(descriptors, other, before);
+	}
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	uint32_t victim = descriptors->owners[name];
+	if (victim && victim != id)
+		lose_name(descriptors, victim, name);
+	if (descriptors->files[id].name)
+		descriptors->owners[descriptors->files[id].name] = 0;
+	descriptors->files[id].name = name;
+	descriptors_give_name(descriptors, id, name);
+	pthread_mutex_unlock(&descriptors->lock);
+}
+
+void descriptors_created(struct descriptors *descriptors, uint32_t id)
+{
+	pthread_mutex_lock(&descriptors->lock);
+	descriptors->files[id].name = id;
+	descriptors->files[id].existed = true;
+	descriptors_give_name(descriptors, id, id);
+	pthread_mutex_unlock(&descriptors->lock);
+}
