@@ -373,6 +373,12 @@ int drain_init(struct drain *drain, const int *rings, int ring_count, struct wri
 	return 0;
 }
 
+int drain_take(struct drain *drain)
+{
+	int taken = take_rings(drain);
+	return taken < 0 ? taken : 0;
+}
+
 int drain_round(struct drain *drain)
 {
 	uint64_t before_ns = drain->round_began_ns;

@@ -71,6 +71,8 @@ struct drain {
 
 /* rings[i] is the descriptor of the ring of one CPU. 0 or a negative errno. */
 int drain_init(struct drain *drain, const int *rings, int ring_count, struct writer *writer);
+/* Takes everything out of the rings into memory, to make room in them. 0 or a negative errno. */
+int drain_take(struct drain *drain);
 /* Takes everything out of the rings and writes what can no longer be overtaken. 0 or a negative errno. */
 int drain_round(struct drain *drain);
 /* The last round: writes everything. Call it when nothing can produce any more. */

@@ -24,7 +24,7 @@ struct {
 
 __u32 file_id_last __weak = 0;
 
-/* How often an id was taken back: what threads know of struct files (known_file.bpf.h) is no longer sure then. */
+/* How often an id was taken back or found no room: what threads know of struct files (known_file.bpf.h) is not sure then. */
 __u32 ids_forgotten __weak = 0;
 
 /*
@@ -53,7 +53,8 @@ extern void *bpf_rdonly_cast(void *object, __u32 type) __ksym __weak;
 #endif
 
 enum {
-	FILE_FILTERED = 0xffffffff, /* instead of a file id: left out by a filter */
+	FILE_UNSENT = 0x80000000, /* beside a file id: its FILE record found no room, and is sent at the next use */
+	FILE_FILTERED = 0x7fffffff, /* instead of a file id: left out by a filter */
 	IDENTIFY_DIRECTORIES = 1 << 0, /* directories are files, too */
 	IDENTIFY_EARLY = 1 << 1, /* opened before recording began: whatever made the file, it was not in this trace */
 	MODE_TYPE_MASK = 0170000,
@@ -237,23 +238,28 @@ static __always_inline bool was_created(const struct file *file)
 	return BPF_CORE_READ(file, f_mode) & FMODE_CREATED || BPF_CORE_READ(file, f_flags) & OPEN_TMPFILE;
 }
 
-/* The FILE record and its path, unless a filter leaves the file out. Space for both is taken first. */
+/*
+ * The FILE record and its path, both or neither: space for both is taken first. Returns what the file is known by from now
+ * on: its id, beside FILE_UNSENT if there was no space, or FILE_FILTERED.
+ */
 static __always_inline __u32 send_file(struct file *file, struct inode *inode, const struct file_key *key, __u32 id,
 				       __u32 how, struct task_struct *viewer, __u64 now_ns)
 {
-	struct file_record *record = reserve_event(sizeof(struct file_record), RECORD_FILE, now_ns);
+	struct file_record *record = try_reserve_event(sizeof(struct file_record));
 	if (!record)
-		return id;
-	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILE, now_ns);
-	if (name) {
-		write_path(name, (__u64)&file->f_path, (__u64)viewer);
-		if (!has_wanted_prefix(name)) {
-			bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
-			bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
-			return FILE_FILTERED;
-		}
-		finish_name(name, NAME_OF_FILE, id, viewer, now_ns);
+		return id | FILE_UNSENT;
+	struct ring_name *name = try_reserve_event(sizeof(struct ring_name));
+	if (!name) {
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+		return id | FILE_UNSENT;
 	}
+	write_path(name, (__u64)&file->f_path, (__u64)viewer);
+	if (!has_wanted_prefix(name)) {
+		bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+		return FILE_FILTERED;
+	}
+	finish_name(name, NAME_OF_FILE, id, viewer, now_ns);
 	__builtin_memset(record, 0, sizeof(*record));
 	/* Of a block device, data and size belong to the inode of the device, not to that of the node in /dev. */
 	struct address_space *mapping = BPF_CORE_READ(file, f_mapping);
@@ -275,8 +281,7 @@ static __always_inline __u32 send_file(struct file *file, struct inode *inode, c
 	record->size_bytes = size_bytes;
 	record->resident_bytes = resident_bytes < size_bytes ? resident_bytes : size_bytes;
 	submit_event(record);
-	if (name)
-		submit_event(name);
+	submit_event(name);
 	return id;
 }
 
@@ -318,7 +323,8 @@ static __always_inline __u32 find_inode(const struct inode *inode)
 	if ((mode != MODE_REGULAR && mode != MODE_BLOCK_DEVICE) || !make_key(inode, mode, &key))
 		return 0;
 	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
-	return known && *known != FILE_FILTERED ? *known : 0;
+	__u32 id = known ? *known & ~FILE_UNSENT : 0;
+	return id != FILE_FILTERED ? id : 0;
 }
 
 /*
@@ -372,28 +378,37 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 		return 0;
 	}
 	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
-	__u32 id = known ? *known : 0;
+	bool is_new = false;
 	if (!known) {
-		__u32 fresh = __sync_fetch_and_add(&file_id_last, 1) + 1;
-		id = has_wanted_device(key.device) ? fresh : FILE_FILTERED;
-		if (bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST)) {
-			/* Another CPU was first (it also sends the record), or the table is full. */
-			known = bpf_map_lookup_elem(&file_ids, &key);
-			if (!known)
+		__u32 fresh = has_wanted_device(key.device) ? __sync_fetch_and_add(&file_id_last, 1) + 1 : FILE_FILTERED;
+		/* If another CPU was first, its id counts, and it sends the record. */
+		is_new = !bpf_map_update_elem(&file_ids, &key, &fresh, BPF_NOEXIST);
+		known = bpf_map_lookup_elem(&file_ids, &key);
+	}
+	if (!known) {
+		count_loss(RECORD_FILE, now_ns);
+		return 0;
+	}
+	/* Whoever takes the mark away sends what could not be sent before. */
+	bool is_late = *known & FILE_UNSENT && __sync_fetch_and_and(known, ~FILE_UNSENT) & FILE_UNSENT;
+	__u32 id = *known & ~FILE_UNSENT;
+	if ((is_new || is_late) && id != FILE_FILTERED) {
+		__u32 sent = send_file(file, inode, &key, id, how, viewer, now_ns);
+		if (sent != id)
+			*known = sent;
+		if (sent & FILE_UNSENT) {
+			__sync_fetch_and_add(&ids_forgotten, 1);
+			if (is_new)
 				count_loss(RECORD_FILE, now_ns);
-			id = known ? *known : 0;
-		} else if (id != FILE_FILTERED &&
-			   send_file(file, inode, &key, id, how, viewer, now_ns) == FILE_FILTERED) {
-			id = FILE_FILTERED;
-			bpf_map_update_elem(&file_ids, &key, &id, BPF_ANY);
 		}
+		id = sent & ~FILE_UNSENT;
+		if (is_new && id != FILE_FILTERED && mode == MODE_REGULAR)
+			enter_data_inode(BPF_CORE_READ(file, f_mapping, host), inode, id);
 	}
 	if (id == FILE_FILTERED) {
 		count_skip(SKIP_FILTERED);
 		return 0;
 	}
-	if (!known && id && mode == MODE_REGULAR)
-		enter_data_inode(BPF_CORE_READ(file, f_mapping, host), inode, id);
 	return id;
 }
 

@@ -307,7 +307,8 @@ void programs_detach(struct programs *programs)
 		bpf_link__destroy(programs->links[--programs->link_count]);
 }
 
-int programs_run_iterator(struct bpf_object *object, const char *name, const struct bpf_map *map)
+int programs_run_iterator(struct bpf_object *object, const char *name, const struct bpf_map *map,
+			  const struct between *between)
 {
 	struct bpf_program *program = bpf_object__find_program_by_name(object, name);
 	if (program && !bpf_program__autoload(program))
@@ -320,14 +321,16 @@ int programs_run_iterator(struct bpf_object *object, const char *name, const str
 		return program ? -errno : -ENOENT;
 	_cleanup_close_ int iterator = bpf_iter_create(bpf_link__fd(link));
 	int error = iterator < 0 ? -errno : 0;
-	char ignored[64];
-	ssize_t bytes = 0;
-	/* The kernel ends a read with EAGAIN behind a million objects of which nothing was written (kernel/bpf/bpf_iter.c). */
-	while (!error && ((bytes = read(iterator, ignored, sizeof(ignored))) > 0 ||
-			  (bytes < 0 && (errno == EAGAIN || errno == EINTR))))
-		;
-	if (bytes < 0)
-		error = -errno;
+	/* A read ends where a byte was written, or with EAGAIN behind a million objects (kernel/bpf/bpf_iter.c). */
+	for (char byte; !error;) {
+		ssize_t bytes = read(iterator, &byte, sizeof(byte));
+		if (!bytes)
+			break;
+		if (bytes > 0)
+			error = between ? between->act(between->context) : 0;
+		else if (errno != EAGAIN && errno != EINTR)
+			error = -errno;
+	}
 	bpf_link__destroy(link);
 	return error;
 }

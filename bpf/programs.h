@@ -65,7 +65,17 @@ int programs_try_functions(struct bpf_object *object, const char **refused);
 int programs_attach_all(struct programs *programs, struct bpf_object *object);
 /* In the reverse order. */
 void programs_detach(struct programs *programs);
-/* Runs an iterator once, over all there is, or all of `map`, if it is switched on. 0 or a negative errno. */
-int programs_run_iterator(struct bpf_object *object, const char *name, const struct bpf_map *map);
+/* What is done at each byte that an iterator writes. 0 or a negative errno. */
+struct between {
+	int (*act)(void *context);
+	void *context;
+};
+
+/*
+ * Runs an iterator once, over all there is, or all of `map`, if it is switched on. 0 or a negative errno. between: NULL =
+ * nothing is done.
+ */
+int programs_run_iterator(struct bpf_object *object, const char *name, const struct bpf_map *map,
+			  const struct between *between);
 
 #endif /* FLEXTRACE_PROGRAMS_H */

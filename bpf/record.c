@@ -167,6 +167,11 @@ static int64_t wait_for_command(struct session *session)
 	return target_exit_status(&session->target);
 }
 
+static int make_room(void *drain)
+{
+	return drain_take(drain);
+}
+
 /* Attaches and lets the target run. 0, or a negative errno after saying what failed. */
 static int begin(struct session *session)
 {
@@ -176,7 +181,8 @@ static int begin(struct session *session)
 		return error;
 	closure_begin(&session->closure, &session->tracer, &session->wish);
 	writer_mark_start(&session->writer);
-	error = tracer_adopt(&session->tracer, session->target.process);
+	const struct between between = {make_room, &session->drain};
+	error = tracer_adopt(&session->tracer, session->target.process, &between);
 	if (error)
 		return error;
 	/* A command has done nothing until now; a process that runs has been recorded since it was adopted. */

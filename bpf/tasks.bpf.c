@@ -94,6 +94,17 @@ int adopt_target(struct bpf_iter__task *context)
 	return 0;
 }
 
+/* Writes a byte where a file came in, so that the recorder can make room for the next one. */
+static __always_inline __u32 announce_file(struct file *file, struct task_struct *task, struct seq_file *seq)
+{
+	__u32 last = file_id_last;
+	__u8 byte = 0;
+	__u32 id = identify_file_of(number_of(file), IDENTIFY_EARLY, number_of(task), bpf_ktime_get_ns());
+	if (file_id_last != last)
+		bpf_seq_write(seq, &byte, sizeof(byte));
+	return id;
+}
+
 /* Files that were opened before recording began: every descriptor of every traced task. */
 SEC("iter/task_file")
 int announce_open_files(struct bpf_iter__task_file *context)
@@ -101,7 +112,7 @@ int announce_open_files(struct bpf_iter__task_file *context)
 	struct task_struct *task = context->task;
 	struct file *file = context->file;
 	if (task && file && bpf_task_storage_get(&tasks, task, NULL, 0))
-		identify_file_of(number_of(file), IDENTIFY_EARLY, number_of(task), bpf_ktime_get_ns());
+		announce_file(file, task, context->meta->seq);
 	return 0;
 }
 
@@ -116,7 +127,7 @@ int announce_mapped_files(struct bpf_iter__task_vma *context)
 	struct file *file = area->vm_file;
 	__u32 id = 0;
 	if (file)
-		id = identify_file_of(number_of(file), IDENTIFY_EARLY, number_of(task), bpf_ktime_get_ns());
+		id = announce_file(file, task, context->meta->seq);
 	if (id && area->vm_flags & MAPPING_EXECUTABLE)
 		note_program(id);
 	return 0;

@@ -232,14 +232,14 @@ int tracer_attach(struct tracer *tracer)
 }
 
 /* Tracing of a task begins with all programs in place, at the moment at which what it was charged so far is read. */
-int tracer_adopt(struct tracer *tracer, pid_t target)
+int tracer_adopt(struct tracer *tracer, pid_t target, const struct between *between)
 {
 	static const char *const iterators[] = {"adopt_target", "adopt_group", "announce_open_files",
 						"announce_mapped_files"};
 	int error = 0;
 	tracer->bpf->bss->target_process = target;
 	for (size_t i = target ? 0 : 1; !error && i < sizeof(iterators) / sizeof(iterators[0]); i++)
-		error = programs_run_iterator(tracer->bpf->obj, iterators[i], NULL);
+		error = programs_run_iterator(tracer->bpf->obj, iterators[i], NULL, between);
 	return error ? explain("look through the tasks", error) : 0;
 }
 
@@ -249,17 +249,17 @@ int tracer_adopt_arrivals(struct tracer *tracer)
 	if (arrivals == tracer->group_arrivals)
 		return 0;
 	tracer->group_arrivals = arrivals;
-	return programs_run_iterator(tracer->bpf->obj, "adopt_group", NULL);
+	return programs_run_iterator(tracer->bpf->obj, "adopt_group", NULL, NULL);
 }
 
 void tracer_find_ended_requests(struct tracer *tracer)
 {
-	programs_run_iterator(tracer->bpf->obj, "find_ended_requests", tracer->bpf->maps.requests);
+	programs_run_iterator(tracer->bpf->obj, "find_ended_requests", tracer->bpf->maps.requests, NULL);
 }
 
 void tracer_detach(struct tracer *tracer)
 {
-	programs_run_iterator(tracer->bpf->obj, "collect_accounts", NULL);
+	programs_run_iterator(tracer->bpf->obj, "collect_accounts", NULL, NULL);
 	programs_detach(&tracer->programs);
 }
 

@@ -46,8 +46,11 @@ struct tracer_settings {
 int tracer_init(struct tracer *tracer, const struct tracer_settings *settings);
 /* Attaches. No task is traced yet. */
 int tracer_attach(struct tracer *tracer);
-/* Begins to trace: takes in the target's tree (0 = none) and the tasks of the control group. */
-int tracer_adopt(struct tracer *tracer, pid_t target);
+/*
+ * Begins to trace: takes in the target's tree (0 = none) and the tasks of the control group. between: makes room in the
+ * rings for the next file that they have open.
+ */
+int tracer_adopt(struct tracer *tracer, pid_t target, const struct between *between);
 /* Takes in the threads of processes that were moved into the control group since the last time. 0 or a negative errno. */
 int tracer_adopt_arrivals(struct tracer *tracer);
 /* Records the block requests that have ended unseen, while all programs are still attached. */

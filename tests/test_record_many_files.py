@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""More files than the recorder has room for at once: each that data was moved in is told all the same, or counted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import IoOp, RecordKind
+from tests.told import RECORDER, run_recorder, wait_for_recording
+
+FILES = 300
+RING_BYTES = 256 << 10  # holds 58 files with their paths, and the calls of a test
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+OPEN_ALL = """
+import os, sys, time
+files = [os.open(f"{sys.argv[1]}/{number}", os.O_RDWR | os.O_CREAT) for number in range(int(sys.argv[2]))]
+"""
+
+
+def written(trace: characterize.Trace, directory: Path) -> set[str]:
+    """Names of the files in a directory that were written, by the records of the writes and of the files."""
+    writes = trace.io[(trace.io["op"] == IoOp.WRITE) & (trace.io["asked_bytes"] == len("seven.."))]
+    paths = [Path(trace.paths.get(file, "?")) for file in writes["file"]]
+    return {path.name if path.parent == directory else f"{path}" for path in paths}
+
+
+def test_files_that_were_open_before_are_told_however_small_the_ring(tmp_path):
+    script = f"{OPEN_ALL}print(flush=True)\ninput()\nfor file in files: os.write(file, b'seven..')\n"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(["python3", "-c", script, tmp_path, str(FILES)], text=True, **pipes) as target:
+        target.stdout.readline()
+        command = [RECORDER, "-o", tmp_path / "t", "--ring-bytes", str(RING_BYTES), "-p", str(target.pid)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as recorder:
+            wait_for_recording(recorder.stderr)
+            target.communicate("\n", timeout=120)
+            assert recorder.wait(timeout=120) == 0, recorder.stderr.read()
+    trace = characterize.open(tmp_path / "t")
+    assert not trace.header.lost
+    assert written(trace, tmp_path) == {str(number) for number in range(FILES)}
+
+
+def test_a_file_that_found_no_room_is_told_when_it_is_used_again(tmp_path):
+    """All are opened at once, and then one after the other is written twice."""
+    script = OPEN_ALL + "for file in files: os.write(file, b'x'); time.sleep(0.002); os.write(file, b'seven..')\n"
+    options = ("--ring-bytes", str(RING_BYTES), "--layer", "vfs")
+    done = run_recorder(tmp_path / "t", "python3", "-c", script, tmp_path, str(FILES), options=options)
+    trace = characterize.open(tmp_path / "t")
+    if RecordKind.FILE not in trace.header.lost:
+        pytest.skip("even so small a ring lost nothing: the drain kept up")
+    assert done.returncode == 3
+    assert RecordKind.IO not in trace.header.lost
+    # Each file that found no room is counted once, and has its record in the end.
+    assert trace.header.lost[RecordKind.FILE] <= FILES
+    assert written(trace, tmp_path) == {str(number) for number in range(FILES)}
+    assert trace.files["file"].is_unique
