@@ -14,7 +14,6 @@
 enum {
 	STRETCH_NONE = -1,
 	STEPS_MAX = 2048, /* bios and folios of a request; what is beyond has no BLOCK_DATA */
-	BTRFS_MAGIC = 0x9123683e, /* BTRFS_SUPER_MAGIC */
 	MAPPING_TAG_MASK = 3, /* low bits of folio->mapping: not a file's mapping */
 };
 
@@ -209,22 +208,11 @@ static __always_inline void find_dirtier(struct walk *walk, __u32 stretch)
 	};
 }
 
-/* What stat(2) says of an inode's device: of btrfs, the number of the subvolume. */
-static __always_inline __u32 device_of_inode(const struct inode *inode)
-{
-	struct super_block *super = BPF_CORE_READ(inode, i_sb);
-	if (BPF_CORE_READ(super, s_magic) == BTRFS_MAGIC &&
-	    bpf_core_field_exists(((struct btrfs_root *)NULL)->anon_dev)) {
-		struct btrfs_inode *around = (void *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
-		return BPF_CORE_READ(around, root, anon_dev);
-	}
-	return BPF_CORE_READ(super, s_dev);
-}
-
 static __always_inline bool is_trace_file(const struct inode *inode)
 {
+	struct super_block *super = BPF_CORE_READ(inode, i_sb);
 	return trace_file_inode && BPF_CORE_READ(inode, i_ino) == trace_file_inode &&
-	       device_of_inode(inode) == trace_file_device;
+	       device_of_inode(inode, super, BPF_CORE_READ(super, s_magic)) == trace_file_device;
 }
 
 /* Finds out whom the pages of a mapping belong to. */

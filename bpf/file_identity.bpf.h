@@ -7,7 +7,10 @@
 
 #include "maps.bpf.h"
 
-/* Identity that survives rename and inode reuse; a block device has its own number as device and inode 0. */
+/*
+ * Identity that survives rename and inode reuse; a block device has its own number as device and inode 0. The device is what
+ * stat(2) says: subvolumes of a btrfs, such as snapshots, have files of the same numbers.
+ */
 struct file_key {
 	__u64 inode;
 	__u32 device;
@@ -64,6 +67,7 @@ enum {
 	OPEN_PATH = 010000000, /* O_PATH: names a file, and cannot move data */
 	FMODE_CREATED = 1 << 20, /* the open that made this struct file created the inode (include/linux/fs.h) */
 	TMPFS_MAGIC = 0x01021994,
+	BTRFS_MAGIC = 0x9123683e, /* BTRFS_SUPER_MAGIC */
 	OPEN_TMPFILE = 020000000, /* __O_TMPFILE: created, without a name */
 	SB_KERNMOUNT = 1 << 22, /* mounted by the kernel for itself: memfd, System V shared memory, pipes, sockets */
 	PAGE_BYTES = 4096,
@@ -285,6 +289,16 @@ static __always_inline __u32 send_file(struct file *file, struct inode *inode, c
 	return id;
 }
 
+static __always_inline __u32 device_of_inode(const struct inode *inode, const struct super_block *super,
+					     unsigned long magic)
+{
+	if (magic == BTRFS_MAGIC && bpf_core_field_exists(((struct btrfs_root *)NULL)->anon_dev)) {
+		struct btrfs_inode *around = (void *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+		return BPF_CORE_READ(around, root, anon_dev);
+	}
+	return BPF_CORE_READ(super, s_dev);
+}
+
 /* Of a regular file, block device or directory on a real file system. false for everything else. */
 static __always_inline bool make_key(const struct inode *inode, __u16 mode, struct file_key *key)
 {
@@ -293,9 +307,10 @@ static __always_inline bool make_key(const struct inode *inode, __u16 mode, stru
 		return true;
 	}
 	struct super_block *super = BPF_CORE_READ(inode, i_sb);
-	if (BPF_CORE_READ(super, s_flags) & SB_KERNMOUNT || is_pseudo_filesystem(BPF_CORE_READ(super, s_magic)))
+	unsigned long magic = BPF_CORE_READ(super, s_magic);
+	if (BPF_CORE_READ(super, s_flags) & SB_KERNMOUNT || is_pseudo_filesystem(magic))
 		return false;
-	key->device = BPF_CORE_READ(super, s_dev);
+	key->device = device_of_inode(inode, super, magic);
 	key->inode = BPF_CORE_READ(inode, i_ino);
 	key->generation = BPF_CORE_READ(inode, i_generation);
 	return true;
@@ -345,10 +360,12 @@ static __always_inline bool has_file_filter(void)
 	return filter_device || filter_path_prefix_bytes;
 }
 
-static __always_inline bool has_wanted_device(__u32 device)
+/* Of a file system that is the device of its super block, which all subvolumes share. */
+static __always_inline bool has_wanted_device(const struct inode *inode, __u16 mode)
 {
 	if (!filter_device)
 		return true;
+	__u32 device = mode == MODE_BLOCK_DEVICE ? BPF_CORE_READ(inode, i_rdev) : BPF_CORE_READ(inode, i_sb, s_dev);
 	for (int i = 0; i < FILTER_DEVICES_MAX && filter_file_devices[i]; i++)
 		if (filter_file_devices[i] == device)
 			return true;
@@ -380,7 +397,9 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
 	bool is_new = false;
 	if (!known) {
-		__u32 fresh = has_wanted_device(key.device) ? __sync_fetch_and_add(&file_id_last, 1) + 1 : FILE_FILTERED;
+		__u32 fresh = FILE_FILTERED;
+		if (has_wanted_device(inode, mode))
+			fresh = __sync_fetch_and_add(&file_id_last, 1) + 1;
 		/* If another CPU was first, its id counts, and it sends the record. */
 		is_new = !bpf_map_update_elem(&file_ids, &key, &fresh, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&file_ids, &key);

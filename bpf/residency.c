@@ -92,7 +92,7 @@ void residency_note(struct residency *residency, const struct file_record *recor
 	residency->waiting[slot] = (struct resident_file){.record = *record, .path = copy, .viewer = viewer};
 }
 
-/* Of btrfs the kernel side knows the number of the super block, and stat that of the subvolume, which is another. */
+/* Of btrfs the kernel side may know only the number of the super block, and stat says that of the subvolume. */
 static bool is_the_file(int descriptor, const struct file_record *record)
 {
 	struct stat now;

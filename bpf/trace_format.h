@@ -234,7 +234,7 @@ struct file_record {
 	__u32 flags; /* enum file_flag */
 	__u64 time_ns; /* first sight */
 	__u32 file;    /* 1, 2, 3 ... in this trace; from 2^31 on for paths that were only named (rename, unlink) */
-	__u32 device;  /* kernel encoding: major << 20 | minor */
+	__u32 device;  /* as stat(2) says; kernel encoding: major << 20 | minor */
 	__u64 inode;
 	__u32 generation;
 	__u32 filesystem_magic; /* statfs f_type; 0 = unknown */

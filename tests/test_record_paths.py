@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 from collections import Counter
 
@@ -270,6 +271,33 @@ def test_identity_survives_names(recordings):
     without_name = real[real["name"].str.startswith("#")]
     assert len(without_name) == 1
     assert (without_name["flags"] & int(FileFlag.CREATED)).all()
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_files_of_subvolumes_are_told_apart(tmp_path, filtered):
+    """A snapshot has the files of its subvolume, under the same numbers, and a subvolume may have those of another."""
+    if not shutil.which("btrfs"):
+        pytest.skip("btrfs (btrfs-progs) is not installed")
+    with loop_file_system("btrfs", tmp_path) as system:
+        volume, other, snapshot = places = [system.place / name for name in ("volume", "other", "snapshot")]
+        for made in (["create", volume], ["create", other], ["snapshot", volume, snapshot]):
+            subprocess.run(["btrfs", "subvolume", *made], check=True, capture_output=True)
+            (made[-1] / "file").write_bytes(bytes(3))
+        files = [place / "file" for place in places]
+        stats = {str(file): file.stat() for file in files}
+        assert len({it.st_ino for it in stats.values()}) == 1
+        script = ";".join(f"printf {'x' * bytes_} >> {file}" for file, bytes_ in zip(files, (11, 13, 17), strict=True))
+        options = ("--device", system.disk.path) if filtered else ()
+        done = run_recorder(tmp_path / "t", "sh", "-c", script, options=options)
+        assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    told = trace.files[trace.files["path"].isin([*stats])].set_index("path")
+    devices = {path: os.major(it.st_dev) << 20 | os.minor(it.st_dev) for path, it in stats.items()}
+    assert told["device"].to_dict() == devices
+    assert told["inode"].to_dict() == {path: it.st_ino for path, it in stats.items()}
+    moved = {path: trace.io.loc[trace.io["file"] == file, "result"].sum() for path, file in told["file"].items()}
+    assert list(moved.values()) == [11, 13, 17]
+    assert list(moved) == [str(file) for file in files]
 
 
 def test_tasks_of_the_tree(recordings):
