@@ -24,16 +24,24 @@ enum {
 	NAME_IDS_FIRST = 0x80000000u, /* ids from the kernel side start at 1 */
 };
 
-static struct announced *announced_of(struct drain *drain, uint32_t thread)
+static void forget_announced(struct announced *announced)
 {
-	struct announced *slot = &drain->announced[thread % ANNOUNCED_MAX];
-	if (slot->thread != thread) {
-		free(slot->directory);
-		free(slot->path);
-		free(slot->new_path);
-		*slot = (struct announced){.thread = thread};
-	}
-	return slot;
+	free(announced->directory);
+	free(announced->path);
+	free(announced->new_path);
+	*announced = (struct announced){};
+}
+
+/* What the call that a name belongs to has announced so far; what another has announced, whose record was lost, goes. */
+static struct announced *announced_by(struct drained_ring *ring, const struct ring_name *name)
+{
+	struct announced *announced = &ring->announced;
+	if (announced->thread != name->thread || announced->time_ns != name->time_ns)
+		forget_announced(announced);
+	announced->thread = name->thread;
+	announced->time_ns = name->time_ns;
+	announced->other_root = name->other_root;
+	return announced;
 }
 
 static void replace(char **slot, char *text)
@@ -42,8 +50,22 @@ static void replace(char **slot, char *text)
 	*slot = text;
 }
 
-static void take_name(struct drain *drain, const struct ring_name *name)
+static void take_path_of_file(struct drain *drain, const struct ring_name *name, char *path)
 {
+	for (size_t i = 1; i <= drain->pending_end - drain->pending_begin && i <= FILE_SEARCH_MAX; i++) {
+		struct pending *pending = &drain->pending[drain->pending_end - i];
+		if (pending->record.kind == RECORD_FILE && pending->record.file.file == name->file) {
+			replace(&pending->path, path);
+			pending->viewer_process = name->process;
+			return;
+		}
+	}
+	free(path);
+}
+
+static void take_name(struct drained_ring *ring, const struct ring_name *name)
+{
+	struct drain *drain = ring->drain;
 	if (name->start + name->bytes > (int)sizeof(name->text))
 		return;
 	char *text = strndup(name->text + name->start, name->bytes);
@@ -51,32 +73,27 @@ static void take_name(struct drain *drain, const struct ring_name *name)
 		drain->lost_here[name->role == NAME_OF_FILE ? RECORD_FILE : RECORD_FILEOP]++;
 		return;
 	}
-	struct announced *announced = announced_of(drain, name->thread);
-	announced->time_ns = name->time_ns;
-	announced->other_root = name->other_root;
+	if (name->role == NAME_OF_FILE) {
+		take_path_of_file(drain, name, text);
+		return;
+	}
+	struct announced *announced = announced_by(ring, name);
 	switch (name->role) {
-	case NAME_OF_FILE:
-		for (size_t i = 1; i <= drain->pending_end - drain->pending_begin && i <= FILE_SEARCH_MAX; i++) {
-			struct pending *pending = &drain->pending[drain->pending_end - i];
-			if (pending->record.kind == RECORD_FILE && pending->record.file.file == name->file) {
-				replace(&pending->path, text);
-				pending->viewer_process = name->process;
-				return;
-			}
-		}
-		free(text);
-		break;
 	case NAME_DIRECTORY:
 	case NAME_NEW_DIRECTORY:
 		replace(&announced->directory, text);
 		break;
 	case NAME_ARGUMENT:
 	case NAME_NEW_ARGUMENT: {
+		char **slot = name->role == NAME_ARGUMENT ? &announced->path : &announced->new_path;
 		const char *directory = announced->directory ? announced->directory : "/";
 		/* The announced directory has no symbolic links, as paths of FILE records have none. */
 		bool may_have_links = strchr(text, '/') && !name->other_root;
-		replace(name->role == NAME_ARGUMENT ? &announced->path : &announced->new_path,
-			may_have_links ? names_join_resolved(directory, text) : names_join(directory, text));
+		/* Where the directory of a relative name found no room, or was none, the name is not known. */
+		if (announced->directory || *text == '/')
+			replace(slot,
+				may_have_links ? names_join_resolved(directory, text) : names_join(directory, text));
+		replace(&announced->directory, NULL);
 		free(text);
 		break;
 	}
@@ -130,10 +147,9 @@ static uint64_t end_ns_of(const struct pending *pending)
 }
 
 /* A call on names takes the names that were announced at its very end; those of a call whose record was lost stay behind. */
-static void take_announced(struct drain *drain, struct pending *pending)
+static void take_announced(struct announced *announced, struct pending *pending)
 {
-	struct announced *announced = announced_of(drain, pending->record.fileop.thread);
-	if (announced->time_ns != pending->end_ns)
+	if (announced->thread != pending->record.fileop.thread || announced->time_ns != pending->end_ns)
 		return;
 	pending->path = announced->path;
 	pending->new_path = announced->new_path;
@@ -144,13 +160,14 @@ static void take_announced(struct drain *drain, struct pending *pending)
 /* An event is one record, or several that end together. */
 static int take_event(void *context, void *data, size_t bytes)
 {
-	struct drain *drain = context;
+	struct drained_ring *ring = context;
+	struct drain *drain = ring->drain;
 	const uint8_t *kind = data;
 
 	drain->event_count++;
 	drain->event_bytes += bytes;
 	if (*kind == RING_NAME && bytes >= sizeof(struct ring_name)) {
-		take_name(drain, data);
+		take_name(ring, data);
 		return 0;
 	}
 	uint64_t end_ns = 0;
@@ -165,7 +182,7 @@ static int take_event(void *context, void *data, size_t bytes)
 			end_ns = end_ns_of(pending);
 		pending->end_ns = end_ns;
 		if (pending->record.kind == RECORD_FILEOP)
-			take_announced(drain, pending);
+			take_announced(&ring->announced, pending);
 	}
 	return 0;
 }
@@ -355,15 +372,20 @@ static int take_rings(struct drain *drain)
 
 int drain_init(struct drain *drain, const int *rings, int ring_count, struct writer *writer)
 {
-	*drain = (struct drain){.writer = writer};
+	*drain = (struct drain){.writer = writer, .ring_of_cpu = calloc(ring_count, sizeof(*drain->ring_of_cpu))};
+	if (!drain->ring_of_cpu)
+		return -ENOMEM;
+	drain->ring_count = ring_count;
 	names_init(&drain->names);
 	for (int i = 0; i < ring_count; i++) {
 		int error = 0;
+		struct drained_ring *ring = &drain->ring_of_cpu[i];
+		ring->drain = drain;
 		if (!drain->rings) {
-			drain->rings = ring_buffer__new(rings[i], take_event, drain, NULL);
+			drain->rings = ring_buffer__new(rings[i], take_event, ring, NULL);
 			error = drain->rings ? 0 : -errno;
 		} else {
-			error = ring_buffer__add(drain->rings, rings[i], take_event, drain);
+			error = ring_buffer__add(drain->rings, rings[i], take_event, ring);
 		}
 		if (error) {
 			drain_deinit(drain);
@@ -405,10 +427,8 @@ void drain_deinit(struct drain *drain)
 		free(drain->pending[i].new_path);
 	}
 	free(drain->pending);
-	for (int i = 0; i < ANNOUNCED_MAX; i++) {
-		free(drain->announced[i].directory);
-		free(drain->announced[i].path);
-		free(drain->announced[i].new_path);
-	}
+	for (int i = 0; i < drain->ring_count; i++)
+		forget_announced(&drain->ring_of_cpu[i].announced);
+	free(drain->ring_of_cpu);
 	names_deinit(&drain->names);
 }

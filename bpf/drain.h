@@ -33,7 +33,7 @@ struct pending {
 	} record;
 };
 
-/* Names that a thread's call on names has announced. */
+/* Names that a thread's call on names has announced; they come right before its record, through the same ring. */
 struct announced {
 	uint32_t thread;
 	bool other_root;
@@ -41,10 +41,16 @@ struct announced {
 	char *directory, *path, *new_path;
 };
 
-enum { ANNOUNCED_MAX = 64 };
+/* The ring of one CPU. */
+struct drained_ring {
+	struct drain *drain;
+	struct announced announced; /* last */
+};
 
 struct drain {
 	struct ring_buffer *rings;
+	struct drained_ring *ring_of_cpu;
+	int ring_count;
 	struct writer *writer;
 	struct names names;
 	struct pending *pending;
@@ -65,7 +71,6 @@ struct drain {
 	struct device_filter *device_filter; /* NULL = none */
 	uint64_t filtered_count; /* operations that they left out */
 	uint64_t event_count, event_bytes; /* what came through the rings, without their headers of 8 bytes */
-	struct announced announced[ANNOUNCED_MAX];
 	struct wake_record wake; /* of a call whose record comes next; kind 0 = none */
 };
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that calls are made on reach the records of these calls, whoever else makes such calls meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import Fileop, IoFlag
+from tests.told import run_recorder
+
+CALLS = 10_007
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+# On two processors, by processes whose numbers are a multiple of 64 apart.
+RENAMES = """
+import os, sys, time
+calls, places = int(sys.argv[1]), sys.argv[2:]
+processors = sorted(os.sched_getaffinity(0))
+reader, writer = os.pipe()
+def rename(place, processor):
+    os.close(writer)
+    os.read(reader, 1)  # until both are there
+    os.sched_setaffinity(0, [processor])
+    os.chdir(place)
+    open("a", "w").close()
+    for call in range(calls):
+        os.rename(*("ba" if call % 2 else "ab"))
+        time.sleep(0.00001)  # the rings shall not overflow
+children = []
+while len(children) < len(places):
+    child = os.fork()
+    number = child or os.getpid()
+    if not children or (number - children[0]) % 64 == 0:
+        if not child:
+            rename(places[len(children)], processors[len(children)])
+            os._exit(0)
+        children.append(child)
+    elif not child:
+        os._exit(0)
+    else:
+        os.waitpid(child, 0)
+os.close(writer)
+for child in children: os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_names_of_calls_at_the_same_time_are_told_apart(tmp_path):
+    places = [tmp_path / "one", tmp_path / "two"]
+    for place in places:
+        place.mkdir()
+    options = ("--layer", "vfs", "--ring-bytes", "64M")
+    done = run_recorder(tmp_path / "t", "python3", "-c", RENAMES, str(CALLS), *places, options=options)
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    renames = trace.fileops[trace.fileops["op"] == Fileop.RENAME]
+    calls = [renames[renames["process"] == process] for process in sorted(set(renames["process"]))]
+    # The name that each makes, and one file whose name it was before.
+    made = [[trace.paths.get(name, "?") for name in each["argument"]] for each in calls]
+    assert made == [[f"{place}/{'ba'[call % 2]}" for call in range(CALLS)] for place in places]
+    opened = trace.fileops[(trace.fileops["op"] == Fileop.OPEN) & (trace.fileops["flags"] & int(IoFlag.CREATED) != 0)]
+    assert [set(each["file"]) for each in calls] == [
+        set(opened.loc[opened["process"] == each["process"].iloc[0], "file"]) for each in calls
+    ]
