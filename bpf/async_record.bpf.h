@@ -163,7 +163,7 @@ static __always_inline __u32 async_missed(const struct async_operation *operatio
 static __always_inline void async_send_io(const struct async_operation *operation, __u64 offset, __u32 width,
 					  __s64 result, __u64 end_ns)
 {
-	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, end_ns);
+	struct io_record *record = reserve_event_of(operation->file, sizeof(struct io_record), RECORD_IO, end_ns);
 	if (!record)
 		return;
 	record->kind = RECORD_IO;
@@ -186,7 +186,8 @@ static __always_inline void async_send_io(const struct async_operation *operatio
 
 static __always_inline void async_send_fileop(const struct async_operation *operation, __s64 result, __u64 end_ns)
 {
-	struct fileop_record *record = reserve_event(sizeof(struct fileop_record), RECORD_FILEOP, end_ns);
+	struct fileop_record *record =
+		reserve_event_of(operation->file, sizeof(struct fileop_record), RECORD_FILEOP, end_ns);
 	if (!record)
 		return;
 	record->kind = RECORD_FILEOP;

@@ -229,6 +229,8 @@ static __always_inline void note_submission(struct submission *submission, struc
 	submission->file = state->file;
 	submission->inode = state->inode_pointer;
 	__u64 file_pointer = state->request ? note_operation(submission, bio, state) : state->file_pointer;
+	if (submission->file == FILE_BEYOND)
+		submission->file = 0;
 	if (state->descriptor_flags & OPEN_DIRECT)
 		place_direct(submission, bio, state, file_pointer);
 }

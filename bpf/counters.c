@@ -87,6 +87,11 @@ uint64_t counters_in_flight_max(const struct tracer *tracer)
 	return tracer->bpf->bss->in_flight_max;
 }
 
+uint64_t counters_lost_beyond(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->lost_beyond;
+}
+
 struct device_total counters_device(const struct tracer *tracer, uint32_t device)
 {
 	struct device_total total = {};

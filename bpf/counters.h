@@ -20,6 +20,8 @@ enum { MISSED_PROGRAMS_MAX = 64 };
 /* Of the programs that missed any; returns how many these are. */
 int counters_missed_runs(const struct tracer *tracer, struct missed_runs of[MISSED_PROGRAMS_MAX]);
 uint64_t counters_in_flight_max(const struct tracer *tracer);
+/* Records that were lost because their file was one more than are told apart. */
+uint64_t counters_lost_beyond(const struct tracer *tracer);
 /* Nothing for a device that has completed nothing. */
 struct device_total counters_device(const struct tracer *tracer, uint32_t device);
 /* of[kind * cpu_count + cpu] for all TRACE_KINDS_MAX kinds. 0 or a negative errno. */

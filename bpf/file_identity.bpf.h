@@ -20,7 +20,7 @@ struct file_key {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, FILES_MAX);
+	__uint(max_entries, 1 << 20); /* unless the recorder sets another number before load */
 	__type(key, struct file_key);
 	__type(value, __u32);
 } file_ids __weak SEC(".maps");
@@ -58,6 +58,7 @@ extern void *bpf_rdonly_cast(void *object, __u32 type) __ksym __weak;
 enum {
 	FILE_UNSENT = 0x80000000, /* beside a file id: its FILE record found no room, and is sent at the next use */
 	FILE_FILTERED = 0x7fffffff, /* instead of a file id: left out by a filter */
+	FILE_BEYOND = 0x7ffffffe, /* the same: there was no room for it; what is done with it counts as lost */
 	IDENTIFY_DIRECTORIES = 1 << 0, /* directories are files, too */
 	IDENTIFY_EARLY = 1 << 1, /* opened before recording began: whatever made the file, it was not in this trace */
 	MODE_TYPE_MASK = 0170000,
@@ -99,6 +100,26 @@ static __always_inline bool is_pseudo_filesystem(unsigned long magic)
 		return false;
 	}
 }
+
+/* Records that were lost for their file, and not for want of room in a ring. */
+__u64 lost_beyond __weak = 0;
+
+static __always_inline void count_beyond(__u32 kind, __u64 now_ns)
+{
+	count_loss(kind, now_ns);
+	__sync_fetch_and_add(&lost_beyond, 1);
+}
+
+/* Space for the record of an operation on a file; NULL after counting the loss. */
+#define reserve_event_of(file, event_bytes, record_kind, now_ns)                         \
+	({                                                                               \
+		void *event_of_file = NULL;                                              \
+		if ((file) == FILE_BEYOND)                                               \
+			count_beyond(record_kind, now_ns);                               \
+		else                                                                     \
+			event_of_file = reserve_event(event_bytes, record_kind, now_ns); \
+		event_of_file;                                                           \
+	})
 
 static __always_inline struct file *file_of_descriptor(struct task_struct *task, __u32 descriptor)
 {
@@ -339,7 +360,7 @@ static __always_inline __u32 find_inode(const struct inode *inode)
 		return 0;
 	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
 	__u32 id = known ? *known & ~FILE_UNSENT : 0;
-	return id != FILE_FILTERED ? id : 0;
+	return id < FILE_BEYOND ? id : 0;
 }
 
 /*
@@ -374,7 +395,7 @@ static __always_inline bool has_wanted_device(const struct inode *inode, __u16 m
 
 /*
  * The id of a regular file or block device, or of a directory if those are wanted (how: IDENTIFY_*); 0 for everything else, for which it
- * counts a skip. A file that cannot be entered into the full table gets id 0 too, and is counted as a lost FILE.
+ * counts a skip. A file for which the table has no room is FILE_BEYOND.
  */
 __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointer, __u64 now_ns)
 {
@@ -404,10 +425,8 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 		is_new = !bpf_map_update_elem(&file_ids, &key, &fresh, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&file_ids, &key);
 	}
-	if (!known) {
-		count_loss(RECORD_FILE, now_ns);
-		return 0;
-	}
+	if (!known)
+		return FILE_BEYOND;
 	/* Whoever takes the mark away sends what could not be sent before. */
 	bool is_late = *known & FILE_UNSENT && __sync_fetch_and_and(known, ~FILE_UNSENT) & FILE_UNSENT;
 	__u32 id = *known & ~FILE_UNSENT;

@@ -24,6 +24,8 @@ enum {
 	RING_BYTES_MIN = 1 << 12,
 	RING_BYTES_MAX = 1 << 30,
 	TRACE_BYTES_MIN = 1 << 20,
+	FILES_DEFAULT = 1 << 20,
+	FILES_MAX = 1 << 24,
 };
 
 enum option_key {
@@ -36,6 +38,7 @@ enum option_key {
 	OPTION_MAX_SIZE,
 	OPTION_CGROUP,
 	OPTION_RING_BYTES,
+	OPTION_MAX_FILES,
 	OPTION_DRY_RUN,
 	OPTION_SURVEY,
 };
@@ -77,6 +80,8 @@ static const struct argp_option argp_options[] = {
 	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 5},
 	{"ring-bytes", OPTION_RING_BYTES, "BYTES", 0,
 	 "size of the ring buffer of each CPU, a power of two (default: 16M)", 5},
+	{"max-files", OPTION_MAX_FILES, "N", 0,
+	 "how many files can be told apart (default: 1048576); operations on further ones are lost, and counted", 5},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "say what would be recorded, and how, and load the programs; record nothing",
 	 5},
 	{"survey", OPTION_SURVEY, 0, 0,
@@ -93,13 +98,13 @@ static uint64_t parse_bytes(const char *text, uint64_t min, uint64_t max, struct
 	return bytes;
 }
 
-static pid_t parse_process(const char *text, struct argp_state *state)
+static int parse_number(const char *text, int max, struct argp_state *state, const char *what)
 {
 	char *end = NULL;
-	long long process = strtoll(text, &end, 10);
-	if (end == text || *end || process < 1 || process > INT32_MAX)
-		argp_error(state, "process '%s' is not a number from 1 to %d", text, INT32_MAX);
-	return process;
+	long long number = strtoll(text, &end, 10);
+	if (end == text || *end || number < 1 || number > max)
+		argp_error(state, "%s '%s' is not a number from 1 to %d", what, text, max);
+	return number;
 }
 
 static uint32_t parse_device(const char *text, struct argp_state *state)
@@ -204,7 +209,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		options->process = parse_process(argument, state);
+		options->process = parse_number(argument, INT32_MAX, state, "process");
 		break;
 	case 'o':
 		options->output = argument;
@@ -250,6 +255,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		if (options->ring_bytes & (options->ring_bytes - 1))
 			argp_error(state, "ring size '%s' is not a power of two", argument);
 		break;
+	case OPTION_MAX_FILES:
+		options->files_max = parse_number(argument, FILES_MAX, state, "number of files");
+		break;
 	case ARGP_KEY_ARGS:
 		options->command = state->argv + state->next;
 		break;
@@ -271,7 +279,8 @@ void options_parse(struct options *options, int argc, char **argv)
 		.doc = documentation,
 	};
 
-	*options = (struct options){.layer_vfs = true, .layer_block = true, .ring_bytes = RING_BYTES_DEFAULT};
+	*options = (struct options){
+		.layer_vfs = true, .layer_block = true, .ring_bytes = RING_BYTES_DEFAULT, .files_max = FILES_DEFAULT};
 	argp_err_exit_status = EXIT_USAGE;
 	/* In order: what follows the command's name belongs to the command. */
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, options);

@@ -24,6 +24,7 @@ struct options {
 	struct control_group group;
 	const char *cgroup; /* memory control group that the command joins, NULL = none */
 	uint64_t ring_bytes; /* per CPU, a power of two */
+	uint32_t files_max; /* that are told apart */
 	uint64_t duration_ns; /* 0 = no limit */
 	uint64_t trace_bytes_max; /* 0 = no limit */
 	/* What is left out. */

@@ -67,7 +67,7 @@ static __always_inline __u32 enter_inode_below(const struct task_state *state, c
 static __always_inline __u32 file_of_inode(const struct task_state *state, const struct inode *inode)
 {
 	if (state->id && state->inode_pointer == (__u64)inode)
-		return state->file;
+		return state->file == FILE_BEYOND ? 0 : state->file;
 	__u32 file = find_inode(inode);
 	return file ? file : enter_inode_below(state, inode);
 }

@@ -220,10 +220,14 @@ struct {
 	__type(value, __u8);
 } program_files __weak SEC(".maps");
 
-static __always_inline void note_program(__u32 file)
+/* A file that is mapped. Of one for which there was no room nothing tells the page faults. */
+static __always_inline void note_mapped(__u32 file, bool executable)
 {
 	__u8 yes = 1;
-	bpf_map_update_elem(&program_files, &file, &yes, BPF_ANY);
+	if (file == FILE_BEYOND)
+		count_beyond(RECORD_FILE, bpf_ktime_get_ns());
+	else if (file && executable)
+		bpf_map_update_elem(&program_files, &file, &yes, BPF_ANY);
 }
 
 static __always_inline bool is_program(__u32 file)

@@ -122,7 +122,7 @@ static int do_round(struct session *session)
 	if (session->losses.sum && !session->loss_said) {
 		session->loss_said = true;
 		status_clear(&session->status);
-		summary_say_losing(session->options, session->losses.sum);
+		summary_say_losing(session->options, &session->tracer, session->losses.sum);
 	}
 	status_update(&session->status, &session->writer, session->losses.sum);
 	return error ? error : session->writer.error;
@@ -330,6 +330,7 @@ static int init_tracer(struct session *session, const struct stat *trace_file)
 	struct tracer_settings settings = {
 		.wish = session->wish,
 		.ring_bytes = options->ring_bytes,
+		.files_max = options->files_max,
 		.group = options->group,
 		.path_prefix = *options->path_prefix ? options->path_prefix : NULL,
 		.device = options->device,

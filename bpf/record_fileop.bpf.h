@@ -22,7 +22,8 @@ static __always_inline struct fileop_record *reserve_fileop(struct task_struct *
 							    __s64 result, __u64 now_ns)
 {
 	send_wake(task, state, state->id, now_ns);
-	struct fileop_record *record = reserve_event(sizeof(struct fileop_record), RECORD_FILEOP, now_ns);
+	struct fileop_record *record =
+		reserve_event_of(state->file, sizeof(struct fileop_record), RECORD_FILEOP, now_ns);
 	if (!record)
 		return NULL;
 	__builtin_memset(record, 0, sizeof(*record));

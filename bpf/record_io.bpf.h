@@ -140,7 +140,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	operation_ends(reads ? IO_READ : IO_WRITE, SOURCE_SYSCALL, done);
 
 	send_wake(task, state, state->id, now_ns);
-	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
+	struct io_record *record = reserve_event_of(state->file, sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
 	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) |
@@ -247,7 +247,8 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 	bool reads = op == IO_READ;
 	__u64 id = reads ? state->id : state->target_id;
 	send_wake(task, state, id, now_ns);
-	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
+	__u32 file = reads ? state->file : state->target_file;
+	struct io_record *record = reserve_event_of(file, sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
 		return;
 	record->kind = RECORD_IO;
@@ -260,7 +261,7 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 	record->duration_ns = now_ns - state->start_ns;
 	record->thread = task->pid;
 	record->process = task->tgid;
-	record->file = reads ? state->file : state->target_file;
+	record->file = file;
 	record->asked_bytes = saturated_u32(state->asked_bytes);
 	record->offset = reads ? state->position : state->target_position;
 	record->result = done;

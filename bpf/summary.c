@@ -9,6 +9,18 @@
 
 #include "counters.h"
 
+/* So that nothing is lost the next time. */
+static void say_remedy(const struct options *options, const struct tracer *tracer, uint64_t lost)
+{
+	uint64_t beyond = counters_lost_beyond(tracer);
+	if (beyond)
+		fprintf(stderr, " %llu were of more files than are told apart: give a larger --max-files than %u.",
+			(unsigned long long)beyond, options->files_max);
+	if (lost > beyond)
+		fprintf(stderr, " Give a larger --ring-bytes than %llu.", (unsigned long long)options->ring_bytes);
+	fputc('\n', stderr);
+}
+
 static void say_losses(const struct metadata *metadata, uint64_t lost)
 {
 	const char *separator = "";
@@ -20,8 +32,8 @@ static void say_losses(const struct metadata *metadata, uint64_t lost)
 			kind_names[kind] ? kind_names[kind] : "unknown");
 		separator = ", ";
 	}
-	fprintf(stderr, "): numbers made from this trace are lower bounds. Give a larger --ring-bytes than %llu.\n",
-		(unsigned long long)metadata->options->ring_bytes);
+	fprintf(stderr, "): numbers made from this trace are lower bounds.");
+	say_remedy(metadata->options, metadata->tracer, lost);
 }
 
 static void say_why(const struct metadata *metadata, bool command_goes_on)
@@ -79,12 +91,13 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 			(unsigned long long)header->count[RECORD_BLOCK], (unsigned long long)lost, path, path);
 }
 
-void summary_say_losing(const struct options *options, uint64_t lost)
+void summary_say_losing(const struct options *options, const struct tracer *tracer, uint64_t lost)
 {
 	fprintf(stderr,
-		"flextrace record: WARNING: RECORDS ARE BEING LOST (%llu so far): this recording will not be complete; "
-		"give a larger --ring-bytes than %llu\n",
-		(unsigned long long)lost, (unsigned long long)options->ring_bytes);
+		"flextrace record: WARNING: RECORDS ARE BEING LOST (%llu so far): this recording will not be "
+		"complete.",
+		(unsigned long long)lost);
+	say_remedy(options, tracer, lost);
 }
 
 void summary_say_same_disk(struct topology *topology, const char *path, dev_t trace_filesystem, pid_t process,

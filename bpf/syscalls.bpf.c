@@ -156,9 +156,8 @@ static __always_inline void exec_ends(struct task_struct *task, struct task_stat
 static __always_inline void make_mapped_file_known(struct pt_regs *regs, struct task_struct *task)
 {
 	struct file *file = file_of_descriptor(task, regs->r8);
-	__u32 id = file ? identify_file(file, false, bpf_ktime_get_ns()) : 0;
-	if (id && regs->dx & PROTECTION_EXECUTE)
-		note_program(id);
+	if (file)
+		note_mapped(identify_file(file, false, bpf_ktime_get_ns()), regs->dx & PROTECTION_EXECUTE);
 }
 
 /* A function of its own, so that the stack of sys_exit stays small for what it calls besides. */

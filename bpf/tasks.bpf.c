@@ -125,11 +125,8 @@ int announce_mapped_files(struct bpf_iter__task_vma *context)
 	if (!task || !area || !bpf_task_storage_get(&tasks, task, NULL, 0))
 		return 0;
 	struct file *file = area->vm_file;
-	__u32 id = 0;
 	if (file)
-		id = announce_file(file, task, context->meta->seq);
-	if (id && area->vm_flags & MAPPING_EXECUTABLE)
-		note_program(id);
+		note_mapped(announce_file(file, task, context->meta->seq), area->vm_flags & MAPPING_EXECUTABLE);
 	return 0;
 }
 

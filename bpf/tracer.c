@@ -173,6 +173,8 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 	if (!tracer->bpf)
 		return -errno;
 	fill_constants(tracer, settings);
+	if (settings->files_max)
+		bpf_map__set_max_entries(tracer->bpf->maps.file_ids, settings->files_max);
 	look_through_modules(tracer);
 	int error = settings->survey ? 0 : programs_check(tracer->bpf->obj, &settings->wish, &tracer->types);
 	if (error)

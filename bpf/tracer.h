@@ -32,6 +32,7 @@ struct tracer_settings {
 	struct programs_wish wish;
 	bool survey; /* go on without whatever the kernel refuses, also what is required; make no rings */
 	uint64_t ring_bytes;
+	uint32_t files_max; /* that are told apart, 0 = as the programs have it */
 	uint32_t trace_file_device; /* kernel encoding */
 	uint64_t trace_file_inode;
 	struct control_group group; /* whose tasks are traced, id 0 = none */

@@ -166,7 +166,7 @@ def _missing(result: Characterization) -> str:
         return f"records are missing, uncounted; these numbers are not trustworthy{but}: record again"
     return (
         f"{sum(result.lost.values())} records were LOST while recording; these numbers are not trustworthy{but}: "
-        "record again with a larger --ring-bytes"
+        "record again with a larger --ring-bytes or --max-files, whichever the recorder asked for"
     )
 
 

@@ -26,7 +26,7 @@ from replayer.confine import MemoryGroup
 # Handed over as they are; the recorder parses them.
 RECORDER_OPTIONS = (
     *("output", "process", "in_cgroup", "device", "path", "min_size"),
-    *("duration", "max_size", "ring_bytes"),
+    *("duration", "max_size", "ring_bytes", "max_files"),
 )
 RECORDER_SWITCHES = ("force", "quiet", "dry_run")
 
@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read FILE into the confined page cache before the command starts (with --memory; may be repeated)",
     )
     parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16M)")
+    parser.add_argument("--max-files", metavar="N", help="how many files can be told apart (default: 1048576)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to start and record")
 
 
