@@ -124,6 +124,7 @@ static int do_round(struct session *session)
 		status_clear(&session->status);
 		summary_say_losing(session->options, &session->tracer, session->losses.sum);
 	}
+	writer_flush_old(&session->writer);
 	status_update(&session->status, &session->writer, session->losses.sum);
 	return error ? error : session->writer.error;
 }
@@ -236,6 +237,17 @@ static int end(struct session *session)
 	return error;
 }
 
+static void say_unfinished(const char *path, int error)
+{
+	char words[256];
+	const char *remedy = error == -ENOSPC  ? ". Make room, choose another place with -o, or set a limit with --max-size"
+			     : error == -EFBIG ? ". Allow larger files (ulimit -f), or set a limit with --max-size"
+					       : "";
+	snprintf(words, sizeof(words), "; it is marked incomplete and can be read up to its last whole record%s",
+		 remedy);
+	fail("go on writing trace", path, error, words);
+}
+
 /* From a target that waits to a closed trace. The exit code. */
 static int record(struct session *session)
 {
@@ -272,11 +284,7 @@ static int record(struct session *session)
 	int close_error = writer_deinit(&session->writer, json ? json : "{}");
 	error = error ? error : close_error;
 	if (error)
-		fail("go on writing trace", session->path, error,
-		     error == -ENOSPC
-			     ? "; it is marked incomplete and can be read up to its last whole record. Make room, "
-			       "choose another place with -o, or set a limit with --max-size"
-			     : "; it is marked incomplete and can be read up to its last whole record");
+		say_unfinished(session->path, error);
 	else
 		summary_say(&metadata, session->path, session->losses.sum, goes_on);
 	int64_t exit_status = goes_on ? wait_for_command(session) : metadata.exit_status;
@@ -391,6 +399,7 @@ static int make_signals(void)
 	sigemptyset(&stop);
 	sigaddset(&stop, SIGINT);
 	sigaddset(&stop, SIGTERM);
+	sigaddset(&stop, SIGQUIT);
 	/* Who ignores it, as nohup does, means it. */
 	if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
 		sigaddset(&stop, SIGHUP);
@@ -428,8 +437,12 @@ int main(int argc, char **argv)
 	session.signals = signals;
 	if (init_target(&session))
 		return EXIT_FAILED;
-	/* After the fork. Neither a command that was killed before it began nor a closed stderr ends a recording unwritten. */
+	/*
+	 * After the fork. Neither a command that was killed before it began nor a closed stderr ends a recording unwritten, nor
+	 * a limit on the size of files.
+	 */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	int exit_code = record_to_file(&session);
 	target_deinit(&session.target);
 	return exit_code;

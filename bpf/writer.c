@@ -16,6 +16,7 @@
 enum {
 	INFERRED_MAX = 1 << 24,
 	JSON_RESERVED_BYTES = 64 << 10,
+	FLUSH_NS = 1000000000,
 };
 
 static int write_all(int descriptor, const void *data, size_t bytes, off_t offset)
@@ -156,6 +157,13 @@ void writer_flush(struct writer *writer)
 	if (!writer->error && writer->buffered_bytes)
 		writer->error = write_back(writer, offset, writer->buffered_bytes);
 	writer->buffered_bytes = 0;
+	writer->flushed_ns = monotonic_ns();
+}
+
+void writer_flush_old(struct writer *writer)
+{
+	if (monotonic_ns() - writer->flushed_ns >= FLUSH_NS)
+		writer_flush(writer);
 }
 
 static void note_inferred(struct writer *writer)

@@ -17,6 +17,7 @@ struct writer {
 	int descriptor;
 	uint8_t *buffer;
 	size_t buffered_bytes;
+	uint64_t flushed_ns; /* the last time */
 	uint64_t dropped_until; /* in the file: written back and out of the page cache */
 	uint64_t records_max; /* after this many only GAP records are taken, 0 = no limit */
 	bool full; /* a record was not taken because of records_max */
@@ -48,6 +49,8 @@ void writer_append(struct writer *writer, const void *record);
 /* Appends a FILE record and its path, both or neither. */
 void writer_append_file(struct writer *writer, struct file_record *record, const char *path, size_t path_bytes);
 void writer_flush(struct writer *writer);
+/* To be called all the time: flushes what has waited for a second, so that little is missing if the recorder is killed. */
+void writer_flush_old(struct writer *writer);
 /* Keeps the file, with its JSON block and gap_count_max more GAP records, below so many bytes. */
 void writer_limit(struct writer *writer, uint64_t bytes_max, uint64_t gap_count_max);
 /*

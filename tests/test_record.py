@@ -255,12 +255,12 @@ def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
     assert others < 60
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_ends_a_recording_cleanly(tmp_path, number):
     loop = f"while :; do echo x >> {tmp_path}/log; done"
     recorder = subprocess.Popen(
         # Whoever runs the tests in the background of a shell hands an ignored SIGINT down to the shell in here.
-        ["env", "--default-signal=INT,HUP", RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", loop],
+        ["env", "--default-signal=INT,HUP,QUIT", RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", loop],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings that end by signals, and by what befalls the recorder: what was seen until then is in the trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import HeaderFlag, IoOp
+from tests.told import RECORDER, run_recorder, wait_for_recording
+
+SECONDS_MAX = 60
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+def test_little_is_written_soon_as_well(tmp_path):
+    """So that it is there where the recorder is killed: here, while its command still runs."""
+    command = ["sh", "-c", f"echo x > {tmp_path}/file; sleep {10 * SECONDS_MAX}"]
+    with subprocess.Popen(
+        [RECORDER, "-o", tmp_path / "t", "--", *command], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as recorder:
+        try:
+            wait_for_recording(recorder.stderr)
+            for _ in range(10 * SECONDS_MAX):
+                time.sleep(0.1)
+                trace = characterize.open(tmp_path / "t")
+                writes = trace.io[trace.io["op"] == IoOp.WRITE]
+                if len(writes):
+                    break
+        finally:
+            os.killpg(recorder.pid, signal.SIGKILL)
+    assert trace.header.flags & HeaderFlag.INCOMPLETE
+    assert [(trace.paths[row.file], row.result) for row in writes.itertuples()] == [(f"{tmp_path}/file", 2)]
+
+
+def test_a_limit_on_the_size_of_files_is_told_and_leaves_what_was_written(tmp_path):
+    calls, bytes_max = 150_000, 1_000_003
+    program = f"dd if=/dev/zero of={tmp_path}/file bs=1 count={calls}"
+    before = ["prlimit", f"--fsize={bytes_max}"]
+    done = run_recorder(tmp_path / "t", *program.split(), options=("--layer", "vfs"), before=before)
+    assert done.returncode == 1
+    assert "File too large; it is marked incomplete" in done.stderr
+    assert "ulimit -f" in done.stderr
+    assert (tmp_path / "file").stat().st_size == calls
+    assert (tmp_path / "t").stat().st_size <= bytes_max
+    trace = characterize.open(tmp_path / "t")
+    assert trace.header.flags & HeaderFlag.INCOMPLETE
+    assert len(trace.io) > 10_000
