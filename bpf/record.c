@@ -38,6 +38,7 @@ enum {
 	POLL_INTERVAL_MS =
 		5, /* between two rounds. At 10^6 events per second on a CPU its default ring fills in 230 ms. */
 	RESIDENCY_NS_MAX = 1000000, /* of each round; the rings fill meanwhile */
+	SIGNAL_NS = 50000000, /* within which a signal that comes twice is one, as that of timeout(1) */
 };
 
 /* Everything of one recording. */
@@ -58,6 +59,7 @@ struct session {
 	struct device_filter device_filter; /* of --device */
 	int signals; /* signalfd */
 	int signal_count;
+	uint64_t signalled_ns; /* when the one that waits to be taken was seen, 0 = none */
 	uint64_t ends_ns; /* CLOCK_MONOTONIC, 0 = no limit */
 	enum stop stopped_by;
 	bool loss_said;
@@ -88,11 +90,18 @@ static void default_output(const struct options *options, char *path, size_t roo
 static bool take_signal(struct session *session)
 {
 	struct signalfd_siginfo info;
+	uint64_t now_ns = monotonic_ns();
+	if (!session->signalled_ns)
+		session->signalled_ns = now_ns;
+	/* The kernel keeps one of each number. */
+	if (now_ns - session->signalled_ns < SIGNAL_NS)
+		return false;
+	session->signalled_ns = 0;
 	if (read(session->signals, &info, sizeof(info)) != sizeof(info))
 		return false;
 	if (!session->target.is_command || ++session->signal_count > 1)
 		return true;
-	if (info.ssi_code != SI_KERNEL)
+	if (!target_was_sent(&session->target, info.ssi_signo))
 		kill(session->target.process, info.ssi_signo);
 	return false;
 }
@@ -240,7 +249,8 @@ static int end(struct session *session)
 static void say_unfinished(const char *path, int error)
 {
 	char words[256];
-	const char *remedy = error == -ENOSPC  ? ". Make room, choose another place with -o, or set a limit with --max-size"
+	const char *remedy = error == -ENOSPC
+				     ? ". Make room, choose another place with -o, or set a limit with --max-size"
 			     : error == -EFBIG ? ". Allow larger files (ulimit -f), or set a limit with --max-size"
 					       : "";
 	snprintf(words, sizeof(words), "; it is marked incomplete and can be read up to its last whole record%s",

@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cleanup.h"
+
 static int join_cgroup(const char *cgroup)
 {
 	char path[PATH_MAX];
@@ -55,6 +57,23 @@ static void __attribute__((noreturn)) become_command(char **command, const char 
 	_exit(error == -ENOENT ? 127 : 126);
 }
 
+/* A process that blocks all signals, so that those it gets can be seen in /proc, and that ends with the recorder. */
+static pid_t start_witness(const struct target *target)
+{
+	sigset_t all;
+	pid_t recorder = getpid(), witness = fork();
+	if (witness)
+		return witness;
+	/* The command waits for the last of these to be closed. */
+	close(target->release);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (getppid() == recorder)
+		pause();
+	_exit(0);
+}
+
 static int open_process(pid_t process)
 {
 	int descriptor = syscall(SYS_pidfd_open, process, 0);
@@ -84,6 +103,7 @@ int target_init_command(struct target *target, char **command, const char *cgrou
 	target->release = released[1];
 	target->exec_error = tell[0];
 	if (!error) {
+		target->witness = start_witness(target);
 		target->process_descriptor = open_process(target->process);
 		error = target->process_descriptor < 0 ? target->process_descriptor : 0;
 	}
@@ -127,8 +147,24 @@ int target_exit_status(struct target *target)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+bool target_was_sent(const struct target *target, int signal_number)
+{
+	char path[64], line[128];
+	unsigned long long pending;
+	if (getpgid(target->process) != getpgrp())
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/status", target->witness);
+	_cleanup_fclose_ FILE *status = fopen(path, "re");
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "ShdPnd: %llx", &pending) == 1)
+			return pending >> (signal_number - 1) & 1;
+	return false;
+}
+
 void target_deinit(struct target *target)
 {
+	if (target->witness > 0 && !kill(target->witness, SIGKILL))
+		waitpid(target->witness, NULL, 0);
 	int descriptors[] = {target->process_descriptor, target->release, target->exec_error};
 	for (size_t i = 0; i < sizeof(descriptors) / sizeof(*descriptors); i++)
 		if (descriptors[i] >= 0)

@@ -11,6 +11,7 @@ struct target {
 	int process_descriptor; /* pidfd: readable when the process has ended; -1 = neither */
 	int release; /* write end of the pipe that the command waits on, -1 for a running process */
 	int exec_error; /* read end of the pipe on which a failed exec is told */
+	pid_t witness; /* of a command: gets what is sent to the recorder's process group, and keeps it; 0 = none */
 	bool is_command;
 };
 
@@ -22,6 +23,8 @@ int target_init_process(struct target *target, pid_t process);
 int target_release(struct target *target);
 /* Exit status as a shell gives it; 0 for a process that is not our child. Waits for a command's end. */
 int target_exit_status(struct target *target);
+/* Whether a signal that the recorder has got was sent to its whole process group, and so to the command, too. */
+bool target_was_sent(const struct target *target, int signal_number);
 void target_deinit(struct target *target);
 
 #endif /* FLEXTRACE_TARGET_H */

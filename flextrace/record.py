@@ -145,11 +145,17 @@ def run_recorder(command: list[str]) -> int:
     def forward(number: int, frame: FrameType | None) -> None:
         if not recorder:
             raise SystemExit(128 + number)
-        recorder[0].send_signal(signal.SIGTERM)
+        # The same: if the recorder has it already, it is one signal for it.
+        recorder[0].send_signal(number)
 
-    # Ctrl-C reaches the recorder from the terminal; here it must only not interrupt the wait. A handler of our own is
-    # not inherited, as ignoring would be.
-    handlers = {signal.SIGINT: lambda number, frame: None, signal.SIGTERM: forward, signal.SIGHUP: forward}
+    def pass_over(number: int, frame: FrameType | None) -> None:
+        """What a key does reaches the recorder from the terminal; here it must only not interrupt the wait.
+
+        A handler of our own is not inherited, as ignoring would be.
+        """
+
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGQUIT), pass_over)
+    handlers |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), forward)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # by nohup
         del handlers[signal.SIGHUP]
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}

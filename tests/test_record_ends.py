@@ -15,7 +15,7 @@ import characterize
 from characterize.layout import HeaderFlag, IoOp
 from tests.told import RECORDER, run_recorder, wait_for_recording
 
-SECONDS_MAX = 60
+SECONDS_MAX = 30
 
 pytestmark = [
     pytest.mark.root,
@@ -28,7 +28,10 @@ def test_little_is_written_soon_as_well(tmp_path):
     """So that it is there where the recorder is killed: here, while its command still runs."""
     command = ["sh", "-c", f"echo x > {tmp_path}/file; sleep {10 * SECONDS_MAX}"]
     with subprocess.Popen(
-        [RECORDER, "-o", tmp_path / "t", "--", *command], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [RECORDER, "-o", tmp_path / "t", "--layer", "vfs", "--", *command],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as recorder:
         try:
             wait_for_recording(recorder.stderr)
@@ -57,3 +60,41 @@ def test_a_limit_on_the_size_of_files_is_told_and_leaves_what_was_written(tmp_pa
     trace = characterize.open(tmp_path / "t")
     assert trace.header.flags & HeaderFlag.INCOMPLETE
     assert len(trace.io) > 10_000
+
+
+COUNT_SIGNALS = """
+import signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # before anybody is told
+print("ready", flush=True)
+signal.sigwait([signal.SIGINT])
+print("one", flush=True)
+time.sleep(0.3)  # for another one
+more = signal.sigtimedwait([signal.SIGINT], 0)
+open(sys.argv[1], "w").write("two" if more else "one")
+"""
+
+
+@pytest.mark.parametrize("sent_to", ["recorder", "group", "both"])
+def test_a_signal_reaches_the_command_once_and_its_end_is_recorded(tmp_path, sent_to):
+    """However it is sent; timeout(1) sends it to its child, and then to its group."""
+    command = ["python3", "-c", COUNT_SIGNALS, tmp_path / "count"]
+    with subprocess.Popen(
+        # Whoever runs the tests in the background of a shell hands an ignored SIGINT down.
+        ["env", "--default-signal=INT", RECORDER, "-o", tmp_path / "t", "--", *command],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as recorder:
+        recorder.stdout.readline()
+        if sent_to == "group":
+            recorder.send_signal(signal.SIGSTOP)  # the command is to be first
+        else:
+            recorder.send_signal(signal.SIGINT)
+        if sent_to != "recorder":
+            os.killpg(recorder.pid, signal.SIGINT)
+        recorder.stdout.readline()
+        recorder.send_signal(signal.SIGCONT)
+        assert recorder.wait(timeout=120) == 0
+    assert (tmp_path / "count").read_text() == "one"
+    trace = characterize.open(tmp_path / "t")
+    assert trace.header.metadata["stopped_by"] == "end"
+    assert f"{tmp_path}/count" in trace.paths.values()
