@@ -21,12 +21,16 @@
 
 enum {
 	RING_BYTES_DEFAULT = 16 << 20,
-	RING_BYTES_MIN = 1 << 12,
+	RING_BYTES_MIN = 1 << 15,
 	RING_BYTES_MAX = 1 << 30,
 	TRACE_BYTES_MIN = 1 << 20,
 	FILES_DEFAULT = 1 << 20,
 	FILES_MAX = 1 << 24,
 };
+
+/* What one call sends at once: a rename two directories and two names before its records, each event behind 8 bytes. */
+_Static_assert(RING_BYTES_MIN > 4 * (sizeof(struct ring_name) + 8) + 2 * (TRACE_RECORD_BYTES + 8),
+	       "the smallest ring holds any call");
 
 enum option_key {
 	OPTION_LAYER = 0x100,
@@ -79,7 +83,7 @@ static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "How:", 5},
 	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 5},
 	{"ring-bytes", OPTION_RING_BYTES, "BYTES", 0,
-	 "size of the ring buffer of each CPU, a power of two (default: 16M)", 5},
+	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M)", 5},
 	{"max-files", OPTION_MAX_FILES, "N", 0,
 	 "how many files can be told apart (default: 1048576); operations on further ones are lost, and counted", 5},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "say what would be recorded, and how, and load the programs; record nothing",

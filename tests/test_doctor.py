@@ -200,7 +200,7 @@ def test_rings_against_memory():
     assert many.status == Status.WARN
     # A power of two, so that all of them fit into a quarter of the memory.
     assert many.remedy == f"flextrace record --ring-bytes {GIB // 4 // 128} ..."
-    assert recorder.ring_check(128, 16 << 20, 1000).remedy == "flextrace record --ring-bytes 4096 ..."
+    assert recorder.ring_check(128, 16 << 20, 1000).remedy == "flextrace record --ring-bytes 32768 ..."
 
 
 def row(**given) -> dict:

@@ -239,10 +239,10 @@ def test_block_bytes_agree_with_the_device_statistics(tmp_path):
 def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
     operations = 200_003
     program = f"dd if=/dev/zero of={tmp_path}/file bs=7 count={operations}"
-    done = record(tmp_path / "t", *program.split(), options=("--ring-bytes", "4096", "--layer", "vfs"))
+    done = record(tmp_path / "t", *program.split(), options=("--ring-bytes", "32K", "--layer", "vfs"))
     trace = characterize.open(tmp_path / "t")
     if not trace.header.lost:
-        pytest.skip("even a ring of one page lost nothing: the drain kept up")
+        pytest.skip("even the smallest ring lost nothing: the drain kept up")
     assert done.returncode == 3
     assert "LOST" in done.stderr
     io_lost = trace.header.lost[RecordKind.IO]
@@ -308,22 +308,9 @@ def test_a_recording_outlives_the_reader_of_its_messages(tmp_path):
 
 
 def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
+    program = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=300000"
     recorder = subprocess.Popen(
-        [
-            RECORDER,
-            "-o",
-            tmp_path / "t",
-            "--layer",
-            "vfs",
-            "--",
-            "dd",
-            "if=/dev/zero",
-            f"of={tmp_path}/file",
-            "bs=1",
-            "count=300000",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
+        [RECORDER, "-o", tmp_path / "t", "--layer", "vfs", "--", *program.split()], stderr=subprocess.PIPE, text=True
     )
     wait_for_recording(recorder.stderr)
     time.sleep(0.2)
@@ -341,7 +328,9 @@ def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
         (["--layer", "disk", "--", "true"], 2, "choose vfs, block or both"),
         (["-p", "x"], 2, "not a number"),
         (["-p", "4194304"], 1, "cannot record process 4194304"),
-        (["--ring-bytes", "5000", "--", "true"], 2, "power of two"),
+        (["--ring-bytes", "50000", "--", "true"], 2, "power of two"),
+        (["--ring-bytes", "16K", "--", "true"], 2, "not a size from 32768 to"),
+        (["--max-files", "0", "--", "true"], 2, "not a number from 1 to"),
         (["--", "/nonexistent/program"], 1, "cannot start /nonexistent/program"),
     ],
 )

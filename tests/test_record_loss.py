@@ -14,7 +14,7 @@ import characterize
 from characterize.layout import BlockFlag, Fileop, HeaderFlag, IoOp, RecordKind, Source
 from tests.told import PROGRAMS, parse, run_recorder
 
-RING_BYTES_MIN = 4096
+RING_BYTES_MIN = 32 << 10
 ATTEMPTS = 5
 WRITE_BYTES, READ_BYTES = 7, 11  # of tests/programs/burst.c
 

@@ -53,6 +53,20 @@ for child in children: os.waitpid(child, 0)
 """
 
 
+def test_the_smallest_ring_holds_the_names_of_a_rename(tmp_path):
+    (tmp_path / "old").touch()
+    # What Python opens before may be lost.
+    script = f"import os, time; os.chdir('{tmp_path}'); time.sleep(0.2); os.rename('old', 'new'); time.sleep(0.2)"
+    options = ("--layer", "vfs", "--ring-bytes", "32K")
+    done = run_recorder(tmp_path / "t", "python3", "-c", script, options=options)
+    assert done.returncode in {0, 3}, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    renames = trace.fileops[trace.fileops["op"] == Fileop.RENAME]
+    assert [(trace.paths[row.file], trace.paths[row.argument]) for row in renames.itertuples()] == [
+        (f"{tmp_path}/old", f"{tmp_path}/new")
+    ]
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 def test_names_of_calls_at_the_same_time_are_told_apart(tmp_path):
     places = [tmp_path / "one", tmp_path / "two"]

@@ -21,7 +21,7 @@ from replayer.binaries import find_binary
 
 BINARIES, PRIVILEGES, PROGRAMS, RECORDING = "binaries", "privileges", "programs", "recording"
 SURVEY_SECONDS_MAX = 120
-RING_BYTES_MIN = 4096
+RING_BYTES_MIN = 32 << 10
 REBUILD = "make build, in the flextrace checkout"
 MEMORY_ACCOUNTED_SINCE = (5, 11)
 
