@@ -101,7 +101,9 @@ static void look_up(struct device *device, uint32_t number)
 		device->backing = S_ISBLK(backing.st_mode)
 					  ? device_number(major(backing.st_rdev), minor(backing.st_rdev))
 					  : block_device_of(backing.st_dev);
-	device->stacked = device->slave_count || device->backing;
+	/* NVMe with several paths: what is submitted to a disk of the subsystem is seen again on that of a controller. */
+	bool has_paths = strstr(directory, "/nvme-subsystem/");
+	device->stacked = device->slave_count || device->backing || has_paths;
 }
 
 const struct device *topology_device(struct topology *topology, uint32_t device)

@@ -85,6 +85,49 @@ def nvme_disk() -> Iterator[BlockDevice]:
 
 
 @contextlib.contextmanager
+def nvme_of_several_paths(backing: BlockDevice) -> Iterator[BlockDevice]:
+    """The disk of an NVMe subsystem that this kernel serves to itself, to which there could be more than one path."""
+    load("nvmet_tcp")
+    load("nvme_tcp")
+    run("ip", "link", "set", "lo", "up")
+    if not (CONFIGFS / "nvmet").exists():
+        run("mount", "-t", "configfs", "none", CONFIGFS)
+    name = f"flextrace{next(numbers)}"
+    subsystem, port = CONFIGFS / "nvmet" / "subsystems" / name, CONFIGFS / "nvmet" / "ports" / "1"
+    namespace = subsystem / "namespaces" / "1"
+    with contextlib.ExitStack() as stack:
+        for directory in (subsystem, namespace, port):
+            directory.mkdir()
+            stack.callback(directory.rmdir)
+        (subsystem / "attr_allow_any_host").write_text("1")
+        (namespace / "device_path").write_text(backing.path)
+        (namespace / "enable").write_text("1")
+        address = {"trtype": "tcp", "adrfam": "ipv4", "traddr": "127.0.0.1", "trsvcid": "4420"}
+        for attribute, value in address.items():
+            (port / f"addr_{attribute}").write_text(value)
+        (port / "subsystems" / name).symlink_to(subsystem)
+        stack.callback((port / "subsystems" / name).unlink)
+        Path("/dev/nvme-fabrics").write_text(f"transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn={name}")
+        controller = next(
+            path.parent for path in Path("/sys/class/nvme").glob("nvme*/subsysnqn") if path.read_text().strip() == name
+        )
+        stack.callback((controller / "delete_controller").write_text, "1")
+        yield BlockDevice(_disk_of_subsystem(name))
+
+
+def _disk_of_subsystem(name: str) -> str:
+    """Made some time after the connection."""
+    for _ in range(100):
+        for subsystem in Path("/sys/class/nvme-subsystem").glob("nvme-subsys*"):
+            if (subsystem / "subsysnqn").read_text().strip() == name:
+                for disk in subsystem.glob("nvme*n*"):
+                    if (Path("/dev") / disk.name).exists():
+                        return f"/dev/{disk.name}"
+        time.sleep(0.1)
+    pytest.skip("this kernel makes no NVMe disk of several paths (CONFIG_NVME_MULTIPATH)")
+
+
+@contextlib.contextmanager
 def scsi_disk(**parameters: int) -> Iterator[BlockDevice]:
     """A SCSI disk of 64 MiB in memory, which has a write cache and FUA, and unmaps."""
     if SCSI_DEBUG.exists():

@@ -158,6 +158,19 @@ def test_what_a_disk_made_of_disks_moves_counts_once(kind, tmp_path):
     assert READ <= read <= sum(one.counted["read_bytes"] for one in below)
 
 
+def test_a_disk_of_several_paths_counts_once(tmp_path):
+    """On its path, a disk that the kernel hides."""
+    with made.null_block(queue_mode=2) as backing, made.nvme_of_several_paths(backing) as disk:
+        (top,) = record(tmp_path / "trace", [disk], LOAD.format(node=disk.path))
+        counted = block_records(top.trace)
+        hidden = [it for it in set(counted["device"]) if not Path(f"/sys/dev/block/{it >> 20}:{it & 0xFFFFF}").exists()]
+        assert not np.isin(counted["device"], [disk.number]).any()
+    assert len(top.blocks)
+    assert (top.blocks["flags"] & int(BlockFlag.STACKED)).all()
+    written = counted[np.isin(counted["device"], hidden) & (counted["op"] == BlockOp.WRITE)]
+    assert written["bytes"].sum() == WRITTEN + CACHED
+
+
 @pytest.mark.parametrize("way", ["direct-write", "direct-read", "fsync", "write-back", "cold-read"])
 @pytest.mark.parametrize("kind", ["nvme", "linear-on-nvme"])
 def test_pieces_of_a_file_are_linked_with_its_operations(kind, way, tmp_path):

@@ -21,7 +21,7 @@ from tests.vm import machine
 from tests.vm.support_matrix import Kernel, read_results, support_matrix
 
 # What the tests make use of, and which Debian's kernels have as modules.
-MODULES = "null_blk nvme scsi_debug sd_mod dm_mod dm_delay dm_flakey raid0 raid1 loop zram xfs btrfs"
+MODULES = "null_blk nvme nvmet_tcp nvme_tcp scsi_debug sd_mod dm_mod dm_delay dm_flakey raid0 raid1 loop zram xfs btrfs"
 TIMEOUT_S = 4 * 3600
 HOST = "host"
 RESULTS = machine.BUILD / "results"
