@@ -119,6 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.warm:
             raise FlextraceError("--warm fills the page cache of a memory group: give its size with --memory", 2)
         if not archive:
+            # Python ignores these, and what is ignored would stay so in the command.
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
             os.execv(recorder[0], recorder + command)
         status = run_recorder(recorder + command)
     elif not command:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 import characterize
 from characterize.layout import HeaderFlag, IoOp
-from tests.told import RECORDER, run_recorder, wait_for_recording
+from tests.told import RECORDER, ROOT, run_recorder, wait_for_recording
 
 SECONDS_MAX = 30
 
@@ -60,6 +61,16 @@ def test_a_limit_on_the_size_of_files_is_told_and_leaves_what_was_written(tmp_pa
     trace = characterize.open(tmp_path / "t")
     assert trace.header.flags & HeaderFlag.INCOMPLETE
     assert len(trace.io) > 10_000
+
+
+def test_a_command_finds_the_signals_that_python_ignores_as_they_are(tmp_path):
+    """Whoever writes into a closed pipe is meant to end."""
+    script = f"grep SigIgn /proc/self/status > {tmp_path}/ignored"
+    command = [sys.executable, "-m", "flextrace", "record", "-o", tmp_path / "t", "--", "sh", "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    ignored = int((tmp_path / "ignored").read_text().split()[1], 16)
+    assert not [number for number in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (number - 1) & 1]
 
 
 COUNT_SIGNALS = """
