@@ -68,12 +68,22 @@ def assumptions(trace: Trace) -> str:
     if not imported or trace.path is None or not is_foreign(trace.path):
         return ""
     assumed = [f"{name} {imported[name]}" for name in ("time_unit", "sector_bytes") if name in imported]
-    return ", ".join([f"read as {imported['format']}", *assumed, *renamed_columns(imported)])
+    return ", ".join(
+        [f"read as {imported['format']}", *assumed, *renamed_columns(imported), *stacked_devices(imported)]
+    )
 
 
 def renamed_columns(facts: Mapping[str, Any]) -> list[str]:
     """Columns of a table that were understood by another name than flextrace's own, each in a few words."""
     return [f"column {column} as {name}" for name, column in facts.get("columns", {}).items() if column != name]
+
+
+def stacked_devices(facts: Mapping[str, Any]) -> list[str]:
+    """Devices whose requests other devices of the trace did, too, each in a few words."""
+    return [
+        f"device {device} is stacked on others: its {count} requests are in no total where those of the others are"
+        for device, count in facts.get("stacked", {}).items()
+    ]
 
 
 def read_options(arguments: argparse.Namespace) -> ReadOptions:

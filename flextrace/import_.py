@@ -12,7 +12,13 @@ from characterize.errors import FlextraceError
 from characterize.expansion import is_trace_archive, refuse_archive_name
 from characterize.trace_head import is_foreign
 from characterize.units import format_duration
-from flextrace.foreign_options import add_foreign_arguments, foreign_options, read_options, renamed_columns
+from flextrace.foreign_options import (
+    add_foreign_arguments,
+    foreign_options,
+    read_options,
+    renamed_columns,
+    stacked_devices,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +82,7 @@ def _import_foreign(arguments: argparse.Namespace) -> tuple[list[str], int]:
     said += [
         f"{name.replace('_', ' ')}: {value}" for name, value in reading.facts.items() if name.startswith("left_out")
     ]
+    said += stacked_devices(reading.facts)
     if not reading.durations_known:
         said.append("durations are not in that format: numbers that need them will be null")
     said += [f"warning: {warning}" for warning in foreign.warnings()]

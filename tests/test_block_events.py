@@ -266,7 +266,7 @@ def test_pairing_is_that_of_queues_of_python(events, cuts):
     """Of each sector the oldest issue completes, wherever the events are cut into chunks."""
     array = np.zeros(len(events), EVENT_DTYPE)
     for time, (action, sector) in enumerate(events):
-        array[time] = (time, sector, 1, 512, 100 + time, 0, action, BlockOp.READ, 0)
+        array[time] = (time, sector, 1, 0, 512, 100 + time, 0, action, BlockOp.READ, 0)
     queued, issued, wanted = defaultdict(list), defaultdict(list), []
     for time, (action, sector) in enumerate(events):
         if action == Action.QUEUED:

@@ -50,7 +50,10 @@ _ACTIONS = {
     6: Action.REQUEUED,
     7: Action.ISSUED,
     8: Action.COMPLETED,
+    15: Action.REMAPPED,
 }
+_REMAP, _REMAP_BYTES = 15, 16
+"""At the end of its payload: struct blk_io_trace_remap, big endian, which begins with the device that it came from."""
 _NOTIFY_PROCESS, _NOTIFY_TIMESTAMP = 0, 1
 _FLAGS = {_SYNC: BlockFlag.SYNC, _META: BlockFlag.META, _AHEAD: BlockFlag.READAHEAD, _FUA: BlockFlag.FUA}
 
@@ -140,7 +143,7 @@ class _EventFile:
         if len(places):
             found = raw[places[:, None] + np.arange(self._dtype.itemsize)].view(self._dtype).reshape(-1)
             self._notices(found, places, content)
-            self._events = _events(found)
+            self._events = _events(found, _sources(found, places, raw))
             self.last_ns = max(self.last_ns, int(found["time"].max()))
 
     def take(self, safe_ns: int | None) -> np.ndarray:
@@ -166,13 +169,23 @@ class _EventFile:
                 self.reading.facts.setdefault("began_realtime_ns", seconds * 10**9 + nanoseconds - int(event["time"]))
 
 
-def _events(found: np.ndarray) -> np.ndarray:
+def _sources(found: np.ndarray, places: np.ndarray, raw: np.ndarray) -> np.ndarray:
+    """Devices that passed requests on, of the remaps; 0 of other events."""
+    sources = np.zeros(len(found), ">u4")
+    payload_bytes = found["payload_bytes"].astype(np.int64)
+    remaps = np.flatnonzero((found["action"] & _ACT_MASK == _REMAP) & (payload_bytes >= _REMAP_BYTES))
+    begin = places[remaps] + found.dtype.itemsize + payload_bytes[remaps] - _REMAP_BYTES
+    sources[remaps] = raw[begin[:, None] + np.arange(4)].view(">u4").reshape(-1)
+    return sources
+
+
+def _events(found: np.ndarray, sources: np.ndarray) -> np.ndarray:
     action = found["action"].astype(np.int64)
     category, what = action >> _CATEGORY_SHIFT, action & _ACT_MASK
     events = np.zeros(len(found), EVENT_DTYPE)
     events["time_ns"], events["bytes"], events["thread"] = found["time"], found["bytes"], found["thread"]
     events["sector"] = np.where(found["sector"] < 2**63 // SECTOR_BYTES, found["sector"], 0)
-    events["device"] = found["device"]
+    events["device"], events["source"] = found["device"], sources
     table = np.zeros(_ACT_MASK + 1, np.uint8)
     table[list(_ACTIONS)] = list(_ACTIONS.values())
     skipped = category & (_NOTIFY | _PASS_THROUGH) != 0

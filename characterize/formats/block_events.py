@@ -4,6 +4,9 @@
 What blktrace, blkparse and perf share. Events of one device, start sector and operation belong together: a completion
 ends the oldest issue that waits for one, and an issue takes the oldest queued bio. On a device that has no issues (a
 bio-based one) a completion ends the queueing. Chunks may cut a request anywhere: what waits is kept.
+
+A remap says that a device passed a request on to another one (dm, md, multipath), where it is seen again: from then on
+requests of that device are marked as `flextrace record` marks them, and no total counts them twice.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from characterize.device_name import device_name
 from characterize.formats.reading import Chunk, Reading
 from characterize.layout import (
     BLOCK_DTYPE,
@@ -43,6 +47,7 @@ class Action(IntEnum):
     ISSUED = 3
     REQUEUED = 4
     COMPLETED = 5
+    REMAPPED = 6
 
 
 EVENT_DTYPE = np.dtype(
@@ -50,6 +55,7 @@ EVENT_DTYPE = np.dtype(
         ("time_ns", "<i8"),
         ("sector", "<u8"),
         ("device", "<u4"),
+        ("source", "<u4"),  # of a remap: the device that passed it on
         ("bytes", "<u4"),
         ("thread", "<u4"),
         ("flags", "<u4"),
@@ -66,6 +72,7 @@ ACTION_OF_LETTER = {
     "D": Action.ISSUED,
     "R": Action.REQUEUED,
     "C": Action.COMPLETED,
+    "A": Action.REMAPPED,
 }
 _FLAG_OF_LETTER = {"F": BlockFlag.FUA, "A": BlockFlag.READAHEAD, "S": BlockFlag.SYNC, "M": BlockFlag.META}
 _FLAGS_SHIFT = 8
@@ -96,12 +103,12 @@ def set_op_and_flags(events: np.ndarray, numbers: np.ndarray) -> None:
 
 
 class EventPairing:
-    """Requests that wait for their completion, and the names of threads.
+    """Requests that wait for their completion, the names of threads, and the devices that pass requests on.
 
     Parameters
     ----------
     reading : Reading
-        Its facts get the numbers of events that no request was made of.
+        Its facts get the numbers of events that no request was made of, and of requests of stacked devices.
     """
 
     def __init__(self, reading: Reading):
@@ -110,6 +117,8 @@ class EventPairing:
         self._waiting = np.zeros(0, EVENT_DTYPE)
         self._named: dict[int, bytes] = {}
         self._new_names: dict[int, bytes] = {}
+        self._stacked: set[int] = set()
+        self._partitions: set[int] = set()
 
     def name(self, threads: np.ndarray, names: pa.DictionaryArray) -> None:
         """Take note of what the threads are called."""
@@ -125,7 +134,7 @@ class EventPairing:
 
     def chunk(self, events: np.ndarray) -> Chunk:
         """The requests that these events complete, and the threads that are new."""
-        events = np.concatenate([self._waiting, events])
+        events = np.concatenate([self._waiting, self._without_remaps(events)])
         order = np.lexsort((events["op"], events["sector"], events["device"]))
         grouped = events[order]
         new_group = np.ones(len(grouped), bool)
@@ -137,12 +146,41 @@ class EventPairing:
         if len(waiting) > WAITING_MAX:
             self._count("left_out_events_without_a_completion", len(waiting) - WAITING_MAX)
         self._waiting = waiting[-WAITING_MAX:]
-        return Chunk({RecordKind.TASK: self._tasks(), RecordKind.BLOCK: _requests(grouped, pairs)})
+        requests = _requests(grouped, pairs)
+        self._mark_stacked(requests)
+        return Chunk({RecordKind.TASK: self._tasks(), RecordKind.BLOCK: requests})
 
     def end(self) -> None:
         """Count what waits in vain."""
         issued = self._waiting["action"] == Action.ISSUED
         self._count("left_out_issues_without_a_completion", int(issued.sum()))
+
+    def _without_remaps(self, events: np.ndarray) -> np.ndarray:
+        """The other events; takes note of the devices that pass on what they are given."""
+        remapped = events["action"] == Action.REMAPPED
+        if not remapped.any():
+            return events
+        by_thread = events[np.argsort(events["thread"], kind="stable")]
+        remaps, behind = by_thread[:-1], by_thread[1:]
+        # Of a partition that was traced by itself blkparse names the disk in the remap; what was moved follows, at its
+        # place on the disk but with the number of the partition. Nothing of it is seen twice.
+        moved = (remaps["action"] == Action.REMAPPED) & (behind["action"] == Action.QUEUED)
+        for name, of_remap in (("thread", "thread"), ("device", "source"), ("sector", "sector")):
+            moved &= behind[name] == remaps[of_remap]
+        self._partitions |= set(behind["device"][moved].tolist())
+        passed_on = remapped & (events["source"] != events["device"])
+        self._stacked = (self._stacked | set(events["source"][passed_on].tolist())) - self._partitions
+        return events[~remapped]
+
+    def _mark_stacked(self, requests: np.ndarray) -> None:
+        counts: dict[str, int] = self.reading.facts.get("stacked", {})
+        for device in sorted(self._stacked):
+            of_device = requests["device"] == device
+            if of_device.any():
+                requests["flags"][of_device] |= np.uint32(BlockFlag.STACKED)
+                counts[device_name(device)] = counts.get(device_name(device), 0) + int(of_device.sum())
+        if counts:
+            self.reading.facts["stacked"] = counts
 
     def _count(self, what: str, count: int) -> None:
         if count:

@@ -32,8 +32,12 @@ EVENT_FIELDS = (
     Field("letters", "text"),
     Field("sector", "integer"),
     Field("sectors", "integer"),
+    Field("from_major", "integer"),
+    Field("from_minor", "integer"),
 )
 EVENT_UNITS = {"time": "s"}
+REMAP = r"<-\s*\((?P<from_major>\d{1,4}),(?P<from_minor>\d{1,7})\)\s*\d+"
+"""Where a request comes from that another device passed on."""
 
 
 def event_chunks(
@@ -74,6 +78,9 @@ def _events(columns: Columns, action: np.ndarray) -> Draft:
     draft.require(sectors < 2**32 // SECTOR_BYTES, "a size below 2^32 bytes")
     events["time_ns"], events["action"] = columns["time"], action
     events["device"] = columns["major"] << 20 | columns["minor"]
+    remapped = columns["from_major"] >= 0
+    draft.require((action == Action.REMAPPED) == remapped, "<- (MAJOR,MINOR) SECTOR of a remap and of nothing else")
+    events["source"] = np.where(remapped, columns["from_major"] << 20 | columns["from_minor"], 0)
     # A flush may stand at sector 2^64-1, which is none and has more digits than are taken.
     events["sector"] = np.maximum(columns["sector"], 0)
     events["bytes"] = sectors * SECTOR_BYTES
