@@ -28,6 +28,12 @@ from selfscale.fidelity_side import KINDS, side_of
 
 SCHEMA = "flextrace.fidelity/1"
 
+COMPARED_SHARE_MIN = 0.99
+"""Of the operations that a replay repeats: with fewer both sides are not the same work. The engine, too, trusts no
+result of which more than 1 % went wrong."""
+CLOSES_OF_NOTHING = ("not_open", "shared_descriptor")
+"""Why the engine leaves out a close that has no effect, which is known only when it runs: nothing is missing then."""
+
 PERCENTS = (0.1, 0.5, 1, 2, 5, 10, 20, 25, 30, 40, 50, 60, 70, 75, 80, 90, 95, 98, 99, 99.5, 99.9, 99.99, 100)
 
 
@@ -46,25 +52,27 @@ def fidelity_of(trace: Stream, recording: Stream, replay: Mapping[str, Any]) -> 
     Returns
     -------
     dict
-        The document ``flextrace.fidelity/1``. ``trustworthy`` is false where the recording lost records or the replay
-        broke an order that it promises; ``reasons`` says so.
+        The document ``flextrace.fidelity/1``. ``trustworthy`` is false where the recording lost records, the replay
+        broke an order that it promises, or too little of the trace was compared; ``reasons`` says so.
     """
     original, run = run_part(trace), replay_part(recording)
     order = check_order(trace, run, replay["order"])
     executed = replay["operations"]["records"] - replay["operations"]["skipped"]
     differed = sum(replay["mismatches"].values())
+    idle = sum(replay.get("skipped_reasons", {}).get(reason, 0) for reason in CLOSES_OF_NOTHING)
+    share = order.compared / (order.expected - idle) if order.expected > idle else None
     return plain(
         {
             "schema": SCHEMA,
             **comparison_of(original, run),
             "results": {"compared": executed, "differed": differed, "share": differed / executed if executed else None},
             "lateness": replay["accuracy"].get("lateness"),
-            "order": order.as_document(),
+            "order": order.as_document() | {"closes_of_nothing": idle, "share": share},
             "lost": {
                 name: {kind.name: count for kind, count in one.facts.header.lost.items()}
                 for name, one in (("original", trace), ("replay", recording))
             },
-            **_verdict(recording.facts, order, replay),
+            **_verdict(recording.facts, order, share, replay),
         }
     )
 
@@ -143,11 +151,18 @@ def _curve(original: LogHistogram, replay: LogHistogram) -> dict[str, Any] | Non
     return {"percent": PERCENTS, "original_ns": quantiles[0], "replay_ns": quantiles[1]}
 
 
-def _verdict(recording: Trace, order: OrderCheck, replay: Mapping[str, Any]) -> dict[str, Any]:
+def _verdict(recording: Trace, order: OrderCheck, share: float | None, replay: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the comparison can be trusted, why not, and what a reader should know that takes nothing away."""
     reasons, notes = [], []
     if not recording.header.complete:
         reasons.append("the recording of the replay lost records: its numbers are too low")
+    if share is None:
+        reasons.append("nothing was compared: the trace has no operation that a replay repeats")
+    elif share < COMPARED_SHARE_MIN:
+        reasons.append(
+            f"only {order.compared} of {order.expected} operations that a replay repeats were compared "
+            f"({share:.2%}): the numbers of the original are of all of them"
+        )
     for rule, result in order.rules.items():
         if result.violations and rule in order.promised:
             reasons.append(f"{result.violations} of {result.checked} operations broke the order of the rule {rule}")

@@ -34,6 +34,7 @@ def fidelity_section(number: int, document: Mapping[str, Any]) -> Section:
     section.sentences = [
         f"The trace and a recording of its replay, timing {document['timing']}, order {document['order']}, page cache "
         f"{document['cache']}: only what the replay repeats, from the first operation to the last one.",
+        *(f"Not trustworthy: {reason}." for reason in fidelity["reasons"]),
         *(f"{line[0].upper()}{line[1:]}." for line in [*account_lines(fidelity), *fidelity["notes"]]),
     ]
     numbers = [_cells(line.name, line.original, line.replay, line.difference) for line in number_lines(fidelity)]

@@ -108,6 +108,7 @@ def test_a_replay_has_the_parameters_of_its_original_and_keeps_its_order(place, 
     # Of what the engine repeats by its rules it skips some for what went before, and says how many.
     assert order["expected"] - order["compared"] <= document["operations"]["skipped"]
     assert order["compared"] <= document["operations"]["done"]
+    assert order["share"] == 1
     assert order["promised"] == list(PROMISES[kept])
     assert order["rules"]["interval_order"]["checked"] > 0
     assert fidelity["lost"] == {"original": {}, "replay": {}}
@@ -169,17 +170,18 @@ def slow(tmp_path: Path) -> Path:
 
 
 def assert_part(document: dict, stopped: str) -> None:
-    """Of a replay that was ended early what ran is compared."""
+    """Of a replay that was ended early what ran is compared, and the verdict says how little of the trace it was."""
     order = document["fidelity"]["order"]
     assert document["stopped"] == stopped
     assert order["compared"] == document["operations"]["done"] < 100
     assert (order["expected"], order["violations"], order["added"]) == (100, 0, 0)
     assert any("only a part" in note for note in document["fidelity"]["notes"])
+    assert any(reason.startswith(f"only {order['compared']} of 100") for reason in document["reasons"])
 
 
 def test_a_replay_that_is_ended_early_is_compared_as_far_as_it_got(tmp_path):
     status, document = replay(slow(tmp_path), "--timing", "think", "--max-time", "1")
-    assert status == 0
+    assert status == 3
     assert_part(document, "max-seconds")
     assert document["operations"]["done"] > 0
 
@@ -215,7 +217,7 @@ def test_an_interrupt_ends_replay_and_recording_with_their_result(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert_part(json.loads(process.communicate(timeout=60)[0]), "signal")
-    assert process.returncode == 0
+    assert process.returncode == 3
     assert not image.exists()
     assert not characterize.open(kept).header.flags & HeaderFlag.INCOMPLETE
 
