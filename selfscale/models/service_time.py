@@ -77,6 +77,7 @@ restart_frac of an access; of the time of the others hidden_frac is not waited f
 (`selfscale.models.write_back`) begins at write_cache, of which stays_frac stays dirty then, and takes spill_page_s of a
 processor per page. Besides, what storage reads or writes takes worker_access_s and worker_page_s of the kernel's own
 threads (write-back, loop devices, compression), which a request does not wait for as long as there is a processor."""
+SHARPNESS = list(CONSTANTS).index("sharpness")
 
 
 def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
@@ -182,7 +183,7 @@ def longer_of(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndar
 
 def log_throughput(constants: np.ndarray, table: Columns, demand: Demand) -> np.ndarray:
     """ln(bytes per s) with these constants."""
-    return bottleneck(demand.seconds, table, constants[list(CONSTANTS).index("sharpness")])
+    return bottleneck(demand.seconds, table, constants[SHARPNESS])
 
 
 def bottleneck(seconds: dict[str, np.ndarray], table: Columns, log_sharpness: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ CONSTANTS = {
     )
 }
 """Those of the other formula, with the same guesses."""
-SHARPNESS = list(CONSTANTS).index("sharpness")
+SHARPNESS, DEVICE_SERVERS = (list(CONSTANTS).index(name) for name in ("sharpness", "device_servers"))
 SERVERS = (1.0, 8.0)
 """Requests that the device serves at once, where the search begins: few and many are two basins."""
 SIMULATED_MAX = 1 << 14
@@ -215,5 +215,5 @@ def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes |
 
 def _with_servers(guess: np.ndarray, count: float) -> np.ndarray:
     constants = guess.copy()
-    constants[list(CONSTANTS).index("device_servers")] = np.log(count)
+    constants[DEVICE_SERVERS] = np.log(count)
     return constants
