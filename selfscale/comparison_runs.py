@@ -6,6 +6,8 @@ Both run in a memory group of the same size as the application; each states how 
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,12 +23,15 @@ from characterize.extended import cold_frac as cold_frac_of
 from characterize.layout import RecordKind
 from characterize.requests import requests_of
 from characterize.trace import Trace
+from characterize.units import format_bytes
 from characterize.workload import Workload
 from replayer.confine import MemoryGroup
 from replayer.run import replay
 from replayer.willy import make_trace
+from selfscale.ageing import AGEING_S, BEYOND, age
 from selfscale.comparison import COLD_TOLERANCE, Row, Sample, sample_of
 from selfscale.measure import Point, measure, trace_directory
+from selfscale.plan import Settings
 from selfscale.profile import Profile
 
 WILLY_REQUESTS_MAX = 200_000
@@ -175,10 +180,23 @@ def _overwrites(setting: Setting) -> list[str]:
     return [f"overwrites only; {append_frac:.0%} of the bytes that the application writes extend a file"]
 
 
+def _age(setting: Setting, directory: Path, group: MemoryGroup | None, say: Say) -> str | None:
+    """Age a new page cache as before the points of a profile (`selfscale.ageing`); why not, where that is not done."""
+    if group is None:
+        return "no memory group bounds the page cache"
+    needed_bytes = BEYOND * group.limit_bytes
+    if needed_bytes > shutil.disk_usage(directory).free:
+        return f"there is no room for files of {format_bytes(needed_bytes)}"
+    settings = Settings(group.limit_bytes, budget_s=0.0, cpus=len(os.sched_getaffinity(0)))
+    age(settings, directory, group, min(AGEING_S, setting.max_seconds), say)
+    return None
+
+
 def willy_row(setting: Setting, say: Say) -> Row:
     """Willy of the thesis, measured as every point of the profile is."""
     points = []
     with _own_directory(setting) as directory, _memory_group(setting) as group:
+        not_aged = _age(setting, directory, group, say)
         for number in range(1, setting.repeat + 1):
             say(f"Willy: run {number} of {setting.repeat}")
             points.append(_measured(setting, directory, group, number))
@@ -196,6 +214,7 @@ def willy_row(setting: Setting, say: Say) -> Row:
     notes = (
         [f"{unsteady} of {len(points)} runs not steady: {points[-1].reason or 'see the samples'}"] if unsteady else []
     )
+    notes += [f"page cache not aged: {not_aged}"] if not_aged else []
     return Row(
         name="willy",
         label="Willy",
@@ -204,7 +223,7 @@ def willy_row(setting: Setting, say: Say) -> Row:
         samples=samples,
         memory_limit_bytes=setting.memory_bytes,
         cold_frac=0.0,
-        page_cache="warm start",
+        page_cache="warm start, not aged" if not_aged else "warm start, aged",
         notes=_overwrites(setting) + notes,
     )
 

@@ -197,8 +197,10 @@ class Runs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.replays: list[dict[str, Any]] = []
         self.measured: list[dict[str, Any]] = []
+        self.aged: list[dict[str, Any]] = []
         monkeypatch.setattr("selfscale.comparison_runs.replay", self.replay)
         monkeypatch.setattr("selfscale.comparison_runs.measure", self.measure)
+        monkeypatch.setattr("selfscale.comparison_runs.age", self.age)
         monkeypatch.setattr("selfscale.comparison_predictions.Predictor", self.predictor)
         monkeypatch.setattr("selfscale.comparison_runs.MemoryGroup", FakeGroup)
 
@@ -215,6 +217,11 @@ class Runs:
         self.measured.append({"workload": workload, "directory": directory, **options})
         times = {name: result()["response_time"][name] for name in ("read", "write")}
         return SimpleNamespace(throughput_bytes_per_s=200e6, response_time=times, steady=True, reason="")
+
+    def age(self, settings: Any, image: Path, group: Any, seconds: float, say: Any) -> float:
+        self.aged.append({"settings": settings, "directory": image, "memory_group": group, "seconds": seconds})
+        self.aged[-1]["measured_before"] = len(self.measured)
+        return seconds
 
     @classmethod
     def predictor(cls, profile: Any) -> SimpleNamespace:
@@ -343,6 +350,34 @@ def test_the_extended_willy_is_as_cold_as_the_application(runs: Runs, tmp_path: 
     assert comparison.table.loc["willy_extended", "coldFrac"] == pytest.approx(0.16, abs=0.005)
     willy = [one for one in runs.replays if one["untimed"]]
     assert 0 < willy[0]["resident"] < 1
+
+
+def test_willy_is_measured_in_an_aged_page_cache_as_the_points_of_a_profile_are(runs: Runs, tmp_path: Path) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    document = compare(recording(tmp_path / "a.iotrace"), profile(), tmp_path, max_seconds=7.0).document
+    (aged,) = runs.aged  # once for all its runs, which have one group
+    assert aged["settings"].cache_bytes == 128 * MIB
+    assert (aged["seconds"], aged["measured_before"]) == (7.0, 0)
+    assert {(one["directory"], one["memory_group"]) for one in runs.measured} == {
+        (aged["directory"], aged["memory_group"])
+    }
+    assert {row["row"]: row["page_cache"] for row in document["rows"]}["willy"] == "warm start, aged"
+
+
+@pytest.mark.parametrize(("limit", "why"), [(None, "no memory group"), (128 * MIB, "no room for files of 256 MiB")])
+def test_why_a_page_cache_is_not_aged_is_said(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None, why: str
+) -> None:
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=255 * MIB))
+    trace = recording(tmp_path / "a.iotrace", memory_limit_bytes=limit)
+    document = compare(trace, profile(limit), tmp_path, repeat=1).document
+    assert runs.aged == []
+    willy = {row["row"]: row for row in document["rows"]}["willy"]
+    assert willy["page_cache"] == "warm start, not aged"
+    assert any(note.startswith("page cache not aged: ") and why in note for note in willy["notes"])
 
 
 def test_willy_says_that_it_overwrites_where_the_application_appends(runs: Runs, tmp_path: Path) -> None:
