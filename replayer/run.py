@@ -59,7 +59,8 @@ def make_directory(path: Path) -> None:
     except FileExistsError as error:
         raise FlextraceError(f"--directory {path} is not a directory: name another", 2) from error
     except OSError as error:
-        raise FlextraceError(f"cannot make directory {path}: {error.strerror}", 2) from error
+        remedy = "name one in a directory that is there and that you may write"
+        raise FlextraceError(f"cannot make directory {path}: {error.strerror}; {remedy}", 2) from error
 
 
 def replay(
@@ -110,7 +111,8 @@ def replay(
         command.append(f"--memory-group={memory_group.path}")
     document, talk = _run(command, memory_group, on_interval, finish_on_signal)
     if recorder:
-        document["warnings"] += [line.removeprefix(RECORDER_TALK) for line in talk.splitlines()]
+        said = [line.removeprefix(RECORDER_TALK).removeprefix("warning: ") for line in talk.splitlines()]
+        document["warnings"] += said
     return document
 
 

@@ -296,3 +296,11 @@ def test_a_recording_of_a_replay_equals_the_original(tmp_path):
     assert second.read_frac == first.read_frac
     assert second.size_mean == first.size_mean
     assert second.process_num <= first.process_num
+
+
+def test_warnings_of_the_recorder_are_called_so_once(trace, tmp_path):
+    recorder = ["sh", "-c", 'echo "flextrace record: warning: of the recorder" >&2; exec "$@"', "sh"]
+    options = {"timing": "asap", "keep_image": True}
+    replay(trace, tmp_path / "image", phase="prepare", **options)
+    document = replay(trace, tmp_path / "image", phase="run", recorder=recorder, **options)
+    assert "of the recorder" in document["warnings"]
