@@ -27,7 +27,7 @@ VERBS = {
     "repeat": "let a trace run several times, one after the other",
     "clone": "let a trace run several times at once, each on files of its own",
     "willy": "make a synthetic trace from the five parameters",
-    "replay": "run a trace in a directory",
+    "replay": "run a trace in a directory or on a block device",
     "scale": "measure this machine once: the self-scaling benchmark",
     "fit": "make a profile of anybody's table of measurements, to predict from",
     "predict": "estimate a workload's throughput on a measured machine",
@@ -40,7 +40,7 @@ VERBS = {
 }
 
 COLLECT_AT_OBJECTS = 100_000
-EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why)"
+EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why), 130 interrupted"
 
 
 def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
@@ -50,6 +50,10 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
         description="What is an application's I/O like, what if it changed, how fast would it run on another machine?",
         epilog=EXIT_CODES,
     )
+    if verb is None:
+        from characterize.provenance import tool_version  # noqa: PLC0415 (not where a verb is to start)
+
+        parser.add_argument("--version", action="version", version=f"flextrace {tool_version()}")
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in VERBS.items():
         description = f"{summary[0].upper()}{summary[1:]}."

@@ -10,12 +10,12 @@ import math
 import os
 import shlex
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_replaceable
+from characterize.provenance import tool_version
 from characterize.units import format_duration, parse_duration, parse_seed, parse_size
 from flextrace import measuring
 from replayer.run import make_directory
@@ -323,7 +323,7 @@ def _finish(
     profile.settings = {**chosen, "spent_s": exploration.spent_s}
     if arguments.cost is not None:
         profile.settings["cost"] = arguments.cost
-    profile.tool_version = version("flextrace")
+    profile.tool_version = tool_version()
     profile.command = ["flextrace", *sys.argv[1:]]
     profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     record_scores(profile)
