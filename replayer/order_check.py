@@ -198,7 +198,7 @@ class _Checked:
             self.far += int((due & (times.replay_start < self._latest_end_ns)).sum())
         for name, found in _found(times, operations, self._facts, self._names).items():
             self._count(self.results[name], Found(found.checked & due, np.where(due, found.blamed, -1)), operations)
-        self._operations = [self._near_of(operations.assign(counted=counted | due), times)]
+        self._operations = [self._near_of(operations.assign(counted=counted | due), times, settled_ns)]
 
     def _count(self, result: RuleResult, found: Found, operations: pd.DataFrame) -> None:
         """Add to a result what was found of the operations whose turn it is."""
@@ -217,12 +217,13 @@ class _Checked:
                 }
             )
 
-    def _near_of(self, operations: pd.DataFrame, times: Times) -> pd.DataFrame:
+    def _near_of(self, operations: pd.DataFrame, times: Times, settled_ns: int) -> pd.DataFrame:
         """What may still be compared; the rest was over when recorded before anything starts that is yet to count."""
         if len(operations) <= self._near:
             return operations
         counted, start = operations["counted"].to_numpy(), times.recorded_start
-        next_start = int(start[~counted].min(initial=END_OF_TIME))
+        # Those that are yet to come start no sooner than the first one that is missing.
+        next_start = int(start[~counted].min(initial=settled_ns))
         near = np.partition(start, len(start) - self._near)[len(start) - self._near]
         gone = counted & (start < near) & (times.recorded_end < next_start)
         if gone.any():
