@@ -19,10 +19,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import FILE_DTYPE, IO_DTYPE, TASK_DTYPE, FileType, HeaderFlag, IoOp, RecordKind
 from characterize.trace import Header, Trace
 from characterize.workload import Workload
-from selfscale.comparison import (
-    load,
-    remarks_of,
-)
+from selfscale.comparison import load, remarks_of
 from selfscale.relative import Estimated
 from tests.test_comparison import MIB, result
 
