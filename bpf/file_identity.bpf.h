@@ -310,6 +310,7 @@ static __always_inline __u32 send_file(struct file *file, struct inode *inode, c
 	return id;
 }
 
+/* What stat(2) says of an inode's device: of btrfs, the number of the subvolume. */
 static __always_inline __u32 device_of_inode(const struct inode *inode, const struct super_block *super,
 					     unsigned long magic)
 {

@@ -152,7 +152,6 @@ def _altered(
     draft = Draft.of(trace)
     generator = np.random.default_rng(seed)
     parent = draft.copy()
-    original = parent.io[parent.requests]
 
     if not _same(wanted, before, "sizeMean"):
         change_size_mean(draft, wanted.size_mean)
@@ -161,7 +160,7 @@ def _altered(
         _change_seq_frac(draft, wanted, before, generator)
     if not _same(wanted, before, "readFrac"):
         change_read_frac(draft, wanted.read_frac, generator)
-    changed = _drop_what_moved(draft, original)
+    changed = _drop_what_moved(draft, parent)
     make_readable(draft, changed)
     if not _same(wanted, before, "processNum"):
         change_process_num(draft, wanted.process_num, queued=queued)
@@ -285,10 +284,10 @@ def _change_seq_frac(draft: Draft, wanted: Workload, before: Workload, generator
             change_unique_bytes(draft, wanted.unique_bytes, generator)
 
 
-def _drop_what_moved(draft: Draft, original: np.ndarray) -> np.ndarray:
+def _drop_what_moved(draft: Draft, parent: Draft) -> np.ndarray:
     """Say that moved requests are where they are by name, not by appending; ids of the files that changed."""
     indices = draft.requests
-    now = draft.io[indices]
+    now, original = draft.io[indices], parent.io[parent.requests]
     moved = (now["offset"] != original["offset"]) | (now["file"] != original["file"])
     changed = moved | (now["op"] != original["op"]) | (now["result"] != original["result"])
     flags = now["flags"][moved] & ~np.uint32(IoFlag.APPEND | IoFlag.OFFSET_INFERRED)

@@ -379,9 +379,8 @@ static void print_warnings(const struct result *result, const struct totals *tot
 		const struct target *target = result->image->target;
 
 		snprintf(text, sizeof(text),
-			 "%llu requests have no whole sectors of %u bytes, as direct I/O needs them here: they went "
-			 "through "
-			 "the page cache",
+			 "%llu requests have no whole sectors of %u bytes, as direct I/O needs them here: "
+			 "they went through the page cache",
 			 (unsigned long long)unaligned,
 			 target ? target->block_bytes : result->run->descriptors.sector_bytes);
 		json_text(NULL, text);
