@@ -62,7 +62,7 @@ class Exploration(SelfScaling):
                 point = self._take(focal.replace(size_mean=size), "explore", until_s, left, parameter="sizeMean")
                 measured[size] = point.throughput_bytes_per_s
                 left -= 1
-            while (size := 4 * max(measured)) <= min(4 << 20, end / 8):
+            while (size := 8 * max(measured)) <= min(4 << 20, end / 8):
                 largest = sorted(measured)[-2:]
                 if len(largest) < 2 or measured[largest[1]] < GAIN * measured[largest[0]]:
                     break

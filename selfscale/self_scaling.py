@@ -41,6 +41,9 @@ STORAGE_SHARE_MAX = 0.2
 """Of the budget, that storage behind the cache may cost."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
+NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
+"""Of the range of uniqueBytes: the curves of a region less wide than that get their ends, and where those of all regions
+get so few points, none: workloads off the curves get them, which lie in all regions by what can be learned there."""
 INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
 """Workloads that are chosen with one fit of the learned model, and how often."""
 
@@ -84,7 +87,7 @@ class SelfScaling(ABC):
             name for name in ("sizeMean", "processNum", "readFrac", "seqFrac") if self._may_vary(name)
         ]
         # From below a page on: databases write journals and headers of a few hundred bytes.
-        self._sizes = [size for size in (1024.0, 4096.0, 16384.0, 65536.0, 262144.0) if size >= settings.block_bytes]
+        self._sizes = sorted({max(size, float(settings.block_bytes)) for size in (1024.0, 8192.0, 65536.0, 524288.0)})
         self._process_nums = [2.0**power for power in range(int(math.log2(settings.process_num_max)) + 1)]
 
     def run(self) -> None:
@@ -201,12 +204,14 @@ class SelfScaling(ABC):
         """Measure the curves of every region: focal points and ends in any case, the rest while time is left."""
         affordable = self._affordable(until_s)
         per_curve = int((affordable - 3 * len(self.regions)) / (len(self._curve_parameters) * len(self.regions)))
+        few = per_curve <= FEW_PER_CURVE
         per_curve = min(9, max(2, per_curve))
         # Round r takes the r-th most telling value of every curve: a budget that ends early leaves whole curves.
         rounds: list[list[tuple[int, str | None, Workload]]] = []
         for index, region in enumerate(self.regions):
+            count = per_curve if not self._is_narrow(region) else 0 if few else 2
             for parameter in self._curve_parameters:
-                values = self._curve_values(parameter, region.focal, per_curve)
+                values = self._curve_values(parameter, region.focal, count)
                 for position, value in enumerate(values):
                     while len(rounds) <= position:
                         rounds.append([])
@@ -215,14 +220,14 @@ class SelfScaling(ABC):
         references: list[tuple[int, str | None, Workload]] = [
             (index, None, region.focal) for index, region in enumerate(self.regions)
         ]
-        middle = max(1, len(rounds) // 2)
         # The focal points and both ends of every curve are what a profile cannot do without. Measured again, the focal
         # points say how much the machine has changed: in the end that goes before what comes after the curves.
         order = [
             (math.inf, references),
             *((math.inf if number < 2 else until_s, part) for number, part in enumerate(rounds)),
         ]
-        order.insert(1 + middle, (until_s, references))
+        if not few:
+            order.insert(1 + len(rounds) // 2, (until_s, references))
         order.append((self.settings.budget_s, references))
         steps = [(limit_s, step) for limit_s, part in order for step in self._shuffled(part)]
         self._planned = len(self.points) + len(steps) + 2 * self.settings.random_points
@@ -232,6 +237,11 @@ class SelfScaling(ABC):
                 continue
             role = "curve" if parameter else "reference"
             self._take(workload, role, until_s, left, region=index, parameter=parameter)
+
+    def _is_narrow(self, region: Region) -> bool:
+        """Whether few workloads lie in a region: its share of all on uniqueBytes' logarithmic axis."""
+        total = math.log(self.regions[-1].high_bytes / self.regions[0].low_bytes)
+        return math.log(region.high_bytes / region.low_bytes) < NARROW_FRAC * total
 
     def _curve_values(self, parameter: str, focal: Workload, count: int) -> list[float]:
         """Values of a parameter for its curve, without the focal one; both ends first, then the widest gaps."""

@@ -49,12 +49,18 @@ class ProductModel:
                 self._regions.append(index)
                 self._focal[index] = region.focal
                 self._curves[index] = {"uniqueBytes": self._unique, **curves}
+        self._regions = [index for index in self._regions if self._varied(index) > 1] or self._regions
         if not self._regions:
             raise FlextraceError(
                 "the product model cannot predict: no region's focal vector was measured; "
                 "finish the profile with 'flextrace scale --resume', or with a larger --budget"
             )
         return self
+
+    def _varied(self, region: int) -> int:
+        """Parameters but uniqueBytes of which a region has a curve: narrow ones have their focal point only, and reads
+        or writes alone where a cache ends there."""
+        return sum(len(curve.x) > 1 for name, curve in self._curves[region].items() if name != "uniqueBytes")
 
     def again(self) -> ProductModel:
         """The same model, not fitted."""
