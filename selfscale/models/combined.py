@@ -59,7 +59,7 @@ class CombinedModel:
         return self
 
     def again(self) -> CombinedModel:
-        """The same model with the hyper-parameters found, not fitted."""
+        """The same model, whose constants are searched from those found; not fitted."""
         return CombinedModel(self._environment, (self._learned.again(), self._traffic.again()))
 
     @property

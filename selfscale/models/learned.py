@@ -26,7 +26,7 @@ class LearnedModel(ResidualModel[ServiceTimes]):
         return service_times_of(data, regions, self._start.formula if self._start else None)
 
     def again(self) -> LearnedModel:
-        """The same model with the hyper-parameters found, not fitted."""
+        """The same model, whose constants are searched from those found; not fitted."""
         return LearnedModel(self)
 
     @property

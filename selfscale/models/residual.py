@@ -9,7 +9,6 @@ uniqueBytes behind the border.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -27,6 +26,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 POINTS_MIN = 16
+PHYSICS_ERROR = 0.12
+"""Standard deviation of ln(throughput) that a formula is trusted with beside the noise of a point: what it misses
+varies by as much from place to place. What it misses at points that its constants were fitted to is less than that."""
+LENGTH, ROUGH_ERROR = 1.0, 0.05
+"""How far what a formula misses at one place tells of others, each axis being about two wide; and the standard
+deviation of what it misses that no other place tells of."""
 FITS, UNEXPECTED = 2, 3.0
 """A point that the others expect this many standard deviations elsewhere counts as that noisy in the second fit."""
 SIGMA_MAX = 2.0
@@ -90,7 +95,7 @@ class ResidualModel(ABC, Generic[FormulaType]):
     Parameters
     ----------
     start : ResidualModel, optional
-        Fitted to nearly the same points: constants are searched from there, hyper-parameters are taken as they are.
+        Fitted to nearly the same points: constants are searched from there.
     """
 
     name = "residual"
@@ -111,8 +116,7 @@ class ResidualModel(ABC, Generic[FormulaType]):
         FlextraceError
             There are too few points, or the formula lacks what it needs.
         """
-        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 (a second, and only these models need it)
-        from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: PLC0415
+        from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: PLC0415 (a second, and only these models)
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel  # noqa: PLC0415
 
         data = measured(points)
@@ -127,22 +131,11 @@ class ResidualModel(ABC, Generic[FormulaType]):
         values = self.formula.at(data.columns)
         residual = data.log_throughput - values.log_throughput
         features = self._features(data.columns, values.device_shares)
-        kernel = (
-            self._start.kernel
-            if self._start
-            else ConstantKernel(0.02, (1e-4, 0.5)) * Matern(np.ones(features.shape[1]), (0.3, 30.0), nu=2.5)
-            + WhiteKernel(1e-3, (1e-5, 0.05))
-        )
+        kernel = ConstantKernel(PHYSICS_ERROR**2) * Matern(LENGTH, nu=2.5) + WhiteKernel(ROUGH_ERROR**2)
         noise = data.noise
-        with warnings.catch_warnings():
-            # A length at its bound says that the parameter has no influence on the residual.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            for _ in range(FITS):
-                self._process = GaussianProcessRegressor(
-                    kernel, alpha=noise**2, optimizer=None if self._start else "fmin_l_bfgs_b"
-                ).fit(features, residual)
-                noise = np.maximum(noise, _unexpected(self._process))
-        self.kernel: Any = self._process.kernel_
+        for _ in range(FITS):
+            self._process = GaussianProcessRegressor(kernel, alpha=noise**2, optimizer=None).fit(features, residual)
+            noise = np.maximum(noise, _unexpected(self._process))
         return self
 
     @property

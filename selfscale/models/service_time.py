@@ -19,13 +19,11 @@ import numpy as np
 from selfscale.models.constants import Guess, derivative, find_constants
 from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES, RANDOM_FRAC_MIN, storage_reads
-from selfscale.models.residual import FormulaValues
+from selfscale.models.residual import PHYSICS_ERROR, FormulaValues
 from selfscale.models.write_back import kept_frac, neighbour_frac
 
 SCAN_EAGERNESS = 10
 """How many times as fast as those of drawn requests the misses of scans grow behind the border."""
-PHYSICS_ERROR = 0.12
-"""Standard deviation of ln(throughput) that the formula is trusted with beside the noise of a point."""
 TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
 """The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
 

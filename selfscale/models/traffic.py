@@ -78,7 +78,7 @@ class TrafficModel(ResidualModel[TrafficTimes]):
         return replace(limits, queue=_queue(points, limits))
 
     def again(self) -> TrafficModel:
-        """The same model with the hyper-parameters found, not fitted."""
+        """The same model, whose constants are searched from those found; not fitted."""
         return TrafficModel(self._environment, self)
 
 

@@ -18,8 +18,8 @@ from selfscale.models import service_time
 from selfscale.models.constants import derivative, find_constants, logarithms
 from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES
-from selfscale.models.residual import FormulaValues
-from selfscale.models.service_time import PHYSICS_ERROR, bottleneck, longer_of
+from selfscale.models.residual import PHYSICS_ERROR, FormulaValues
+from selfscale.models.service_time import bottleneck, longer_of
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.traffic import Traffic, traffic_of
 
