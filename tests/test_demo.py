@@ -14,7 +14,7 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
-from tests.demo import demo
+from tests.demo import demo, sizes
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,21 +22,21 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(FlextraceError, match=r"needs root: run 'make demo' as root"):
-        demo.require(demo.QUICK, tmp_path)
+        sizes.require(sizes.QUICK, tmp_path)
 
 
 def test_without_room_it_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(demo, "find_binary", lambda name: tmp_path / name)
+    monkeypatch.setattr(sizes, "find_binary", lambda name: tmp_path / name)
     monkeypatch.setattr(Path, "exists", lambda path: True)
     with pytest.raises(FlextraceError, match=r"GB free, the demo needs"):
-        demo.require(demo.Sizes(free_bytes=10**18), tmp_path)
+        sizes.require(sizes.Sizes(free_bytes=10**18), tmp_path)
 
 
 def test_a_failing_step_is_named_and_the_work_directory_is_gone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "require", lambda sizes, output: None)
+    monkeypatch.setattr(demo, "require", lambda _sizes, _output: None)
     monkeypatch.setattr(demo, "run", lambda state: state.command("flextrace", "info", state.work / "missing.iotrace"))
     assert demo.main(["--quick", "--output", str(tmp_path / "out")]) == 1
     streams = capsys.readouterr()
@@ -48,7 +48,7 @@ def test_a_failing_step_is_named_and_the_work_directory_is_gone(
 def test_a_result_that_distrusts_itself_does_not_end_the_demo(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = demo.Demo(tmp_path, tmp_path, demo.QUICK)
+    state = demo.Demo(tmp_path, tmp_path, sizes.QUICK)
     assert state.command(sys.executable, "-c", "print('a table'); raise SystemExit(3)") == "a table\n"
     assert len(state.doubts) == 1
     assert "not to be trusted" in capsys.readouterr().out

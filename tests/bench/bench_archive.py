@@ -30,7 +30,8 @@ from characterize.workload import Workload
 from replayer.willy import make_trace
 from tests.bench.interleaved import Sample, Way, run_interleaved
 from tests.bench.spread import ratio_table
-from tests.demo.demo import QUICK, Demo, Sizes, make_inputs
+from tests.demo.demo import Demo, make_inputs
+from tests.demo.sizes import QUICK, Sizes
 
 BYTES_TARGET = 16  # per record, on the demo's traces
 RATE_TARGET = 5e6  # records/s per core
