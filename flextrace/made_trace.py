@@ -32,6 +32,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[list[Trace]], Trace]) -> int:
     """Read traces, write the one that is made of them, print its parameters beside those of the first."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.layout import RecordKind  # noqa: PLC0415
 
     output = arguments.output
     refuse_archive_name(output)
@@ -52,8 +53,9 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
         print(json.dumps({"schema": SCHEMA, "output": str(output), **lineage}, indent=1))
     else:
         print(render(lineage))
-    print(f"flextrace {verb}: run it with: flextrace replay {output} --directory DIR", file=sys.stderr)
-    return 0
+    place = "--directory DIR" if len(made.arrays[RecordKind.IO]) else "--device DEV"
+    print(f"flextrace {verb}: run it with: flextrace replay {output} {place}", file=sys.stderr)
+    return 0 if all(parent.header.complete for parent in parents) else 3
 
 
 def render(lineage: dict[str, Any]) -> str:

@@ -32,6 +32,7 @@ from replayer.merge import begin_ns
 
 NANOSECONDS = 10**9
 FOREVER_NS = 2**63 - 1
+OPERATIONS = (RecordKind.IO, RecordKind.FILEOP)
 
 
 @dataclass(frozen=True)
@@ -74,15 +75,17 @@ def cut(trace: Trace, selection: Selection) -> Trace:
     FlextraceError
         A synthetic trace is to be cut by time, or nothing would stay.
     """
-    base = _base_ns(trace, selection)
-    masks = {kind: _chosen(trace, kind, selection, base) for kind in (RecordKind.IO, RecordKind.FILEOP)}
-    if not any(mask.any() for mask in masks.values()):
-        raise FlextraceError(f"nothing of {trace.path or 'the trace'} is selected: {_what_there_is(trace, base)}")
+    kinds = _kinds(trace)
+    base = _base_ns(trace, selection, kinds)
+    masks = {kind: _chosen(trace, kind, selection, base) for kind in (*OPERATIONS, RecordKind.BLOCK)}
+    if not any(masks[kind].any() for kind in kinds):
+        there_is = _what_there_is(trace, kinds, base)
+        raise FlextraceError(f"nothing of {trace.path or 'the trace'} is selected: {there_is}")
     options = selection.as_options()
-    if all(mask.all() for mask in masks.values()):
+    if all(masks[kind].all() for kind in kinds):
         return derived(unchanged(trace), [trace], "cut", options)
-    arrays, owners = _blocks(trace, selection, masks, base)
-    draft, resident = _part(trace, masks)
+    arrays, owners = _blocks(trace, masks[RecordKind.BLOCK])
+    draft, resident = _part(trace, masks) if kinds == OPERATIONS else _of_blocks(trace, arrays)
     arrays |= {
         RecordKind.IO: draft.io,
         RecordKind.FILEOP: draft.fileops,
@@ -105,15 +108,22 @@ def cut(trace: Trace, selection: Selection) -> Trace:
 # ---- what is selected ----
 
 
-def _base_ns(trace: Trace, selection: Selection) -> int:
+def _kinds(trace: Trace) -> tuple[RecordKind, ...]:
+    """What a part is made of: operations of the application's layer, or, without any, block requests."""
+    if any(len(trace.arrays[kind]) for kind in OPERATIONS):
+        return OPERATIONS
+    if len(trace.arrays[RecordKind.BLOCK]):
+        return (RecordKind.BLOCK,)
+    raise FlextraceError(f"cannot cut {trace.path or 'the trace'}: it has neither operations nor block requests")
+
+
+def _base_ns(trace: Trace, selection: Selection, kinds: tuple[RecordKind, ...]) -> int:
     if trace.untimed and (selection.begin_s is not None or selection.end_s is not None):
         raise FlextraceError(
             f"cannot cut {trace.path or 'the trace'} by time: it is synthetic and has only an order; cut a recording "
             "of its replay"
         )
-    if not len(trace.arrays[RecordKind.IO]) + len(trace.arrays[RecordKind.FILEOP]):
-        raise FlextraceError(f"cannot cut {trace.path or 'the trace'}: it has no operations of the application's layer")
-    return begin_ns(trace)
+    return begin_ns(trace, kinds)
 
 
 def _limit_ns(base: int, moment_s: float | None, default: int) -> int:
@@ -132,7 +142,10 @@ def _chosen(trace: Trace, kind: RecordKind, selection: Selection, base: int) -> 
         mask &= np.isin(records["process"], list(selection.processes))
     if kind is RecordKind.BLOCK:
         if selection.devices is not None:
-            mask &= np.array([device_name(device) in selection.devices for device in records["device"].tolist()], bool)
+            named = [one for one in np.unique(records["device"]).tolist() if _named(trace, one, selection.devices)]
+            mask &= np.isin(records["device"], named)
+        if selection.files is not None:
+            mask &= _moved_data_of(trace, _files_like(trace, selection.files))
         return mask
     for wanted, files in ((selection.files, _files_like), (selection.devices, _files_on)):
         if wanted is not None:
@@ -148,33 +161,52 @@ def _files_like(trace: Trace, patterns: Collection[str]) -> list[int]:
 
 def _files_on(trace: Trace, devices: Collection[str]) -> list[int]:
     files = trace.arrays[RecordKind.FILE]
-    return [int(record["file"]) for record in files if device_name(int(record["device"])) in devices]
+    return [int(record["file"]) for record in files if _named(trace, int(record["device"]), devices)]
 
 
-def _what_there_is(trace: Trace, base: int) -> str:
-    both = [trace.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP)]
-    last = max(int(records["start_ns"].max()) for records in both if len(records))
-    threads = np.unique(np.concatenate([records["thread"] for records in both]))
-    devices = sorted({device_name(int(device)) for device in trace.arrays[RecordKind.FILE]["device"]})
+def _named(trace: Trace, device: int, names: Collection[str]) -> bool:
+    return device_name(device) in names or trace.device_name(device) in names
+
+
+def _moved_data_of(trace: Trace, files: list[int]) -> np.ndarray:
+    """Which block requests moved data of one of some files."""
+    mine = np.isin(trace.arrays[RecordKind.BLOCK_DATA]["file"], files) & (trace.block_of_data >= 0)
+    return np.isin(np.arange(len(trace.arrays[RecordKind.BLOCK])), trace.block_of_data[mine])
+
+
+def _what_there_is(trace: Trace, kinds: tuple[RecordKind, ...], base: int) -> str:
+    records = [trace.arrays[kind] for kind in kinds if len(trace.arrays[kind])]
+    last = max(int(of["start_ns"].max()) for of in records)
+    threads = np.unique(np.concatenate([of["thread"] for of in records]))
+    what = "operations" if kinds == OPERATIONS else "block requests"
+    there = trace.arrays[RecordKind.FILE if kinds == OPERATIONS else RecordKind.BLOCK]["device"]
+    devices = sorted({trace.device_name(device) for device in np.unique(there).tolist()})
     return (
-        f"its operations start up to {(last - base) / NANOSECONDS:.6g} s, it has {len(threads)} threads and the "
+        f"its {what} start up to {(last - base) / NANOSECONDS:.6g} s, it has {len(threads)} threads and the "
         f"devices {', '.join(devices) or 'none'}; 'flextrace info' lists threads and files"
     )
 
 
-def _blocks(
-    trace: Trace, selection: Selection, masks: dict[RecordKind, np.ndarray], base: int
-) -> tuple[dict[RecordKind, Any], np.ndarray]:
-    """Block requests of the part with their pieces; of some files those that moved data of one of them."""
+def _blocks(trace: Trace, mask: np.ndarray) -> tuple[dict[RecordKind, Any], np.ndarray]:
+    """Block requests of the part with their pieces; and the row of the request that each piece is of."""
     blocks, pieces = trace.arrays[RecordKind.BLOCK], trace.arrays[RecordKind.BLOCK_DATA]
-    mask = _chosen(trace, RecordKind.BLOCK, selection, base)
-    if selection.files is not None:
-        mine = np.isin(pieces["file"], _files_like(trace, selection.files)) & (trace.block_of_data >= 0)
-        mask &= np.isin(np.arange(len(blocks)), trace.block_of_data[mine])
     place = np.cumsum(mask) - 1
     owner = trace.block_of_data
     kept = (owner >= 0) & mask[owner] if len(blocks) else np.zeros(len(pieces), bool)
     return {RecordKind.BLOCK: blocks[mask], RecordKind.BLOCK_DATA: pieces[kept]}, place[owner[kept]]
+
+
+def _of_blocks(trace: Trace, part: dict[RecordKind, Any]) -> tuple[Draft, np.ndarray]:
+    """What else there is of a trace of block requests: the files that they moved data of, and who caused them."""
+    files, tasks = (trace.arrays[kind] for kind in (RecordKind.FILE, RecordKind.TASK))
+    files = files[np.isin(files["file"], part[RecordKind.BLOCK_DATA]["file"])]
+    tasks = tasks[np.isin(tasks["thread"], part[RecordKind.BLOCK]["thread"])]
+    known = set(files["file"].tolist())
+    paths = {file: path for file, path in trace.paths.items() if file in known}
+    io, fileops, wakes = (trace.arrays[kind] for kind in (*OPERATIONS, RecordKind.WAKE))
+    resident = trace.arrays[RecordKind.RESIDENT]
+    draft = Draft(io, fileops, files, tasks, wakes[:0], paths, trace.untimed)
+    return draft, resident[np.isin(resident["file"], files["file"])]
 
 
 # ---- files as the part finds them ----
@@ -182,7 +214,7 @@ def _blocks(
 
 def _part(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> tuple[Draft, np.ndarray]:
     """The part's records, with its files as they were at its first operation on each; and RESIDENT records."""
-    part, rest = _draft(trace, masks), _draft(trace, {kind: ~mask for kind, mask in masks.items()})
+    part, rest = _draft(trace, masks), _draft(trace, {kind: ~masks[kind] for kind in OPERATIONS})
     named = part.fileops["argument"][np.isin(part.fileops["op"], NAMING)]
     used = np.unique(np.concatenate([part.io["file"], part.fileops["file"], named]))
     part.files = part.files[np.isin(part.files["file"], used)]
@@ -227,7 +259,7 @@ def _forget_shares(part: Draft, rest: Draft) -> None:
 
 def _draft(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> Draft:
     """Some records, as they are, with all files."""
-    io, fileops = (trace.arrays[kind][mask] for kind, mask in masks.items())
+    io, fileops = (trace.arrays[kind][masks[kind]] for kind in OPERATIONS)
     files, tasks = (trace.arrays[kind].copy() for kind in (RecordKind.FILE, RecordKind.TASK))
     wakes = standing(trace.arrays[RecordKind.WAKE], io, fileops)
     draft = Draft(io, fileops, files, tasks, wakes, dict(trace.paths), trace.untimed)

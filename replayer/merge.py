@@ -98,13 +98,9 @@ def _shifts(traces: Sequence[Trace], align: Align) -> list[int]:
     return [mine - ahead[0] - min(earliest - 1, 0) for mine in ahead]
 
 
-def begin_ns(trace: Trace) -> int:
-    """When the recording began; where that is not known, the first start."""
-    starts = [
-        int(trace.arrays[kind]["start_ns"].min())
-        for kind in (RecordKind.IO, RecordKind.FILEOP)
-        if len(trace.arrays[kind])
-    ]
+def begin_ns(trace: Trace, kinds: Sequence[RecordKind] = (RecordKind.IO, RecordKind.FILEOP)) -> int:
+    """When the recording began; where that is not known, the first start of a record of these kinds."""
+    starts = [int(trace.arrays[kind]["start_ns"].min()) for kind in kinds if len(trace.arrays[kind])]
     return trace.header.start_monotonic_ns or min(starts)
 
 

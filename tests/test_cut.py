@@ -8,9 +8,10 @@ import itertools
 import numpy as np
 import pytest
 
+from characterize import trace as trace_file
 from characterize.errors import FlextraceError
-from characterize.layout import FileFlag, IoFlag
-from characterize.workload import unique_bytes, workload_of
+from characterize.layout import BlockOp, FileFlag, IoFlag, RecordKind
+from characterize.workload import unique_bytes, workload_of, workload_of_records
 from replayer.cut import Selection, cut
 from tests.flexible_traces import Recording, database_like, sort_like, willy
 from tests.made_trace import made_trace, read, write
@@ -124,3 +125,63 @@ def test_footprints_of_windows_are_those_of_their_requests():
     part = cut(parent, Selection(begin_s=1e-4, end_s=1e-3))
     chosen = parent.requests[parent.requests["id"].isin(part.io["id"])]
     assert workload_of(part).unique_bytes == unique_bytes(chosen.assign(read=True))
+
+
+def block_requests():
+    """Ten of each of two devices, alternating, a millisecond apart; every third moves data of file 7."""
+    rows = [
+        {
+            "op": BlockOp.READ if at % 2 else BlockOp.WRITE,
+            "device": 8 << 20 | 16 * (at % 2),
+            "start_ns": SECOND_NS + at * 1_000_000,
+            "duration_ns": 1000,
+            "sector": 8 * at,
+            "bytes": PAGE,
+            "thread": 40 + at % 5,
+        }
+        for at in range(20)
+    ]
+    pieces = [{"block": at, "file": 7, "bytes": PAGE} for at in range(0, 20, 3)]
+    return made_trace(
+        blocks=rows,
+        block_data=pieces,
+        files=[{"file": 7}, {"file": 8}],
+        tasks=[{"thread": 40}, {"thread": 44}],
+        paths={7: "/data", 8: "/other"},
+        start_monotonic_ns=SECOND_NS,
+        end_monotonic_ns=2 * SECOND_NS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("selection", "stay"),
+    [
+        (Selection(begin_s=0.005, end_s=0.012), range(5, 12)),
+        (Selection(devices=["8:16"]), range(1, 20, 2)),
+        (Selection(files=["/d*"]), range(0, 20, 3)),
+        (Selection(threads=[44], end_s=0.01), [4, 9]),
+    ],
+)
+def test_of_block_requests_alone_a_part_is_taken_as_well(selection, stay, tmp_path):
+    parent = block_requests()
+    part = trace_file.open(trace_file.write(cut(parent, selection), tmp_path / "part.iotrace"))
+    assert (part.blocks["sector"] // 8).tolist() == list(stay)
+    pieces = part.arrays[RecordKind.BLOCK_DATA]
+    assert len(pieces) == sum(at % 3 == 0 for at in stay)
+    # Each piece still is one of the request that it was of.
+    owners = part.arrays[RecordKind.BLOCK]["sector"][part.block_of_data] // 8
+    assert owners.tolist() == [at for at in stay if at % 3 == 0]
+    assert set(part.paths) == {7}
+    assert set(part.arrays[RecordKind.TASK]["thread"].tolist()) == {40, 44} & {40 + at % 5 for at in stay}
+    assert part.header.metadata["lineage"]["parameters"] == workload_of_records(part, "block").as_document()
+    assert part.header.metadata["lineage"]["parameters"]["sizeMean"] == PAGE
+
+
+def test_what_a_trace_of_block_requests_has_is_told_where_nothing_is_selected():
+    told = "its block requests start up to 0.019 s, it has 5 threads and the devices 8:0, 8:16"
+    with pytest.raises(FlextraceError, match=told):
+        cut(block_requests(), Selection(devices=["9:9"]))
+    parent = block_requests()
+    assert (cut(parent, Selection(end_s=9.0)).arrays[RecordKind.BLOCK] == parent.arrays[RecordKind.BLOCK]).all()
+    with pytest.raises(FlextraceError, match="neither operations nor block requests"):
+        cut(made_trace(), Selection(end_s=9.0))

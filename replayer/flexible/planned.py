@@ -69,18 +69,24 @@ def derived(trace: Trace, parents: Sequence[Trace], verb: str, options: dict[str
         "verb": verb,
         "options": options,
         "tool_version": tool_version(),
-        "parameters": workload_of_records(trace).as_document(),
+        "parameters": _parameters(trace),
         "parents": [
             {
                 "parent": parent.path.name if parent.path else "",
                 "parent_sha256": sha256_of(parent.path) if parent.path else None,
-                "parameters": workload_of_records(parent).as_document(),
+                "parameters": _parameters(parent),
                 "earlier": parent.header.metadata.get("lineage"),
             }
             for parent in parents
         ],
     }
     return trace
+
+
+def _parameters(trace: Trace) -> dict[str, float | None]:
+    """The five of the application's layer; of a trace with block requests only, of the block layer."""
+    only_blocks = len(trace.arrays[RecordKind.BLOCK]) and not request_count(trace)
+    return workload_of_records(trace, "block" if only_blocks else "vfs").as_document()
 
 
 def request_count(trace: Trace) -> int:
