@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 3
     place = "--directory DIR" if len(trace.arrays[RecordKind.IO]) else "--device DEV"
     print(f"flextrace alter: run it with: flextrace replay {arguments.output} {place}", file=sys.stderr)
-    return 0
+    return 0 if parent.header.complete else 3
 
 
 def render(manifest: Manifest) -> str:

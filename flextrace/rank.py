@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(_ratio_lines(machines, tables) if arguments.workloads else _ranking_lines(application, tables)))
     for warning in warnings:
         print(f"flextrace rank: {warning}", file=sys.stderr)
-    return 0
+    return 0 if application.complete else 3
 
 
 def _application(arguments: argparse.Namespace) -> Application:

@@ -77,6 +77,8 @@ class Application:
     operations : Operations or None
         To be simulated; None where they cannot be, `warnings` says why, or are not to be.
     warnings : list of str
+    complete : bool
+        No record of the trace is missing.
     """
 
     workloads: list[tuple[str, Workload]]
@@ -87,6 +89,7 @@ class Application:
     memory_limit_bytes: float | None = None
     operations: Operations | None = None
     warnings: list[str] = field(default_factory=list)
+    complete: bool = True
 
     @property
     def device_share(self) -> float:
@@ -174,6 +177,7 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
         memory_limit_bytes=trace.header.metadata.get("memory_limit_bytes"),
         operations=operations,
         warnings=warnings,
+        complete=trace.header.complete,
     )
 
 
