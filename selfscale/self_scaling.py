@@ -42,8 +42,8 @@ STORAGE_SHARE_MAX = 0.2
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
-"""Of the range of uniqueBytes: the curves of a region less wide than that get their ends, and where those of all regions
-get so few points, none: workloads off the curves get them, which lie in all regions by what can be learned there."""
+"""Of the range of uniqueBytes: the curves of a region less wide than that get their ends only, and where those of all
+regions get so few points, none: they go to workloads off the curves, wherever most is to be learned."""
 INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
 """Workloads that are chosen with one fit of the learned model, and how often."""
 

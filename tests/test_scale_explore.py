@@ -158,6 +158,24 @@ def test_every_region_has_every_curve_around_its_focal_point():
         assert {point.workload for point in references} == {region.focal}
 
 
+@pytest.mark.parametrize(("budget", "points_max", "values"), [(280.0, 90, 1), (900.0, None, 3)])
+def test_a_narrow_region_does_not_take_the_points_of_others(budget, points_max, values):
+    # A border at 24 MiB where uniqueBytes begins at 21 and ends at 1024: few workloads lie before it.
+    machine = Machine([(24 * MIB, 400e-6), (256 * MIB, 20_000e-6)])
+    profile = explore(machine, budget_s=budget, points_max=points_max).profile()
+    assert len(profile.regions) == 3
+    curves = [
+        {name: profile.curve(name, index) for name in ("sizeMean", "processNum", "seqFrac")} for index in range(3)
+    ]
+    assert {len(curve.x) for curve in curves[0].values()} == {values}
+    assert all(len(curve.x) >= max(3, values) for curve in (*curves[1].values(), *curves[2].values()))
+    # Of what was not varied there, the product form takes what the next region says.
+    focal = profile.regions[0].focal
+    told = ProductModel().fit(profile.measured, profile.regions).predict([focal.replace(size_mean=1024.0)])
+    assert not told["notes"][0]
+    assert told["throughput_bytes_per_s"][0] < 0.5 * machine.throughput(focal)
+
+
 @pytest.mark.parametrize("points_max", [60, 90, None])
 @pytest.mark.parametrize("seed", range(5))
 def test_of_every_region_is_seen_whether_the_machine_changed(points_max, seed):
