@@ -62,6 +62,8 @@ class Measured:
         Standard deviation of it that the measurement itself had.
     device_read_frac, device_write_frac : ndarray, shape (n,)
         Bytes that storage read and wrote over those that were moved; nan where unknown.
+    device_reads, device_writes : ndarray, shape (n,)
+        Requests to storage by request; nan where unknown.
     """
 
     indices: np.ndarray
@@ -70,6 +72,8 @@ class Measured:
     noise: np.ndarray
     device_read_frac: np.ndarray
     device_write_frac: np.ndarray
+    device_reads: np.ndarray
+    device_writes: np.ndarray
 
 
 def measured(points: Sequence[Point]) -> Measured:
@@ -86,6 +90,8 @@ def measured(points: Sequence[Point]) -> Measured:
         noise_of(used),
         moved - written,
         written,
+        np.array([point.device_reads for point in used], float),
+        np.array([point.device_writes for point in used], float),
     )
 
 

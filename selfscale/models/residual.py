@@ -67,6 +67,9 @@ class Formula(Protocol):
     def at(self, table: Columns) -> FormulaValues:
         """What it says of n workloads."""
 
+    def explained(self, data: Measured) -> np.ndarray:
+        """What it says of ln(throughput) of n points, with what else was measured of their runs, shape (n,)."""
+
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of ln(throughput) by the constants, shape (n, constants)."""
 
@@ -128,9 +131,8 @@ class ResidualModel(ABC, Generic[FormulaType]):
         self._points_used = data.indices.tolist()
         self._ranges = ranges_of([points[index].workload for index in data.indices])
         self.formula = self.fit_formula(points, data, regions)
-        values = self.formula.at(data.columns)
-        residual = data.log_throughput - values.log_throughput
-        features = self._features(data.columns, values.device_shares)
+        residual = data.log_throughput - self.formula.explained(data)
+        features = self._features(data.columns, self.formula.at(data.columns).device_shares)
         kernel = ConstantKernel(PHYSICS_ERROR**2) * Matern(LENGTH, nu=2.5) + WhiteKernel(ROUGH_ERROR**2)
         noise = data.noise
         for _ in range(FITS):

@@ -216,6 +216,10 @@ class ServiceTimes:
         share = demand.seconds["device"] / (demand.seconds["device"] + demand.seconds["processors"])
         return FormulaValues(log_throughput(self.constants, table, demand), share[:, None])
 
+    def explained(self, data: Measured) -> np.ndarray:
+        """ln(throughput) of n points, shape (n,)."""
+        return self.at(data.columns).log_throughput
+
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of ln(throughput) by the constants, shape (n, 34)."""
         return derivative(

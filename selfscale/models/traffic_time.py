@@ -17,6 +17,7 @@ from characterize.workload import Workload
 from selfscale.models import service_time
 from selfscale.models.constants import derivative, find_constants, logarithms
 from selfscale.models.measured import Columns, Measured, miss_frac
+from selfscale.models.measured_traffic import traffic_of_runs
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES
 from selfscale.models.residual import PHYSICS_ERROR, FormulaValues
 from selfscale.models.service_time import bottleneck, longer_of
@@ -182,6 +183,12 @@ class TrafficTimes:
         shares = ways / (ways.sum(axis=1) + seconds["processors"])[:, None]
         return FormulaValues(bottleneck(seconds, table, self.constants[SHARPNESS]), shares)
 
+    def explained(self, data: Measured) -> np.ndarray:
+        """ln(throughput) of n points, shape (n,), by what storage did in their runs."""
+        traffic = traffic_of_runs(simulated(data.columns, self.limits), data)
+        seconds = seconds_of(self.constants, data.columns, traffic, self.border_bytes)
+        return bottleneck(seconds, data.columns, self.constants[SHARPNESS])
+
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of ln(throughput) by the constants, shape (n, 24)."""
         traffic = simulated(table, self.limits)
@@ -192,7 +199,7 @@ class TrafficTimes:
 
 
 def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes | None = None) -> TrafficTimes:
-    """Find the constants that explain the points, held near their guesses.
+    """Find the constants that explain the points by what storage did in their runs, held near their guesses.
 
     Parameters
     ----------
@@ -202,7 +209,7 @@ def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes |
         Of nearly the same points: the search begins there.
     """
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
-    traffic = simulated(data.columns, limits)
+    traffic = traffic_of_runs(simulated(data.columns, limits), data)
 
     def errors_at(constants: np.ndarray) -> np.ndarray:
         seconds = seconds_of(constants, data.columns, traffic, limits.cache_bytes)
