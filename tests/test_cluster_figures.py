@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cluster_parts import busy_records, two_hosts
+from test_cluster_parts import busy_records
+from test_recording_sets import two_hosts
 from test_stream import written_as_is
 
 import characterize as package
