@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--path", dest="files", action="append", metavar="PATTERN", help="on files of these paths, as '/data/*.db'"
     )
     part.add_argument(
-        "--device", dest="devices", action="append", metavar="MAJOR:MINOR", help="on files of this device's file system"
+        "--device", dest="devices", action="append", metavar="MAJOR:MINOR", help="on files of its file system, or to it"
     )
     add_output_arguments(parser)
 

@@ -3,7 +3,7 @@
 
 A benchmark of its own (`selfscale.explore`, `selfscale.knee`) chooses the focal vectors. From there on all do the same:
 
-1. Per region: one curve per parameter around its focal vector (thesis 4.2), reference points in between.
+1. Per region: one curve per parameter around its focal vector (thesis 4.2), which is measured again behind them.
 2. What storage takes for what comes alone and is not cached (`selfscale.storage`), where the page cache takes part.
 3. Where the caches of reads and of writes end, if that is not known by then (`selfscale.direction_caches`).
 4. Off the curves, the workloads that tell most about all others (6.2, `selfscale.informative`).
