@@ -23,7 +23,7 @@ from selfscale.profile import Region
 from selfscale.regions import APART, Border, find_borders, halfway
 from selfscale.self_scaling import RUN_S_MIN, SelfScaling
 
-CURVE_SHARE, CURVE_SHARE_ALONE = 0.42, 0.6
+CURVE_SHARE, CURVE_SHARE_ALONE = 0.39, 0.6
 """Of the time: until then the borders must be known; later in a budget too small for anything before them."""
 BORDER_OVERRUN = 1.3
 """Of the time for the uniqueBytes curve: beyond it no border is searched for more closely."""
@@ -43,7 +43,7 @@ class Exploration(SelfScaling):
     def _find_regions(self, rest_s: float) -> None:
         curve_share = CURVE_SHARE_ALONE
         if self.settings.points_affordable >= 45:
-            self._probe(until_s=0.17 * rest_s)
+            self._probe(until_s=0.14 * rest_s)
             curve_share = CURVE_SHARE
         self._unique_bytes_curve(until_s=curve_share * rest_s)
 

@@ -35,7 +35,7 @@ START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
-CURVES_SHARE, DIRECTIONS_SHARE = 0.75, 0.9
+CURVES_SHARE, DIRECTIONS_SHARE = 0.7, 0.85
 """Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
 STORAGE_SHARE_MAX = 0.2
 """Of the budget, that storage behind the cache may cost."""
