@@ -57,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the flexible trace and print its five parameters; 3 if one is off, which only --nearest lets happen."""
+    """Write the flexible trace and print its five parameters.
+
+    3 if one is off, which only --nearest lets happen, or if the trace lacks records.
+    """
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
     from replayer.alter import alter, parse_change  # noqa: PLC0415
 

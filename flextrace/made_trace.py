@@ -30,7 +30,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[list[Trace]], Trace]) -> int:
-    """Read traces, write the one that is made of them, print its parameters beside those of the first."""
+    """Read traces, write the one that is made of them, print its parameters; 3 if one of them lacks records."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
     from characterize.layout import RecordKind  # noqa: PLC0415
 

@@ -72,7 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one prediction, or two for a trace: with its footprint and with its equivalent uniqueBytes."""
+    """Print one prediction, or two for a trace: with its footprint and with its equivalent uniqueBytes.
+
+    3 if the trace lacks records.
+    """
     from selfscale.application import estimates, treatment  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415

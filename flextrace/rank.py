@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table for every workload, the best machine first."""
+    """Print a table for every workload, the best machine first; 3 if the trace lacks records."""
     paths = arguments.files if arguments.workloads else arguments.files[1:]
     if not paths:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
