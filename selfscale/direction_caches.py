@@ -29,7 +29,7 @@ from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.plan import align
 from selfscale.profile import Region
-from selfscale.regions import DROP_MIN, last_cached
+from selfscale.regions import CACHED_DEVICE_FRAC, DROP_MIN, last_cached
 
 READS, WRITES = 1.0, 0.0
 """Values of readFrac."""
@@ -187,6 +187,8 @@ def next_probe(points: Sequence[Point], regions: Sequence[Region], hints_bytes: 
             if _width(fall) > BRACKET[read_frac] and len(_tries(points, place)) < TRIES_MAX:
                 return place
             hints = [fall.good.workload.unique_bytes, fall.bad.workload.unique_bytes, *hints]
+        # Where what is half reads falls though reads do not, the writes' cache ends: look at both of its sides at once.
+        hints = [side for hint in hints for side in (hint, align(0.99 * BRACKET[WRITES] * hint))]
     return None
 
 
@@ -217,11 +219,18 @@ def _moved_to_storage(curve: dict[float, list[Point]]) -> float:
 
 
 def _doubtful(point: Point, top: Point | None) -> bool:
-    """Whether something that made it slower may be why it is not like the top."""
+    """Whether something that made it slower may be why it is not like the top; not if storage takes part only there."""
     if point.steady:
         return False
-    share = point.throughput_bytes_per_s / top.throughput_bytes_per_s if top else 0.0
-    return not top or point is top or 1 / CERTAIN < share < KNEE
+    if not top or point is top:
+        return True
+    if _is_cached(top) and point.device_frac is not None and not _is_cached(point):
+        return False
+    return 1 / CERTAIN < point.throughput_bytes_per_s / top.throughput_bytes_per_s < KNEE
+
+
+def _is_cached(point: Point) -> bool:
+    return point.device_frac is not None and point.device_frac < CACHED_DEVICE_FRAC
 
 
 def _width(fall: Fall) -> float:

@@ -17,22 +17,29 @@ from collections.abc import Callable
 
 import numpy as np
 
-from selfscale.direction_caches import READS, WRITES, DirectionCache, direction_cache
+from selfscale.direction_caches import READS, WRITES, DirectionCache, direction_cache, fastest
+from selfscale.measure import Point
 from selfscale.plan import align
 from selfscale.profile import Region
-from selfscale.regions import APART, Border, find_borders, halfway
+from selfscale.regions import APART, CACHED_DEVICE_FRAC, Border, find_borders, halfway
 from selfscale.self_scaling import RUN_S_MIN, SelfScaling
 
 CURVE_SHARE, CURVE_SHARE_ALONE = 0.39, 0.6
 """Of the time: until then the borders must be known; later in a budget too small for anything before them."""
 BORDER_OVERRUN = 1.3
 """Of the time for the uniqueBytes curve: beyond it no border is searched for more closely."""
-BRACKET, WIDE_BRACKET = 1.025, 1.2
-"""Bisection stops when both sides of a border are this close; a cache within a wide one may end elsewhere in it."""
+BRACKET, BRACKET_BESIDE, WIDE_BRACKET = 1.025, 1.06, 1.2
+"""Bisection stops when both sides of a border are this close, or of one beside the caches that reads or writes alone
+showed; a cache within a wide one may end elsewhere in it."""
 CERTAIN_FALL = 4.0
-"""A border with a smaller fall may be a disturbance of one point: both sides are measured again."""
+"""Reads or writes whose throughput falls by less, beside a point that was not steady, may have no border there."""
+SLOWED, SLOWED_UNSTEADY = 1.5, 5.0
+"""By what others on the machine may have slowed down a point that was steady, and one that was not."""
+UNKNOWN_UNCERTAINTY = 1.15
+"""Of a run that was too short to tell its own: what runs of half a second to two have on lab machines."""
 FILL_GAP, FILL_FALL = 1.08, 1.3
-"""A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it."""
+"""A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it, beyond
+what is uncertain of both ends."""
 GAIN = 1.1
 """A probe that brings less than this factor over the one before it ends the range of its parameter."""
 
@@ -116,7 +123,8 @@ class Exploration(SelfScaling):
             found = self._certain_caches()
             caches = [cache.size_bytes for cache in found]
             unexplained = [border for border in borders if not border.explained_by(caches)]
-            refined = [self._refine(border, measured, take, refine_until_s) for border in unexplained]
+            bracket = BRACKET_BESIDE if caches else BRACKET
+            refined = [self._refine(border, bracket, measured, take, refine_until_s) for border in unexplained]
             edges: list[float] = []
             for size in caches + refined:
                 if all(abs(math.log(size / edge)) > math.log(APART) for edge in edges):
@@ -158,31 +166,37 @@ class Exploration(SelfScaling):
         }
         return sorted({ends.get(edge, edge) for edge in edges})
 
+    def _curve(self) -> list[Point]:
+        """The points of the uniqueBytes curve so far."""
+        return [point for point in self.points if point.role == "curve" and point.parameter == "uniqueBytes"]
+
     def _borders(self, measured: dict[float, float]) -> list[Border]:
         x = np.array(sorted(measured))
         throughput = np.array([measured[size] for size in x])
-        fracs = {
-            point.workload.unique_bytes: math.nan if point.device_frac is None else point.device_frac
-            for point in self.points
-            if point.role == "curve" and point.parameter == "uniqueBytes"
-        }
+        fracs = self._device_fracs()
         return find_borders(x, throughput, np.array([fracs[size] for size in x]))
 
+    def _device_fracs(self) -> dict[float, float]:
+        """Of the curve's working sets: bytes from and to storage over bytes moved, NaN where unknown."""
+        return {
+            point.workload.unique_bytes: math.nan if point.device_frac is None else point.device_frac
+            for point in self._curve()
+        }
+
+    def _leaves_cache(self, good_bytes: float, bad_bytes: float) -> bool:
+        """Whether storage takes part in the second of two points of the curve and not in the first."""
+        fracs = self._device_fracs()
+        return fracs[good_bytes] < CACHED_DEVICE_FRAC <= fracs[bad_bytes]
+
     def _confirmed(self, measured: dict[float, float], take: Callable[[float, int], None]) -> list[Border]:
-        """Borders that are still there when both sides of each doubtful one have been measured again.
+        """Borders that are still there when the point behind each doubtful one has been measured again.
 
         As far as the budget pays for it beside every region's focal point, without which nothing can be predicted.
         """
-        steady = {point.workload.unique_bytes for point in self.points if point.role == "curve" and point.steady}
         confirmed: set[float] = set()
         while True:
             borders = self._borders(measured)
-            doubtful = {
-                size
-                for border in borders
-                if border.fall < CERTAIN_FALL or border.bad_bytes not in steady
-                for size in (border.good_bytes, border.bad_bytes)
-            } - confirmed
+            doubtful = {border.bad_bytes for border in borders if self._is_doubtful(border, measured)} - confirmed
             if not doubtful:
                 return borders
             for index, size in enumerate(sorted(doubtful)):
@@ -192,15 +206,35 @@ class Exploration(SelfScaling):
                 take(size, len(doubtful) - index + 8)
             confirmed |= doubtful
 
+    def _is_doubtful(self, border: Border, measured: dict[float, float]) -> bool:
+        """Whether the point behind a border may be slow because something disturbed it.
+
+        Not if storage begins to take part there. What is slow for its working set has slow ones behind it, too.
+        """
+        if self._leaves_cache(*border.edges):
+            return False
+        behind = next((size for size in sorted(measured) if size > border.bad_bytes), None)
+        if behind is None or measured[behind] >= border.threshold:
+            return True
+        steady = {point.workload.unique_bytes for point in self._curve() if point.steady}
+        slowed = SLOWED if border.bad_bytes in steady else SLOWED_UNSTEADY
+        return slowed * measured[border.bad_bytes] >= border.threshold
+
     def _refine(
-        self, border: Border, measured: dict[float, float], take: Callable[[float, int], None], until_s: float
+        self,
+        border: Border,
+        bracket: float,
+        measured: dict[float, float],
+        take: Callable[[float, int], None],
+        until_s: float,
     ) -> float:
         """Bisect a border until both sides are close; the largest uniqueBytes that still performs like below it."""
         good, bad = border.good_bytes, border.bad_bytes
-        while bad / good > BRACKET and align(math.sqrt(good * bad)) not in (good, bad) and self._affords(until_s):
+        while bad / good > bracket and align(math.sqrt(good * bad)) not in (good, bad) and self._affords(until_s):
             middle = align(math.sqrt(good * bad))
-            take(middle, math.ceil(math.log2(math.log(bad / good) / math.log(BRACKET))))
-            if measured[middle] < border.threshold and not self.points[-1].steady:
+            take(middle, math.ceil(math.log2(math.log(bad / good) / math.log(bracket))))
+            disturbed = not self.points[-1].steady and not self._leaves_cache(good, middle)
+            if measured[middle] < border.threshold and disturbed:
                 take(middle, 4)
             if measured[middle] >= border.threshold:
                 good = middle
@@ -208,24 +242,29 @@ class Exploration(SelfScaling):
                 bad = middle
         return good
 
-    @staticmethod
-    def _fill_falls(measured: dict[float, float], take: Callable[[float, int], None], count: int) -> None:
+    def _fill_falls(self, measured: dict[float, float], take: Callable[[float, int], None], count: int) -> None:
         """Halve the gap over which the throughput falls most, up to `count` times.
 
         Behind a border the curve is hyperbolic, and what is interpolated over a gap that falls by a factor is wrong by
         as much (thesis, figure 5.4: predictions are worst near the border).
         """
+
+        def fall(pair: tuple[float, float]) -> float:
+            low, high = pair
+            certain = self._uncertainty(low) * self._uncertainty(high) * max(1.0, measured[high])
+            return measured[low] / certain if high / low > FILL_GAP else 0.0
+
         for left in range(count, 0, -1):
-            x = sorted(measured)
-            low, high = max(
-                itertools.pairwise(x),
-                key=lambda pair: (
-                    math.log(pair[1] / pair[0]) > math.log(FILL_GAP) and measured[pair[0]] / max(1.0, measured[pair[1]])
-                ),
-            )
-            if high / low <= FILL_GAP or measured[low] < FILL_FALL * measured[high]:
+            low, high = max(itertools.pairwise(sorted(measured)), key=fall)
+            if fall((low, high)) < FILL_FALL:
                 break
             take(align(math.sqrt(low * high)), left)
+
+    def _uncertainty(self, size: float) -> float:
+        """Factor within which the throughput of a working set on the curve is known."""
+        best = fastest([point for point in self._curve() if point.workload.unique_bytes == size])
+        half_width = best.ci95_half_width_bytes_per_s / max(1.0, best.throughput_bytes_per_s)
+        return 1 + half_width if math.isfinite(half_width) else UNKNOWN_UNCERTAINTY
 
     def _set_regions(self, boundaries: list[float], low: float, high: float) -> None:
         self.boundaries = sorted(boundaries)

@@ -28,7 +28,7 @@ def probe(name: str, throughput: float = 1e9, **changes: float) -> Point:
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    exploration = Exploration(Settings(BORDER, 90.0, 2), Machine([(BORDER, 500e-6)]).measure)
+    exploration = Exploration(Settings(BORDER, 120.0, 2), Machine([(BORDER, 500e-6)]).measure)
     exploration.run()
     return exploration.profile()
 
