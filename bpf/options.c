@@ -6,6 +6,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,25 +94,38 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-static uint64_t parse_bytes(const char *text, uint64_t min, uint64_t max, struct argp_state *state, const char *what)
+/* Ends with what is wrong with the command line, as `flextrace record` says it, which hands its options over. */
+__attribute__((format(printf, 1, 2), noreturn)) static void refuse(const char *format, ...)
+{
+	va_list arguments;
+
+	fputs("flextrace record: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputs(" (flextrace record --help)\n", stderr);
+	exit(EXIT_USAGE);
+}
+
+static uint64_t parse_bytes(const char *text, uint64_t min, uint64_t max, const char *what)
 {
 	uint64_t bytes = 0;
 	if (!quantity_bytes(text, &bytes) || bytes < min || bytes > max)
-		argp_error(state, "%s '%s' is not a size from %llu to %llu bytes such as 65536, 64K or 1M", what, text,
-			   (unsigned long long)min, (unsigned long long)max);
+		refuse("%s '%s' is not a size from %llu to %llu bytes such as 65536, 64K or 1M", what, text,
+		       (unsigned long long)min, (unsigned long long)max);
 	return bytes;
 }
 
-static int parse_number(const char *text, int max, struct argp_state *state, const char *what)
+static int parse_number(const char *text, int max, const char *what)
 {
 	char *end = NULL;
 	long long number = strtoll(text, &end, 10);
 	if (end == text || *end || number < 1 || number > max)
-		argp_error(state, "%s '%s' is not a number from 1 to %d", what, text, max);
+		refuse("%s '%s' is not a number from 1 to %d", what, text, max);
 	return number;
 }
 
-static uint32_t parse_device(const char *text, struct argp_state *state)
+static uint32_t parse_device(const char *text)
 {
 	struct stat node;
 	unsigned int device_major, device_minor;
@@ -120,15 +134,13 @@ static uint32_t parse_device(const char *text, struct argp_state *state)
 		char path[64];
 		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", device_major, device_minor);
 		if (access(path, F_OK))
-			argp_error(state, "there is no block device %s (see lsblk)", text);
+			refuse("there is no block device %s (see lsblk)", text);
 		return device_number(device_major, device_minor);
 	}
 	if (stat(text, &node))
-		argp_error(state, "cannot find device '%s': %s", text, strerror(errno));
+		refuse("cannot find device '%s': %s", text, strerror(errno));
 	else if (!S_ISBLK(node.st_mode))
-		argp_error(state,
-			   "'%s' is not a block device: give a path such as /dev/sda1, or MAJOR:MINOR (see lsblk)",
-			   text);
+		refuse("'%s' is not a block device: give a path such as /dev/sda1, or MAJOR:MINOR (see lsblk)", text);
 	return device_number(major(node.st_rdev), minor(node.st_rdev));
 }
 
@@ -153,58 +165,56 @@ static int resolve(char *path, char *prefix)
 	}
 }
 
-static void parse_prefix(const char *text, char *prefix, struct argp_state *state)
+static void parse_prefix(const char *text, char *prefix)
 {
 	char directory[PATH_MAX];
 	_cleanup_free_ char *path = getcwd(directory, sizeof(directory)) ? names_join(directory, text) : NULL;
 	if (!path || !*text)
-		argp_error(state, "path '%s' cannot be used", text);
+		refuse("path '%s' cannot be used", text);
 	int bytes = resolve(path, prefix);
 	if (bytes >= FILTER_PATH_BYTES_MAX)
-		argp_error(state, "path '%s' is longer than %d bytes", text, FILTER_PATH_BYTES_MAX - 1);
+		refuse("path '%s' is longer than %d bytes", text, FILTER_PATH_BYTES_MAX - 1);
 	if (bytes == 0)
-		argp_error(state, "path '%s' leaves nothing out: leave out --path", text);
+		refuse("path '%s' leaves nothing out: leave out --path", text);
 }
 
-static void parse_group(struct options *options, char *directory, struct argp_state *state)
+static void parse_group(struct options *options, char *directory)
 {
 	options->group_path = directory;
 	int error = control_group_find(&options->group, directory);
 	if (error == -EINVAL)
-		argp_error(state, "'%s' is not the directory of a control group, such as /sys/fs/cgroup/system.slice",
-			   directory);
+		refuse("'%s' is not the directory of a control group, such as /sys/fs/cgroup/system.slice", directory);
 	else if (error)
-		argp_error(state, "cannot find control group '%s': %s", directory, strerror(-error));
+		refuse("cannot find control group '%s': %s", directory, strerror(-error));
 }
 
-static void parse_filter(struct options *options, int key, char *argument, struct argp_state *state)
+static void parse_filter(struct options *options, int key, char *argument)
 {
 	switch (key) {
 	case OPTION_DEVICE:
 		options->device_name = argument;
-		options->device = parse_device(argument, state);
+		options->device = parse_device(argument);
 		break;
 	case OPTION_PATH:
-		parse_prefix(argument, options->path_prefix, state);
+		parse_prefix(argument, options->path_prefix);
 		break;
 	default:
-		options->size_bytes_min = parse_bytes(argument, 1, UINT32_MAX, state, "smallest size");
+		options->size_bytes_min = parse_bytes(argument, 1, UINT32_MAX, "smallest size");
 	}
 }
 
-static void check(const struct options *options, struct argp_state *state)
+static void check(const struct options *options)
 {
 	int targets = !!options->command + !!options->process + !!options->group_path;
 	if (!targets && !options->survey)
-		argp_error(state, "nothing to record: name a command (-- COMMAND ...), a process (-p PID) or a control "
-				  "group (--in-cgroup DIRECTORY)");
+		refuse("nothing to record: name a command (-- COMMAND ...), a process (-p PID) or a control "
+		       "group (--in-cgroup DIRECTORY)");
 	if (targets > 1)
-		argp_error(state, "a command, a process (-p) and a control group (--in-cgroup) at once: choose one");
+		refuse("a command, a process (-p) and a control group (--in-cgroup) at once: choose one");
 	if (options->cgroup && !options->command)
-		argp_error(state, "--cgroup moves only a command that is started here, not a running process");
+		refuse("--cgroup moves only a command that is started here, not a running process");
 	if (!options->layer_vfs && (*options->path_prefix || options->size_bytes_min))
-		argp_error(state,
-			   "--path and --min-size leave out operations on files, which --layer block does not record");
+		refuse("--path and --min-size leave out operations on files, which --layer block does not record");
 }
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
@@ -213,7 +223,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		options->process = parse_number(argument, INT32_MAX, state, "process");
+		options->process = parse_number(argument, INT32_MAX, "process");
 		break;
 	case 'o':
 		options->output = argument;
@@ -234,39 +244,39 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		options->layer_vfs = !strcmp(argument, "vfs") || !strcmp(argument, "both");
 		options->layer_block = !strcmp(argument, "block") || !strcmp(argument, "both");
 		if (!options->layer_vfs && !options->layer_block)
-			argp_error(state, "layer '%s' is unknown: choose vfs, block or both", argument);
+			refuse("layer '%s' is unknown: choose vfs, block or both", argument);
 		break;
 	case OPTION_IN_CGROUP:
-		parse_group(options, argument, state);
+		parse_group(options, argument);
 		break;
 	case OPTION_DEVICE:
 	case OPTION_PATH:
 	case OPTION_MIN_SIZE:
-		parse_filter(options, key, argument, state);
+		parse_filter(options, key, argument);
 		break;
 	case OPTION_DURATION:
 		if (!quantity_duration_ns(argument, &options->duration_ns) || !options->duration_ns)
-			argp_error(state, "duration '%s' is not a time such as 30s, 500ms or 5m", argument);
+			refuse("duration '%s' is not a time such as 30s, 500ms or 5m", argument);
 		break;
 	case OPTION_MAX_SIZE:
-		options->trace_bytes_max = parse_bytes(argument, TRACE_BYTES_MIN, INT64_MAX, state, "largest size");
+		options->trace_bytes_max = parse_bytes(argument, TRACE_BYTES_MIN, INT64_MAX, "largest size");
 		break;
 	case OPTION_CGROUP:
 		options->cgroup = argument;
 		break;
 	case OPTION_RING_BYTES:
-		options->ring_bytes = parse_bytes(argument, RING_BYTES_MIN, RING_BYTES_MAX, state, "ring size");
+		options->ring_bytes = parse_bytes(argument, RING_BYTES_MIN, RING_BYTES_MAX, "ring size");
 		if (options->ring_bytes & (options->ring_bytes - 1))
-			argp_error(state, "ring size '%s' is not a power of two", argument);
+			refuse("ring size '%s' is not a power of two", argument);
 		break;
 	case OPTION_MAX_FILES:
-		options->files_max = parse_number(argument, FILES_MAX, state, "number of files");
+		options->files_max = parse_number(argument, FILES_MAX, "number of files");
 		break;
 	case ARGP_KEY_ARGS:
 		options->command = state->argv + state->next;
 		break;
 	case ARGP_KEY_END:
-		check(options, state);
+		check(options);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;

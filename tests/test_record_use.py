@@ -387,4 +387,6 @@ def test_bad_usage(tmp_path, arguments, words):
     )
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
+    assert done.stderr.startswith("flextrace record: ")
+    assert done.stderr.endswith(" (flextrace record --help)\n")
     assert not (tmp_path / "t").exists()
