@@ -382,7 +382,7 @@ int run_all(struct run *run)
 {
 	uint32_t started;
 
-	pacer_init(&run->pacer, run->schedule->thread_count, run->stop);
+	pacer_init(&run->pacer, run->options->timing, run->schedule->thread_count, run->stop);
 	lead_init(&run->lead, run->options->lead, run->schedule->thread_count);
 	if (run->options->engine != ENGINE_NULL)
 		descriptors_start_pass(&run->descriptors);

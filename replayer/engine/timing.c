@@ -3,13 +3,13 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
+#include "replayer/engine/margin.h"
 #include "replayer/engine/timing.h"
 
 enum {
 	CALIBRATION_SLEEPS = 100,
 	CALIBRATION_NS = 100 * 1000,
-	MARGIN_NS_MIN = 20 * 1000,
-	MARGIN_NS_MAX = 300 * 1000,
+	YIELDING_PER_PROCESSOR = 4, /* that spin and let others go first; of more, each waits long for its turn */
 	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
 };
 
@@ -36,24 +36,24 @@ static uint64_t measure_wake_up(void)
 	return late_max_ns;
 }
 
-void pacer_init(struct pacer *pacer, uint32_t threads, const atomic_bool *stop)
+void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const atomic_bool *stop)
 {
 	cpu_set_t processors;
 
-	*pacer = (struct pacer){.stop = stop, .awake = (int)threads};
+	*pacer = (struct pacer){.stop = stop, .awake = (int)threads, .exact = timing == TIMING_RECORDED};
 	/* The default slack of 50 us would be the largest part of the lateness; threads inherit this. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	/* Who spins takes a processor; the storage stack needs one. On a machine with a single one nobody spins. */
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		pacer->processors = CPU_COUNT(&processors);
-	pacer->spinners_max = pacer->processors ? pacer->processors - 1 : 0;
-	pacer->crowded = threads > (uint32_t)pacer->spinners_max;
 	pacer->wake_up_ns = measure_wake_up();
-	if (!pacer->spinners_max)
+	if (pacer->processors < 2)
 		return;
-	pacer->margin_ns = pacer->wake_up_ns < MARGIN_NS_MIN ? MARGIN_NS_MIN : pacer->wake_up_ns;
-	if (pacer->margin_ns > MARGIN_NS_MAX)
-		pacer->margin_ns = MARGIN_NS_MAX;
+	pacer->crowded = threads >= (uint32_t)pacer->processors;
+	pacer->spinners_max = pacer->processors - 1;
+	if (pacer->crowded && pacer->exact)
+		pacer->spinners_max = YIELDING_PER_PROCESSOR * pacer->processors;
+	pacer->margin_ns = margin_between(pacer->wake_up_ns);
 }
 
 void pacer_pause(const struct pacer *pacer)
@@ -77,6 +77,20 @@ void pacer_spun(struct pacer *pacer)
 	atomic_fetch_sub_explicit(&pacer->spinners, 1, memory_order_relaxed);
 }
 
+static uint64_t margin_of(const struct pacer *pacer)
+{
+	return atomic_load_explicit(&pacer->margin_ns, memory_order_relaxed);
+}
+
+/* The worst of those at the start is exceeded by one wake-up in a hundred. Of two threads' corrections at once one is lost. */
+static void correct_margin(struct pacer *pacer, uint64_t late_ns)
+{
+	uint64_t margin_ns = margin_of(pacer);
+
+	if (margin_ns && pacer->exact)
+		atomic_store_explicit(&pacer->margin_ns, margin_after(margin_ns, late_ns), memory_order_relaxed);
+}
+
 /* Sleeps until margin_ns before due_ns, or a stop; returns the time. */
 static uint64_t sleep_near(struct pacer *pacer, uint64_t due_ns, uint64_t margin_ns)
 {
@@ -85,17 +99,21 @@ static uint64_t sleep_near(struct pacer *pacer, uint64_t due_ns, uint64_t margin
 	while (now + margin_ns < due_ns && !atomic_load_explicit(pacer->stop, memory_order_relaxed)) {
 		uint64_t wake_ns = due_ns - margin_ns;
 
+		if (wake_ns - now > SLICE_NS)
+			wake_ns = now + SLICE_NS;
 		pacer_asleep(pacer);
-		sleep_until(wake_ns - now > SLICE_NS ? now + SLICE_NS : wake_ns);
+		sleep_until(wake_ns);
 		pacer_awake(pacer);
 		now = now_ns();
+		if (now > wake_ns)
+			correct_margin(pacer, now - wake_ns);
 	}
 	return now;
 }
 
 void pacer_wait_until(struct pacer *pacer, uint64_t due_ns)
 {
-	uint64_t now = sleep_near(pacer, due_ns, pacer->margin_ns);
+	uint64_t now = sleep_near(pacer, due_ns, margin_of(pacer));
 
 	if (now >= due_ns || atomic_load_explicit(pacer->stop, memory_order_relaxed))
 		return;
@@ -127,7 +145,7 @@ void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_
 
 	if (now + compute_ns < due_ns) {
 		compute_until(pacer, now + half_ns);
-		if (half_ns < pacer->margin_ns) {
+		if (half_ns < margin_of(pacer)) {
 			pacer_wait_until(pacer, due_ns);
 			return;
 		}

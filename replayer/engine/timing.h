@@ -12,10 +12,11 @@ enum timing { TIMING_ASAP, TIMING_THINK, TIMING_RECORDED };
 
 struct pacer {
 	uint64_t wake_up_ns; /* how late wake-ups were at worst when the run began */
-	uint64_t margin_ns; /* how long before the due time to wake up and spin; 0 = nobody spins */
+	atomic_uint_fast64_t margin_ns; /* how long before the due time to wake up and spin; 0 = nobody spins */
 	atomic_int spinners;
-	int spinners_max; /* more would take the processors that the operations need */
-	bool crowded; /* not all threads may spin: who does lets those go first that wake up on its processor */
+	int spinners_max; /* more would take the processors that the operations need, or wait for each other's looks */
+	bool crowded; /* one processor would not be left: who spins lets those go first that wake up on its own */
+	bool exact; /* times are kept for their own sake; think times only need a processor as awake as the original's was */
 	int processors;
 	atomic_int awake; /* threads of the replay that do not sleep until a time or until another one has got on */
 	const atomic_bool *stop;
@@ -38,8 +39,8 @@ static inline void pause_processor(void)
 #endif
 }
 
-/* Measures how late wake-ups are here. Takes some 10 ms. `threads` are going to be awake. */
-void pacer_init(struct pacer *pacer, uint32_t threads, const atomic_bool *stop);
+/* Measures how late wake-ups are here, for a first margin. Takes some 10 ms. `threads` are going to be awake. */
+void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const atomic_bool *stop);
 
 /* A thread goes to sleep for another one, or ends; and it goes on. */
 static inline void pacer_asleep(struct pacer *pacer)
@@ -58,7 +59,7 @@ static inline bool pacer_has_room(const struct pacer *pacer)
 	return pacer->processors > 1 && atomic_load_explicit(&pacer->awake, memory_order_relaxed) <= pacer->processors;
 }
 
-/* Reserves the right to spin; false when as many threads spin as there are processors to spare. */
+/* Reserves the right to spin; false when as many threads as may do. */
 bool pacer_may_spin(struct pacer *pacer);
 void pacer_spun(struct pacer *pacer);
 
