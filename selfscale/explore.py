@@ -36,7 +36,7 @@ CERTAIN_FALL = 4.0
 SLOWED, SLOWED_UNSTEADY = 1.5, 5.0
 """By what others on the machine may have slowed down a point that was steady, and one that was not."""
 UNKNOWN_UNCERTAINTY = 1.15
-"""Of a run that was too short to tell its own: what runs of half a second to two have on lab machines."""
+"""Of a run that was too short to tell its own; of those not steady on lab machines it is 1.05 to 1.7."""
 FILL_GAP, FILL_FALL = 1.08, 1.3
 """A gap of the uniqueBytes curve is halved if it is wider than this and the throughput falls by this over it, beyond
 what is uncertain of both ends."""

@@ -33,14 +33,11 @@ class Border:
         Smallest measured one above it that does not.
     threshold : float
         Throughput that separates both, bytes per s: the middle between the top and the foot of the fall.
-    fall : float
-        Throughput at the top over that at the foot.
     """
 
     good_bytes: float
     bad_bytes: float
     threshold: float
-    fall: float
 
     @property
     def edges(self) -> tuple[float, float]:
@@ -123,7 +120,7 @@ def find_borders(x: np.ndarray, throughput: np.ndarray, device_frac: np.ndarray 
         if top / foot >= DROP_MIN:
             threshold = float(top + foot) / 2
             crossing = start + int(np.argmax(throughput[start : end + 1] < threshold))
-            borders.append(Border(float(x[crossing - 1]), float(x[crossing]), threshold, float(top / foot)))
+            borders.append(Border(float(x[crossing - 1]), float(x[crossing]), threshold))
         start = end
     return borders
 

@@ -15,7 +15,7 @@ struct pacer {
 	atomic_uint_fast64_t margin_ns; /* how long before the due time to wake up and spin; 0 = nobody spins */
 	atomic_int spinners;
 	int spinners_max; /* more would take the processors that the operations need, or wait for each other's looks */
-	bool crowded; /* one processor would not be left: who spins lets those go first that wake up on its own */
+	bool crowded; /* did all spin, no processor would be left: who does lets those go first that wake up on its own */
 	bool exact; /* times are kept for their own sake; think times only need a processor as awake as the original's was */
 	int processors;
 	atomic_int awake; /* threads of the replay that do not sleep until a time or until another one has got on */
