@@ -5,8 +5,8 @@ They may differ: Sprite's log-structured file system cached 20 MB for reads and 
 figure 4.8), and Linux makes writers wait at a limit of dirty pages that is below the size of the page cache. Half
 reads and half writes show that as two borders or as one, and not whose they are.
 
-What is measured for it: the middles of the first and the last region, which bracket both caches and are ends of
-readFrac curves. Reads first, whose bracket is narrowed at places that are given (the falls of the uniqueBytes curve),
+What is measured for it: the focal uniqueBytes of the first region, unless a larger working set of that direction is
+known to be cached, and of the last; these bracket both caches and are ends of readFrac curves. Reads first, whose bracket is narrowed at places that are given (the falls of the uniqueBytes curve),
 then by bisection; then writes, for which the end of the reads' cache is the first place. A cache that is shared costs
 writes two points beside these ends.
 
@@ -175,10 +175,12 @@ def next_probe(points: Sequence[Point], regions: Sequence[Region], hints_bytes: 
         if _moved_to_storage(curve) > INSIDE_DEVICE_FRAC:
             ends.append(regions[0].low_bytes)
         top = _top(curve)
+        if top and _is_cached(top) and top.workload.unique_bytes >= ends[0]:
+            ends = ends[1:]
         decisive = [point for point in (top, fall.bad if fall else None) if point]
         for size in ends + [point.workload.unique_bytes for point in decisive]:
             tries = _tries(points, focal.replace(unique_bytes=size))
-            if not tries or (len(tries) == 1 and _doubtful(tries[0], top)):
+            if not tries or (len(tries) == 1 and _doubtful(tries[0], top, curve)):
                 return focal.replace(unique_bytes=size)
         if read_frac == READS and _moved_to_storage(curve) > UNCACHED_FRAC:
             return None
@@ -218,12 +220,17 @@ def _moved_to_storage(curve: dict[float, list[Point]]) -> float:
     return (fastest(next(iter(curve.values()))).device_frac or 0.0) if curve else 0.0
 
 
-def _doubtful(point: Point, top: Point | None) -> bool:
-    """Whether something that made it slower may be why it is not like the top; not if storage takes part only there."""
+def _doubtful(point: Point, top: Point | None, curve: dict[float, list[Point]]) -> bool:
+    """Whether something that made it slower may be why it is not like the top; not if storage takes part only there.
+
+    The top itself is not where it is like another cached point.
+    """
     if point.steady:
         return False
     if not top or point is top:
-        return True
+        others = [fastest(measured) for measured in curve.values() if point not in measured]
+        cached = max((other.throughput_bytes_per_s for other in others if _is_cached(other)), default=math.inf)
+        return point.throughput_bytes_per_s < KNEE * cached
     if _is_cached(top) and point.device_frac is not None and not _is_cached(point):
         return False
     return 1 / CERTAIN < point.throughput_bytes_per_s / top.throughput_bytes_per_s < KNEE

@@ -6,7 +6,8 @@
 2. Measure the uniqueBytes curve and find its falls. Find where reads alone and writes alone leave the cache: these are
    the borders, one or two (writers may be made to wait long before the cache is full, and half reads and half writes
    show no more than that). Refine by bisection what of the falls they do not explain.
-3. Per region, with uniqueBytes in its middle: what all self-scaling benchmarks do (`selfscale.self_scaling`).
+3. Per region, with uniqueBytes near its middle, where something is measured already: what all self-scaling benchmarks
+   do (`selfscale.self_scaling`).
 """
 
 from __future__ import annotations
@@ -102,9 +103,12 @@ class Exploration(SelfScaling):
         """Measure the curve; set borders and regions."""
         settings = self.settings
         count = 7 if settings.points_affordable < 120 else 9 if settings.points_affordable < 400 else 14
-        sizes = self._unique_bytes_for(self._focal, count)
-        self._planned = max(self._planned, len(self.points) + count + 30)
-        measured: dict[float, float] = {}
+        measured = {
+            point.workload.unique_bytes: point.throughput_bytes_per_s
+            for point in sorted(self._curve(), key=lambda point: point.throughput_bytes_per_s)
+        }
+        sizes = _without_neighbours(self._unique_bytes_for(self._focal, count), list(measured))
+        self._planned = max(self._planned, len(self.points) + len(sizes) + 30)
 
         def take(size: float, left: int) -> None:
             workload = self._focal.replace(unique_bytes=size)
@@ -114,7 +118,7 @@ class Exploration(SelfScaling):
 
         try:
             for index, size in enumerate(self._shuffled(sizes)):
-                take(size, count - index + 18)
+                take(size, len(sizes) - index + 18)
             borders = self._confirmed(measured, take)
             self._set_regions([border.good_bytes for border in borders], min(measured), max(measured))
             # Where points cost more than planned, coarse borders are better than regions without a focal point.
@@ -131,7 +135,8 @@ class Exploration(SelfScaling):
                     edges.append(size)
             self._set_regions(edges, min(measured), max(measured))
             if self._affords(refine_until_s):
-                self._fill_falls(measured, take, 6 if settings.points_affordable < 240 else 10)
+                affordable = settings.points_affordable
+                self._fill_falls(measured, take, 3 if affordable < 120 else 6 if affordable < 240 else 10)
                 self._set_regions(self._narrowed(edges, found, measured), min(measured), max(measured))
         finally:
             # Also of an interrupted curve something can be told, though its regions are coarser.
@@ -167,8 +172,12 @@ class Exploration(SelfScaling):
         return sorted({ends.get(edge, edge) for edge in edges})
 
     def _curve(self) -> list[Point]:
-        """The points of the uniqueBytes curve so far."""
-        return [point for point in self.points if point.role == "curve" and point.parameter == "uniqueBytes"]
+        """The points of the uniqueBytes curve so far, whatever they were measured for."""
+        return [
+            point
+            for point in self.points
+            if point.workload == self._focal.replace(unique_bytes=point.workload.unique_bytes)
+        ]
 
     def _borders(self, measured: dict[float, float]) -> list[Border]:
         x = np.array(sorted(measured))
@@ -270,15 +279,34 @@ class Exploration(SelfScaling):
         self.boundaries = sorted(boundaries)
         edges = [low, *self.boundaries, high]
         self.regions = [
-            Region(start, end, self._focal.replace(unique_bytes=align((start + end) / 2)))
+            Region(start, end, self._focal.replace(unique_bytes=self._focal_bytes(start, end)))
             for start, end in itertools.pairwise(edges)
             if end > start
         ]
+
+    def _focal_bytes(self, low_bytes: float, high_bytes: float) -> float:
+        """uniqueBytes of a region's focal vector: its middle, or what is measured already and well inside of it.
+
+        Where sizes and processes were tried first: there are points of the region's curves.
+        """
+        middle = (low_bytes + high_bytes) / 2
+        measured = {point.workload.unique_bytes for point in self._curve()}
+        tried = [size for size in self.settings.probe_bytes if APART * low_bytes <= size <= high_bytes / APART]
+        inside = [size for size in measured if abs(size - middle) <= (high_bytes - low_bytes) / 4]
+        near = [size for size in tried if size in measured] or inside
+        return min(near, key=lambda size: abs(size - middle), default=align(middle))
 
 
 def _halfway(measured: dict[float, float]) -> float:
     x = np.array(sorted(measured))
     return halfway(x, np.array([measured[value] for value in x]))
+
+
+def _without_neighbours(sizes: list[float], known: list[float]) -> list[float]:
+    """Evenly spaced working sets, without those between the ends that a known one stands for."""
+    near = math.log(sizes[1] / sizes[0]) / 2
+    inner = [size for size in sizes[1:-1] if all(abs(math.log(size / other)) > near for other in known)]
+    return [sizes[0], *inner, sizes[-1]]
 
 
 def _geometric_mean(values: list[float]) -> float:

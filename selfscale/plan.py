@@ -65,9 +65,12 @@ class Settings:
 
     @property
     def probe_bytes(self) -> list[float]:
-        """uniqueBytes at which sizeMean and processNum are tried: within and beyond the cache, if there is one."""
+        """uniqueBytes at which sizeMean and processNum are tried: within and beyond the cache, if there is one.
+
+        Where the cache is as large as it can be, these are well inside of what is within and what is beyond it.
+        """
         if self.span_bytes is None:
-            return [align(self.cache_bytes / 4), align(3 * self.cache_bytes)]
+            return [align(self.cache_bytes / 4), align(2.5 * self.cache_bytes)]
         return [align(self.span_bytes / 2)]
 
     @property

@@ -35,7 +35,7 @@ START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
-CURVES_SHARE, DIRECTIONS_SHARE = 0.7, 0.85
+CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
 STORAGE_SHARE_MAX = 0.2
 """Of the budget, that storage behind the cache may cost."""
@@ -46,6 +46,10 @@ NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
 regions get so few points, none: they go to workloads off the curves, wherever most is to be learned."""
 INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
 """Workloads that are chosen with one fit of the learned model, and how often."""
+
+
+_CurveStep = tuple[int, str | None, Workload]
+"""Region, parameter (None: the focal point) and what to measure."""
 
 
 class BudgetSpentError(Exception):
@@ -207,7 +211,7 @@ class SelfScaling(ABC):
         few = per_curve <= FEW_PER_CURVE
         per_curve = min(9, max(2, per_curve))
         # Round r takes the r-th most telling value of every curve: a budget that ends early leaves whole curves.
-        rounds: list[list[tuple[int, str | None, Workload]]] = []
+        rounds: list[list[_CurveStep]] = []
         for index, region in enumerate(self.regions):
             count = per_curve if not self._is_narrow(region) else 0 if few else 2
             for parameter in self._curve_parameters:
@@ -217,18 +221,18 @@ class SelfScaling(ABC):
                         rounds.append([])
                     workload = region.focal.replace(**{FIELD_OF[parameter]: value})
                     rounds[position].append((index, parameter, workload))
-        references: list[tuple[int, str | None, Workload]] = [
-            (index, None, region.focal) for index, region in enumerate(self.regions)
-        ]
+        references: list[_CurveStep] = [(index, None, region.focal) for index, region in enumerate(self.regions)]
         # The focal points and both ends of every curve are what a profile cannot do without. Measured again, the focal
         # points say how much the machine has changed: in the end that goes before what comes after the curves.
+        # What probes of sizes, processes and caches have of all this is not measured again.
         order = [
-            (math.inf, references),
-            *((math.inf if number < 2 else until_s, part) for number, part in enumerate(rounds)),
+            (math.inf, self._not_measured(references)),
+            *((math.inf if number < 2 else until_s, self._not_measured(part)) for number, part in enumerate(rounds)),
         ]
         if not few:
             order.insert(1 + len(rounds) // 2, (until_s, references))
-        order.append((self.settings.budget_s, references))
+        with_curves = [step for step in references if not few or not self._is_narrow(self.regions[step[0]])]
+        order.append((self.settings.budget_s, with_curves))
         steps = [(limit_s, step) for limit_s, part in order for step in self._shuffled(part)]
         self._planned = len(self.points) + len(steps) + 2 * self.settings.random_points
         for done, (limit_s, (index, parameter, workload)) in enumerate(steps):
@@ -237,6 +241,12 @@ class SelfScaling(ABC):
                 continue
             role = "curve" if parameter else "reference"
             self._take(workload, role, until_s, left, region=index, parameter=parameter)
+
+    def _is_measured(self, workload: Workload) -> bool:
+        return any(point.workload == workload for point in self.points)
+
+    def _not_measured(self, steps: list[_CurveStep]) -> list[_CurveStep]:
+        return [step for step in steps if not self._is_measured(step[2])]
 
     def _is_narrow(self, region: Region) -> bool:
         """Whether few workloads lie in a region: its share of all on uniqueBytes' logarithmic axis."""
@@ -338,10 +348,11 @@ class SelfScaling(ABC):
             self._take(workload, "random", self.settings.budget_s, len(passes) - done, repeat=repeat)
 
     def _drift(self) -> dict[str, Any]:
-        """Per region: throughputs of its repeated reference point, their spread, and last against first."""
+        """Per region: throughputs of its focal point, which is measured again and again, their spread, and last against
+        first."""
         regions = []
-        for index in range(len(self.regions)):
-            values = [p.throughput_bytes_per_s for p in self.points if p.role == "reference" and p.region == index]
+        for index, region in enumerate(self.regions):
+            values = [p.throughput_bytes_per_s for p in self.points if p.workload == region.focal]
             if len(values) < 2 or min(values) <= 0:
                 continue
             mean = sum(values) / len(values)
