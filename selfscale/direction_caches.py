@@ -6,9 +6,9 @@ figure 4.8), and Linux makes writers wait at a limit of dirty pages that is belo
 reads and half writes show that as two borders or as one, and not whose they are.
 
 What is measured for it: the focal uniqueBytes of the first region, unless a larger working set of that direction is
-known to be cached, and of the last; these bracket both caches and are ends of readFrac curves. Reads first, whose bracket is narrowed at places that are given (the falls of the uniqueBytes curve),
-then by bisection; then writes, for which the end of the reads' cache is the first place. A cache that is shared costs
-writes two points beside these ends.
+known to be cached, and of the last; these bracket both caches and are ends of readFrac curves. Reads first, whose
+bracket is narrowed at places that are given (the falls of the uniqueBytes curve), then by bisection; then writes, for
+which the end of the reads' cache is the first place. A cache that is shared costs writes two points beside these ends.
 
 Where in the fall the cache ends: at the thesis's knee (4.3), 75 % of the throughput inside, since the curve has too few
 points for slopes, and since the middle between top and foot, which `selfscale.regions` takes, lies further behind the

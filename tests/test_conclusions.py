@@ -168,7 +168,9 @@ def test_a_profile_of_an_older_version_is_read_and_concluded_from(tmp_path):
     del document["findings"]
     focal = [region["focal"]["uniqueBytes"] for region in document["regions"]]
     document["points"] = [
-        point for point in document["points"] if point["role"] != "direction" or point["workload"]["uniqueBytes"] in focal
+        point
+        for point in document["points"]
+        if point["role"] != "direction" or point["workload"]["uniqueBytes"] in focal
     ]
     (tmp_path / "old.json").write_text(json.dumps(document))
     old = load(tmp_path / "old.json")

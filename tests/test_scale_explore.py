@@ -183,6 +183,18 @@ def test_a_narrow_region_does_not_take_the_points_of_others(budget, points_max, 
     assert told["throughput_bytes_per_s"][0] < 0.5 * machine.throughput(focal)
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("levels", [[(256, 500e-6)], [(24, 400e-6), (256, 20_000e-6)]])
+def test_of_few_points_a_third_is_off_the_curves_since_none_for_a_curve_was_measured_before(levels, seed):
+    machine = Machine([(border * MIB, miss_s) for border, miss_s in levels], noise=0.05, disturbed=0.02, seed=seed)
+    points = explore(machine, budget_s=280.0, points_max=90, seed=seed).points
+    assert len(points) == 90
+    assert sum(point.role == "inform" for point in points) >= 30
+    for index, point in enumerate(points):
+        if point.role == "curve" and point.parameter != "uniqueBytes":
+            assert point.workload not in {other.workload for other in points[:index]}
+
+
 @pytest.mark.parametrize("points_max", [60, 90, None])
 @pytest.mark.parametrize("seed", range(5))
 def test_of_every_region_is_seen_whether_the_machine_changed(points_max, seed):
