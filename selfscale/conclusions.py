@@ -191,10 +191,11 @@ def _verdict(factor: float, low: float, high: float) -> str:
 
 
 def repeatability(points: Sequence[Point]) -> Repeatability:
-    """Spread of the workloads that were measured more than once, references and random ones."""
+    """Spread of the workloads that were measured more than once, random ones and focal points, also those that are
+    probes of sizes and processes; not of a curve, where what looked disturbed is measured again."""
     groups: dict[Any, list[float]] = {}
     for point in points:
-        if point.throughput_bytes_per_s > 0 and point.role in {"reference", "random"}:
+        if point.throughput_bytes_per_s > 0 and point.role in {"reference", "explore", "random"}:
             groups.setdefault(point.workload, []).append(point.throughput_bytes_per_s)
     spreads = [(max(values) - min(values)) / float(np.mean(values)) for values in groups.values() if len(values) > 1]
     return Repeatability(

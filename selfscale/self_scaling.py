@@ -243,7 +243,7 @@ class SelfScaling(ABC):
             self._take(workload, role, until_s, left, region=index, parameter=parameter)
 
     def _is_measured(self, workload: Workload) -> bool:
-        return any(point.workload == workload for point in self.points)
+        return any(point.workload == workload and point.throughput_bytes_per_s > 0 for point in self.points)
 
     def _not_measured(self, steps: list[_CurveStep]) -> list[_CurveStep]:
         return [step for step in steps if not self._is_measured(step[2])]
@@ -348,8 +348,7 @@ class SelfScaling(ABC):
             self._take(workload, "random", self.settings.budget_s, len(passes) - done, repeat=repeat)
 
     def _drift(self) -> dict[str, Any]:
-        """Per region: throughputs of its focal point, which is measured again and again, their spread, and last against
-        first."""
+        """Per region: throughputs of its focal point, whatever it was measured for, their spread, and last to first."""
         regions = []
         for index, region in enumerate(self.regions):
             values = [p.throughput_bytes_per_s for p in self.points if p.workload == region.focal]

@@ -105,6 +105,8 @@ def test_repeatability_by_hand():
     found = repeatability(points)
     assert (found.median, found.largest) == (pytest.approx(0.15), pytest.approx(0.2))
     assert (found.repeated, found.points, found.unsteady) == (2, 6, 1)
+    # A focal point that was a probe before.
+    assert repeatability([point(FOCAL, 90.0, "explore"), point(FOCAL, 110.0)]).median == pytest.approx(0.2)
     assert repeatability([]).median is None
 
 
