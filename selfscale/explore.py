@@ -103,18 +103,21 @@ class Exploration(SelfScaling):
         """Measure the curve; set borders and regions."""
         settings = self.settings
         count = 7 if settings.points_affordable < 120 else 9 if settings.points_affordable < 400 else 14
-        measured = {
-            point.workload.unique_bytes: point.throughput_bytes_per_s
-            for point in sorted(self._curve(), key=lambda point: point.throughput_bytes_per_s)
-        }
+        measured: dict[float, float] = {}
+
+        def keep(point: Point) -> None:
+            # What disturbs a measurement makes it slower, so of two the faster one is nearer to the truth.
+            size = point.workload.unique_bytes
+            measured[size] = max(measured.get(size, 0.0), point.throughput_bytes_per_s)
+
+        for point in self._curve():
+            keep(point)
         sizes = _without_neighbours(self._unique_bytes_for(self._focal, count), list(measured))
         self._planned = max(self._planned, len(self.points) + len(sizes) + 30)
 
         def take(size: float, left: int) -> None:
             workload = self._focal.replace(unique_bytes=size)
-            point = self._take(workload, "curve", until_s, left, parameter="uniqueBytes")
-            # What disturbs a measurement makes it slower, so of two the faster one is nearer to the truth.
-            measured[size] = max(measured.get(size, 0.0), point.throughput_bytes_per_s)
+            keep(self._take(workload, "curve", until_s, left, parameter="uniqueBytes"))
 
         try:
             for index, size in enumerate(self._shuffled(sizes)):

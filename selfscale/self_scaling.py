@@ -231,6 +231,7 @@ class SelfScaling(ABC):
         ]
         if not few:
             order.insert(1 + len(rounds) // 2, (until_s, references))
+        # Where points are few, the focal point is all that a narrow region has: once is enough.
         with_curves = [step for step in references if not few or not self._is_narrow(self.regions[step[0]])]
         order.append((self.settings.budget_s, with_curves))
         steps = [(limit_s, step) for limit_s, part in order for step in self._shuffled(part)]
