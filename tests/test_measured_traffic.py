@@ -12,7 +12,7 @@ from selfscale.models.measured_traffic import traffic_of_runs
 from selfscale.models.service_time import bottleneck
 from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import SHARPNESS, seconds_of, simulated
-from tests.test_traffic_model import CACHE, ENVIRONMENT, LIMITS, REGIONS, machine, workloads
+from tests.test_traffic_model import ENVIRONMENT, LIMITS, REGIONS, machine, workloads
 
 pytestmark = pytest.mark.computes
 
@@ -23,7 +23,7 @@ def runs(chosen, shares):
     steady = simulated(table, LIMITS)
     traffic = steady._replace(writes=steady.writes * shares, written_frac=steady.written_frac * shares)
     constants = machine().constants
-    throughput = np.exp(bottleneck(seconds_of(constants, table, traffic, CACHE), table, constants[SHARPNESS]))
+    throughput = np.exp(bottleneck(seconds_of(constants, table, traffic), table, constants[SHARPNESS]))
     read, write = table.read_frac, 1 - table.read_frac
     whole = np.maximum(table.size_mean, 4096) / table.size_mean
     filled = write * traffic.filled

@@ -28,47 +28,52 @@ TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
 """The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
 
 CONSTANTS = {
-    "read_call_s": Guess(1.5e-6, 1.5),
-    "write_call_s": Guess(2.5e-6, 1.5),
-    "read_byte_s": Guess(1.2e-10, 1.5),
-    "write_byte_s": Guess(1.6e-10, 1.5),
-    "far_byte_s": Guess(5e-11, 1.5),
-    "miss_page_s": Guess(5e-7, 1.5),
-    "lock_s": Guess(3e-7, 1.5),
-    "lock_byte_s": Guess(2e-11, 1.5),
-    "access_read_s": Guess(1e-4, 3.0),
+    "read_call_s": Guess(8e-7, 1.0),
+    "write_call_s": Guess(1.4e-6, 1.0),
+    "read_byte_s": Guess(8e-11, 1.0),
+    "write_byte_s": Guess(1.2e-10, 1.2),
+    "far_byte_s": Guess(5e-11, 1.0),
+    "miss_page_s": Guess(3.5e-7, 1.2),
+    "lock_s": Guess(3e-7, 1.0),
+    "lock_byte_s": Guess(2e-11, 1.0),
+    "access_read_s": Guess(7e-5, 3.0),
     "access_write_s": Guess(3e-5, 3.0),
-    "device_read_byte_s": Guess(1e-9, 2.0),
-    "device_write_byte_s": Guess(1.5e-9, 2.0),
+    "device_read_byte_s": Guess(2e-9, 2.0),
+    "device_write_byte_s": Guess(1.8e-9, 2.0),
     "overlap_frac": Guess(0.5, 0.7),
     "random_frac": Guess(0.3, 1.0),
-    "restart_frac": Guess(0.6, 1.0),
-    "window_bytes": Guess(1e6, 1.5),
-    "ahead_factor": Guess(1.0, 0.5),
-    "context_factor": Guess(0.7, 0.4),
-    "hidden_frac": Guess(0.5, 0.8),
-    "write_wait_frac": Guess(0.3, 1.0),
-    "spill_frac": Guess(0.02, 1.5),
-    "spill_page_s": Guess(5e-7, 1.5),
-    "worker_access_s": Guess(2e-6, 1.5),
-    "worker_page_s": Guess(1e-7, 1.5),
+    "restart_frac": Guess(1.0, 0.5),
+    "window_bytes": Guess(5e5, 1.5),
+    "ahead_factor": Guess(0.7, 0.5),
+    "context_factor": Guess(0.45, 0.4),
+    "hidden_frac": Guess(0.65, 0.5),
+    "write_wait_frac": Guess(0.1, 0.8),
+    "spill_frac": Guess(0.004, 1.2),
+    "spill_page_s": Guess(3e-7, 0.5),
+    "worker_access_s": Guess(3e-6, 1.5),
+    "worker_page_s": Guess(1.3e-6, 1.2),
     "stays_frac": Guess(0.75, 0.3),
     "read_cache": Guess(1.0, 0.25),
-    "write_cache": Guess(0.8, 1.2),
-    "near_cache": Guess(0.2, 0.8),
-    "cpu_servers": Guess(2.0, 0.7),
-    "device_servers": Guess(3.0, 0.8),
-    "direction_servers": Guess(3.0, 0.8),
+    "write_cache": Guess(0.15, 1.0),
+    "near_cache_bytes": Guess(2e7, 0.8),
+    "cpu_servers": Guess(1.6, 0.7),
+    "device_servers": Guess(2.5, 0.8),
+    "direction_servers": Guess(3.0, 1.0),
     "merge_frac": Guess(0.9, 0.5),
-    "limits_apart": Guess(1.5, 0.7),
-    "sharpness": Guess(4.0, 0.6),
+    "limits_apart": Guess(0.8, 1.0),
+    "sharpness": Guess(5.0, 0.8),
 }
-"""The caches as shares of the border of the profile. Shares, 1 at most: overlap_frac of the time of a byte beyond the
-first window is left of it, since a long request becomes commands that overlap; random_frac of the access of a request
-that is written back is left if it is sequential; a writer waits for write_wait_frac of the device's time; spill_frac of
-what fits the write cache is written back all the same; merge_frac of the accesses of blocks whose neighbours are dirty,
-too, are saved. The device serves direction_servers requests at once in one direction, device_servers in both;
-limits_apart is 0 where it takes the time of its accesses and that of their bytes, and large where the longer counts.
+"""Guesses lie about where fits to all points of twelve measured machines have them (docs/decisions/0016), as wide as
+other processors and devices may be from these; narrow is spill_page_s, since a writer's part of write-back looks like
+that of the kernel's threads unless processNum differs.
+
+The processors' own cache is one of near_cache_bytes, the others are shares of the border of the profile. Shares, 1 at
+most: overlap_frac of the time of a byte beyond the first window is left of it, since a long request becomes commands
+that overlap; random_frac of the access of a request that is written back is left if it is sequential; a writer waits
+for write_wait_frac of the device's time; spill_frac of what fits the write cache is written back all the same;
+merge_frac of the accesses of blocks whose neighbours are dirty, too, are saved. The device serves direction_servers
+requests at once in one direction, device_servers in both; limits_apart is 0 where it takes the time of its accesses and
+that of their bytes, and large where the longer counts.
 
 Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most. One that is waited for costs
 restart_frac of an access; of the time of the others hidden_frac is not waited for. Write-back
@@ -120,7 +125,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     miss = _miss_frac(k, table, border_bytes)
     kept = kept_frac(table.unique_bytes, border_bytes * k["write_cache"], k["stays_frac"])
     spill = 1 - kept + np.minimum(k["spill_frac"], 1.0) * kept
-    far = miss_frac(table.unique_bytes, border_bytes * k["near_cache"], 0.1)
+    far = miss_frac(table.unique_bytes, k["near_cache_bytes"], 0.1)
     pages = np.maximum(size, PAGE_BYTES) / PAGE_BYTES
     # Whole pages move; sequential requests of less than a page share one. What is written in part is read before.
     moved = random * np.maximum(size, PAGE_BYTES) + sequential * size

@@ -32,7 +32,7 @@ CONSTANTS = {
         "read_byte_s",
         "write_byte_s",
         "far_byte_s",
-        "near_cache",
+        "near_cache_bytes",
         "miss_page_s",
         "spill_page_s",
         "lock_s",
@@ -94,7 +94,7 @@ def simulated(table: Columns, limits: CacheLimits) -> Traffic:
     return Traffic(*np.array([_simulated(row, limits) for row in rows], float).reshape(-1, len(Traffic._fields)).T)
 
 
-def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, border_bytes: float) -> dict[str, np.ndarray]:
+def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[str, np.ndarray]:
     """What a mean request of n workloads takes at every resource.
 
     Parameters
@@ -103,13 +103,11 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, border_b
         Natural logarithms of `CONSTANTS`.
     traffic : Traffic
         Of the workloads.
-    border_bytes : float
-        Size of the page cache, which that of the processors' caches is a share of.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     read, size = table.read_frac, table.size_mean
     write, whole = 1 - read, np.maximum(size, PAGE_BYTES)
-    far = miss_frac(table.unique_bytes, border_bytes * k["near_cache"], 0.1)
+    far = miss_frac(table.unique_bytes, k["near_cache_bytes"], 0.1)
 
     def at_device(requests: np.ndarray, moved: np.ndarray, way: str) -> tuple[np.ndarray, np.ndarray]:
         # A long request becomes commands, of which the later ones overlap.
@@ -178,7 +176,7 @@ class TrafficTimes:
 
     def at(self, table: Columns) -> FormulaValues:
         """What it says of n workloads, with two shares: what reading takes and what writing takes."""
-        seconds = seconds_of(self.constants, table, simulated(table, self.limits), self.border_bytes)
+        seconds = seconds_of(self.constants, table, simulated(table, self.limits))
         ways = np.column_stack([seconds["reads"], seconds["writes"]])
         shares = ways / (ways.sum(axis=1) + seconds["processors"])[:, None]
         return FormulaValues(bottleneck(seconds, table, self.constants[SHARPNESS]), shares)
@@ -186,14 +184,14 @@ class TrafficTimes:
     def explained(self, data: Measured) -> np.ndarray:
         """ln(throughput) of n points, shape (n,), by what storage did in their runs."""
         traffic = traffic_of_runs(simulated(data.columns, self.limits), data)
-        seconds = seconds_of(self.constants, data.columns, traffic, self.border_bytes)
+        seconds = seconds_of(self.constants, data.columns, traffic)
         return bottleneck(seconds, data.columns, self.constants[SHARPNESS])
 
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of ln(throughput) by the constants, shape (n, 24)."""
         traffic = simulated(table, self.limits)
         return derivative(
-            lambda sets: bottleneck(seconds_of(sets, table, traffic, self.border_bytes), table, sets[SHARPNESS]),
+            lambda sets: bottleneck(seconds_of(sets, table, traffic), table, sets[SHARPNESS]),
             self.constants,
         )
 
@@ -212,7 +210,7 @@ def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes |
     traffic = traffic_of_runs(simulated(data.columns, limits), data)
 
     def errors_at(constants: np.ndarray) -> np.ndarray:
-        seconds = seconds_of(constants, data.columns, traffic, limits.cache_bytes)
+        seconds = seconds_of(constants, data.columns, traffic)
         return (bottleneck(seconds, data.columns, constants[SHARPNESS]) - data.log_throughput) * weight
 
     starts = [start.constants] if start else [_with_servers(logarithms(CONSTANTS), count) for count in SERVERS]
