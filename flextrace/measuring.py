@@ -204,11 +204,12 @@ def age_cache(
 def measure_in(
     image: Path | None, group: MemoryGroup | None, access: Access, confirm: str | None = None
 ) -> Callable[[Step], Point]:
-    """What measures a step of an exploration in an image directory, or on a device."""
+    """What measures a step of an exploration in an image directory, or on a device; again, where it was disturbed."""
     from selfscale import storage  # noqa: PLC0415
+    from selfscale.disturbed import undisturbed  # noqa: PLC0415
     from selfscale.measure import measure  # noqa: PLC0415
 
-    def step(request: Step) -> Point:
+    def once(request: Step) -> Point:
         return measure(
             request.workload,
             image,
@@ -220,6 +221,12 @@ def measure_in(
             min_seconds=min(1.0, request.max_seconds / 2),
             **(storage.options_of(request.parameter) if request.role == storage.ROLE else {}),
         )
+
+    of_two = undisturbed(once)
+
+    def step(request: Step) -> Point:
+        # Probes of storage have times of their own, and come in rounds.
+        return once(request) if request.role == storage.ROLE else of_two(request)
 
     return step
 

@@ -19,6 +19,7 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -141,9 +142,9 @@ class SelfScaling(ABC):
         return len(self.points) + len(self.storage)
 
     def _overhead_s(self) -> float:
-        """What a point costs beside its run, from the points before."""
+        """What a point costs beside its run, from the points before, one of which may have been measured twice."""
         recent = [max(0.0, point.cost_s - point.elapsed_s) for point in self.points[-5:]]
-        return sum(recent) / len(recent) if recent else 0.5
+        return median(recent) if recent else 0.5
 
     def _affords(self, until_s: float) -> bool:
         """Whether another point is paid for before so much of the budget is gone."""

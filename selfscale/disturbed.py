@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a function that measures workloads into one that measures a disturbed one again.
+
+On a machine that is shared, storage or the host stands still for a second now and then, and a run that this falls into
+says little: its interval is several times as wide as others'. A machine whose intervals are all wide (writes come in
+bursts) is not disturbed, so wide is what is wide for this machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+
+from selfscale.measure import Point
+from selfscale.plan import Step
+
+DISTURBED_FRAC = 0.15
+"""Half-width over throughput up to which no run counts as disturbed; three times the target of the stop rule..."""
+DISTURBED_FACTOR = 3.0
+"""... and times the median of the points so far: below both, nothing is measured again."""
+POINTS_MIN = 8
+"""Points after which it is known what is usual."""
+
+
+def undisturbed(measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
+    """The same as `measure`, but of a disturbed run and a second one that with the narrower interval.
+
+    Which one that is does not depend on what is expected of the workload. Its ``cost_s`` is that of both.
+    """
+    widths: list[float] = []
+
+    def step(request: Step) -> Point:
+        point = measure(request)
+        width = _width(point)
+        usual = median(widths) if len(widths) >= POINTS_MIN else math.inf
+        if max(DISTURBED_FRAC, DISTURBED_FACTOR * usual) < width < math.inf:
+            again = measure(request)
+            point = replace(min(point, again, key=_width), cost_s=point.cost_s + again.cost_s)
+        if width < math.inf:
+            widths.append(width)
+        return point
+
+    return step
+
+
+def _width(point: Point) -> float:
+    """Half-width of the 95 % interval over the throughput; infinite where there is none."""
+    if point.throughput_bytes_per_s <= 0:
+        return math.inf
+    return point.ci95_half_width_bytes_per_s / point.throughput_bytes_per_s
