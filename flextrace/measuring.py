@@ -300,4 +300,6 @@ def _outcome(point: Point) -> str:
     text = f"{format_megabytes(point.throughput_bytes_per_s)} MB/s"
     if point.throughput_bytes_per_s > 0 and point.ci95_half_width_bytes_per_s < float("inf"):
         text += f" +- {point.ci95_half_width_bytes_per_s / point.throughput_bytes_per_s:.1%}"
+    if point.disturbed_bytes_per_s is not None:
+        text += f", measured twice: {format_megabytes(point.disturbed_bytes_per_s)} MB/s by a run that was disturbed"
     return text if point.steady else f"{text} (not steady: {point.reason})"

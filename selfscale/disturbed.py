@@ -27,7 +27,8 @@ POINTS_MIN = 8
 def undisturbed(measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
     """The same as `measure`, but of a disturbed run and a second one that with the narrower interval.
 
-    Which one that is does not depend on what is expected of the workload. Its ``cost_s`` is that of both.
+    Which one that is does not depend on what is expected of the workload. Its ``cost_s`` is that of both, and it tells
+    what the other one said.
     """
     widths: list[float] = []
 
@@ -36,8 +37,12 @@ def undisturbed(measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
         width = _width(point)
         usual = median(widths) if len(widths) >= POINTS_MIN else math.inf
         if max(DISTURBED_FRAC, DISTURBED_FACTOR * usual) < width < math.inf:
-            again = measure(request)
-            point = replace(min(point, again, key=_width), cost_s=point.cost_s + again.cost_s)
+            kept, put_aside = sorted((point, measure(request)), key=_width)
+            point = replace(
+                kept,
+                cost_s=kept.cost_s + put_aside.cost_s,
+                disturbed_bytes_per_s=put_aside.throughput_bytes_per_s,
+            )
         if width < math.inf:
             widths.append(width)
         return point

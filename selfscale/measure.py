@@ -96,6 +96,8 @@ class Point:
         large folio of which a part is written it is all.
     device_reads, device_writes : float or None
         Requests that the device had done over those of the workload, whosever they were; None where unknown.
+    disturbed_bytes_per_s : float or None
+        Throughput of another run of it, which was put aside (`selfscale.disturbed`); None where there was none.
     """
 
     workload: Workload
@@ -118,6 +120,7 @@ class Point:
     dirtied_frac: float | None = None
     device_reads: float | None = None
     device_writes: float | None = None
+    disturbed_bytes_per_s: float | None = None
 
     def as_document(self) -> dict[str, Any]:
         """The point as it stands in a profile."""

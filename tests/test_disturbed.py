@@ -50,12 +50,14 @@ def test_of_a_disturbed_run_and_a_second_one_the_narrower_counts():
     assert twice.throughput_bytes_per_s == 1e9 + POINTS_MIN + 1
     assert twice.ci95_half_width_bytes_per_s == pytest.approx(0.02 * twice.throughput_bytes_per_s)
     assert twice.cost_s == 4.0
-    assert points[-1].cost_s == 2.0
+    assert twice.disturbed_bytes_per_s == 1e9 + POINTS_MIN
+    assert (points[-1].cost_s, points[-1].disturbed_bytes_per_s) == (2.0, None)
 
 
 def test_the_first_one_counts_where_the_second_was_disturbed_more():
     points, _ = _measured([*[0.03] * POINTS_MIN, 0.3, 0.6])
     assert points[-1].throughput_bytes_per_s == 1e9 + POINTS_MIN
+    assert points[-1].disturbed_bytes_per_s == 1e9 + POINTS_MIN + 1
     assert points[-1].cost_s == 4.0
 
 
