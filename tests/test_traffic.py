@@ -157,6 +157,16 @@ def test_storage_that_takes_one_request_at_a_time_holds_the_flusher_up():
     assert write_back(state) == (1, 1)
 
 
+@pytest.mark.parametrize("queue", [512, 128, 16])
+@pytest.mark.parametrize("times", [0.11, 0.13, 0.145])
+def test_storage_that_no_writer_waits_for_holds_nothing_up(times, queue):
+    """Of random writes as many become dirty as find their page clean, and all of these have to be written."""
+    workload = Workload(times * CACHE, 0.0, 0.4, 4096.0, 4.0)
+    traffic = traffic_of(workload, queue=queue, **LIMITS)
+    assert traffic == traffic_of(workload, **LIMITS)
+    assert traffic.written_frac > 1 - 0.1 / times
+
+
 def test_sequential_requests_of_less_than_a_page_share_it():
     workload = Workload(4 * CACHE, 1.0, 0.0, 1024.0, 1.0)
     assert traffic_of(workload, **LIMITS).written_frac == pytest.approx(0.25, rel=0.1)

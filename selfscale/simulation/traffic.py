@@ -126,12 +126,14 @@ def traffic_of(
         seq_frac,
         read_frac,
     )
+    held, all_pages = round(scale * HELD_FRAC * dirty_limit), files * walk.file_pages
     limits = Limits(
         cache=round(scale * cache),
         background=round(background),
-        held=round(scale * HELD_FRAC * dirty_limit),
+        held=held,
         chunk=max(1, round(scale * chunk_pages(dirty_limit))),
-        queue=files * walk.file_pages if queue is None else max(1, round(scale * queue)),
+        # Time passes here where writers wait, so where they never do storage has done all by the next request.
+        queue=all_pages if queue is None or all_pages <= held else max(1, round(scale * queue)),
         read_ahead=read_ahead,
     )
     counted = min(max(round(MOVED_PAGES / request), REQUESTS_MIN), REQUESTS_MAX)
