@@ -19,7 +19,7 @@ from selfscale.plan import Step
 DISTURBED_FRAC = 0.15
 """Half-width over throughput up to which no run counts as disturbed; three times the target of the stop rule..."""
 DISTURBED_FACTOR = 3.0
-"""... and times the median of the points so far: below both, nothing is measured again."""
+"""... and times the median of the points so far that it has to be above as well."""
 POINTS_MIN = 8
 """Points after which it is known what is usual."""
 
@@ -28,7 +28,7 @@ def undisturbed(measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
     """The same as `measure`, but of a disturbed run and a second one that with the narrower interval.
 
     Which one that is does not depend on what is expected of the workload. Its ``cost_s`` is that of both, and it tells
-    what the other one said.
+    what the other one said. There is no second run where the step's budget does not pay for it.
     """
     widths: list[float] = []
 
@@ -36,7 +36,8 @@ def undisturbed(measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
         point = measure(request)
         width = _width(point)
         usual = median(widths) if len(widths) >= POINTS_MIN else math.inf
-        if max(DISTURBED_FRAC, DISTURBED_FACTOR * usual) < width < math.inf:
+        disturbed = max(DISTURBED_FRAC, DISTURBED_FACTOR * usual) < width < math.inf
+        if disturbed and 2 * point.cost_s <= request.left_s:
             kept, put_aside = sorted((point, measure(request)), key=_width)
             point = replace(
                 kept,

@@ -103,6 +103,8 @@ class Step:
         Longest run, by the budget.
     number, planned : int
         Which point this is, and how many there will be by present knowledge.
+    left_s : float
+        Of the budget: all that may be spent on it.
     """
 
     workload: Workload
@@ -114,6 +116,7 @@ class Step:
     number: int = 0
     planned: int = 0
     seed: int = 0
+    left_s: float = math.inf
 
     def label(self, point: Point) -> Point:
         """The measured point with what it was measured for."""

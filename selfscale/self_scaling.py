@@ -182,6 +182,7 @@ class SelfScaling(ABC):
             number=self._runs + 1,
             planned=max(self._planned, self._runs + left),
             seed=self.settings.seed + len(self.points),
+            left_s=self.settings.budget_s - self.spent_s,
             **labels,
         )
         point = self._measure(step)

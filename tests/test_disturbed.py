@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Iterator
@@ -12,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from characterize.workload import Workload
+from flextrace.measuring import measure_in
+from selfscale import storage
+from selfscale.access import BUFFERED
 from selfscale.disturbed import DISTURBED_FRAC, POINTS_MIN, undisturbed
 from selfscale.measure import Point
 from selfscale.plan import Step
+
+pytestmark = pytest.mark.computes
 
 WORKLOAD = Workload(1 << 20, 0.5, 0.5, 4096.0, 1.0)
 STEP = Step(WORKLOAD, "random", 3.0)
@@ -77,6 +83,27 @@ def test_runs_without_an_interval_are_neither_disturbed_nor_usual():
     points, runs = _measured([*[math.inf] * 20, *[0.03] * POINTS_MIN, math.inf, 0.5, 0.02])
     assert len(points) == runs - 1
     assert points[-1].cost_s == 4.0
+
+
+@pytest.mark.parametrize(("left_s", "runs"), [(4.0, 2), (3.9, 1)])
+def test_a_second_run_is_made_where_the_budget_pays_for_it(left_s, runs):
+    points = iter([*[_point(0.03)] * POINTS_MIN, _point(0.4), _point(0.02)])
+    step = undisturbed(lambda _: next(points))
+    for _ in range(POINTS_MIN):
+        step(STEP)
+    assert step(dataclasses.replace(STEP, left_s=left_s)).cost_s == 2.0 * runs
+
+
+def test_workloads_are_measured_again_and_probes_of_storage_are_not(monkeypatch):
+    widths = {"random": iter([*[0.03] * POINTS_MIN, 0.4, 0.02]), storage.ROLE: iter([0.9, 0.9])}
+    role = "random"
+    monkeypatch.setattr("selfscale.measure.measure", lambda *_, **__: _point(next(widths[role])))
+    measure = measure_in(None, None, BUFFERED)
+    points = [measure(STEP) for _ in range(POINTS_MIN + 1)]
+    assert [point.cost_s for point in points] == [2.0] * POINTS_MIN + [4.0]
+    role = storage.ROLE
+    probes = [measure(Step(WORKLOAD, storage.ROLE, 0.6, parameter="scan")) for _ in range(2)]
+    assert [point.cost_s for point in probes] == [2.0, 2.0]
 
 
 @given(st.lists(st.floats(0.001, 2.0), min_size=1, max_size=60))

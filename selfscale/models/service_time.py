@@ -63,9 +63,9 @@ CONSTANTS = {
     "limits_apart": Guess(0.8, 1.0),
     "sharpness": Guess(5.0, 0.8),
 }
-"""Guesses lie about where fits to all points of twelve measured machines have them (docs/decisions/0016), as wide as
-other processors and devices may be from these; narrow is spill_page_s, since a writer's part of write-back looks like
-that of the kernel's threads unless processNum differs.
+"""Guesses lie about where fits to all points of four lab machines on one host have them (docs/decisions/0016), as wide
+as other processors and devices may be from these; narrow is spill_page_s, since a writer's part of write-back looks
+like that of the kernel's threads unless processNum differs.
 
 The processors' own cache is one of near_cache_bytes, the others are shares of the border of the profile. Shares, 1 at
 most: overlap_frac of the time of a byte beyond the first window is left of it, since a long request becomes commands
