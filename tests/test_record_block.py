@@ -102,7 +102,7 @@ def adds_up(run: Run, pieces: pd.DataFrame, expected_bytes: int) -> bool:
     """Of requests whose end no program saw nobody knows the pages (docs/decisions/0006); is_covered limits them."""
     unseen = (run.blocks["flags"].to_numpy() & int(BlockFlag.END_UNSEEN)) != 0
     without_pieces = ~run.blocks.index.isin(run.pieces["block"])
-    unknown_bytes = run.blocks.loc[unseen & without_pieces, "bytes"].sum()
+    unknown_bytes = int(run.blocks.loc[unseen & without_pieces, "bytes"].sum())  # unsigned, and may be the more
     return expected_bytes - unknown_bytes <= pieces["bytes"].sum() <= expected_bytes
 
 
