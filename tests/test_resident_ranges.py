@@ -139,8 +139,8 @@ def test_keep_is_of_what_was_there_and_not_of_what_is_laid_out(engine, tmp_path)
     assert document["image"]["cache_resident_bytes"] == total(cached)
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 60
+def wait_for(condition, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.005)
     return condition()
@@ -156,20 +156,29 @@ def test_every_pass_begins_with_the_same_pages(tmp_path, choice):
     made = made_trace(fileops=fileops, files=files, resident=rows(1, wanted))
     path = characterize.write(made, tmp_path / "t.iotrace")
     command = [ENGINE, path, f"--directory={tmp_path / 'image'}", "--keep-image", f"--cache={choice}"]
-    subprocess.run([*command, "--phase=prepare"], check=True, capture_output=True)
     first, second = tmp_path / "image" / "f00000001", tmp_path / "image" / "f00000002"
-    cache_only(first, wanted)
     expected = pages((0, PAGES)) if choice == "warm" else wanted
-    running = [*command, "--phase=run", "--loop", "--timing=recorded"]
+    for _ in range(ATTEMPTS):
+        subprocess.run([*command, "--phase=prepare"], check=True, capture_output=True)
+        cache_only(first, wanted)
+        if second_pass_begins_with([*command, "--phase=run", "--loop", "--timing=recorded"], first, second, expected):
+            break
+    else:
+        pytest.fail(f"never with the pages wanted, in {ATTEMPTS} runs; at last {cached_ranges(first)[:9]}")
+
+
+def second_pass_begins_with(running, first, second, expected):
+    """Whether ``first`` has the ``expected`` ranges cached once the second pass found ``second`` as the first did."""
     process = subprocess.Popen(running, stdout=subprocess.PIPE, text=True)
     try:
         assert wait_for(lambda: second.stat().st_size == 100)
-        assert wait_for(lambda: second.stat().st_size == 500)  # the second pass begins
-        assert wait_for(lambda: cached_ranges(first) == expected)
+        assert wait_for(lambda: second.stat().st_size == 500)
+        as_expected = wait_for(lambda: cached_ranges(first) == expected, timeout_s=5)
     finally:
         process.send_signal(signal.SIGINT)
         out = process.communicate(timeout=60)[0]
     assert json.loads(out)["stopped"] == "signal"
+    return as_expected
 
 
 def test_without_ranges_the_first_bytes_are_taken(engine):
