@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Turns a cached page of a file into whether it is part of a larger folio.
+ * Turns a cached page of a file into the size of its folio.
  *
  * The kernel tells that of page frames only, and the number of a frame only of a page that is mapped: so it is, for a
  * moment. MADV_RANDOM keeps the kernel from reading ahead, and populating fails, where touching would end us, if the file
- * was truncated meanwhile. The page counts as referenced once.
+ * was truncated meanwhile. The page counts as referenced once. A folio has neighbouring frames, of
+ * which the first is a multiple of their number and all others are marked as its tail.
  */
 #include "folio_size.h"
 
@@ -20,7 +21,6 @@
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT (1ull << 63)
 #define PAGEMAP_FRAME ((1ull << 55) - 1)
-#define PAGE_FLAG_COMPOUND_HEAD (1ull << 15)
 #define PAGE_FLAG_COMPOUND_TAIL (1ull << 16)
 
 void folio_size_init(struct folio_size *folio_size)
@@ -50,10 +50,26 @@ static int find_frame(const struct folio_size *folio_size, void *map, size_t pag
 	return (entry & PAGEMAP_PRESENT) && *frame ? 0 : -EPERM;
 }
 
-int folio_size_is_large(const struct folio_size *folio_size, int descriptor, uint64_t page)
+/* A folio that reaches over the middle of an aligned block of frames, where it has a tail, has at least that block. */
+static int order_of_frame(const struct folio_size *folio_size, uint64_t frame)
+{
+	for (int order = 0; order < FOLIO_ORDER_MAX; order++) {
+		uint64_t flags = 0, block = frame >> (order + 1) << (order + 1);
+		int error = read_entry(folio_size->page_flags, block + (1ull << order), &flags);
+		if (error == -ENODATA)
+			return order; /* memory ends here */
+		if (error)
+			return error;
+		if (!(flags & PAGE_FLAG_COMPOUND_TAIL))
+			return order;
+	}
+	return FOLIO_ORDER_MAX;
+}
+
+int folio_size_order(const struct folio_size *folio_size, int descriptor, uint64_t page)
 {
 	size_t page_bytes = sysconf(_SC_PAGESIZE);
-	uint64_t frame = 0, flags = 0;
+	uint64_t frame = 0;
 	if (folio_size->pagemap < 0 || folio_size->page_flags < 0)
 		return -EPERM;
 	void *map = mmap(NULL, page_bytes, PROT_READ, MAP_SHARED, descriptor, page * page_bytes);
@@ -61,11 +77,7 @@ int folio_size_is_large(const struct folio_size *folio_size, int descriptor, uin
 		return -errno;
 	int error = find_frame(folio_size, map, page_bytes, &frame);
 	munmap(map, page_bytes);
-	if (!error)
-		error = read_entry(folio_size->page_flags, frame, &flags);
-	if (error)
-		return error;
-	return (flags & (PAGE_FLAG_COMPOUND_HEAD | PAGE_FLAG_COMPOUND_TAIL)) != 0;
+	return error ? error : order_of_frame(folio_size, frame);
 }
 
 void folio_size_deinit(struct folio_size *folio_size)

@@ -216,44 +216,70 @@ static void begin_file(struct residency *residency)
 	}
 }
 
-/* The share of its cached pages in large folios, by pages spread evenly over the ranges. */
-static uint8_t large_folios(struct residency *residency, const struct resident_file *file)
+/* What is known of large folios, in the numbers of resident_record. */
+struct large_folios {
+	uint8_t share, order;
+};
+
+/* Of the pages by the order of their folios. */
+static struct large_folios summarize(const uint64_t pages[FOLIO_ORDER_MAX + 1])
 {
-	uint64_t cached = 0, before = 0, known = 0, large = 0;
+	uint64_t known = 0, below = 0;
+	for (int order = 0; order <= FOLIO_ORDER_MAX; order++)
+		known += pages[order];
+	if (!known)
+		return (struct large_folios){0};
+	uint64_t large = known - pages[0];
+	if (!large)
+		return (struct large_folios){LARGE_FOLIOS_NONE, 0};
+	int median = 0;
+	while (2 * below < large)
+		below += pages[++median];
+	return (struct large_folios){LARGE_FOLIOS_NONE + (LARGE_FOLIOS_ALL - LARGE_FOLIOS_NONE) * large / known,
+				     median};
+}
+
+/* By pages of the file that are spread evenly over the ranges of what is cached of it. */
+static struct large_folios look_at_folios(struct residency *residency, const struct resident_file *file)
+{
+	uint64_t cached = 0, before = 0, pages[FOLIO_ORDER_MAX + 1] = {0};
 	for (uint32_t i = 0; i < residency->range_count; i++)
 		cached += residency->ranges[i].last - residency->ranges[i].first;
 	if (file->record.size_bytes <= page_bytes())
-		return LARGE_FOLIOS_NONE;
+		return (struct large_folios){LARGE_FOLIOS_NONE, 0};
 	if (residency->descriptor < 0)
 		residency->descriptor = open_file(file);
 	if (residency->descriptor < 0)
-		return 0;
+		return (struct large_folios){0};
 	uint64_t samples = cached < FOLIO_SAMPLES_MAX ? cached : FOLIO_SAMPLES_MAX;
 	for (uint64_t sample = 0, i = 0; sample < samples; sample++) {
 		const struct resident_range *range = &residency->ranges[i];
 		uint64_t wanted = (2 * sample + 1) * cached / (2 * samples); /* of the cached ones */
 		for (; wanted - before >= range->last - range->first; range = &residency->ranges[++i])
 			before += range->last - range->first;
-		int is_large = folio_size_is_large(&residency->folio_size, residency->descriptor,
-						   range->first + wanted - before);
-		if (is_large == -EPERM || is_large == -EINVAL)
-			return 0;
-		known += is_large >= 0;
-		large += is_large > 0;
+		int order =
+			folio_size_order(&residency->folio_size, residency->descriptor, range->first + wanted - before);
+		if (order == -EPERM || order == -EINVAL)
+			return (struct large_folios){0};
+		if (order >= 0)
+			pages[order]++;
 	}
-	return known ? LARGE_FOLIOS_NONE + (LARGE_FOLIOS_ALL - LARGE_FOLIOS_NONE) * large / known : 0;
+	return summarize(pages);
 }
 
 static void end_file(struct residency *residency, struct writer *writer)
 {
 	struct resident_file *file = &residency->waiting[residency->first];
-	uint8_t share = residency->range_count ? large_folios(residency, file) : 0;
+	struct large_folios large = {0};
+	if (residency->range_count)
+		large = look_at_folios(residency, file);
 	for (uint32_t i = 0; i < residency->range_count; i++) {
 		const struct resident_range *range = &residency->ranges[i];
 		uint64_t end = range->last * page_bytes();
 		struct resident_record record = {
 			.kind = RECORD_RESIDENT,
-			.large_folios = share,
+			.large_folios = large.share,
+			.large_folio_order = large.order,
 			.file = file->record.file,
 			.time_ns = file->record.time_ns,
 			.offset = range->first * page_bytes(),

@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 7,
+	TRACE_VERSION_MINOR = 8,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -349,7 +349,12 @@ struct resident_record {
 	 * LARGE_FOLIOS_ALL; by some of the pages. Since 1.4.
 	 */
 	__u8 large_folios;
-	__u8 reserved0[2];
+	/*
+	 * How many pages those folios had, as a power of two: the median of the same pages that lay in any. 0 = not known,
+	 * or none was large. Since 1.8.
+	 */
+	__u8 large_folio_order;
+	__u8 reserved0;
 	__u32 file;
 	__u64 time_ns;
 	__u64 offset;

@@ -92,12 +92,14 @@ def _pandas_metadata(schema: pa.Schema) -> str:
 
 
 SCHEMA = _schema()
-_LACKED_BY_3 = {"large_folios": 0}
+_LACKED_BY_4 = {"large_folio_order": 0}
+_LACKED_BY_3 = {"large_folios": 0, **_LACKED_BY_4}
 _LACKED_BY_2 = {"wakes": 0, "waker": 0, "woken_ns": 0, "slept_ns": 0, **_LACKED_BY_3}
 ADDED = {
     "flextrace.archive/1": {"processor_share": 0, **_LACKED_BY_2},
     "flextrace.archive/2": _LACKED_BY_2,
     "flextrace.archive/3": _LACKED_BY_3,
+    "flextrace.archive/4": _LACKED_BY_4,
 }
 """By schema of an older archive, the columns that it lacks, and what its records have there."""
 PANDAS_METADATA = _pandas_metadata(SCHEMA)

@@ -13,7 +13,7 @@ import numpy as np
 
 TRACE_MAGIC = b"FLEXTRC1"
 TRACE_VERSION_MAJOR = 1
-TRACE_VERSION_MINOR = 7
+TRACE_VERSION_MINOR = 8
 TRACE_HEADER_BYTES = 4096
 TRACE_RECORD_BYTES = 64
 TRACE_JSON_BYTES_MAX = 3072
@@ -326,7 +326,8 @@ RESIDENT_DTYPE = np.dtype(
     [
         ("kind", "u1"),
         ("large_folios", "u1"),
-        ("reserved0", "V2"),
+        ("large_folio_order", "u1"),
+        ("reserved0", "V1"),
         ("file", "<u4"),
         ("time_ns", "<u8"),
         ("offset", "<u8"),

@@ -203,7 +203,8 @@ class Trace:
         """Every RESIDENT record: ``file, time_ns, offset, bytes`` of what was in the page cache at first sight.
 
         ``large_folios`` is the share of the file's cached bytes in folios of several pages, from 1 (none) to 255 (all);
-        0 where it is not known.
+        0 where it is not known. ``large_folio_order`` is their size, 2 to that many pages: the median of those bytes; 0
+        where it is not known or no folio is large.
         """
         return self._frame(RecordKind.RESIDENT)
 

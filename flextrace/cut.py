@@ -20,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     part.add_argument("--thread", dest="threads", type=int, action="append", metavar="ID", help="of this thread")
     part.add_argument("--process", dest="processes", type=int, action="append", metavar="ID", help="of this process")
     part.add_argument(
+        "--comm", dest="names", action="append", metavar="PATTERN", help="of threads of these names, as 'rocksdb:*'"
+    )
+    part.add_argument(
         "--path", dest="files", action="append", metavar="PATTERN", help="on files of these paths, as '/data/*.db'"
     )
     part.add_argument(
@@ -32,11 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the part and print its five parameters."""
     from replayer.cut import Selection, cut  # noqa: PLC0415 (pandas is slow to import)
 
-    names = ("begin_s", "end_s", "threads", "processes", "files", "devices")
+    names = ("begin_s", "end_s", "threads", "processes", "names", "files", "devices")
     selection = Selection(**{name: getattr(arguments, name) for name in names})
     if not selection.as_options():
         raise FlextraceError(
-            "nothing to cut: give at least one of --from, --to, --thread, --process, --path, --device", 2
+            "nothing to cut: give at least one of --from, --to, --thread, --process, --comm, --path, --device", 2
         )
     if selection.begin_s is not None and selection.end_s is not None and selection.begin_s >= selection.end_s:
         raise FlextraceError(f"--from {selection.begin_s:g}s is not before --to {selection.end_s:g}s", 2)

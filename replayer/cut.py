@@ -44,6 +44,8 @@ class Selection:
     begin_s, end_s : float
         Operations that start in ``[begin_s, end_s)``, seconds after the recording began.
     threads, processes : collection of int
+    names : collection of str
+        Patterns of the threads' names.
     files : collection of str
         Patterns of paths, as the shell has them.
     devices : collection of str
@@ -54,6 +56,7 @@ class Selection:
     end_s: float | None = None
     threads: Collection[int] | None = None
     processes: Collection[int] | None = None
+    names: Collection[str] | None = None
     files: Collection[str] | None = None
     devices: Collection[str] | None = None
 
@@ -140,6 +143,8 @@ def _chosen(trace: Trace, kind: RecordKind, selection: Selection, base: int) -> 
         mask &= np.isin(records["thread"], list(selection.threads))
     if selection.processes is not None:
         mask &= np.isin(records["process"], list(selection.processes))
+    if selection.names is not None:
+        mask &= np.isin(records["thread"], _threads_like(trace, selection.names))
     if kind is RecordKind.BLOCK:
         if selection.devices is not None:
             named = [one for one in np.unique(records["device"]).tolist() if _named(trace, one, selection.devices)]
@@ -153,10 +158,18 @@ def _chosen(trace: Trace, kind: RecordKind, selection: Selection, base: int) -> 
     return mask
 
 
+def _is_like(name: str, patterns: Collection[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _threads_like(trace: Trace, patterns: Collection[str]) -> list[int]:
+    tasks = trace.arrays[RecordKind.TASK]
+    named = zip(tasks["thread"].tolist(), tasks["comm"].tolist(), strict=True)
+    return [thread for thread, name in named if _is_like(name.decode(errors="surrogateescape"), patterns)]
+
+
 def _files_like(trace: Trace, patterns: Collection[str]) -> list[int]:
-    return [
-        file for file, path in trace.paths.items() if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
-    ]
+    return [file for file, path in trace.paths.items() if _is_like(path, patterns)]
 
 
 def _files_on(trace: Trace, devices: Collection[str]) -> list[int]:
@@ -332,7 +345,8 @@ def _cached(record: np.void, io: np.ndarray, resident: np.ndarray) -> np.ndarray
     record["resident_bytes"] = min(union_length(start, end) + unknown, int(record["size_bytes"]))
     ranges = np.zeros(int(begins.sum()), RESIDENT_DTYPE)
     ranges["kind"], ranges["file"], ranges["time_ns"] = RecordKind.RESIDENT, record["file"], record["time_ns"]
-    ranges["large_folios"] = resident["large_folios"].max(initial=0)
+    for name in ("large_folios", "large_folio_order"):
+        ranges[name] = resident[name].max(initial=0)
     ranges["offset"] = start[begins]
     ranges["bytes"] = end[np.append(np.flatnonzero(begins)[1:], len(start)) - 1] - start[begins] if len(start) else 0
     return ranges

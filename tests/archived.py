@@ -21,7 +21,7 @@ def full_trace(**header):
         tasks=[{"thread": 1, "process": 1, "comm": b"sort"}, {"thread": 2, "process": 1, "comm": b"\xff\xfe"}],
         blocks=[{"op": 1, "start_ns": RECORDED_NS + at, "duration_ns": 2, "bytes": 4096} for at in (7, 9)],
         block_data=[{"block": 0, "class": 2, "file": 1, "bytes": 512, "offset": 8}, {"block": 1, "bytes": 512}],
-        resident=[{"file": 2, "offset": 0, "bytes": 2**40, "large_folios": 77}],
+        resident=[{"file": 2, "offset": 0, "bytes": 2**40, "large_folios": 77, "large_folio_order": 6}],
         gaps=[{"lost_kind": 1, "cpu": 3, "lost_count": 9, "start_ns": 1}],
         paths={1: "/data/" + "x" * 100, 2: b"/data/\xff-".decode(errors="surrogateescape") + "ü" * 60},
         **header,

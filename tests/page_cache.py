@@ -54,14 +54,18 @@ def cached_ranges(path: Path) -> Ranges:
     return [(int(first) * PAGE_BYTES, min(int(last) * PAGE_BYTES, size)) for first, last in edges.reshape(-1, 2)]
 
 
-def large_folio_share(path: Path, ranges: Ranges | None = None) -> float:
-    """Which share of a cached file's pages is in folios of several pages, by the flags of their frames; needs root.
+_COMPOUND_TAIL = 16  # bit of a frame's flags, Documentation/admin-guide/mm/pagemap.rst
 
-    Of all its pages if no ranges are named.
+
+def folio_pages(path: Path, ranges: Ranges | None = None) -> np.ndarray:
+    """Of how many pages the folio of each page of a cached file is, by the flags of their frames; needs root.
+
+    Of all its pages if no ranges are named, which have to be those of whole folios.
     """
     size = path.stat().st_size
     wanted = [(0, size)] if ranges is None else ranges
     indices = np.concatenate([np.arange(offset // PAGE_BYTES, -(-end // PAGE_BYTES)) for offset, end in wanted])
+    tail = np.zeros(len(indices), bool)
     with path.open("rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
         mapped.madvise(mmap.MADV_RANDOM)
         for index in indices:
@@ -71,13 +75,17 @@ def large_folio_share(path: Path, ranges: Ranges | None = None) -> float:
         with Path("/proc/self/pagemap").open("rb", 0) as frames, Path("/proc/kpageflags").open("rb", 0) as flags:
             frames.seek(8 * first)
             entries = np.frombuffer(frames.read(8 * -(-size // PAGE_BYTES)), np.uint64)[indices]
-            large = 0
-            for frame in entries & np.uint64((1 << 55) - 1):
+            for at, frame in enumerate(entries & np.uint64((1 << 55) - 1)):
                 flags.seek(8 * int(frame))
-                # COMPOUND_HEAD or COMPOUND_TAIL, Documentation/admin-guide/mm/pagemap.rst
-                large += bool(int.from_bytes(flags.read(8), "little") >> 15 & 3)
+                tail[at] = int.from_bytes(flags.read(8), "little") >> _COMPOUND_TAIL & 1
         del view
-    return large / len(indices)
+    folio = np.cumsum(~tail)
+    return np.bincount(folio)[folio]
+
+
+def large_folio_share(path: Path, ranges: Ranges | None = None) -> float:
+    """Which share of a cached file's pages is in folios of several pages; as `folio_pages`."""
+    return float((folio_pages(path, ranges) > 1).mean())
 
 
 def cache_only(path: Path, ranges: Ranges) -> None:

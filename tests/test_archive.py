@@ -137,7 +137,7 @@ def test_pandas_reads_plain_values_exactly(archive):
 def test_the_file_says_what_it_is(archive):
     metadata = pq.read_metadata(archive).metadata
     document = json.loads(metadata[b"flextrace"])
-    assert document["schema"] == "flextrace.archive/4"
+    assert document["schema"] == "flextrace.archive/5"
     assert document["numbers"]["kind"]["1"] == "IO"
     assert json.loads(metadata[b"flextrace.trace"]) == {"command": ["sort", "x"]}
 
@@ -211,11 +211,17 @@ def test_an_archive_that_was_written_anew_by_others(archive, tmp_path):
 
 
 OF_WAKES = {"wakes", "waker", "woken_ns", "slept_ns"}
+OF_FOLIOS = {"large_folios", "large_folio_order"}
 
 
 @pytest.mark.parametrize(
     ("version", "lacks"),
-    [(1, {"processor_share", "large_folios", *OF_WAKES}), (2, {"large_folios", *OF_WAKES}), (3, {"large_folios"})],
+    [
+        (1, {"processor_share", *OF_FOLIOS, *OF_WAKES}),
+        (2, {*OF_FOLIOS, *OF_WAKES}),
+        (3, OF_FOLIOS),
+        (4, {"large_folio_order"}),
+    ],
 )
 def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, version, lacks):
     """Also where a trace of now was packed by a flextrace of then, which knew no WAKE records."""
@@ -225,7 +231,7 @@ def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, v
     if lacks > OF_WAKES:
         del older[RecordKind.WAKE]
     for kind, dtype in older.items():
-        fields = [("reserved9" if name in lacks - OF_WAKES else name, kept) for name, kept in dtype.descr]
+        fields = [(f"reserved of {name}" if name in lacks - OF_WAKES else name, kept) for name, kept in dtype.descr]
         older[kind] = np.dtype(fields)
     schema = pa.schema([column for column in archive_columns.SCHEMA if column.name not in lacks])
     for module in ("archive", "archive_columns"):
@@ -242,10 +248,10 @@ def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, v
 
 
 def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/5")
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/6")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
-    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/5, this flextrace reads flextrace.archive/4"):
+    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/6, this flextrace reads flextrace.archive/5"):
         characterize.open(tmp_path / "a.parquet")
 
 

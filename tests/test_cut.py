@@ -73,15 +73,17 @@ def test_parts_by_thread_process_path_and_device():
     parent = made_trace(
         io,
         files=[{"file": at, "size_bytes": PAGE, "device": device * (at == 1)} for at in range(1, 5)],
-        tasks=[{"thread": at, "process": 7} for at in (1, 2)],
+        tasks=[{"thread": at, "process": 7, "comm": name} for at, name in ((1, b"main"), (2, b"main"), (2, b"play 2"))],
         paths={at: f"/d/f{at}" for at in range(1, 5)},
     )
     assert cut(parent, Selection(threads=[2])).io["file"].tolist() == [2, 4, 2, 4]
+    assert cut(parent, Selection(names=["play *"])).io["file"].tolist() == [2, 4, 2, 4]
+    assert cut(parent, Selection(names=["play *", "main"])).io["file"].tolist() == [1, 2, 3, 4, 1, 2, 3, 4]
     assert cut(parent, Selection(files=["/d/f[13]"])).io["file"].tolist() == [1, 3, 1, 3]
     assert cut(parent, Selection(devices=["8:1"])).io["file"].unique().tolist() == [1]
     assert cut(parent, Selection(threads=[1], files=["*3"])).io["file"].tolist() == [3, 3]
     part = cut(parent, Selection(threads=[2]))
-    assert part.tasks["thread"].tolist() == [2]
+    assert set(part.tasks["thread"]) == {2}
     assert part.files["file"].tolist() == [2, 4]
     with pytest.raises(FlextraceError, match="2 threads and the devices 0:0, 8:1"):
         cut(parent, Selection(threads=[3]))

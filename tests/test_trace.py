@@ -155,8 +155,8 @@ def test_newer_major_version_is_refused(written):
 
 
 def test_newer_minor_version_is_read(written):
-    patch(written, VERSION_MAJOR_AT + 2, struct.pack("<H", 7))
-    assert characterize.open(written).header.version == (1, 7)
+    patch(written, VERSION_MAJOR_AT + 2, struct.pack("<H", TRACE_VERSION_MINOR + 1))
+    assert characterize.open(written).header.version == (1, TRACE_VERSION_MINOR + 1)
 
 
 def test_unknown_record_kinds_are_ignored(written):

@@ -1,58 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the cached share of every file into pages of the page cache: evict all, then map, populate and touch the share.
+// Turns the cached share of every file into pages of the page cache: evict all, then load the share.
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "replayer/engine/cache_load.h"
 #include "replayer/engine/cache_state.h"
 #include "replayer/engine/message.h"
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
-
 enum {
-	POPULATE_BYTES =
-		16 << 20, /* mapped at one time: mapped pages cannot be reclaimed easily in a small memory group */
 	MINCORE_BYTES = 64 << 20,
-	READAHEAD_BYTES = 128 << 10, /* what readahead(2) does in one call; it leaves out what is more */
-	PAGE_BYTES = 4096, /* granularity of touching, at most the size of a page */
+	PAGE_BYTES = 4096, /* at most the size of a page */
 };
 
-static void close_descriptor(const int *descriptor)
-{
-	if (*descriptor >= 0)
-		close(*descriptor);
-}
+struct open_file {
+	int descriptor;
+	bool rewritable; /* its data can be written where it is, and its pages come in large folios then */
+};
 
-/*
- * In sequence, populating reads ahead much as a program does that reads the file from its beginning, so that its pages
- * come in large folios, too, behind the first window. A plain read would be closer to it, but count as one of the replay's
- * where its recording is characterized. Otherwise readahead(2) reads exactly these bytes, in single pages, and populating
- * only waits for it, since the device's readahead can be the whole file.
- */
-static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in_sequence)
+static void close_file(const struct open_file *open)
 {
-	for (size_t at = 0; !in_sequence && at < bytes; at += READAHEAD_BYTES)
-		(void)readahead(descriptor, (off64_t)(offset + at),
-				bytes - at < READAHEAD_BYTES ? bytes - at : READAHEAD_BYTES);
-	void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)offset);
-
-	if (map == MAP_FAILED)
-		return -errno;
-	madvise(map, bytes, in_sequence ? MADV_SEQUENTIAL : MADV_RANDOM);
-	int error = madvise(map, bytes, MADV_POPULATE_READ) < 0 && errno != EINVAL ? -errno : 0;
-	/*
-	 * Before Linux 5.14 only this reads. And in a virtual machine whose host takes free memory back, what a device
-	 * has just filled gets its place in the hypervisor's page tables when a processor first touches it, which
-	 * the replay's first read of the file would wait for and the recorded one did not (docs/decisions/0010).
-	 */
-	for (size_t at = 0; !error && at < bytes; at += PAGE_BYTES)
-		(void)((volatile const char *)map)[at];
-	munmap(map, bytes);
-	return error;
+	if (open->descriptor >= 0)
+		close(open->descriptor);
 }
 
 /* Bytes of [from, end) in the page cache. */
@@ -104,18 +77,6 @@ static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t
 	wanted->count = wanted->first.end > 0;
 }
 
-static int load_part(const struct image *image, int descriptor, uint64_t from, uint64_t end, bool in_sequence)
-{
-	int error = 0;
-
-	for (uint64_t at = from; !error && at < end && !atomic_load(image->stop); at += POPULATE_BYTES) {
-		uint64_t bytes = end - at < POPULATE_BYTES ? end - at : POPULATE_BYTES;
-
-		error = populate_chunk(descriptor, at, bytes, in_sequence);
-	}
-	return error;
-}
-
 /*
  * The share of it that is to be in large folios: as much as was at recording or, where nobody knows, as the trace moves in
  * long runs. The kernel makes folios as large as a reader's run, or a write, lets it; reads of single pages take up to
@@ -129,33 +90,55 @@ static double large_folio_share(const struct resident_range *range, const struct
 	return file->moved_bytes ? (double)file->run_bytes / (double)file->moved_bytes : 1;
 }
 
-static int load_range(const struct image *image, int descriptor, const struct resident_range *range,
+/*
+ * Whether writing puts pages of a file into large folios, and its data back where it was: the latter does not hold on
+ * btrfs, where it would undo --layout recorded.
+ */
+static bool writes_make_folios(int descriptor)
+{
+	struct statfs file_system;
+
+	if (fstatfs(descriptor, &file_system) < 0)
+		return false;
+	return file_system.f_type == EXT4_SUPER_MAGIC || file_system.f_type == XFS_SUPER_MAGIC;
+}
+
+static int load_range(const struct image *image, const struct open_file *open, const struct resident_range *range,
 		      const struct file *file)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t from = range->offset / page_bytes * page_bytes, bytes = range->end - from;
-	uint64_t sequential_bytes = (uint64_t)(large_folio_share(range, file) * (double)bytes);
+	uint64_t large_bytes = (uint64_t)(large_folio_share(range, file) * (double)bytes);
+	bool rewritten = range->large_folio_order && open->rewritable;
 
-	if (sequential_bytes < bytes)
-		sequential_bytes = sequential_bytes / page_bytes * page_bytes;
+	if (large_bytes < bytes)
+		large_bytes = large_bytes / page_bytes * page_bytes;
 	/* What is read ahead of it is to be wanted, too. */
-	if (range->end - range->offset < file->layout_bytes) {
+	if (!rewritten && range->end - range->offset < file->layout_bytes) {
 		uint64_t most = bytes > POPULATE_BYTES ? (bytes - POPULATE_BYTES) / page_bytes * page_bytes : 0;
 
-		sequential_bytes = sequential_bytes < most ? sequential_bytes : most;
+		large_bytes = large_bytes < most ? large_bytes : most;
 	}
+	struct cache_part large = {open->descriptor, from, from + large_bytes, image->stop};
+	struct cache_part single = {open->descriptor, from + large_bytes, range->end, image->stop};
 	/* First, so that what is read ahead ends at what is there. */
-	int error = load_part(image, descriptor, from + sequential_bytes, range->end, false);
+	int error = cache_load_single_pages(&single);
 
-	return error ? error : load_part(image, descriptor, from, from + sequential_bytes, true);
+	if (error)
+		return error;
+	return rewritten ? cache_load_in_folios(&large, range->large_folio_order) : cache_load_in_sequence(&large);
 }
 
-static int open_file(const struct image *image, const char *name)
+static int open_file(struct open_file *open, const struct image *image, const char *name, bool rewritable)
 {
-	int descriptor = openat(image->directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int flags = O_NOFOLLOW | O_CLOEXEC;
 
-	if (descriptor >= 0)
-		return descriptor;
+	open->descriptor = rewritable ? openat(image->directory, name, O_RDWR | flags) : -1;
+	open->rewritable = open->descriptor >= 0 && writes_make_folios(open->descriptor);
+	if (open->descriptor < 0)
+		open->descriptor = openat(image->directory, name, O_RDONLY | flags);
+	if (open->descriptor >= 0)
+		return 0;
 	int error = errno;
 	complain("cannot open %s/%s: %s", image->path, name, strerror(error));
 	return -error;
@@ -165,24 +148,23 @@ static int open_file(const struct image *image, const char *name)
 static int load_file(const struct image *image, const char *name, const struct file *file, const struct wanted *wanted,
 		     struct cache_report *report)
 {
-	__attribute__((cleanup(close_descriptor))) int descriptor = open_file(image, name);
+	__attribute__((cleanup(close_file))) struct open_file open;
+	int error = open_file(&open, image, name, wanted->count && wanted->ranges[0].large_folio_order);
 
-	if (descriptor < 0)
-		return descriptor;
+	if (error)
+		return error;
 	/* A dirty page cannot be evicted. */
-	if (fdatasync(descriptor) < 0) {
-		int error = errno;
-
+	if (fdatasync(open.descriptor) < 0) {
+		error = errno;
 		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(error));
 		return -error;
 	}
-	posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+	posix_fadvise(open.descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	for (size_t i = 0; i < wanted->count; i++) {
 		const struct resident_range *range = &wanted->ranges[i];
-		int error = load_range(image, descriptor, range, file);
-
+		error = load_range(image, &open, range, file);
 		if (error) {
-			complain("cannot read %s/%s into the page cache: %s", image->path, name, strerror(-error));
+			complain("cannot bring %s/%s into the page cache: %s", image->path, name, strerror(-error));
 			return error;
 		}
 		report->wanted_bytes += range->end - range->offset;
@@ -194,14 +176,15 @@ static int load_file(const struct image *image, const char *name, const struct f
 static int count_file(const struct image *image, const char *name, uint64_t size_bytes, const struct wanted *wanted,
 		      struct cache_report *report)
 {
-	__attribute__((cleanup(close_descriptor))) int descriptor = open_file(image, name);
+	__attribute__((cleanup(close_file))) struct open_file open;
+	int error = open_file(&open, image, name, false);
 
-	if (descriptor < 0)
-		return descriptor;
-	report->resident_bytes += count_resident(image, descriptor, 0, size_bytes);
+	if (error)
+		return error;
+	report->resident_bytes += count_resident(image, open.descriptor, 0, size_bytes);
 	for (size_t i = 0; i < wanted->count; i++)
 		report->achieved_bytes +=
-			count_resident(image, descriptor, wanted->ranges[i].offset, wanted->ranges[i].end);
+			count_resident(image, open.descriptor, wanted->ranges[i].offset, wanted->ranges[i].end);
 	return 0;
 }
 

@@ -27,7 +27,7 @@ struct cache_report {
  * the first ones are taken, which is what a program that read a file from its start leaves behind. In which order pages
  * had been used last is in no trace: files are loaded in the order of their ids, each from its beginning. Only the files
  * of the image are touched, and the replay's device, of which nothing stays cached; never the cache of others. Reads
- * nothing by system calls: a recording of the replay has to equal the original.
+ * nothing by system calls. Where a recording says how large folios were, the data is written again as it is.
  */
 int cache_apply(const struct image *image, const struct file_table *table, const struct resident_ranges *ranges,
 		enum cache_state state, struct cache_report *report);

@@ -79,6 +79,7 @@ int resident_ranges_read(struct resident_ranges *ranges, const struct trace *tra
 			.offset = record->offset,
 			.end = end < file->layout_bytes ? end : file->layout_bytes,
 			.large_folios = record->large_folios,
+			.large_folio_order = record->large_folio_order,
 		};
 		if (!index || !file->laid_out || range.offset >= range.end)
 			continue;

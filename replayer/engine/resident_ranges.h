@@ -12,7 +12,7 @@
 struct resident_range {
 	uint32_t file; /* index in the table of files */
 	uint64_t offset, end;
-	uint8_t large_folios; /* as in resident_record */
+	uint8_t large_folios, large_folio_order; /* as in resident_record */
 };
 
 /* By file and offset; those of a file do not touch each other. */
