@@ -53,6 +53,14 @@ struct account counters_account(const struct tracer *tracer, enum account_side s
 	return account;
 }
 
+struct processor_use counters_processor_use(const struct tracer *tracer)
+{
+	uint32_t key = 0;
+	struct processor_use use = {};
+	read_sum(tracer, tracer->bpf->maps.processor_uses, &key, (uint64_t *)&use, sizeof(use));
+	return use;
+}
+
 /* Of the two programs at the end of a request each makes up for the other; the first may still have missed a part of one. */
 static uint64_t made_up_for(const struct tracer *tracer, const struct bpf_program *program, uint64_t missed)
 {

@@ -9,6 +9,7 @@
 uint64_t counters_skip(const struct tracer *tracer, enum skip skip);
 struct total counters_total(const struct tracer *tracer, uint8_t op, uint8_t source);
 struct account counters_account(const struct tracer *tracer, enum account_side side);
+struct processor_use counters_processor_use(const struct tracer *tracer);
 /* Runs that the kernel left out because the program was already running on that CPU: what they would have told is missing. */
 struct missed_runs {
 	const char *program;

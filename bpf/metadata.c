@@ -128,6 +128,22 @@ static void put_counters(FILE *json, const struct metadata *metadata)
 	fputc('}', json);
 }
 
+/* How the processors were shared: what a replay computes, and computes for others (docs/decisions/0010). */
+static void put_processors(FILE *json, const struct metadata *metadata)
+{
+	struct processor_use use = counters_processor_use(metadata->tracer);
+	uint64_t recorded_ns = metadata->header->end_monotonic_ns - metadata->header->start_monotonic_ns;
+	if (!recorded_ns || !use.since_ns)
+		return; /* nothing, or no switch, was seen */
+	fprintf(json, ",\"processors\":{\"others\":%.6f", (double)use.others_ns / (double)recorded_ns);
+	const char *separator = ",";
+	if (use.others_bursts)
+		json_number(json, &separator, "others_burst_ns", use.others_ns / use.others_bursts);
+	if (use.thinking_bursts)
+		json_number(json, &separator, "thinking_burst_ns", use.thinking_ns / use.thinking_bursts);
+	fputc('}', json);
+}
+
 static void put_lost(FILE *json, const struct trace_header *header)
 {
 	const char *separator = "";
@@ -154,6 +170,7 @@ static void put_result(FILE *json, const struct metadata *metadata)
 		(unsigned long long)metadata->options->ring_bytes, (unsigned long long)drain->event_count,
 		(unsigned long long)drain->event_bytes);
 	put_counters(json, metadata);
+	put_processors(json, metadata);
 	put_lost(json, metadata->header);
 	fputs(",\"closure\":", json);
 	closure_put(metadata->closure, json);

@@ -1,11 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Times at which a thread gets and loses its processor -> the share of the time between two recorded calls that it had one.
+ * Times at which a thread gets and loses its processor -> the share of the time between two recorded calls that it had one,
+ * and for how long at a time.
  */
 #ifndef FLEXTRACE_PROCESSOR_TIME_BPF_H
 #define FLEXTRACE_PROCESSOR_TIME_BPF_H
 
 #include "maps.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct processor_use);
+} processor_uses __weak SEC(".maps");
+
+/* Of the processor that this runs on. */
+static __always_inline struct processor_use *processor_use(void)
+{
+	__u32 only = 0;
+	return bpf_map_lookup_elem(&processor_uses, &only);
+}
 
 /* Of the thread that runs. */
 static __always_inline __u64 processor_ns_until(const struct task_state *state, __u64 now_ns)
@@ -26,6 +41,11 @@ static __always_inline __u8 processor_share_until(const struct task_state *state
 	__u64 had_ns = processor_ns_until(state, now_ns) - state->call_before_processor_ns;
 	if (had_ns > span_ns)
 		had_ns = span_ns;
+	struct processor_use *use = state->sleeps ? processor_use() : NULL;
+	if (use) {
+		use->thinking_ns += had_ns;
+		use->thinking_bursts += state->sleeps + 1;
+	}
 	return PROCESSOR_SHARE_NONE + had_ns * (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) / span_ns;
 }
 
@@ -67,6 +87,7 @@ static __always_inline void note_call_end(struct task_state *state, __u64 id, __
 		state->got_processor_ns = now_ns;
 	state->call_before_end_ns = now_ns;
 	state->call_before_processor_ns = processor_ns_until(state, now_ns);
+	state->sleeps = 0;
 	state->call_before_id = id;
 }
 

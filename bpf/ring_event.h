@@ -147,6 +147,15 @@ struct account {
 	__u64 write_bytes; /* dirtied, or written directly */
 };
 
+/* What the processors did while it was recorded. Per CPU. */
+struct processor_use {
+	__u64 since_ns; /* when the task that runs there got it; 0 = not seen */
+	__u64 others_ns; /* had by threads of programs that are not traced, but for the recorder's own */
+	__u64 others_bursts; /* until they slept */
+	__u64 thinking_ns; /* had by traced threads between recorded calls between which they slept */
+	__u64 thinking_bursts; /* until they slept, or made the next call */
+};
+
 /* The closure check compares SEEN with KERNEL - EXEC. */
 enum account_side {
 	ACCOUNT_SEEN = 0, /* what the traced calls, bios and dirtied pages add up to */

@@ -107,8 +107,9 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
         "--computing",
         choices=COMPUTING_CHOICES,
         default="recorded",
-        help="think: in its think times a thread has a processor for as long as when recorded, and computes (recorded, "
-        "default), or it only sleeps (off)",
+        help="think: in its think times a thread has a processor for as long as when recorded, and computes, and so do "
+        "others in place of programs that ran beside and were not recorded (recorded, default), or no others do "
+        "(alone), or it only sleeps (off)",
     )
     group.add_argument(
         "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"

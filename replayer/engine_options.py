@@ -37,6 +37,12 @@ class EngineOptions(TypedDict, total=False):
     computing : {"recorded", "off"}
         With timing "think": threads have a processor in their think times for as long as when recorded, and compute, or
         they only sleep.
+    think_burst_us : float
+        Threads compute for about so long at a time, microseconds, and sleep in between; default: they sleep once.
+    others : float
+        Processors that threads of the engine keep busy meanwhile, as programs did that were not recorded.
+    others_burst_us : float
+        For so long at a time, microseconds.
     speed : float
         Recorded times are divided by this.
     late : {"catch-up", "skip", "slip"}
@@ -72,6 +78,9 @@ class EngineOptions(TypedDict, total=False):
     max_seconds: float | None
     interval_ms: float | None
     computing: str
+    think_burst_us: float
+    others: float
+    others_burst_us: float
     speed: float
     late: str
     late_limit_ms: float | None

@@ -18,6 +18,7 @@ from characterize.errors import FlextraceError
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
 from replayer.engine_options import EngineOptions, engine_arguments
+from replayer.processors import processor_options
 
 TIMINGS = ("asap", "think", "recorded")
 ORDERS = ("resource", "recorded", "thread")
@@ -28,7 +29,7 @@ ENGINES = ("auto", "sync", "io_uring", "null")
 LATE_POLICIES = ("catch-up", "skip", "slip")
 DIRECT_CHOICES = ("recorded", "on", "off")
 SYNC_CHOICES = ("recorded", "off")
-COMPUTING_CHOICES = ("recorded", "off")
+COMPUTING_CHOICES = ("recorded", "alone", "off")
 FITS = ("exact", "wrap", "scale")
 LAYERS = ("vfs", "block")
 THREADS_MAX = 32768  # of the engine
@@ -104,7 +105,7 @@ def replay(
     FlextraceError
         The engine refused the trace, the directory or an option, or it failed.
     """
-    command = [str(find_binary("flextrace-replay")), os.fspath(trace_path), *engine_arguments(directory, options)]
+    command = engine_command(trace_path, directory, options)
     if recorder:
         command = [*recorder, *command]
     elif memory_group:
@@ -114,6 +115,21 @@ def replay(
         said = [line.removeprefix(RECORDER_TALK).removeprefix("warning: ") for line in talk.splitlines()]
         document["warnings"] += said
     return document
+
+
+def engine_command(
+    trace_path: str | os.PathLike[str], directory: str | os.PathLike[str] | None, options: EngineOptions
+) -> list[str]:
+    """The command that `replay` runs: with think times as the recording says that processors were used.
+
+    Of "computing" it knows "alone", too: as recorded, but for programs that were not.
+    """
+    computing = options.get("computing") or "recorded"
+    if options.get("timing") == "think" and computing != "off":
+        options = {**processor_options(trace_path, others=computing == "recorded"), **options}
+    if computing == "alone":
+        options = {**options, "computing": "recorded"}
+    return [str(find_binary("flextrace-replay")), os.fspath(trace_path), *engine_arguments(directory, options)]
 
 
 def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str]) -> dict[str, Any]:

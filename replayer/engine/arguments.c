@@ -30,12 +30,17 @@ enum option_key {
 	KEY_DIRECT,
 	KEY_SYNC,
 	KEY_COMPUTING,
+	KEY_THINK_BURST_US,
+	KEY_OTHERS,
+	KEY_OTHERS_BURST_US,
 	KEY_DATA,
 	KEY_LAYOUT,
 	KEY_DEVICE,
 	KEY_WRITE,
 	KEY_CONFIRM,
 };
+
+enum { BURST_US_MIN = 1, BURST_US_MAX = 1000 * 1000 };
 
 const char *const timings[] = {"asap", "think", "recorded", NULL};
 const char *const orders[] = {"resource", "recorded", "thread", NULL};
@@ -63,6 +68,10 @@ static const struct argp_option options[] = {
 	 "think: a thread has a processor in its think times for as long as when recorded, and computes (recorded, "
 	 "default), or it only sleeps (off)",
 	 1},
+	{"think-burst-us", KEY_THINK_BURST_US, "US", 0,
+	 "think: who computes does so for about US at a time, and sleeps in between (default: sleeps once)", 1},
+	{"others", KEY_OTHERS, "N", 0, "think: keep N processors busy meanwhile, such as 0.3 (default: none)", 1},
+	{"others-burst-us", KEY_OTHERS_BURST_US, "US", 0, "For --others: for US at a time (default 20)", 1},
 	{"speed", KEY_SPEED, "FACTOR", 0, "Divide recorded times by FACTOR (default 1)", 1},
 	{"lead", KEY_LEAD, "N", 0,
 	 "asap: no thread begins more than about N operations beyond the slowest (default: every thread as it can)", 1},
@@ -159,6 +168,35 @@ static error_t parse_device_option(int key, char *text, struct arguments *argume
 	}
 }
 
+static uint64_t parse_burst(const char *option, const char *text, struct argp_state *state)
+{
+	double burst_us = parse_positive(option, text, state);
+
+	if (burst_us < BURST_US_MIN || burst_us > BURST_US_MAX)
+		argp_error(state, "--%s needs %d to %d microseconds, not '%s'", option, BURST_US_MIN, BURST_US_MAX,
+			   text);
+	return (uint64_t)(burst_us * 1e3);
+}
+
+static error_t parse_computing_option(int key, const char *text, struct arguments *arguments, struct argp_state *state)
+{
+	switch (key) {
+	case KEY_THINK_BURST_US:
+		arguments->run.think_burst_ns = parse_burst("think-burst-us", text, state);
+		return 0;
+	case KEY_OTHERS:
+		arguments->run.others = parse_positive("others", text, state);
+		if (arguments->run.others > OTHERS_MAX)
+			argp_error(state, "--others can keep %d processors busy, not '%s'", OTHERS_MAX, text);
+		return 0;
+	case KEY_OTHERS_BURST_US:
+		arguments->run.others_burst_ns = parse_burst("others-burst-us", text, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
 static void check_together(const struct arguments *arguments, const struct argp_state *state)
 {
 	bool null = arguments->run.engine == ENGINE_NULL;
@@ -173,6 +211,8 @@ static void check_together(const struct arguments *arguments, const struct argp_
 		argp_error(state, "--depth is for --engine io_uring");
 	if (arguments->run.late != LATE_CATCH_UP && arguments->run.timing != TIMING_RECORDED)
 		argp_error(state, "--late is for --timing recorded: nothing else has times to be late for");
+	if (arguments->run.others > 0 && (arguments->run.timing != TIMING_THINK || !arguments->run.computing))
+		argp_error(state, "--others is for --timing think with --computing recorded");
 	if (arguments->run.lead && arguments->run.timing != TIMING_ASAP)
 		argp_error(state, "--lead is for --timing asap: the others have times that threads keep");
 	if ((arguments->write || arguments->confirm) && !arguments->device)
@@ -246,6 +286,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case KEY_COMPUTING:
 		arguments->run.computing = parse_choice("computing", text, computings, state) == COMPUTING_RECORDED;
 		return 0;
+	case KEY_THINK_BURST_US:
+	case KEY_OTHERS:
+	case KEY_OTHERS_BURST_US:
+		return parse_computing_option(key, text, arguments, state);
 	case KEY_DATA:
 		if (data_parse(text) < 0)
 			argp_error(state, "--data does not know '%s'", text);
@@ -284,7 +328,7 @@ void arguments_parse(struct arguments *arguments, int count, char **values)
 	*arguments = (struct arguments){
 		.order = -1,
 		.data_percent = DATA_RANDOM_PERCENT,
-		.run = {.speed = 1, .computing = true, .late_limit_ns = 10 * 1000 * 1000},
+		.run = {.speed = 1, .computing = true, .late_limit_ns = 10 * 1000 * 1000, .others_burst_ns = 20 * 1000},
 	};
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&parser, count, values, 0, NULL, arguments);

@@ -378,19 +378,38 @@ int run_prepare(struct run *run)
 	return 0;
 }
 
+static int start_others(struct run *run)
+{
+	const struct run_options *options = run->options;
+
+	if (!(options->others > 0))
+		return 0;
+	int error = others_init(&run->others, options->others, options->others_burst_ns);
+	if (error)
+		complain("cannot start threads that keep %g processors busy: %s; --computing alone needs none",
+			 options->others, strerror(-error));
+	return error;
+}
+
 int run_all(struct run *run)
 {
 	uint32_t started;
 
 	pacer_init(&run->pacer, run->options->timing, run->schedule->thread_count, run->stop);
+	run->pacer.burst_ns = run->options->think_burst_ns;
 	lead_init(&run->lead, run->options->lead, run->schedule->thread_count);
 	if (run->options->engine != ENGINE_NULL)
 		descriptors_start_pass(&run->descriptors);
 	if (run->undo)
 		pthread_barrier_init(&run->barrier, NULL, run->schedule->thread_count);
-	int error = feed_start(&run->feed);
+	int error = start_others(run);
 	if (error)
 		return error;
+	error = feed_start(&run->feed);
+	if (error) {
+		others_deinit(&run->others);
+		return error;
+	}
 	error = start_threads(run, &started);
 	if (error) {
 		/* Those that wait at the gate find that the run is over. */
@@ -407,6 +426,7 @@ int run_all(struct run *run)
 		if (!run->workers[t].gave_up)
 			pthread_join(run->workers[t].thread, NULL);
 	}
+	others_deinit(&run->others);
 	feed_join(&run->feed);
 	if (!run->undo)
 		end_pass(run);

@@ -11,6 +11,7 @@ enum {
 	CALIBRATION_NS = 100 * 1000,
 	YIELDING_PER_PROCESSOR = 4, /* that spin and let others go first; of more, each waits long for its turn */
 	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
+	SLEEP_NS_MIN = 10 * 1000, /* shorter ones are mostly the way to sleep and back */
 };
 
 static void sleep_until(uint64_t due_ns)
@@ -139,17 +140,34 @@ void pacer_compute(struct pacer *pacer, uint64_t compute_ns)
 	compute_until(pacer, now_ns() + compute_ns);
 }
 
+/* How often a thread sleeps that computes for compute_ns and sleeps for sleep_ns. */
+static uint64_t sleeps_between(const struct pacer *pacer, uint64_t compute_ns, uint64_t sleep_ns)
+{
+	if (!pacer->burst_ns)
+		return 1;
+	uint64_t bursts = (compute_ns + pacer->burst_ns / 2) / pacer->burst_ns;
+	uint64_t sleeps = bursts > 2 ? bursts - 1 : 1, sleeps_max = sleep_ns / SLEEP_NS_MIN + 1;
+
+	return sleeps < sleeps_max ? sleeps : sleeps_max;
+}
+
 void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns)
 {
-	uint64_t now = now_ns(), half_ns = compute_ns / 2;
+	uint64_t now = now_ns();
 
 	if (now + compute_ns < due_ns) {
-		compute_until(pacer, now + half_ns);
-		if (half_ns < margin_of(pacer)) {
-			pacer_wait_until(pacer, due_ns);
-			return;
+		uint64_t sleep_ns = due_ns - now - compute_ns;
+		uint64_t sleeps = sleeps_between(pacer, compute_ns, sleep_ns), burst_ns = compute_ns / (sleeps + 1);
+
+		for (uint64_t left = sleeps; left; left--) {
+			compute_until(pacer, now + burst_ns);
+			if (left == 1 && burst_ns < margin_of(pacer)) {
+				pacer_wait_until(pacer, due_ns);
+				return;
+			}
+			/* To when as much is left to be computed and slept as there is time. */
+			now = sleep_near(pacer, due_ns, burst_ns * left + sleep_ns / sleeps * (left - 1));
 		}
-		sleep_near(pacer, due_ns, half_ns);
 	}
 	compute_until(pacer, due_ns);
 }

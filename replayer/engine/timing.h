@@ -18,6 +18,7 @@ struct pacer {
 	bool crowded; /* did all spin, no processor would be left: who does lets those go first that wake up on its own */
 	bool exact; /* times are kept for their own sake; think times only need a processor as awake as the original's was */
 	int processors;
+	uint64_t burst_ns; /* for how long who computes in a think time does so at a time, in the mean; 0 = not known */
 	atomic_int awake; /* threads of the replay that do not sleep until a time or until another one has got on */
 	const atomic_bool *stop;
 };
@@ -71,7 +72,8 @@ void pacer_wait_until(struct pacer *pacer, uint64_t due_ns);
 
 /*
  * The same, for a thread that has a processor for compute_ns of the time: it computes, sleeps, and computes, as one that has
- * been waiting goes on with what it has got, and then prepares what it asks for. It lets nobody go first.
+ * been waiting goes on with what it has got, and then prepares what it asks for. Where it is known for how long at a time,
+ * it does so as often as that takes. It lets nobody go first.
  */
 void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns);
 void pacer_compute(struct pacer *pacer, uint64_t compute_ns);

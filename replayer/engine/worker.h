@@ -16,6 +16,7 @@
 #include "replayer/engine/image.h"
 #include "replayer/engine/lead.h"
 #include "replayer/engine/order.h"
+#include "replayer/engine/others.h"
 #include "replayer/engine/schedule.h"
 #include "replayer/engine/tally.h"
 #include "replayer/engine/timing.h"
@@ -45,6 +46,9 @@ struct run_options {
 	uint64_t late_limit_ns; /* LATE_SKIP */
 	enum timing timing;
 	bool computing; /* TIMING_THINK: threads compute as long as recorded, and do not only sleep */
+	uint64_t think_burst_ns; /* for so long before each sleep; 0 = half before and half after one sleep */
+	double others; /* processors that programs had which were not recorded: are kept busy; 0 = none */
+	uint64_t others_burst_ns;
 	enum order_kind order;
 	bool loop;
 	double speed;
@@ -66,6 +70,7 @@ struct run {
 	struct feed feed;
 	struct order order;
 	struct pacer pacer;
+	struct others others;
 	struct lead lead;
 	struct buffer write_data; /* read by all threads */
 	struct busy_time io_time;

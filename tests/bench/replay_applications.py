@@ -28,9 +28,10 @@ from characterize.stream import open_stream, stream_of
 from characterize.trace import Trace
 from characterize.trace import open as open_trace
 from replayer.binaries import find_binary
+from replayer.engine_options import EngineOptions
 from replayer.order_check import check_order
 from replayer.replay_recording import replay_part
-from replayer.run import prepare
+from replayer.run import engine_command, prepare
 from tests.bench.backed_memory import back_free_memory
 from tests.bench.findings import Finding, exactly, print_table
 from tests.bench.load import Load, Result, UnavailableError
@@ -192,8 +193,8 @@ def run_replay(trace: Path, image: Path, way: Replay) -> tuple[dict[str, float],
     prepare(trace, image)
     back_free_memory()
     again = image.with_suffix(".iotrace")
-    engine = [find_binary("flextrace-replay"), trace, f"--directory={image}", "--phase=run", "--keep-image"]
-    command = [str(word) for word in (*engine, f"--timing={way.timing}", f"--order={way.order}")]
+    options: EngineOptions = {"phase": "run", "keep_image": True, "timing": way.timing, "order": way.order}
+    command = engine_command(trace, image, options)
     if way.recorded:
         recorder = find_binary("flextrace-record")
         command = [

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How processors were used: what a recording says of it, and what a replay with think times makes of that."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE
+from replayer.processors import processor_options
+from replayer.run import engine_command
+from tests.made_trace import made_trace, read
+from tests.straced import ENGINE, needs_engine
+from tests.told import RECORDER, run_recorder
+
+PAGE = 4096
+NS = 10**9
+
+needs_recorder = pytest.mark.skipif(
+    os.geteuid() != 0 or not RECORDER.exists() or not Path("/sys/kernel/btf/vmlinux").exists(),
+    reason="recording needs root, a recorder and BTF",
+)
+
+# Computes for 3 ms of processor time and sleeps for 5 ms, in turns.
+OTHER = """
+import time
+while True:
+    until = time.thread_time_ns() + 3_000_000
+    while time.thread_time_ns() < until:
+        pass
+    time.sleep(0.005)
+"""
+
+# Tells the processor time (ns) that another process, and the whole machine, had in the two seconds between two writes.
+PROGRAM = """
+import os, sys, time
+def had():
+    ticks = [int(word) for word in open("/proc/stat").readline().split()[1:9]]
+    busy = sum(ticks) - ticks[3] - ticks[4]
+    return int(open(f"/proc/{sys.argv[2]}/schedstat").read().split()[0]), busy * 10**9 // os.sysconf("SC_CLK_TCK")
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.pwrite(file, b"x", 0)
+before = had()
+time.sleep(2)
+after = had()
+os.pwrite(file, b"x", 0)
+print(after[0] - before[0], after[1] - before[1])
+"""
+
+
+@pytest.mark.root
+@needs_recorder
+def test_how_long_programs_had_processors_that_were_not_recorded(tmp_path):
+    """As much as the kernel charged the one that ran, and no more than all had, as far as it is looked at."""
+    other = subprocess.Popen([sys.executable, "-c", OTHER])
+    try:
+        program = [sys.executable, "-c", PROGRAM, tmp_path / "f", str(other.pid)]
+        done = run_recorder(tmp_path / "t.iotrace", *program)
+    finally:
+        other.kill()
+        other.wait()
+    assert done.returncode == 0, done.stderr
+    of_other_ns, of_all_ns = map(int, done.stdout.split())
+    header = characterize.open(tmp_path / "t.iotrace").header
+    told = header.metadata["processors"]
+    recorded_ns = header.end_monotonic_ns - header.start_monotonic_ns
+    rest_ns = recorded_ns - 2 * NS
+    cpus = os.cpu_count() or 1
+    assert 0.95 * of_other_ns <= told["others"] * recorded_ns <= of_all_ns + cpus * rest_ns
+    assert told["others_burst_ns"] < 4_000_000
+    if told["others"] * recorded_ns < 1.2 * of_other_ns:  # nobody else who had much, in shorter bursts
+        assert told["others_burst_ns"] > 1_000_000
+
+
+@pytest.mark.root
+@needs_recorder
+def test_for_how_long_at_a_time_a_thread_computes_that_sleeps_between_its_calls(tmp_path):
+    """Seven times 2 ms before each of 31 calls."""
+    code = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+for _ in range(31):
+    for _ in range(7):
+        until = time.thread_time_ns() + 2_000_000
+        while time.thread_time_ns() < until:
+            pass
+        time.sleep(0.001)
+    os.pwrite(file, b"x", 0)
+"""
+    done = run_recorder(
+        tmp_path / "t.iotrace", sys.executable, "-c", code, tmp_path / "f", options=[f"--path={tmp_path}"]
+    )
+    assert done.returncode == 0, done.stderr
+    told = characterize.open(tmp_path / "t.iotrace").header.metadata["processors"]
+    assert 1_500_000 < told["thinking_burst_ns"] < 2_500_000
+
+
+def trace_with(place, processors, io=None):
+    made = made_trace(
+        io or [read(0, PAGE, 1000, 1000)],
+        files=[{"file": 1, "size_bytes": PAGE}],
+        metadata={} if processors is None else {"processors": processors},
+    )
+    return characterize.write(made, place / "t.iotrace", force=True)
+
+
+@pytest.mark.parametrize(
+    ("processors", "expected"),
+    [
+        (None, {}),
+        ({"others": 0.25}, {"others": 0.25}),
+        (
+            {"others": 1.5, "others_burst_ns": 19758, "thinking_burst_ns": 36802},
+            {"others": 1.5, "others_burst_us": 19.758, "think_burst_us": 36.802},
+        ),
+        ({"others": 0.001, "others_burst_ns": 19758}, {}),  # nothing that could be felt
+        ({"others": 1e9, "thinking_burst_ns": 0}, {}),
+        ({"others": "many", "thinking_burst_ns": None}, {}),
+        ({"others": float("nan"), "thinking_burst_ns": -1}, {}),
+        (["others"], {}),
+    ],
+)
+def test_what_a_recording_says_becomes_options(tmp_path, processors, expected):
+    path = trace_with(tmp_path, processors)
+    assert processor_options(path) == expected
+    own = {name: value for name, value in expected.items() if not name.startswith("others")}
+    assert processor_options(path, others=False) == own
+
+
+def test_only_think_times_are_computed(tmp_path):
+    path = trace_with(tmp_path, {"others": 0.25, "thinking_burst_ns": 30_000})
+
+    def arguments(**options):
+        return {word.split("=")[0] for word in engine_command(path, None, {"engine": "null", **options})[2:]}
+
+    assert arguments(timing="think") >= {"--others", "--think-burst-us"}
+    assert "--others" not in arguments(timing="think", computing="alone")
+    assert "--think-burst-us" in arguments(timing="think", computing="alone")
+    for quiet in ({"timing": "think", "computing": "off"}, {"timing": "asap"}, {"timing": "recorded"}):
+        assert not arguments(**quiet) & {"--others", "--think-burst-us"}
+    assert "--computing=recorded" in engine_command(path, None, {"timing": "asap", "computing": "alone"})
+
+
+def used_by(path, *options):
+    """Processor time (s) and voluntary switches of a replay without I/O."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [ENGINE, path, "--engine=null", *options], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    had_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return had_s, after.ru_nvcsw - before.ru_nvcsw
+
+
+def second_of_thinking(place, share):
+    """Think times of 20 ms."""
+    code = PROCESSOR_SHARE_NONE + round((PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) * share)
+    return trace_with(
+        place, None, [read(0, PAGE, 1000 + 20_000_000 * at, 1000, processor_share=code) for at in range(53)]
+    )
+
+
+@needs_engine
+def test_others_keep_processors_busy(tmp_path):
+    """Processor time that they do not get at once they get later, as far as there is any."""
+    path = second_of_thinking(tmp_path, 0.0)
+    idle_s, _ = used_by(path, "--timing=think")
+    for processors in (0.3, 0.7):
+        had_s, _ = used_by(path, "--timing=think", f"--others={processors}", "--others-burst-us=300")
+        assert 0.75 * processors < had_s - idle_s < 1.25 * processors
+
+
+@needs_engine
+def test_who_computes_in_bursts_sleeps_in_between(tmp_path):
+    """10 of 20 ms, 52 times: in bursts of 1 ms that is nine sleeps each and not one; but none of less than 10 us."""
+    path = second_of_thinking(tmp_path, 0.5)
+    once_s, once = used_by(path, "--timing=think")
+    often_s, often = used_by(path, "--timing=think", "--think-burst-us=1000")
+    # What sleeps beside that is the same in both: the engine's other threads.
+    assert 52 * 7 < often - once < 52 * 9
+    assert often_s == pytest.approx(once_s, rel=0.3)
+    _, crowded = used_by(second_of_thinking(tmp_path, 0.999), "--timing=think", "--think-burst-us=1")
+    assert crowded - once < 52 * 4
+
+
+@needs_engine
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--timing=asap", "--others=0.3"], "--others is for --timing think"),
+        (
+            ["--timing=think", "--computing=off", "--others=0.3"],
+            "--others is for --timing think with --computing recorded",
+        ),
+        (["--timing=think", "--others=0"], "--others needs a positive number"),
+        (["--timing=think", "--others=257"], "--others can keep 256 processors busy"),
+        (["--timing=think", "--think-burst-us=0.5"], "--think-burst-us needs 1 to 1000000 microseconds"),
+        (["--timing=think", "--others-burst-us=2e6"], "--others-burst-us needs 1 to 1000000 microseconds"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path, options, said):
+    command = [ENGINE, trace_with(tmp_path, None), "--engine=null", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert said in done.stderr
