@@ -91,8 +91,8 @@ static int write_in_folios(int descriptor, uint64_t offset, const char *data, si
 		ssize_t written = pwrite(descriptor, data + done, left < bytes - done ? left : bytes - done,
 					 (off_t)(offset + done));
 
-		if (written < 0)
-			return -errno;
+		if (written <= 0)
+			return written ? -errno : -EIO;
 		done += (size_t)written;
 	}
 	return 0;
