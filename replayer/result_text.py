@@ -54,6 +54,15 @@ def _engine_line(engine: dict[str, Any]) -> str:
     return line
 
 
+def _others_lines(document: dict[str, Any]) -> list[str]:
+    if "others_processors" not in document:
+        return []
+    return [
+        f"others        {document['others_processors']:.2f} processors are kept busy, as by programs that were not "
+        "recorded (--computing)"
+    ]
+
+
 def _accuracy_lines(accuracy: dict[str, Any]) -> list[str]:
     """How late operations began, and the verdict; nothing where there were no due times."""
     if accuracy["verdict"] == "untimed":
@@ -86,6 +95,7 @@ def summary(document: dict[str, Any]) -> str:
         f"  timing {document['timing']}, order {document['order']}, cache {document['cache']}, "
         f"{document['threads']} threads, ended by {document['stopped']} after {document['passes']:.4g} passes",
         _engine_line(document["engine"]),
+        *_others_lines(document),
         f"operations    {operations['records']} = {operations['done']} done + {operations['short']} short "
         f"+ {operations['failed']} failed + {operations['skipped']} skipped",
     ]

@@ -13,6 +13,7 @@ import pytest
 
 import characterize
 from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE
+from flextrace.main import main
 from replayer.processors import processor_options
 from replayer.run import engine_command
 from tests.made_trace import made_trace, read
@@ -188,6 +189,17 @@ def test_who_computes_in_bursts_sleeps_in_between(tmp_path):
     assert often_s == pytest.approx(once_s, rel=0.3)
     _, crowded = used_by(second_of_thinking(tmp_path, 0.999), "--timing=think", "--think-burst-us=1")
     assert crowded - once < 52 * 4
+
+
+@needs_engine
+def test_a_replay_says_that_others_computed(tmp_path, capsys):
+    """By default as the recording says, and not where they are to be left out."""
+    path = trace_with(tmp_path, {"others": 0.25})
+    replay = ["replay", str(path), "--engine", "null", "--timing", "think"]
+    assert main(replay) == 0
+    assert "0.25 processors are kept busy" in capsys.readouterr().out
+    assert main([*replay, "--computing", "alone"]) == 0
+    assert "kept busy" not in capsys.readouterr().out
 
 
 @needs_engine
