@@ -168,8 +168,13 @@ struct task_struct {
 	char comm[16];
 	void *stack;
 	unsigned int flags; /* PF_* */
+	unsigned int __state; /* TASK_*; since 5.14, before that: state */
 	void *worker_private;
 	struct bio_list *bio_list; /* not NULL: a bio is being submitted by this thread */
+};
+
+struct task_struct___before_5_14 {
+	long state;
 };
 
 struct seq_file;

@@ -14,6 +14,19 @@ static __always_inline bool is_other(const struct task_struct *task)
 	return task->pid && task->tgid != recorder_process && !(task->flags & KERNEL_THREAD);
 }
 
+/*
+ * Whether the thread that loses its processor does so to sleep. Who is preempted within the kernel may have been about to; who
+ * is preempted on the way back to its program is not told as such, but is running.
+ */
+static __always_inline bool goes_to_sleep(const struct task_struct *task, bool preempt)
+{
+	if (preempt)
+		return false;
+	if (bpf_core_field_exists(task->__state))
+		return task->__state;
+	return BPF_CORE_READ((const struct task_struct___before_5_14 *)task, state);
+}
+
 /* Every switch on the machine comes by here. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct task_struct *next)
@@ -24,7 +37,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct ta
 	if (use) {
 		if (use->since_ns && !previous_traced && is_other(previous)) {
 			use->others_ns += now_ns - use->since_ns;
-			use->others_bursts += !preempt;
+			use->others_bursts += goes_to_sleep(previous, preempt);
 		}
 		use->since_ns = now_ns;
 	}
@@ -35,7 +48,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *previous, struct ta
 		state->processor_ns += now_ns - state->got_processor_ns;
 		state->got_processor_ns = 0;
 		state->lost_processor_ns = now_ns;
-		state->sleeps += !preempt;
+		state->sleeps += goes_to_sleep(previous, preempt);
 	}
 	state = next_traced ? bpf_task_storage_get(&tasks, next, NULL, 0) : NULL;
 	if (!state)
