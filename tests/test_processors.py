@@ -184,7 +184,7 @@ def test_who_computes_in_bursts_sleeps_in_between(tmp_path):
     path = second_of_thinking(tmp_path, 0.5)
     once_s, once = used_by(path, "--timing=think")
     often_s, often = used_by(path, "--timing=think", "--think-burst-us=1000")
-    # What sleeps beside that is the same in both: the engine's other threads. Who has to wait for a processor skips some.
+    # What sleeps beside that is the same in both. Who has to wait for a processor skips some.
     assert 52 * 4 < often - once < 52 * 9
     assert often_s == pytest.approx(once_s, rel=0.3)
     _, crowded = used_by(second_of_thinking(tmp_path, 0.999), "--timing=think", "--think-burst-us=1")
