@@ -158,15 +158,16 @@ void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_
 	if (now + compute_ns < due_ns) {
 		uint64_t sleep_ns = due_ns - now - compute_ns;
 		uint64_t sleeps = sleeps_between(pacer, compute_ns, sleep_ns), burst_ns = compute_ns / (sleeps + 1);
+		uint64_t nap_ns = sleep_ns / sleeps;
 
+		/* Each until as much is left to be computed and slept as there is time: who wakes up late computes less. */
 		for (uint64_t left = sleeps; left; left--) {
-			compute_until(pacer, now + burst_ns);
+			compute_until(pacer, due_ns - left * (burst_ns + nap_ns));
 			if (left == 1 && burst_ns < margin_of(pacer)) {
 				pacer_wait_until(pacer, due_ns);
 				return;
 			}
-			/* To when as much is left to be computed and slept as there is time. */
-			now = sleep_near(pacer, due_ns, burst_ns * left + sleep_ns / sleeps * (left - 1));
+			sleep_near(pacer, due_ns, left * (burst_ns + nap_ns) - nap_ns);
 		}
 	}
 	compute_until(pacer, due_ns);
