@@ -8,6 +8,11 @@
 
 #include "maps.bpf.h"
 
+enum {
+	RECORDING_SAMPLE = 16, /* one in so many operations of a thread */
+	RECORDING_NS_MAX = 50000, /* what takes longer was interrupted */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -89,6 +94,34 @@ static __always_inline void note_call_end(struct task_state *state, __u64 id, __
 	state->call_before_processor_ns = processor_ns_until(state, now_ns);
 	state->sleeps = 0;
 	state->call_before_id = id;
+}
+
+/* Whether what the programs take for an operation is measured: not always, since to measure it takes some ns as well. */
+static __always_inline bool is_recording_sample(__u64 id)
+{
+	return id % RECORDING_SAMPLE == 0;
+}
+
+/* Between the entry of a call and its start: in the think time before it. */
+static __always_inline void note_recording_before(const struct task_state *state, __u64 entered_ns)
+{
+	__u64 taken_ns = entered_ns && state->id ? state->start_ns - entered_ns : 0;
+	struct processor_use *use = taken_ns && taken_ns < RECORDING_NS_MAX ? processor_use() : NULL;
+	if (use)
+		use->recording_ns += taken_ns;
+}
+
+/* Between its end and its exit: in the think time behind it. */
+static __always_inline void note_recording_behind(const struct task_state *state)
+{
+	if (!state->id || !is_recording_sample(state->id) || state->call_before_id != state->id)
+		return;
+	__u64 taken_ns = bpf_ktime_get_ns() - state->call_before_end_ns;
+	struct processor_use *use = taken_ns < RECORDING_NS_MAX ? processor_use() : NULL;
+	if (!use)
+		return;
+	use->recording_ns += taken_ns;
+	use->recording_calls++;
 }
 
 #endif /* FLEXTRACE_PROCESSOR_TIME_BPF_H */

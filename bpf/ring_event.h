@@ -154,6 +154,8 @@ struct processor_use {
 	__u64 others_bursts; /* until they slept */
 	__u64 thinking_ns; /* had by traced threads between recorded calls between which they slept */
 	__u64 thinking_bursts; /* until they slept, or made the next call */
+	__u64 recording_ns; /* that the programs took before the start and behind the end of some recorded calls */
+	__u64 recording_calls; /* of so many */
 };
 
 /* The closure check compares SEEN with KERNEL - EXEC. */

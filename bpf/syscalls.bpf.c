@@ -100,6 +100,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		return 0;
 
 	__u32 call = entry & CALL_MASK;
+	__u64 entered_ns = is_recording_sample(state->id_count + 1) ? bpf_ktime_get_ns() : 0;
 	state->call = CALL_NONE;
 	if (task->thread_info.status & THREAD_COMPAT) {
 		if (entry & CALL_IF_COMPAT)
@@ -118,8 +119,10 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	state->position_lock = 0;
 	if (call <= CALL_DATA_LAST) {
 		take_file(task, state, regs->di, false);
-		if (state->file)
+		if (state->file) {
 			data_call_begins(regs, task, state, call);
+			note_recording_before(state, entered_ns);
+		}
 		return 0;
 	}
 	if (call <= CALL_DESCRIPTOR_LAST) {
@@ -138,6 +141,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	}
 	state->id = next_operation_id(state);
 	note_call_start(task, state, bpf_ktime_get_ns());
+	note_recording_before(state, entered_ns);
 	return 0;
 }
 
@@ -215,6 +219,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 		other_call_ends(regs, task, state, result);
 	if (state->request)
 		async_switch(state, 0);
+	note_recording_behind(state);
 	state->call = CALL_NONE;
 	state->id = 0;
 	state->target_id = 0;

@@ -26,6 +26,7 @@ struct tracer {
 	struct refusal refusals[REFUSALS_MAX];
 	int refusal_count;
 	uint32_t group_arrivals; /* that were taken in */
+	uint64_t call_cost_ns; /* by how much each system call on the machine takes longer, once it is attached */
 };
 
 struct tracer_settings {

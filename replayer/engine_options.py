@@ -39,6 +39,8 @@ class EngineOptions(TypedDict, total=False):
         they only sleep.
     think_burst_us : float
         Threads compute for about so long at a time, microseconds, and sleep in between; default: they sleep once.
+    recording_us : float
+        What recording took of the time between two operations, microseconds: the replay leaves it out.
     others : float
         Processors that threads of the engine keep busy meanwhile, as programs did that were not recorded.
     others_burst_us : float
@@ -79,6 +81,7 @@ class EngineOptions(TypedDict, total=False):
     interval_ms: float | None
     computing: str
     think_burst_us: float
+    recording_us: float
     others: float
     others_burst_us: float
     speed: float

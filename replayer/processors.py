@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what a recording says of its processors into how a replay computes: for how long at a time, and for others."""
+"""Turns what a recording says of its processors into how a replay thinks.
+
+For how long at a time it computes, what it computes for others, and which part of the time was the recorder's.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,31 @@ from characterize.layout import HEADER_DTYPE
 from characterize.trace_head import json_text, read_head
 from replayer.engine_options import EngineOptions
 
+RECORDING_US_MIN, RECORDING_US_MAX = 1e-3, 1e3
 OTHERS_MAX = 256
 BURST_US_MIN, BURST_US_MAX = 1.0, 1e6
 OTHERS_MIN = 0.01
 """Processors; less is nothing that a replay could feel."""
 
 
-def processor_options(trace_path: str | os.PathLike[str], *, others: bool = True) -> EngineOptions:
-    """How the threads of a replay with think times compute, as the recording says (docs/decisions/0010).
+def processor_options(
+    trace_path: str | os.PathLike[str], *, computing: bool = True, others: bool = True
+) -> EngineOptions:
+    """How the threads of a replay think, as the recording says (docs/decisions/0010).
 
     Parameters
     ----------
     trace_path : path-like
+    computing : bool
+        They compute, and do not only sleep.
     others : bool
         Also keep as many processors busy as programs did that were not recorded.
 
     Returns
     -------
     EngineOptions
-        ``think_burst_us``, ``others``, ``others_burst_us``; without what is not known or makes no sense.
+        ``recording_us``, ``think_burst_us``, ``others``, ``others_burst_us``; without what is not known or makes no
+        sense.
 
     Raises
     ------
@@ -42,6 +51,11 @@ def processor_options(trace_path: str | os.PathLike[str], *, others: bool = True
     """
     known = _known(Path(trace_path))
     options: EngineOptions = {}
+    recording_us = _number(known, "recording_ns", 1e-3, RECORDING_US_MIN, RECORDING_US_MAX)
+    if recording_us is not None:
+        options["recording_us"] = recording_us
+    if not computing:
+        return options
     burst_us = _number(known, "thinking_burst_ns", 1e-3, BURST_US_MIN, BURST_US_MAX)
     if burst_us is not None:
         options["think_burst_us"] = burst_us

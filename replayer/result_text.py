@@ -54,13 +54,18 @@ def _engine_line(engine: dict[str, Any]) -> str:
     return line
 
 
-def _others_lines(document: dict[str, Any]) -> list[str]:
-    if "others_processors" not in document:
-        return []
-    return [
-        f"others        {document['others_processors']:.2f} processors are kept busy, as by programs that were not "
-        "recorded (--computing)"
-    ]
+def _thinking_lines(document: dict[str, Any]) -> list[str]:
+    """What think times are without, and what happens meanwhile."""
+    lines = []
+    if "recording_ns" in document:
+        recording = format_duration(document["recording_ns"] / 1e9)
+        lines.append(f"think times   without {recording} before each operation, which recording took")
+    if "others_processors" in document:
+        lines.append(
+            f"others        {document['others_processors']:.2f} processors are kept busy, as by programs that were not "
+            "recorded (--computing)"
+        )
+    return lines
 
 
 def _accuracy_lines(accuracy: dict[str, Any]) -> list[str]:
@@ -95,7 +100,7 @@ def summary(document: dict[str, Any]) -> str:
         f"  timing {document['timing']}, order {document['order']}, cache {document['cache']}, "
         f"{document['threads']} threads, ended by {document['stopped']} after {document['passes']:.4g} passes",
         _engine_line(document["engine"]),
-        *_others_lines(document),
+        *_thinking_lines(document),
         f"operations    {operations['records']} = {operations['done']} done + {operations['short']} short "
         f"+ {operations['failed']} failed + {operations['skipped']} skipped",
     ]

@@ -120,13 +120,14 @@ def replay(
 def engine_command(
     trace_path: str | os.PathLike[str], directory: str | os.PathLike[str] | None, options: EngineOptions
 ) -> list[str]:
-    """The command that `replay` runs: with think times as the recording says that processors were used.
+    """The command that `replay` runs, with think times as the recording says that processors were used.
 
     Of "computing" it knows "alone", too: as recorded, but for programs that were not.
     """
     computing = options.get("computing") or "recorded"
-    if options.get("timing") == "think" and computing != "off":
-        options = {**processor_options(trace_path, others=computing == "recorded"), **options}
+    if options.get("timing") == "think":
+        known = processor_options(trace_path, computing=computing != "off", others=computing == "recorded")
+        options = {**known, **options}
     if computing == "alone":
         options = {**options, "computing": "recorded"}
     return [str(find_binary("flextrace-replay")), os.fspath(trace_path), *engine_arguments(directory, options)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How processors were used: what a recording says of it, and what a replay with think times makes of that."""
+"""How processors were used, also by the recorder: what a recording says of it, and what a replay makes of that."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 import characterize
 from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE
 from flextrace.main import main
+from replayer.alter import Relative, alter
+from replayer.binaries import find_binary
 from replayer.processors import processor_options
 from replayer.run import engine_command
 from tests.made_trace import made_trace, read
@@ -102,6 +105,19 @@ for _ in range(31):
     assert 1_500_000 < told["thinking_burst_ns"] < 2_500_000
 
 
+@pytest.mark.root
+@needs_recorder
+def test_what_recording_takes_of_the_time_between_two_calls(tmp_path):
+    """Of a program that does nothing but calls it is all of that, but for the way into the kernel and back."""
+    done = run_recorder(tmp_path / "t.iotrace", find_binary("tests/burst"), tmp_path, options=[f"--path={tmp_path}"])
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t.iotrace")
+    calls = trace.io.sort_values(["thread", "start_ns"])
+    gaps = calls["start_ns"] - (calls["start_ns"] + calls["duration_ns"]).shift()
+    between_ns = gaps[calls["thread"] == calls["thread"].shift()].median()
+    assert 0.6 * between_ns < trace.header.metadata["processors"]["recording_ns"] < 1.2 * between_ns
+
+
 def trace_with(place, processors, io=None):
     made = made_trace(
         io or [read(0, PAGE, 1000, 1000)],
@@ -120,6 +136,10 @@ def trace_with(place, processors, io=None):
             {"others": 1.5, "others_burst_ns": 19758, "thinking_burst_ns": 36802},
             {"others": 1.5, "others_burst_us": 19.758, "think_burst_us": 36.802},
         ),
+        ({"recording_ns": 431}, {"recording_us": 0.431}),
+        ({"recording_ns": 431, "thinking_burst_ns": 36802}, {"recording_us": 0.431, "think_burst_us": 36.802}),
+        ({"recording_ns": 0}, {}),
+        ({"recording_ns": 2e6}, {}),  # no operation can have taken that
         ({"others": 0.001, "others_burst_ns": 19758}, {}),  # nothing that could be felt
         ({"others": 1e9, "thinking_burst_ns": 0}, {}),
         ({"others": "many", "thinking_burst_ns": None}, {}),
@@ -132,19 +152,23 @@ def test_what_a_recording_says_becomes_options(tmp_path, processors, expected):
     assert processor_options(path) == expected
     own = {name: value for name, value in expected.items() if not name.startswith("others")}
     assert processor_options(path, others=False) == own
+    recording = {name: value for name, value in expected.items() if name == "recording_us"}
+    assert processor_options(path, computing=False) == recording
 
 
 def test_only_think_times_are_computed(tmp_path):
-    path = trace_with(tmp_path, {"others": 0.25, "thinking_burst_ns": 30_000})
+    path = trace_with(tmp_path, {"others": 0.25, "thinking_burst_ns": 30_000, "recording_ns": 431})
+    known = {"--others", "--think-burst-us", "--recording-us"}
 
     def arguments(**options):
         return {word.split("=")[0] for word in engine_command(path, None, {"engine": "null", **options})[2:]}
 
-    assert arguments(timing="think") >= {"--others", "--think-burst-us"}
+    assert arguments(timing="think") >= known
     assert "--others" not in arguments(timing="think", computing="alone")
     assert "--think-burst-us" in arguments(timing="think", computing="alone")
-    for quiet in ({"timing": "think", "computing": "off"}, {"timing": "asap"}, {"timing": "recorded"}):
-        assert not arguments(**quiet) & {"--others", "--think-burst-us"}
+    assert arguments(timing="think", computing="off") & known == {"--recording-us"}
+    for quiet in ({"timing": "asap"}, {"timing": "recorded"}):
+        assert not arguments(**quiet) & known
     assert "--computing=recorded" in engine_command(path, None, {"timing": "asap", "computing": "alone"})
 
 
@@ -166,6 +190,29 @@ def second_of_thinking(place, share):
     return trace_with(
         place, None, [read(0, PAGE, 1000 + 20_000_000 * at, 1000, processor_share=code) for at in range(53)]
     )
+
+
+@needs_engine
+@pytest.mark.parametrize("speed", [1, 2])
+def test_a_replay_leaves_out_what_recording_took(tmp_path, speed):
+    """5 of 20 ms, 52 times, of threads that sleep and of threads that compute."""
+    for share in (0.0, 1.0):
+        path = second_of_thinking(tmp_path, share)
+        command = [ENGINE, path, "--engine=null", "--timing=think", "--recording-us=5000", f"--speed={speed}"]
+        document = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+        assert document["recording_ns"] == 5_000_000
+        assert document["elapsed_s"] == pytest.approx(52 * 0.015 / speed, rel=0.05)
+
+
+def test_what_recording_took_is_scaled_as_the_think_times_are(tmp_path):
+    """A tenth of a think time holds a tenth of it; where nothing is scaled, it stays."""
+    io = [read(PAGE * (at % 7), PAGE, 1000 + 20_000_000 * at, 1000) for at in range(53)]
+    parent = characterize.open(trace_with(tmp_path, {"recording_ns": 400, "others": 0.5}, io))
+    for change in ({"timeScale": Relative(0.1)}, {"thinkScale": Relative(0.1)}):
+        altered, _ = alter(parent, change)
+        told = altered.header.metadata["processors"]
+        assert told == {"recording_ns": pytest.approx(40, rel=0.01), "others": 0.5}
+    assert alter(parent, {"readFrac": Relative(1)})[0].header.metadata["processors"]["recording_ns"] == 400
 
 
 @needs_engine
@@ -194,10 +241,12 @@ def test_who_computes_in_bursts_sleeps_in_between(tmp_path):
 @needs_engine
 def test_a_replay_says_that_others_computed(tmp_path, capsys):
     """By default as the recording says, and not where they are to be left out."""
-    path = trace_with(tmp_path, {"others": 0.25})
+    path = trace_with(tmp_path, {"others": 0.25, "recording_ns": 431})
     replay = ["replay", str(path), "--engine", "null", "--timing", "think"]
     assert main(replay) == 0
-    assert "0.25 processors are kept busy" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "0.25 processors are kept busy" in said
+    assert "without 431 ns before each operation, which recording took" in " ".join(said.split())
     assert main([*replay, "--computing", "alone"]) == 0
     assert "kept busy" not in capsys.readouterr().out
 
@@ -211,6 +260,7 @@ def test_a_replay_says_that_others_computed(tmp_path, capsys):
             ["--timing=think", "--computing=off", "--others=0.3"],
             "--others is for --timing think with --computing recorded",
         ),
+        (["--timing=asap", "--recording-us=1"], "--recording-us is for --timing think"),
         (["--timing=think", "--others=0"], "--others needs a positive number"),
         (["--timing=think", "--others=257"], "--others can keep 256 processors busy"),
         (["--timing=think", "--think-burst-us=0.5"], "--think-burst-us needs 1 to 1000000 microseconds"),

@@ -31,6 +31,7 @@ enum option_key {
 	KEY_SYNC,
 	KEY_COMPUTING,
 	KEY_THINK_BURST_US,
+	KEY_RECORDING_US,
 	KEY_OTHERS,
 	KEY_OTHERS_BURST_US,
 	KEY_DATA,
@@ -70,6 +71,8 @@ static const struct argp_option options[] = {
 	 1},
 	{"think-burst-us", KEY_THINK_BURST_US, "US", 0,
 	 "think: who computes does so for about US at a time, and sleeps in between (default: sleeps once)", 1},
+	{"recording-us", KEY_RECORDING_US, "US", 0,
+	 "think: think US less before each operation, which recording took (default: nothing)", 1},
 	{"others", KEY_OTHERS, "N", 0, "think: keep N processors busy meanwhile, such as 0.3 (default: none)", 1},
 	{"others-burst-us", KEY_OTHERS_BURST_US, "US", 0, "For --others: for US at a time (default 20)", 1},
 	{"speed", KEY_SPEED, "FACTOR", 0, "Divide recorded times by FACTOR (default 1)", 1},
@@ -184,6 +187,9 @@ static error_t parse_computing_option(int key, const char *text, struct argument
 	case KEY_THINK_BURST_US:
 		arguments->run.think_burst_ns = parse_burst("think-burst-us", text, state);
 		return 0;
+	case KEY_RECORDING_US:
+		arguments->run.recording_ns = (uint64_t)(parse_positive("recording-us", text, state) * 1e3);
+		return 0;
 	case KEY_OTHERS:
 		arguments->run.others = parse_positive("others", text, state);
 		if (arguments->run.others > OTHERS_MAX)
@@ -213,6 +219,8 @@ static void check_together(const struct arguments *arguments, const struct argp_
 		argp_error(state, "--late is for --timing recorded: nothing else has times to be late for");
 	if (arguments->run.others > 0 && (arguments->run.timing != TIMING_THINK || !arguments->run.computing))
 		argp_error(state, "--others is for --timing think with --computing recorded");
+	if (arguments->run.recording_ns && arguments->run.timing != TIMING_THINK)
+		argp_error(state, "--recording-us is for --timing think: the others have no think times");
 	if (arguments->run.lead && arguments->run.timing != TIMING_ASAP)
 		argp_error(state, "--lead is for --timing asap: the others have times that threads keep");
 	if ((arguments->write || arguments->confirm) && !arguments->device)
@@ -287,6 +295,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		arguments->run.computing = parse_choice("computing", text, computings, state) == COMPUTING_RECORDED;
 		return 0;
 	case KEY_THINK_BURST_US:
+	case KEY_RECORDING_US:
 	case KEY_OTHERS:
 	case KEY_OTHERS_BURST_US:
 		return parse_computing_option(key, text, arguments, state);

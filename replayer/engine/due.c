@@ -5,6 +5,11 @@
 
 #define WAIT_NS_MAX 1e18 /* longer than 30 years is damage; it then waits until somebody stops it */
 
+static uint64_t bounded(double wait_ns)
+{
+	return (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
+}
+
 /* For how much of its think time a thread had a processor. */
 static double computed_of(double think_ns, uint8_t processor_share)
 {
@@ -13,19 +18,23 @@ static double computed_of(double think_ns, uint8_t processor_share)
 	return think_ns * (processor_share - PROCESSOR_SHARE_NONE) / (PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE);
 }
 
+/* Recorded time between two operations, without what recording them took of it. */
+static uint64_t without_recording(const struct worker *worker, uint64_t gap_ns)
+{
+	uint64_t recording_ns = worker->run->options->recording_ns;
+
+	return gap_ns > recording_ns ? gap_ns - recording_ns : 0;
+}
+
 /* Of the first operation of a thread it would be the share of a time that began before the trace. */
 static double compute_ns_of(const struct worker *worker, const union record *record)
 {
 	if (!worker->run->options->computing || !worker->recorded_end_ns ||
 	    record->io.start_ns <= worker->recorded_end_ns)
 		return 0;
-	double gap_ns = (double)(record->io.start_ns - worker->recorded_end_ns);
-	return computed_of(gap_ns / worker->run->options->speed, record->io.processor_share);
-}
-
-static uint64_t bounded(double wait_ns)
-{
-	return (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
+	uint64_t gap_ns = record->io.start_ns - worker->recorded_end_ns;
+	double computed_ns = computed_of((double)gap_ns, record->io.processor_share);
+	return (double)without_recording(worker, bounded(computed_ns)) / worker->run->options->speed;
 }
 
 static struct due due_after_thinking(const struct worker *worker, const union record *record)
@@ -36,7 +45,7 @@ static struct due due_after_thinking(const struct worker *worker, const union re
 	uint64_t start_ns = record->io.start_ns;
 	uint64_t from_ns = worker->recorded_end_ns ? worker->recorded_end_ns : run->schedule->first_start_ns;
 	uint64_t base_ns = worker->recorded_end_ns ? worker->completed_ns : run->pass_start_ns;
-	uint64_t gap_ns = start_ns > from_ns ? start_ns - from_ns : 0;
+	uint64_t gap_ns = start_ns > from_ns ? without_recording(worker, start_ns - from_ns) : 0;
 	double compute_ns = compute_ns_of(worker, record);
 	struct due due = {0};
 
@@ -51,7 +60,8 @@ static struct due due_after_thinking(const struct worker *worker, const union re
 	due.owed_ns = worker->debt_ns - repaid_ns;
 	due.at_ns = base_ns + bounded(wait_ns - (double)repaid_ns);
 	if (woken->from_ns) {
-		uint64_t then_ns = woken->base_ns + bounded((double)(start_ns - woken->from_ns) / speed);
+		uint64_t then_ns =
+			woken->base_ns + bounded((double)without_recording(worker, start_ns - woken->from_ns) / speed);
 
 		/*
 		 * A new thread follows who made it, whenever that was. It owes no more than what it begins after both

@@ -431,6 +431,8 @@ bool result_print(const struct result *result)
 	json_text("timing", result->timing);
 	if (result->options->timing == TIMING_THINK)
 		json_text("computing", computings[result->options->computing ? COMPUTING_RECORDED : COMPUTING_OFF]);
+	if (result->options->recording_ns)
+		json_count("recording_ns", result->options->recording_ns);
 	if (result->options->others > 0)
 		json_number("others_processors", result->options->others);
 	json_text("order", result->order);

@@ -38,10 +38,19 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float) -> Tr
         RecordKind.GAP: parent.arrays[RecordKind.GAP],
     }
     metadata = {key: value for key, value in parent.header.metadata.items() if key not in RECORDING_KEYS}
+    metadata |= _processors(metadata.get("processors"), draft)
     metadata["made_by"] = made_by
     metadata["declared"] = {} if math.isnan(process_num) else {"processNum": int(process_num)}
     flags = parent.header.flags | (HeaderFlag(0) if parent.untimed else HeaderFlag.PLANNED)
     return Trace(_header(parent, flags, arrays, metadata), arrays, draft.paths, warnings=list(parent.warnings))
+
+
+def _processors(known: Any, draft: Draft) -> dict[str, Any]:
+    """What recording took of each think time has become longer or shorter with it."""
+    factor = draft.notes.get("timeScale", {}).get("factor", 1) * draft.notes.get("thinkScale", {}).get("strength", 1)
+    if factor == 1 or not isinstance(known, dict) or not isinstance(known.get("recording_ns"), int | float):
+        return {}
+    return {"processors": {**known, "recording_ns": known["recording_ns"] * factor}}
 
 
 def unchanged(parent: Trace) -> Trace:

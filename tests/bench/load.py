@@ -38,7 +38,7 @@ class Load:
     operation: str  # what its rate counts, e.g. reads
     target_percent: float  # of its rate that recording may cost
     command: list[str]
-    result: Callable[[str], Result]  # from what the command prints
+    result: Callable[[str], Result] | None  # from what the command prints; None: it tells nothing
     calls: tuple[str, ...] = ()  # the system calls that do its I/O
     server: int | None = None  # process that does the I/O for the command; None: the command does it
     prepare: Callable[[], None] = lambda: None
@@ -60,7 +60,8 @@ class Tracer(Protocol):
 
 
 def run_load(load: Load, tracer: Tracer, directory: Path) -> Sample:
-    """Run the load once inside the tracer."""
+    """Run the load, which tells its rate, once inside the tracer."""
+    assert load.result
     report = directory / "busy"
     load.prepare()
     with tracer.around(load, directory) as prefix:

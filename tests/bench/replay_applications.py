@@ -3,7 +3,8 @@
 
 Elapsed is from the start of the first operation to the end of the last. The times of the original are those of its
 recording; those of a replay are the engine's own, and, of one that is itself recorded, those of the recording, which
-costs the replay what it cost the original.
+costs the replay what it cost the original. A replay that is not recorded is to take as long as the original without a
+recorder, which is run for this once more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -34,7 +36,7 @@ from replayer.replay_recording import replay_part
 from replayer.run import engine_command, prepare
 from tests.bench.backed_memory import back_free_memory
 from tests.bench.findings import Finding, exactly, print_table
-from tests.bench.load import Load, Result, UnavailableError
+from tests.bench.load import Load, UnavailableError
 from tests.bench.postgres_load import postgres_load
 from tests.bench.recording import recording_of_process
 from tests.bench.replay_list import run_json
@@ -45,7 +47,8 @@ from tests.demo.sort_input import write_sort_input
 
 ELAPSED_TARGET_PERCENT = 5
 RESPONSE_TARGET_PERCENT = 10
-ORIGINAL, THINK, THINK_RECORDED = "original", "think", "think, inside a recorder"
+ORIGINAL, UNRECORDED = "original", "original, not recorded"
+THINK, THINK_RECORDED = "think", "think, inside a recorder"
 KINDS = ("read", "write", "sync")
 SORT_BYTES_PER_S = 40_000_000
 SORT_BUFFER = "8M"  # so that it merges from files
@@ -59,7 +62,7 @@ def sort_load(directory: Path, seconds: float) -> Iterator[Load]:
     try:
         size = write_sort_input(text, round(SORT_BYTES_PER_S * seconds))
         command = ["sort", "--parallel=1", "-S", SORT_BUFFER, "-T", str(runs), "-o", str(sorted_text), str(text)]
-        yield Load(f"GNU sort of {size / 1e6:.0f} MB", "files", 5, command, lambda output: Result(1, 1))
+        yield Load(f"GNU sort of {size / 1e6:.0f} MB", "files", 5, command, None)
     finally:
         for path in (text, sorted_text):
             path.unlink(missing_ok=True)
@@ -121,29 +124,32 @@ def run_rounds(load: Load, trace: Path, image: Path, rounds: int) -> tuple[pd.Da
     Returns
     -------
     DataFrame, one row for each run
-        ``round``, ``replay``, ``elapsed_ratio`` to the original of the round, and the columns of `run_replay`.
+        ``round``, ``replay``, ``elapsed_ratio`` to the original of the round that was recorded if it was, and the
+        columns of `run_replay`.
     Counter of str
         What did not go as recorded, in all runs.
     """
     rows, oddities = [], Counter[str]()
     for number in range(rounds):
-        record(load, trace)
+        told = record(load, trace)
         original = original_times(open_trace(trace))
+        unrecorded_s = unrecorded_elapsed_s(load, original["elapsed_s"], told)
         oddities.update(dict(mapped_reads(open_trace(trace))))
         rows.append({"round": number, "replay": ORIGINAL, "elapsed_ratio": 1.0} | original)
+        rows.append({"round": number, "replay": UNRECORDED, "elapsed_ratio": 1.0, "elapsed_s": unrecorded_s})
         first = number % len(REPLAYS)
         for way in REPLAYS[first:] + REPLAYS[:first]:
             row, odd = run_replay(trace, image, way)
-            ratio = row["elapsed_s"] / original["elapsed_s"]
+            ratio = row["elapsed_s"] / (original["elapsed_s"] if way.recorded else unrecorded_s)
             rows.append({"round": number, "replay": way.title, "elapsed_ratio": ratio} | row)
             oddities.update(odd)
         trace.unlink()
-    order = [ORIGINAL, *(way.title for way in REPLAYS)]
+    order = [ORIGINAL, UNRECORDED, *(way.title for way in REPLAYS)]
     return pd.DataFrame(rows).sort_values("replay", key=lambda titles: titles.map(order.index), kind="stable"), oddities
 
 
-def record(load: Load, trace: Path) -> None:
-    """Record a load: the command, or the server that does the I/O for it.
+def record(load: Load, trace: Path) -> str:
+    """Record a load: the command, or the server that does the I/O for it; what the command printed.
 
     Raises
     ------
@@ -160,6 +166,35 @@ def record(load: Load, trace: Path) -> None:
             done = subprocess.run(load.command, capture_output=True, text=True, check=False)
     if done.returncode or open_trace(trace).header.lost:
         raise RuntimeError(f"{load.title}: its recording failed (exit {done.returncode}): {done.stderr}")
+    return done.stdout
+
+
+def unrecorded_elapsed_s(load: Load, recorded_s: float, told: str) -> float:
+    """How long it takes without a recorder, by the rates that it tells itself, or else as a whole.
+
+    Parameters
+    ----------
+    load : Load
+    recorded_s : float
+        How long it took inside one.
+    told : str
+        What it printed there.
+
+    Raises
+    ------
+    RuntimeError
+        It failed.
+    """
+    load.prepare()
+    back_free_memory()
+    begun_s = time.monotonic()
+    done = subprocess.run(load.command, capture_output=True, text=True, check=False)
+    taken_s = time.monotonic() - begun_s
+    if done.returncode:
+        raise RuntimeError(f"{load.title} failed (exit {done.returncode}): {done.stderr}")
+    if load.result is None:
+        return taken_s
+    return recorded_s * load.result(told).rate / load.result(done.stdout).rate
 
 
 def original_times(trace: Trace) -> dict[str, float]:
@@ -250,16 +285,17 @@ def order_violations(trace: Path, recording: Trace, order: str) -> int:
 def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:
     """How far the replays with think times are off, either way, and what no replay may do.
 
-    Elapsed times are judged of both ways. Response times are those of recordings on both sides: the engine's own have
-    the way into the kernel and back in them, those of the original have not.
+    Elapsed times are judged of both ways, each by the original that was recorded if it was. Response times are those of
+    recordings on both sides: the engine's own have the way into the kernel and back in them, those of the original have
+    not.
     """
     recorded = tuple(f"{kind}_mean_us" for kind in KINDS)
     judged = {THINK: ("elapsed_s",), THINK_RECORDED: ("elapsed_s", *recorded)}
     by_round = runs.set_index("round")
-    original = by_round[by_round["replay"] == ORIGINAL]
     findings = []
     for way, columns in judged.items():
         replay = by_round[by_round["replay"] == way]
+        original = by_round[by_round["replay"] == (ORIGINAL if way == THINK_RECORDED else UNRECORDED)]
         for column in columns:
             target = ELAPSED_TARGET_PERCENT if column == "elapsed_s" else RESPONSE_TARGET_PERCENT
             off_percent = (100 * (replay[column] / original[column] - 1)).dropna()
