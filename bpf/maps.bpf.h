@@ -97,6 +97,7 @@ struct task_state {
 	__u64 call_before_processor_ns; /* had by then */
 	__u64 lost_processor_ns; /* last; 0 = was not seen to */
 	__u64 sleeps; /* since the end of that call */
+	__u64 entered_ns; /* of a call, before anything is done for its record; 0 = not looked at */
 	/* Of wake_ups.bpf.h. */
 	__u64 call_before_id; /* of the last recorded call */
 	__u64 heard_id; /* call of another thread: the last to end of those that wakers had made or had heard of; 0 = none */

@@ -103,9 +103,9 @@ static __always_inline bool is_recording_sample(__u64 id)
 }
 
 /* Between the entry of a call and its start: in the think time before it. */
-static __always_inline void note_recording_before(const struct task_state *state, __u64 entered_ns)
+static __always_inline void note_recording_before(const struct task_state *state)
 {
-	__u64 taken_ns = entered_ns && state->id ? state->start_ns - entered_ns : 0;
+	__u64 taken_ns = state->entered_ns && state->id ? state->start_ns - state->entered_ns : 0;
 	struct processor_use *use = taken_ns && taken_ns < RECORDING_NS_MAX ? processor_use() : NULL;
 	if (use)
 		use->recording_ns += taken_ns;

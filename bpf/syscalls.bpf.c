@@ -100,7 +100,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		return 0;
 
 	__u32 call = entry & CALL_MASK;
-	__u64 entered_ns = is_recording_sample(state->id_count + 1) ? bpf_ktime_get_ns() : 0;
+	state->entered_ns = is_recording_sample(state->id_count + 1) ? bpf_ktime_get_ns() : 0;
 	state->call = CALL_NONE;
 	if (task->thread_info.status & THREAD_COMPAT) {
 		if (entry & CALL_IF_COMPAT)
@@ -121,7 +121,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		take_file(task, state, regs->di, false);
 		if (state->file) {
 			data_call_begins(regs, task, state, call);
-			note_recording_before(state, entered_ns);
+			note_recording_before(state);
 		}
 		return 0;
 	}
@@ -141,7 +141,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	}
 	state->id = next_operation_id(state);
 	note_call_start(task, state, bpf_ktime_get_ns());
-	note_recording_before(state, entered_ns);
+	note_recording_before(state);
 	return 0;
 }
 
