@@ -11,6 +11,7 @@ enum {
 	CALIBRATION_NS = 100 * 1000,
 	YIELDING_PER_PROCESSOR = 4, /* that spin and let others go first; of more, each waits long for its turn */
 	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
+	LOST_NS = 2 * 1000, /* between two looks at the clock: somebody else had the processor */
 	SLEEP_NS_MIN = 10 * 1000, /* shorter ones are mostly the way to sleep and back */
 };
 
@@ -135,9 +136,24 @@ static void compute_until(const struct pacer *pacer, uint64_t until_ns)
 		pause_processor();
 }
 
+/* As long as it has a processor; returns the time. */
+static uint64_t compute_for(const struct pacer *pacer, uint64_t compute_ns)
+{
+	uint64_t now = now_ns(), had_ns = 0;
+
+	while (had_ns < compute_ns && !atomic_load_explicit(pacer->stop, memory_order_relaxed)) {
+		uint64_t before = now;
+
+		pause_processor();
+		now = now_ns();
+		had_ns += now - before < LOST_NS ? now - before : 0;
+	}
+	return now;
+}
+
 void pacer_compute(struct pacer *pacer, uint64_t compute_ns)
 {
-	compute_until(pacer, now_ns() + compute_ns);
+	compute_for(pacer, compute_ns);
 }
 
 /* How often a thread sleeps that computes for compute_ns and sleeps for sleep_ns. */
@@ -153,22 +169,25 @@ static uint64_t sleeps_between(const struct pacer *pacer, uint64_t compute_ns, u
 
 void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns)
 {
-	uint64_t now = now_ns();
+	uint64_t now = now_ns(), left_ns = compute_ns;
 
 	if (now + compute_ns < due_ns) {
-		uint64_t sleep_ns = due_ns - now - compute_ns;
-		uint64_t sleeps = sleeps_between(pacer, compute_ns, sleep_ns), burst_ns = compute_ns / (sleeps + 1);
-		uint64_t nap_ns = sleep_ns / sleeps;
+		uint64_t sleeps = sleeps_between(pacer, compute_ns, due_ns - now - compute_ns);
+		uint64_t burst_ns = compute_ns / (sleeps + 1);
 
-		/* Each until as much is left to be computed and slept as there is time: who wakes up late computes less. */
+		/* Who waits for a processor meanwhile sleeps for less, as who was recorded so did not sleep then. */
 		for (uint64_t left = sleeps; left; left--) {
-			compute_until(pacer, due_ns - left * (burst_ns + nap_ns));
+			now = compute_for(pacer, burst_ns);
+			left_ns -= burst_ns;
+			if (now + left_ns >= due_ns)
+				break;
 			if (left == 1 && burst_ns < margin_of(pacer)) {
 				pacer_wait_until(pacer, due_ns);
 				return;
 			}
-			sleep_near(pacer, due_ns, left * (burst_ns + nap_ns) - nap_ns);
+			sleep_near(pacer, now + (due_ns - now - left_ns) / left, 0);
 		}
+		compute_for(pacer, left_ns);
 	}
 	compute_until(pacer, due_ns);
 }

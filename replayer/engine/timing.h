@@ -73,7 +73,8 @@ void pacer_wait_until(struct pacer *pacer, uint64_t due_ns);
 /*
  * The same, for a thread that has a processor for compute_ns of the time: it computes, sleeps, and computes, as one that has
  * been waiting goes on with what it has got, and then prepares what it asks for. Where it is known for how long at a time,
- * it does so as often as that takes. It lets nobody go first.
+ * it does so as often as that takes. It lets nobody go first. It computes by processor time, where there is time to sleep as
+ * well, and may so be late: what it waits for a processor it sleeps less, now or before the next operation.
  */
 void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_ns);
 void pacer_compute(struct pacer *pacer, uint64_t compute_ns);
