@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pandas as pd
@@ -131,9 +132,11 @@ def run_rounds(load: Load, trace: Path, image: Path, rounds: int) -> tuple[pd.Da
     """
     rows, oddities = [], Counter[str]()
     for number in range(rounds):
+        # On both sides, since a load may find more in place the second time.
+        before = run_unrecorded(load)
         told = record(load, trace)
         original = original_times(open_trace(trace))
-        unrecorded_s = unrecorded_elapsed_s(load, original["elapsed_s"], told)
+        unrecorded_s = unrecorded_elapsed_s(load, original["elapsed_s"], told, [before, run_unrecorded(load)])
         oddities.update(dict(mapped_reads(open_trace(trace))))
         rows.append({"round": number, "replay": ORIGINAL, "elapsed_ratio": 1.0} | original)
         rows.append({"round": number, "replay": UNRECORDED, "elapsed_ratio": 1.0, "elapsed_s": unrecorded_s})
@@ -169,16 +172,16 @@ def record(load: Load, trace: Path) -> str:
     return done.stdout
 
 
-def unrecorded_elapsed_s(load: Load, recorded_s: float, told: str) -> float:
-    """How long it takes without a recorder, by the rates that it tells itself, or else as a whole.
+@dataclass(frozen=True)
+class Unrecorded:
+    """A run without a recorder: how long it took as a whole, and what it printed."""
 
-    Parameters
-    ----------
-    load : Load
-    recorded_s : float
-        How long it took inside one.
-    told : str
-        What it printed there.
+    taken_s: float
+    told: str
+
+
+def run_unrecorded(load: Load) -> Unrecorded:
+    """Run a load without a recorder.
 
     Raises
     ------
@@ -192,9 +195,25 @@ def unrecorded_elapsed_s(load: Load, recorded_s: float, told: str) -> float:
     taken_s = time.monotonic() - begun_s
     if done.returncode:
         raise RuntimeError(f"{load.title} failed (exit {done.returncode}): {done.stderr}")
+    return Unrecorded(taken_s, done.stdout)
+
+
+def unrecorded_elapsed_s(load: Load, recorded_s: float, told: str, runs: list[Unrecorded]) -> float:
+    """How long a load takes without a recorder, the mean of runs: by the rates that it tells itself, or else as a whole.
+
+    Parameters
+    ----------
+    load : Load
+    recorded_s : float
+        How long it took inside a recorder.
+    told : str
+        What it printed there.
+    runs : list of Unrecorded
+    """
     if load.result is None:
-        return taken_s
-    return recorded_s * load.result(told).rate / load.result(done.stdout).rate
+        return mean(run.taken_s for run in runs)
+    recorded_rate = load.result(told).rate
+    return mean(recorded_s * recorded_rate / load.result(run.told).rate for run in runs)
 
 
 def original_times(trace: Trace) -> dict[str, float]:
