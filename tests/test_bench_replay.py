@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import characterize
+from tests.bench.load import Load, Result
+from tests.bench.replay_applications import Unrecorded, unrecorded_elapsed_s
 from tests.bench.replay_lateness import lateness_ns, summary_of
 from tests.bench.replay_list import ReplayList, Requests, make_list
 from tests.made_trace import made_trace, read
@@ -83,3 +85,12 @@ def test_the_engine_and_fio_do_the_same_list(tmp_path, read):
         for thread in range(2):
             own = [one.numbers for one in calls if one.file == f"f{thread + 1:08d}"]
             assert own == [[8192, offset] for offset in plan.offsets[thread].tolist()]
+
+
+def test_how_long_an_original_takes_without_a_recorder():
+    """Of a load with rates the recorded time by how much faster it was; of one without, what its command took."""
+    runs = [Unrecorded(7.0, "120"), Unrecorded(9.0, "80")]
+    load = Load("a load", "operations", 5, [], lambda told: Result(float(told), 1))
+    assert unrecorded_elapsed_s(load, 3.0, "60", runs) == pytest.approx((1.5 + 2.25) / 2)
+    load = Load("a load", "operations", 5, [], None)
+    assert unrecorded_elapsed_s(load, 3.0, "", runs) == 8.0

@@ -199,7 +199,7 @@ def run_unrecorded(load: Load) -> Unrecorded:
 
 
 def unrecorded_elapsed_s(load: Load, recorded_s: float, told: str, runs: list[Unrecorded]) -> float:
-    """How long a load takes without a recorder, the mean of runs: by the rates that it tells itself, or else as a whole.
+    """How long a load takes without a recorder, mean of runs: by the rates that it tells itself, or else as a whole.
 
     Parameters
     ----------
