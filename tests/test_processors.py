@@ -172,12 +172,13 @@ def test_only_think_times_are_computed(tmp_path):
     assert "--computing=recorded" in engine_command(path, None, {"timing": "asap", "computing": "alone"})
 
 
-def used_by(path, *options):
-    """Processor time (s) and voluntary switches of a replay without I/O."""
+def used_by(path, *options, on=None):
+    """Processor time (s) and voluntary switches of a replay without I/O, on these processors."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [ENGINE, path, "--engine=null", *options], capture_output=True, text=True, check=False, timeout=60
-    )
+    command = [ENGINE, path, "--engine=null", *options]
+    if on:
+        command = ["taskset", "--cpu-list", ",".join(map(str, on)), *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     had_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -236,6 +237,21 @@ def test_who_computes_in_bursts_sleeps_in_between(tmp_path):
     assert often_s == pytest.approx(once_s, rel=0.3)
     _, crowded = used_by(second_of_thinking(tmp_path, 0.999), "--timing=think", "--think-burst-us=1")
     assert crowded - once < 52 * 4
+
+
+@needs_engine
+def test_who_waits_for_a_processor_computes_as_much(tmp_path):
+    """Three threads that each compute for a quarter of the same time, on one processor, have three quarters of it."""
+    code = PROCESSOR_SHARE_NONE + round((PROCESSOR_SHARE_ALL - PROCESSOR_SHARE_NONE) / 4)
+    io = [
+        read(0, PAGE, 1000 + 20_000_000 * at, 1000, thread=thread, processor_share=code)
+        for at in range(53)
+        for thread in (1, 2, 3)
+    ]
+    path = trace_with(tmp_path, None, io)
+    idle_s, _ = used_by(path, "--timing=think", "--computing=off", on={min(os.sched_getaffinity(0))})
+    had_s, _ = used_by(path, "--timing=think", on={min(os.sched_getaffinity(0))})
+    assert had_s - idle_s == pytest.approx(0.75 * 52 * 0.02, rel=0.2)
 
 
 @needs_engine

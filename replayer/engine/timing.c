@@ -11,7 +11,9 @@ enum {
 	CALIBRATION_NS = 100 * 1000,
 	YIELDING_PER_PROCESSOR = 4, /* that spin and let others go first; of more, each waits long for its turn */
 	SLICE_NS = 50 * 1000 * 1000, /* how long a stop may go unseen */
-	LOST_NS = 2 * 1000, /* between two looks at the clock: somebody else had the processor */
+	LOOKS = 100, /* at the clock, to find out how long one takes */
+	LOST_LOOKS = 8, /* what takes as long as so many, and longer than this, is more than a look: */
+	LOST_NS = 2 * 1000,
 	SLEEP_NS_MIN = 10 * 1000, /* shorter ones are mostly the way to sleep and back */
 };
 
@@ -38,6 +40,21 @@ static uint64_t measure_wake_up(void)
 	return late_max_ns;
 }
 
+/* What passes between two looks at the clock where a thread did not have its processor, at least. */
+static uint64_t measure_lost(void)
+{
+	uint64_t look_ns = UINT64_MAX, now = now_ns();
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t before = now;
+
+		pause_processor();
+		now = now_ns();
+		look_ns = now - before < look_ns ? now - before : look_ns;
+	}
+	return LOST_LOOKS * look_ns > LOST_NS ? LOST_LOOKS * look_ns : LOST_NS;
+}
+
 void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const atomic_bool *stop)
 {
 	cpu_set_t processors;
@@ -49,6 +66,7 @@ void pacer_init(struct pacer *pacer, enum timing timing, uint32_t threads, const
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		pacer->processors = CPU_COUNT(&processors);
 	pacer->wake_up_ns = measure_wake_up();
+	pacer->lost_ns = measure_lost();
 	if (pacer->processors < 2)
 		return;
 	pacer->crowded = threads >= (uint32_t)pacer->processors;
@@ -146,7 +164,8 @@ static uint64_t compute_for(const struct pacer *pacer, uint64_t compute_ns)
 
 		pause_processor();
 		now = now_ns();
-		had_ns += now - before < LOST_NS ? now - before : 0;
+		/* Somebody else had the processor in between; but a clock that has become slow must not stop it either. */
+		had_ns += now - before < pacer->lost_ns ? now - before : pacer->lost_ns / LOST_LOOKS;
 	}
 	return now;
 }
