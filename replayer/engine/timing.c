@@ -154,8 +154,7 @@ static void compute_until(const struct pacer *pacer, uint64_t until_ns)
 		pause_processor();
 }
 
-/* As long as it has a processor; returns the time. */
-static uint64_t compute_for(const struct pacer *pacer, uint64_t compute_ns)
+uint64_t pacer_compute(const struct pacer *pacer, uint64_t compute_ns)
 {
 	uint64_t now = now_ns(), had_ns = 0;
 
@@ -168,11 +167,6 @@ static uint64_t compute_for(const struct pacer *pacer, uint64_t compute_ns)
 		had_ns += now - before < pacer->lost_ns ? now - before : pacer->lost_ns / LOST_LOOKS;
 	}
 	return now;
-}
-
-void pacer_compute(struct pacer *pacer, uint64_t compute_ns)
-{
-	compute_for(pacer, compute_ns);
 }
 
 /* How often a thread sleeps that computes for compute_ns and sleeps for sleep_ns. */
@@ -196,7 +190,7 @@ void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_
 
 		/* Who waits for a processor meanwhile sleeps for less, as who was recorded so did not sleep then. */
 		for (uint64_t left = sleeps; left; left--) {
-			now = compute_for(pacer, burst_ns);
+			now = pacer_compute(pacer, burst_ns);
 			left_ns -= burst_ns;
 			if (now + left_ns >= due_ns)
 				break;
@@ -206,7 +200,7 @@ void pacer_compute_until(struct pacer *pacer, uint64_t due_ns, uint64_t compute_
 			}
 			sleep_near(pacer, now + (due_ns - now - left_ns) / left, 0);
 		}
-		compute_for(pacer, left_ns);
+		pacer_compute(pacer, left_ns);
 	}
 	compute_until(pacer, due_ns);
 }
