@@ -206,6 +206,7 @@ struct bpf_iter__task_file {
 
 struct vm_area_struct {
 	unsigned long vm_start;
+	unsigned long vm_end;
 	unsigned long vm_flags;
 	unsigned long vm_pgoff;
 	struct file *vm_file;

@@ -126,6 +126,9 @@ struct task_state {
 	__u32 entry_flags; /* enum io_flag that only the entry of the call can tell */
 	__u32 processor_share; /* as in its record */
 	__u64 faults_before; /* task->min_flt at its start */
+	__u64 memory; /* of the mapping of the data that was looked up last: where it begins, */
+	__u64 memory_bytes; /* how long it is, 0 = not known, */
+	__u32 memory_flags; /* and IO_SHARED_MEMORY or 0 */
 	__u64 run_delay_before_ns; /* task->sched_info.run_delay at its start */
 	__u64 position_lock; /* address of the struct file's f_pos_lock */
 	__u64 direct_bio; /* of direct I/O: the bio that was submitted last, block_submission.bpf.h */

@@ -66,28 +66,42 @@ static __always_inline __u32 missed_bytes(struct task_state *state, __u64 offset
 	return take_missed(state, offset, done);
 }
 
-enum { MAPPING_SHARED = 8 /* VM_SHARED */ };
+enum {
+	MAPPING_SHARED = 8, /* VM_SHARED */
+	MAPPING_SAMPLE = 64, /* one in so many looks its mapping up anew; none that is_recording_sample() measures */
+};
 
-static long note_shared(struct task_struct *task, struct vm_area_struct *area, __u32 *flags)
+/* Called by bpf_find_vma, which hands on what lies on the stack. */
+static long note_memory(struct task_struct *task, struct vm_area_struct *area, struct task_state **state)
 {
-	*flags = area->vm_flags & MAPPING_SHARED ? IO_SHARED_MEMORY : 0;
+	(*state)->memory = area->vm_start;
+	(*state)->memory_bytes = area->vm_end - area->vm_start;
+	(*state)->memory_flags = area->vm_flags & MAPPING_SHARED ? IO_SHARED_MEMORY : 0;
 	return 0;
 }
 
 /*
  * Page faults since the start of the call, as io_record.flags has them, and whether its memory is shared; not known, and so
  * not said, where the mappings are being changed meanwhile (bpf_find_vma takes no lock that it would have to wait for).
+ * A write is mostly from the mapping of the one before, which is looked up now and then, as it may have been replaced. Not
+ * inline, since the stack that sys_exit and all that it calls may have together (512 bytes) is used up on Linux 6.1.
  */
-static __always_inline __u32 faults_io_flags(struct pt_regs *regs, __u32 call, struct task_struct *task,
-					     const struct task_state *state)
+static __noinline __u32 memory_io_flags(struct pt_regs *regs, __u32 call, struct task_struct *task,
+					struct task_state *state)
 {
 	__u64 faults = task->min_flt - state->faults_before;
-	if (!faults)
+	bool writes = !call_reads(call);
+	if (!faults && !writes)
 		return 0;
+	__u32 faults_flags = (faults < IO_FAULTS_MAX ? (__u32)faults : IO_FAULTS_MAX) << IO_FAULTS_SHIFT;
 	__u64 address = call >= CALL_READV ? first_of_vector(regs->si) : regs->si;
-	__u32 flags = 0;
-	bpf_find_vma(task, address, note_shared, &flags, 0);
-	return flags | (faults < IO_FAULTS_MAX ? (__u32)faults : IO_FAULTS_MAX) << IO_FAULTS_SHIFT;
+	bool known = address - state->memory < state->memory_bytes && state->id % MAPPING_SAMPLE != 1;
+	if (faults || !known) {
+		state->memory_bytes = 0;
+		state->memory_flags = 0;
+		bpf_find_vma(task, address, note_memory, &state, 0);
+	}
+	return state->memory_flags | faults_flags;
 }
 
 /* At the entry of a call of the read or write family. */
@@ -144,7 +158,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	if (!record)
 		return;
 	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) |
-		      faults_io_flags(regs, call, task, state) | run_delay_io_flags(task, state, now_ns);
+		      memory_io_flags(regs, call, task, state) | run_delay_io_flags(task, state, now_ns);
 	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
 		flags |= call_io_flags(regs->r9);
 	if (!reads)

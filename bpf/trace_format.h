@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 8,
+	TRACE_VERSION_MINOR = 9,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -99,9 +99,9 @@ enum io_flag {
 	IO_OFFSET_INFERRED = 1u << 8, /* a shared file position moved during the call: offset is the only consistent guess */
 	IO_COMPAT = 1u << 9,	      /* 32-bit caller */
 	IO_CREATED = 1u << 10,	      /* open: this call created the file */
-	IO_SHARED_MEMORY = 1u << 10,  /* of a system call of the read or write family, since 1.7: it had page faults, and its
-					 memory (of a vector the first) is shared with other processes: a new page of such
-					 memory takes longer */
+	IO_SHARED_MEMORY = 1u << 10,  /* of a system call of the read or write family, since 1.7: its memory (of a vector the
+					 first) is shared with other processes. Of reads, and before 1.9 of writes, only
+					 said where it had page faults: a new page of such memory takes longer */
 	IO_TRUNCATED = 1u << 11,      /* open: O_TRUNC was asked for */
 	IO_DIRECTORY = 1u << 12,      /* file operation on a directory */
 	IO_ESTIMATED = 1u << 13,      /* whole pages that the kernel mapped or dirtied: what was touched is at most this */

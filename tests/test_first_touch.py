@@ -17,7 +17,7 @@ PAGE = 4096
 PAGES, REQUESTS, MANY = 7, 13, 300
 # Reads twice into memory that is new and once into as much at once, then twice into new memory that is shared, and
 # writes, in another process, from memory that is not new: of a page in 128 KiB each, as a fault of a read maps its
-# neighbours as well.
+# neighbours as well. Then it writes from memory of its own and from the shared one in turns, each MANY times.
 PROGRAM = f"""
 import mmap, os, sys
 path, pages, requests = sys.argv[1], {PAGES}, {REQUESTS}
@@ -43,6 +43,11 @@ if os.fork() == 0:
     for _ in range(2):
         for at in range(0, len(shared), 32 * {PAGE}):
             os.pwritev(descriptor, [shared[at : at + {PAGE}]], at)
+    own = memory(1, mmap.MAP_PRIVATE)
+    own[:] = bytes([7]) * len(own)
+    for _ in range({MANY}):
+        os.pwrite(descriptor, own, 0)
+        os.pwrite(descriptor, shared[: {PAGE}], 0)
     os._exit(0)
 os.wait()
 """
@@ -69,8 +74,8 @@ def test_recorded_as_often_as_memory_is_new(tmp_path):
     assert faults == [*pages, IO_FAULTS_MAX, *pages]
     assert shared == [False] * (2 * REQUESTS + 1) + [True] * REQUESTS + [False] * REQUESTS
     assert faults_of(trace, path, IoOp.WRITE) == (
-        [1] * REQUESTS + [0] * REQUESTS,
-        [True] * REQUESTS + [False] * REQUESTS,
+        [1] * REQUESTS + [0] * (REQUESTS + 2 * MANY),
+        [True] * 2 * REQUESTS + [False, True] * MANY,
     )
 
 

@@ -12,18 +12,20 @@ enum { BUFFER_WINDOW_BYTES = 8 << 20 };
 
 /*
  * All writes take their data from one buffer, from one page after the other in steps: what is written within 128 KiB, the
- * most that a file system compresses at once (btrfs), holds no page twice.
+ * most that a file system compresses at once (btrfs), holds no page twice. A program has mostly just made what it writes;
+ * but what it shares with others they have made, and a processor's second-level cache does not hold it: so those writes go
+ * over more than that (docs/decisions/0010).
  */
 enum {
-	WRITE_PLACES = 256,
+	WRITE_PLACES = 256, /* powers of two */
+	WRITE_PLACES_SHARED = 4096,
 	WRITE_STEP = 97,
 	WRITE_PLACE_BYTES = 4096,
-	WRITE_SLACK_BYTES = WRITE_PLACES * WRITE_PLACE_BYTES,
 };
 
-static inline uint64_t write_place(uint64_t number)
+static inline uint64_t write_place(uint64_t number, uint32_t places)
 {
-	return (number * WRITE_STEP % WRITE_PLACES) * WRITE_PLACE_BYTES;
+	return (number * WRITE_STEP & (places - 1)) * WRITE_PLACE_BYTES;
 }
 
 /*

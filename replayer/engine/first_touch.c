@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "replayer/engine/first_touch.h"
+#include "replayer/engine/request.h"
 
 enum {
 	PAGE_BYTES = 4096,
@@ -23,15 +24,10 @@ static uint64_t pages_from(uint64_t offset, const struct io_record *io)
 	return (offset + io_replay_bytes(io) + PAGE_BYTES - 1) / PAGE_BYTES;
 }
 
-static bool has_time(const struct run *run)
-{
-	return run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL;
-}
-
 /* A large buffer is one piece of memory many times, of which pages cannot be new. */
 static bool is_shared(const struct worker *worker, const struct io_record *io)
 {
-	return io->op == IO_READ && io->flags & IO_SHARED_MEMORY && faults_of(io) && has_time(worker->run) &&
+	return io->op == IO_READ && io->flags & IO_SHARED_MEMORY && faults_of(io) && has_times(worker->run) &&
 	       worker->plan->read_bytes_max <= BUFFER_WINDOW_BYTES;
 }
 
@@ -41,7 +37,7 @@ uint8_t *first_touch_read_data(const struct worker *worker, const struct io_reco
 	uint8_t *place = is_shared(worker, io) && worker->shared_read_data.data
 				 ? worker->shared_read_data.data
 				 : worker->read_data.data + read_place(number, worker->read_places);
-	bool straddles = has_time(run) && faults_of(io) > pages_from(0, io);
+	bool straddles = has_times(run) && faults_of(io) > pages_from(0, io);
 
 	return straddles && !(class_chosen(run->table->class_choice, io->flags) & CLASS_DIRECT)
 		       ? place + FIRST_TOUCH_STRADDLE_BYTES
@@ -53,14 +49,14 @@ void first_touch_prepare(struct worker *worker, const struct io_record *io, uint
 	const struct run *run = worker->run;
 	bool write = io->op == IO_WRITE;
 
-	if (!faults_of(io) || (!write && io->op != IO_READ) || !has_time(run))
+	if (!faults_of(io) || (!write && io->op != IO_READ) || !has_times(run))
 		return;
 	bool shared = is_shared(worker, io);
 	/* Without it the read goes to private memory, as if it were not known to be shared. */
 	if (shared && !worker->shared_read_data.data)
 		shared = !buffer_map_shared(&worker->shared_read_data,
 					    worker->plan->read_bytes_max + FIRST_TOUCH_STRADDLE_BYTES);
-	uint8_t *data = write ? run->write_data.data + write_place(number) : first_touch_read_data(worker, io, number);
+	uint8_t *data = write ? request_write_data(run, io, number) : first_touch_read_data(worker, io, number);
 	uint64_t within = (uintptr_t)data % PAGE_BYTES, pages = pages_from(within, io);
 	uint64_t wanted = faults_of(io) == IO_FAULTS_MAX ? pages : faults_of(io) * (write ? PAGES_MAPPED_AT_ONCE : 1);
 

@@ -73,7 +73,7 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 		.descriptor = descriptor,
 		.class = class,
 		.write = io->op == IO_WRITE,
-		.write_data = run->write_data.data + write_place(number),
+		.write_data = request_write_data(run, io, number),
 	};
 	return true;
 }

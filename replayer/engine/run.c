@@ -143,10 +143,9 @@ static int map_read_data(struct worker *worker)
 {
 	const struct run *run = worker->run;
 	uint32_t bytes = worker->plan->read_bytes_max;
-	bool moves = run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL && bytes;
 	uint64_t slack_bytes_max = READ_SLACK_BYTES_MAX / run->schedule->thread_count;
 
-	worker->read_places = moves ? READ_PLACES : 1;
+	worker->read_places = bytes && has_times(run) ? READ_PLACES : 1;
 	while (worker->read_places > 1 && (uint64_t)worker->read_places * READ_PLACE_BYTES > slack_bytes_max)
 		worker->read_places /= 2;
 	struct buffer *data = &worker->read_data;
@@ -161,7 +160,9 @@ static int map_read_data(struct worker *worker)
 static int prepare_workers(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
-	uint64_t write_bytes = schedule->write_bytes_max ? (uint64_t)schedule->write_bytes_max + WRITE_SLACK_BYTES : 0;
+	bool moves_far = schedule->writes_shared_memory && has_times(run);
+	uint64_t slack_bytes = (moves_far ? WRITE_PLACES_SHARED : WRITE_PLACES) * WRITE_PLACE_BYTES;
+	uint64_t write_bytes = schedule->write_bytes_max ? schedule->write_bytes_max + slack_bytes : 0;
 	size_t histogram_bytes = HISTOGRAMS * sizeof(struct histogram);
 	int error = buffer_map(&run->write_data, write_bytes, run->image->data_percent);
 

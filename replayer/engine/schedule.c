@@ -88,6 +88,8 @@ int schedule_survey(struct schedule *schedule, uint64_t first, uint64_t count)
 			thread->read_bytes_max = bytes;
 		if (record->io.op == IO_WRITE && bytes > schedule->write_bytes_max)
 			schedule->write_bytes_max = bytes;
+		if (record->io.op == IO_WRITE && record->io.flags & IO_SHARED_MEMORY)
+			schedule->writes_shared_memory = true;
 	}
 	if (block.first_start_ns < schedule->first_start_ns)
 		schedule->first_start_ns = block.first_start_ns;

@@ -92,6 +92,7 @@ struct schedule {
 	struct block *blocks;
 	uint64_t block_count;
 	uint32_t write_bytes_max;
+	bool writes_shared_memory;
 	uint64_t first_start_ns;
 	uint64_t last_start_ns;
 	bool streams; /* segments follow each other; else there is one, the same in every pass */

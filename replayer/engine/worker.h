@@ -134,6 +134,12 @@ static inline bool run_stopped(const struct run *run)
 	return atomic_load_explicit(run->stop, memory_order_relaxed);
 }
 
+/* Its calls have times between them, in which something can be done for the next. */
+static inline bool has_times(const struct run *run)
+{
+	return run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL;
+}
+
 /* Take a worker through the rest of its cursor, or up to a stop: by synchronous calls, by its ring, by doing nothing. */
 void engine_sync_pass(struct worker *worker);
 void engine_uring_pass(struct worker *worker);
