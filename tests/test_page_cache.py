@@ -313,6 +313,17 @@ def test_who_waits_for_storage_or_for_a_thread_does_not_compute():
     assert waited[1:3].tolist() == [ACCESS_NS] * 2
 
 
+def test_who_is_in_a_call_and_waits_for_nothing_keeps_a_processor_awake():
+    """Thread 1's read takes a processor for 30 us, and its pause none; thread 0 reads 14 and then 45 us after its begin."""
+    rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
+    todo = operations(rows, cached=[0], after=(-1, -1))
+    todo.processor_ns[0], todo.computing_ns[:], todo.gap_ns[1:] = 30e3, 0.0, [15e3, 10e3, 1e6]
+    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
+    start, _, waited = run(todo, machine)
+    assert start[:3].tolist() == [1e3, 15e3, 46e3]
+    assert waited[1:3].tolist() == [20_000.0, ACCESS_NS]
+
+
 def test_new_pages_take_the_writer_no_less_than_the_benchmark():
     machine = MACHINE._replace(requests=REQUESTS._replace(append_call_ns=500.0, append_page_ns=1000.0))
     rows = [(Kind.WRITE, 0, 8), (Kind.WRITE, 0, 8), (Kind.WRITE, 6, 4), (Kind.WRITE, 100, 1)]

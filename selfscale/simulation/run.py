@@ -179,15 +179,15 @@ def _run(todo, state, recorded_on):
     count = len(todo.kind)
     start_ns, end_ns, waited_ns = np.zeros(count), np.full(count, np.inf), np.zeros(count)
     current, before_ns = todo.head.copy(), np.zeros(len(todo.head))
-    due_ns = np.where(todo.after < 0, todo.gap_ns[todo.head], np.inf)
+    due_ns, ready_ns = np.where(todo.after < 0, todo.gap_ns[todo.head], np.inf), np.zeros(len(todo.head))
     for _ in range(count):
         thread = np.argmin(due_ns)
         now, number = due_ns[thread], current[thread]
         write_back(state, now)
-        state.counts[COMPUTING] = _computing(todo, current, due_ns, now, thread)
+        state.counts[COMPUTING] = _computing(todo, current, due_ns, ready_ns, now, thread)
         ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
-        start_ns[number], waited_ns[number] = now, ready - now
+        start_ns[number], waited_ns[number], ready_ns[thread] = now, ready - now, ready
         end_ns[number] = ready + processor_ns
         following = todo.following[number]
         if following >= 0:
@@ -209,8 +209,12 @@ def _run(todo, state, recorded_on):
 
 
 @kernel
-def _computing(todo, current, due_ns, now, thread):
-    """How many other threads compute: half of it at the begin of their pause and half at its end, as replays do."""
+def _computing(todo, current, due_ns, ready_ns, now, thread):
+    """How many other threads have a processor.
+
+    In a call they have one from when they do not wait for storage any more; in the pause behind it half of what they
+    compute is at its begin and half at its end, as in replays.
+    """
     count = 0
     for other in range(len(due_ns)):
         if other != thread and now < due_ns[other] < np.inf:
@@ -219,7 +223,7 @@ def _computing(todo, current, due_ns, now, thread):
             half_ns = todo.computing_ns[number] / 2
             if np.isnan(half_ns):
                 half_ns = todo.gap_ns[number] if todo.gap_ns[number] <= COMPUTES_NS_MAX else 0.0
-            count += since_ns >= 0 and min(since_ns, left_ns) < half_ns
+            count += now >= ready_ns[other] if since_ns < 0 else min(since_ns, left_ns) < half_ns
     return count
 
 
