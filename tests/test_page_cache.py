@@ -305,16 +305,19 @@ def test_a_recorded_share_says_when_a_thread_computes(computing_ns, awake):
 
 def test_who_waits_for_storage_or_for_a_thread_does_not_compute():
     rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 1), (Kind.READ, 900, 1, 0)]
-    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0)._replace(processors=2)
-    _, _, waited = run(operations([*rows, (Kind.READ, 0, 1, 1)], cached=[0], after=(0, -1)), machine)
-    assert waited[3] == ACCESS_NS, "thread 1 waits for its own read"
+    machine = stored_on(awake_read_ns=20_000.0, read_busy_ns=0.0, read_page_busy_ns=0.0)._replace(processors=2)
+    reading = operations([*rows, (Kind.READ, 0, 1, 1)], cached=[0], after=(0, -1))
+    _, _, waited = run(reading, machine)
+    assert waited[1:4].tolist() == [ACCESS_NS] * 3, "each thread waits for its own read"
+    _, _, waited = run(reading, machine._replace(serving_threads=1))
+    assert waited[1:3].tolist() == [ACCESS_NS, 20_000.0], "a thread of the kernel works for the first one"
     waiting = operations([*rows[:2], rows[3], (Kind.READ, 0, 1, 1)], cached=[0], after=(0, -1), waits_for={3: 2})
     _, _, waited = run(waiting, machine)
     assert waited[1:3].tolist() == [ACCESS_NS] * 2
 
 
 def test_who_is_in_a_call_and_waits_for_nothing_keeps_a_processor_awake():
-    """Thread 1's read takes a processor for 30 us, and its pause none; thread 0 reads 14 and then 45 us after its begin."""
+    """Thread 1's read takes a processor for 30 us, and its pause none; thread 0 reads 14 and 45 us after it began."""
     rows = [(Kind.READ, 0, 1, 1), (Kind.READ, 50, 1, 0), (Kind.READ, 500, 1, 0), (Kind.READ, 0, 1, 1)]
     todo = operations(rows, cached=[0], after=(-1, -1))
     todo.processor_ns[0], todo.computing_ns[:], todo.gap_ns[1:] = 30e3, 0.0, [15e3, 10e3, 1e6]

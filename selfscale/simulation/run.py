@@ -92,6 +92,24 @@ class Schedule(NamedTuple):
     processor_waits: float
 
 
+class Threads(NamedTuple):
+    """Where m threads are.
+
+    Attributes
+    ----------
+    current : ndarray of int64, shape (m,)
+        Their next operations; -1: none.
+    due_ns : ndarray of float64, shape (m,)
+        When these begin; inf: that is not known, or never.
+    ready_ns : ndarray of float64, shape (m,)
+        Until when the operation before waits, or waited, for storage.
+    """
+
+    current: np.ndarray
+    due_ns: np.ndarray
+    ready_ns: np.ndarray
+
+
 def run(
     operations: Operations, costs: MachineCosts, recorded_on: RequestCosts | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -180,11 +198,12 @@ def _run(todo, state, recorded_on):
     start_ns, end_ns, waited_ns = np.zeros(count), np.full(count, np.inf), np.zeros(count)
     current, before_ns = todo.head.copy(), np.zeros(len(todo.head))
     due_ns, ready_ns = np.where(todo.after < 0, todo.gap_ns[todo.head], np.inf), np.zeros(len(todo.head))
+    threads = Threads(current, due_ns, ready_ns)
     for _ in range(count):
         thread = np.argmin(due_ns)
         now, number = due_ns[thread], current[thread]
         write_back(state, now)
-        state.counts[COMPUTING] = _computing(todo, current, due_ns, ready_ns, now, thread)
+        state.counts[COMPUTING] = _computing(todo, state, threads, now, thread)
         ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
         start_ns[number], waited_ns[number], ready_ns[thread] = now, ready - now, ready
@@ -209,21 +228,24 @@ def _run(todo, state, recorded_on):
 
 
 @kernel
-def _computing(todo, current, due_ns, ready_ns, now, thread):
-    """How many other threads have a processor.
+def _computing(todo, state, threads, now, thread):
+    """How many other threads have a processor, or a thread of the kernel that works for them has one.
 
     In a call they have one from when they do not wait for storage any more; in the pause behind it half of what they
     compute is at its begin and half at its end, as in replays.
     """
-    count = 0
+    count, due_ns, served = 0, threads.due_ns, state.costs.serving_threads > 0
     for other in range(len(due_ns)):
         if other != thread and now < due_ns[other] < np.inf:
-            number = current[other]
+            number = threads.current[other]
             since_ns, left_ns = now - (due_ns[other] - todo.gap_ns[number]), due_ns[other] - now
             half_ns = todo.computing_ns[number] / 2
             if np.isnan(half_ns):
                 half_ns = todo.gap_ns[number] if todo.gap_ns[number] <= COMPUTES_NS_MAX else 0.0
-            count += now >= ready_ns[other] if since_ns < 0 else min(since_ns, left_ns) < half_ns
+            if since_ns < 0:
+                count += served or now >= threads.ready_ns[other]
+            else:
+                count += min(since_ns, left_ns) < half_ns
     return count
 
 
