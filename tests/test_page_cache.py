@@ -263,6 +263,23 @@ def test_a_read_after_a_pause_takes_longer():
         assert waited[1:] == pytest.approx(wait_ns, rel=0.01), gap_us
 
 
+@pytest.mark.parametrize(("request_pages", "pages"), [(320, 4), (3, 3), (2, 2), (1, 2)])
+def test_the_pages_of_a_request_are_there_when_all_of_it_is(request_pages, pages):
+    """Two pages are wanted, and four read: a first window is twice the request."""
+    machine = MACHINE._replace(read_ahead=MACHINE.read_ahead._replace(request_pages=request_pages))
+    _, _, waited = run(operations([(Kind.READ, 0, 2)]), machine)
+    assert waited.tolist() == [ACCESS_NS + (pages - 1) * PAGE_NS]
+
+
+def test_the_pages_of_a_read_after_a_pause_take_longer():
+    """As in a scan up to 20 us after storage was used last, as after a pause from 200 us on."""
+    rows = [(Kind.READ, 0, 1), (Kind.READ, 500, 5)]
+    machine = stored_on(read_page_busy_ns=PAGE_NS / 4)
+    for gap_us, page_ns in ((10, PAGE_NS / 4), (math.sqrt(20 * 200), PAGE_NS * 5 / 8), (300, PAGE_NS)):
+        _, _, waited = run(operations(rows, gap_ns=1e3 * gap_us), machine)
+        assert waited[1] == pytest.approx(ACCESS_NS + 4 * page_ns, rel=1e-3), gap_us
+
+
 def test_where_others_compute_short_pauses_alone_are_those_of_a_processor_that_is_awake():
     """Thread 1 computes while thread 0 reads; after 200 us it takes what it does without that."""
     for gap_us, wait_ns in ((10, 20_000.0), (math.sqrt(20 * 200), 60_000.0), (300, ACCESS_NS)):

@@ -195,22 +195,38 @@ def _between(pause_ns, brief_ns, long_ns, after_brief, after_long):
 
 
 @kernel
+def _page_ns(state, pause_ns):
+    """What each of a read's next pages takes, so long after: as of a scan, or as after a pause."""
+    storage = state.costs.storage
+    busy_ns = min(storage.read_page_busy_ns, storage.read_page_ns)
+    return _between(pause_ns, BRIEF_NS, PAUSE_NS, busy_ns, storage.read_page_ns)
+
+
+@kernel
 def fetch(state, now, begin, behind):
-    """Have storage read the pages of a range that are not cached; what that takes of a processor."""
-    pages, clocks, storage, count = state.pages, state.clocks, state.costs.storage, 0
+    """Have storage read the pages of a range that are not cached; what that takes of a processor.
+
+    The pages of a request of the device are there when all of it has been read.
+    """
+    pages, clocks, storage, count, wanted = state.pages, state.clocks, state.costs.storage, 0, 0
     ahead = clocks[READS] - now > storage.held_up_ns
     start = max(now, clocks[BOTH], clocks[BEHIND], clocks[READS] if ahead else now)
-    first_ns = _first_page_ns(state, now - clocks[USED_LAST])
+    pause_ns = now - clocks[USED_LAST]
+    first_ns, page_ns = _first_page_ns(state, pause_ns), _page_ns(state, pause_ns)
+    for page in range(begin, behind):
+        wanted += pages.stored[page] and not pages.cached[page]
+    request_pages = state.costs.read_ahead.request_pages
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:
             use(state, page)
-            more = min(count, LONG_PAGES) * storage.read_page_ns
-            more += max(count - LONG_PAGES, 0) * storage.read_page_busy_ns
-            pages.ready_ns[page] = start + first_ns + more
+            more = min(wanted, (count // request_pages + 1) * request_pages) - 1
+            more_ns = min(more, LONG_PAGES) * page_ns
+            more_ns += max(more - LONG_PAGES, 0) * storage.read_page_busy_ns
+            pages.ready_ns[page] = start + first_ns + more_ns
             count += 1
     if count:
         busy = max(storage.read_busy_ns, count * storage.read_page_busy_ns)
         clocks[READS] = max(clocks[READS], start) + busy
-        clocks[USED_LAST] = start + first_ns + min(count - 1, LONG_PAGES) * storage.read_page_ns
+        clocks[USED_LAST] = start + first_ns + min(count - 1, LONG_PAGES) * page_ns
         clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
     return count * state.costs.miss_page_ns
