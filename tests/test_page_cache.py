@@ -52,6 +52,8 @@ MACHINE = MachineCosts(
     dirty_pages=200.0,
     background_pages=150.0,
     burst_pages=1,
+    behind_page_ns=0.0,
+    beside_burst=1.0,
     miss_page_ns=0.0,
     write_busy_ns=0.0,
     write_page_busy_ns=PAGE_NS,
@@ -229,13 +231,22 @@ def test_both_directions_share_storage():
 def test_reads_wait_behind_what_is_written_back_at_once():
     """A read waits for a burst of 64 pages; one that comes later does not, and without a burst none does."""
     burst_ns = 500_000.0
-    machine = stored_on(behind_burst_ns=burst_ns * 2048 / 64)._replace(burst_pages=64)
+    machine = MACHINE._replace(burst_pages=64, behind_page_ns=burst_ns / 64)
     for written, pause_ns, expected_ns in ((151, 0.0, burst_ns), (151, 600_000.0, 0.0), (150, 0.0, 0.0)):
         rows = [(Kind.WRITE, 5000 + page, 1) for page in range(written)] + [(Kind.READ, 7, 1)]
         todo = operations(rows, gap_ns=0.0)
         todo.gap_ns[-1] = pause_ns
         _, _, waited = run(todo, machine)
         assert waited[-1] == pytest.approx(ACCESS_NS + expected_ns, rel=0.01), written
+
+
+@pytest.mark.parametrize(("written", "expected_ns"), [(150, 300.0), (151, 450.0)])
+def test_to_bring_pages_in_takes_longer_beside_a_burst(written, expected_ns):
+    """Three pages; the 151st dirty one has the flusher begin."""
+    machine = MACHINE._replace(burst_pages=64, miss_page_ns=100.0, beside_burst=1.5)
+    rows = [(Kind.WRITE, 5000 + page, 1) for page in range(written)] + [(Kind.READ, 7, 3)]
+    _, _, waited = run(operations(rows, gap_ns=0.0), machine)
+    assert waited[-1] == pytest.approx(ACCESS_NS + 2 * PAGE_NS + expected_ns)
 
 
 def test_a_limit_on_accesses_holds_up_many_and_not_one():

@@ -180,3 +180,23 @@ def test_threads_with_few_operations_need_no_processor(each, waits):
 def test_threads_of_the_kernel_that_serve_an_access(environment, serving):
     any_constants = ServiceTimes(np.zeros(len(CONSTANTS)), np.eye(len(CONSTANTS)), 128e6)
     assert machine_costs(any_constants, MACHINE.storage, environment).serving_threads == serving
+
+
+@pytest.mark.parametrize(
+    ("environment", "worked", "beside"),
+    [
+        ({}, False, 1.0),
+        ({"device": None, "cpus": 2}, False, 1.0),
+        ({"device": "/dev/vda", "cpus": 2}, False, 1.0),
+        ({"device": "/dev/zram0"}, True, 1.0),
+        ({"device": "/dev/zram0", "cpus": 2}, True, 1.5),
+        ({"device": "/dev/zram0", "cpus": 8}, True, 1.125),
+    ],
+)
+def test_reads_wait_for_processors_that_write_a_burst_back(environment, worked, beside):
+    """Where storage is a processor's work; else as long as the probe did, for 8 MiB."""
+    any_constants = ServiceTimes(np.zeros(len(CONSTANTS)), np.eye(len(CONSTANTS)), 128e6)
+    costs = machine_costs(any_constants, MACHINE.storage._replace(behind_burst_ns=2048e3), environment)
+    assert costs.behind_page_ns == (costs.write_page_busy_ns if worked else 1e3)
+    assert costs.write_page_busy_ns > 1e3
+    assert costs.beside_burst == beside

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from selfscale.models.service_time import CONSTANTS, PAGE_BYTES, ServiceTimes
+from selfscale.probe_trace import BURST_BYTES
 from selfscale.simulation.flusher_chunk import chunk_pages
 from selfscale.simulation.read_ahead_rules import ReadAheadRules, read_ahead_rules
 from selfscale.storage import SCAN_BYTES, StorageTimes
@@ -27,6 +28,8 @@ EXTENT_PAGES = 2048
 THREAD_SERVED = {"device": "/dev/loop", "filesystem": "btrfs"}
 """What a thread of the kernel serves, which may wait for a processor as its caller does: requests of a loop device
 (drivers/block/loop.c, loop_queue_work), and the ends of reads and writes of btrfs (fs/btrfs/bio.c)."""
+PROCESSOR_WORKED = "/dev/zram"
+"""A device that is a processor's work (drivers/block/zram/zram_drv.c): what is written back takes processors."""
 NS = 1e9
 
 
@@ -66,6 +69,10 @@ class MachineCosts(NamedTuple):
         At which writers wait, and at which writing back begins.
     burst_pages : int
         That are written back at once then.
+    behind_page_ns : float
+        That a read waits for each of these.
+    beside_burst : float
+        By how much longer it takes to bring a page in while they are written back.
     miss_page_ns : float
         Of a processor, for a page that is brought in.
     write_busy_ns, write_page_busy_ns : float
@@ -84,6 +91,8 @@ class MachineCosts(NamedTuple):
     dirty_pages: float
     background_pages: float
     burst_pages: int
+    behind_page_ns: float
+    beside_burst: float
     miss_page_ns: float
     write_busy_ns: float
     write_page_busy_ns: float
@@ -114,18 +123,28 @@ def machine_costs(
     k = {name: float(value) for name, value in zip(CONSTANTS, values, strict=True)}
     border_pages = service_times.border_bytes / PAGE_BYTES
     dirty_pages = border_pages * k["write_cache"]
+    write_page_busy_ns = NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"]
+    processors = environment.get("cpus") or 0
+    behind_page_ns, beside_burst = storage.behind_burst_ns * PAGE_BYTES / BURST_BYTES, 1.0
+    if str(environment.get("device", "")).startswith(PROCESSOR_WORKED):
+        # What it is read by needs processors, too. The probe, which waits for its burst, does not see that.
+        behind_page_ns = max(behind_page_ns, write_page_busy_ns)
+        # One more than the threads that write back, of which there is one for each processor.
+        beside_burst = (processors + 1) / processors if processors else 1.0
     hit_page_ns = NS * (k["read_call_s"] / (SCAN_BYTES / PAGE_BYTES) + k["read_byte_s"] * PAGE_BYTES)
     return MachineCosts(
-        processors=environment.get("cpus") or 0,
+        processors=processors,
         serving_threads=_serving_threads(environment),
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
         dirty_pages=dirty_pages,
         background_pages=BACKGROUND_FRAC * dirty_pages,
         burst_pages=max(EXTENT_PAGES, chunk_pages((environment.get("dirty_limit_bytes") or 0) / PAGE_BYTES)),
+        behind_page_ns=behind_page_ns,
+        beside_burst=beside_burst,
         miss_page_ns=max(0.0, storage.ahead_page_ns - hit_page_ns),
         write_busy_ns=NS * k["access_write_s"] / k["direction_servers"],
-        write_page_busy_ns=NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"],
+        write_page_busy_ns=write_page_busy_ns,
         shared_frac=min(1.0, k["direction_servers"] / k["device_servers"]),
         requests=RequestCosts(
             read_call_ns=NS * k["read_call_s"],

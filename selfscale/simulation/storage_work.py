@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-from selfscale.models.read_ahead import PAGE_BYTES
-from selfscale.probe_trace import BURST_BYTES
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import (
     ACCESSES,
@@ -143,9 +141,8 @@ def _begin_burst(state, now):
     """Let the flusher give storage as much of what is dirty as it does at once; reads come behind it."""
     clocks, counts = state.clocks, state.counts
     counts[BURST] = min(counts[DIRTY], state.costs.burst_pages)
-    behind_ns = state.costs.storage.behind_burst_ns * PAGE_BYTES / BURST_BYTES
     begin = min(now, max(clocks[ACCESSES], clocks[BYTES]))
-    clocks[BEHIND] = max(clocks[BEHIND], begin) + counts[BURST] * behind_ns
+    clocks[BEHIND] = max(clocks[BEHIND], begin) + counts[BURST] * state.costs.behind_page_ns
 
 
 @kernel
@@ -229,4 +226,5 @@ def fetch(state, now, begin, behind):
         clocks[READS] = max(clocks[READS], start) + busy
         clocks[USED_LAST] = start + first_ns + min(count - 1, LONG_PAGES) * page_ns
         clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
-    return count * state.costs.miss_page_ns
+    bursts = state.counts[BURST] > 0 or clocks[BEHIND] > now
+    return count * state.costs.miss_page_ns * (state.costs.beside_burst if bursts else 1.0)
