@@ -90,9 +90,6 @@ static __noinline __u32 memory_io_flags(struct pt_regs *regs, __u32 call, struct
 					struct task_state *state)
 {
 	__u64 faults = task->min_flt - state->faults_before;
-	bool writes = !call_reads(call);
-	if (!faults && !writes)
-		return 0;
 	__u32 faults_flags = (faults < IO_FAULTS_MAX ? (__u32)faults : IO_FAULTS_MAX) << IO_FAULTS_SHIFT;
 	__u64 address = call >= CALL_READV ? first_of_vector(regs->si) : regs->si;
 	bool known = address - state->memory < state->memory_bytes && state->id % MAPPING_SAMPLE != 1;
@@ -158,7 +155,8 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	if (!record)
 		return;
 	__u32 flags = state->entry_flags | descriptor_io_flags(state->descriptor_flags) |
-		      memory_io_flags(regs, call, task, state) | run_delay_io_flags(task, state, now_ns);
+		      (reads && task->min_flt == state->faults_before ? 0 : memory_io_flags(regs, call, task, state)) |
+		      run_delay_io_flags(task, state, now_ns);
 	if (call == CALL_PREADV2 || call == CALL_PWRITEV2)
 		flags |= call_io_flags(regs->r9);
 	if (!reads)
