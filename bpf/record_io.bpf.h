@@ -81,9 +81,9 @@ static long note_memory(struct task_struct *task, struct vm_area_struct *area, s
 }
 
 /*
- * Page faults since the start of the call, as io_record.flags has them, and whether its memory is shared; not known, and so
- * not said, where the mappings are being changed meanwhile (bpf_find_vma takes no lock that it would have to wait for).
- * A write is mostly from the mapping of the one before, which is looked up now and then, as it may have been replaced. Not
+ * Of a write, or of a call with page faults: how many it had, as io_record.flags has them, and whether its memory is
+ * shared; not known, and so not said, where the mappings are being changed meanwhile (bpf_find_vma waits for no lock). A
+ * write is mostly from the mapping of the one before, which is looked up now and then, as it may have been replaced. Not
  * inline, since the stack that sys_exit and all that it calls may have together (512 bytes) is used up on Linux 6.1.
  */
 static __noinline __u32 memory_io_flags(struct pt_regs *regs, __u32 call, struct task_struct *task,

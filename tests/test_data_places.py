@@ -9,7 +9,7 @@ import pytest
 import characterize
 from characterize.layout import IoFlag
 from tests.made_trace import made_trace, read, write
-from tests.straced import ENGINE, needs_engine, needs_strace
+from tests.straced import DATA, ENGINE, needs_engine, needs_strace
 
 pytestmark = [needs_engine, needs_strace]
 
@@ -26,8 +26,7 @@ def addresses_of(place, requests, *options):
     trace = characterize.write(made, place / "made.iotrace", force=True)
     log = place / "log"
     command = [ENGINE, trace, f"--directory={place / 'image'}", "--engine=sync", *options]
-    calls = "pread64,pwrite64"
-    strace = ["strace", "-f", "-e", f"trace={calls}", "-e", f"raw={calls}", "-o", log]
+    strace = ["strace", "-f", "-e", f"trace={DATA}", "-e", f"raw={DATA}", "-o", log]
     done = subprocess.run([*strace, *command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode in (0, 3), done.stderr  # under strace nothing is on time
     calls = re.findall(r"p(?:read|write)64\(\w+, (\w+), (\w+), 0\) = (\w+)", log.read_text())

@@ -32,9 +32,7 @@ static inline bool is_caller_error(int32_t result)
 /* Where the data of a write comes from. */
 static inline uint8_t *request_write_data(const struct run *run, const struct io_record *io, uint32_t number)
 {
-	bool moves_far = io->flags & IO_SHARED_MEMORY && has_times(run);
-
-	return run->write_data.data + write_place(number, moves_far ? WRITE_PLACES_SHARED : WRITE_PLACES);
+	return run->write_data.data + write_place(number, write_places(run, io->flags & IO_SHARED_MEMORY));
 }
 
 /* Why a record is not to be repeated, or SKIP_REASONS where it is. Fills the index of its file. */

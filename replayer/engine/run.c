@@ -160,8 +160,7 @@ static int map_read_data(struct worker *worker)
 static int prepare_workers(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
-	bool moves_far = schedule->writes_shared_memory && has_times(run);
-	uint64_t slack_bytes = (moves_far ? WRITE_PLACES_SHARED : WRITE_PLACES) * WRITE_PLACE_BYTES;
+	uint64_t slack_bytes = (uint64_t)write_places(run, schedule->writes_shared_memory) * WRITE_PLACE_BYTES;
 	uint64_t write_bytes = schedule->write_bytes_max ? schedule->write_bytes_max + slack_bytes : 0;
 	size_t histogram_bytes = HISTOGRAMS * sizeof(struct histogram);
 	int error = buffer_map(&run->write_data, write_bytes, run->image->data_percent);

@@ -140,6 +140,12 @@ static inline bool has_times(const struct run *run)
 	return run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL;
 }
 
+/* Over how many places writes of a kind of memory go, and so how long the buffer of their data is. */
+static inline uint32_t write_places(const struct run *run, bool shared_memory)
+{
+	return shared_memory && has_times(run) ? WRITE_PLACES_SHARED : WRITE_PLACES;
+}
+
 /* Take a worker through the rest of its cursor, or up to a stop: by synchronous calls, by its ring, by doing nothing. */
 void engine_sync_pass(struct worker *worker);
 void engine_uring_pass(struct worker *worker);
