@@ -51,8 +51,8 @@ def test_files_that_were_open_before_are_told_however_small_the_ring(tmp_path):
 
 
 def test_a_file_that_found_no_room_is_told_when_it_is_used_again(tmp_path):
-    """All are opened at once, and then one after the other is written twice."""
-    script = OPEN_ALL + "for file in files: os.write(file, b'x'); time.sleep(0.005); os.write(file, b'seven..')\n"
+    """All are opened at once, and then one after the other is written, four times: a drain may be late."""
+    script = OPEN_ALL + "for file in 4 * files: os.write(file, b'seven..'); time.sleep(0.002)\n"
     options = ("--ring-bytes", "64K", "--layer", "vfs")  # holds 14 files
     done = run_recorder(tmp_path / "t", "python3", "-c", script, tmp_path, str(FILES), options=options)
     trace = characterize.open(tmp_path / "t")
