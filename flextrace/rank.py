@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measured-on",
         type=Path,
         metavar="OTHER.json",
-        help="the machine that the trace was recorded on: rank by predictions relative to how it ran there",
+        help="the machine that the trace was recorded on: rank by predictions relative to how it ran there; "
+        "simulations take from it what requests took",
     )
     parser.add_argument("--model", default="best", metavar="NAME", help="as for 'flextrace predict' (default best)")
     parser.add_argument("--format", choices=("text", "json"), default="text")

@@ -61,7 +61,8 @@ class Entry:
     machine : Machine
     estimate : Estimate
     relative : Relative or None
-        From the application's run on a measured machine; then it takes the estimate's place.
+        From the application's run on a measured machine; then it takes the estimate's place. None of a simulation,
+        which is nearer by itself (docs/decisions/0026).
     """
 
     machine: Machine
@@ -126,7 +127,8 @@ def rank(
     by : {"throughput", "elapsed", "cost"}
         Cost: bytes per s for one unit of it, those without cost last.
     measured_on : Predictor, optional
-        Of the machine that the application was recorded on: then all are ranked by relative predictions.
+        Of the machine that the application was recorded on: then all are ranked by relative predictions, but for what
+        is simulated.
 
     Returns
     -------
@@ -149,9 +151,10 @@ def rank(
     tables = []
     for first in columns[0][1]:
         row = [(machine, with_basis(here, first.basis)) for machine, here in columns]
-        origin = with_basis(there, first.basis) if there is not None else None
+        relative = there if first.simulated is None else None
+        origin = with_basis(relative, first.basis) if relative is not None else None
         # Machines are compared by what all of them have.
-        if any(estimate is None for _, estimate in row) or (there is not None and origin is None):
+        if any(estimate is None for _, estimate in row) or (relative is not None and origin is None):
             continue
         entries = [
             Entry(machine, estimate, relative_of(application, estimate, origin) if origin else None)

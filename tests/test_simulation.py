@@ -168,6 +168,23 @@ def test_predict_and_rank_say_it(profile, recorded, tmp_path, capsys):
     assert SIMULATION in capsys.readouterr().out
 
 
+def test_rank_takes_a_simulation_as_it_is_and_all_else_relative_to_the_run(profile, recorded, tmp_path, capsys):
+    here, without = tmp_path / "here.json", tmp_path / "without.json"
+    profile.save(here)
+    replace(profile, storage=[]).save(without)
+    *_, estimate = estimates(Predictor(profile), application_of(recorded, {}))
+    for measured_on in (here, without):
+        words = ["rank", str(recorded), str(here), "--measured-on", str(measured_on), "--format", "json"]
+        assert main(words) == 0
+        *others, simulated = json.loads(capsys.readouterr().out)["workloads"]
+        assert simulated["basis"] == SIMULATION
+        (entry,) = simulated["order"]
+        assert entry["relative"] is None
+        assert entry["throughput"]["value"] == pytest.approx(estimate.in_io.value)
+        assert others
+        assert all(each["relative"] is not None for other in others for each in other["order"])
+
+
 def test_the_ratio_to_the_same_machine_is_one_wherever_it_was_recorded(profile, recorded, tmp_path, capsys):
     here, there = tmp_path / "here.json", tmp_path / "there.json"
     profile.save(here)
