@@ -227,8 +227,17 @@ def test_probes_of_cold_reads_stand_beside_what_is_predicted_of_them(noisy):
 
 def test_applications_are_judged_by_way():
     def prediction(way, predicted):
-        elapsed = {"predicted_elapsed_s": predicted / 50 if way == "absolute" else None, "measured_elapsed_s": 2.0}
-        return {"way": way, "predicted_bytes_per_s": predicted, "measured_bytes_per_s": 100.0, **elapsed}
+        elapsed_s = predicted / 50 if way == "absolute" else None
+        elapsed = {"predicted_elapsed_s": elapsed_s, "measured_elapsed_s": 2.0}
+        interval = [0.8 * predicted, 1.2 * predicted] if way == "absolute" else None  # older files have none
+        return {
+            "way": way,
+            "predicted_bytes_per_s": predicted,
+            "measured_bytes_per_s": 100.0,
+            **({"interval_bytes_per_s": interval} if interval else {}),
+            "interval_elapsed_s": elapsed_s and [0.9 * elapsed_s, 1.1 * elapsed_s],
+            **elapsed,
+        }
 
     predictions = [prediction("absolute", value) for value in (90, 110, 150)] + [prediction("relative", 139)]
     lines = {(line.what): line for line in application_lines(predictions)}
@@ -239,7 +248,9 @@ def test_applications_are_judged_by_way():
     elapsed = [lines[f"absolute, elapsed time, {what}"] for what in ("median", "worst")]
     assert [line.measured for line in elapsed] == pytest.approx([0.1, 0.5])
     assert [line.met for line in elapsed] == ["-", "-"]
-    assert not any(what.startswith("relative, elapsed") for what in lines)
+    within = [lines[f"absolute{what}, within 90 % intervals"].measured for what in ("", ", elapsed time")]
+    assert within == pytest.approx([2 / 3, 1 / 3])
+    assert not any(what.startswith(("relative, elapsed", "relative, within")) for what in lines)
 
 
 def test_saved_numbers_print_again_without_measuring(exact, tmp_path, capsys):

@@ -10,7 +10,7 @@ import pytest
 import characterize
 from characterize.characterization import characterize as characterization_of
 from flextrace.main import main
-from selfscale.application import SIMULATION, application_of, estimates, relative_of
+from selfscale.application import REST_ERROR, SIMULATION, SYNC_ERROR, application_of, estimates, relative_of
 from selfscale.comparison_predictions import prediction_rows
 from selfscale.comparison_runs import Setting
 from selfscale.explore import Exploration
@@ -80,6 +80,12 @@ def test_it_is_one_more_estimate(profile, recorded):
     low, value, high = (getattr(estimate.in_io, name) for name in ("low", "value", "high"))
     assert 0 < low <= value <= high
     assert estimate.elapsed_s.value == pytest.approx(0.03 - 0.025009 + estimate.simulated.span_s, rel=0.01)
+    # Its interval has what is unsure of syncs, and of the time in neither, too.
+    elapsed, io_s = estimate.elapsed_s, application.times.moved_bytes / estimate.in_io.value
+    sync_s = estimate.simulated.sync_s
+    least = 1.645 * np.hypot(SYNC_ERROR * sync_s, REST_ERROR * (elapsed.value - io_s - sync_s))
+    assert least < elapsed.high - elapsed.value < 2 * least
+    assert least < elapsed.value - elapsed.low < 2 * least
     # Without probes, or with another parameter, there is none.
     assert SIMULATION not in {each.basis for each in estimates(Predictor(replace(profile, storage=[])), application)}
     changed = application_of(recorded, {"read_frac": 1.0})

@@ -200,24 +200,30 @@ def predict_application(trace: Path, profile: Path, measured_on: Path) -> list[d
     Returns
     -------
     list of dict
-        ``way``, ``predicted_bytes_per_s``, ``predicted_elapsed_s`` (None where not predicted).
+        ``way``, ``predicted_bytes_per_s``, ``predicted_elapsed_s`` (None where not predicted), and their 90 %
+        intervals, ``interval_bytes_per_s`` and ``interval_elapsed_s`` (pairs).
     """
     options = ["--trace", str(trace), "--measured-on", str(measured_on), "--format", "json"]
     document = json.loads(_run(*_flextrace("predict"), str(profile), *options)[1])
     found = []
 
-    def add(way: str, bytes_per_s: float, elapsed_s: float | None) -> None:
-        found.append({"way": way, "predicted_bytes_per_s": bytes_per_s, "predicted_elapsed_s": elapsed_s})
+    def add(way: str, bytes_per_s: dict[str, float], elapsed_s: dict[str, float] | None) -> None:
+        one: dict[str, Any] = {"way": way}
+        for what, estimated in (("bytes_per_s", bytes_per_s), ("elapsed_s", elapsed_s)):
+            one[f"predicted_{what}"] = estimated and estimated["value"]
+            one[f"interval_{what}"] = estimated and [estimated["low"], estimated["high"]]
+        found.append(one)
 
     for each, moved in zip(document["predictions"], document["relative"], strict=True):
         name, application = each["basis"], each["application"]
         if each["model"] != "simulation":
-            add(f"absolute; five parameters, {name}", each["throughput_bytes_per_s"], None)
+            five = {"value": each["throughput_bytes_per_s"], "low": each["interval_low"], "high": each["interval_high"]}
+            add(f"absolute; five parameters, {name}", five, None)
             name = f"extended, {name}"
-        add(f"absolute; {name}", application["in_io"]["value"], application["elapsed_s"]["value"])
+        add(f"absolute; {name}", application["in_io"], application["elapsed_s"])
         if moved is not None:
             way = f"relative to the run on the first machine; {name}"
-            add(way, moved["in_io"]["value"], moved["elapsed_s"]["value"])
+            add(way, moved["in_io"], moved["elapsed_s"])
     return found
 
 

@@ -306,7 +306,8 @@ def prediction_times(machines: Sequence[Results]) -> list[Line]:
 
 
 def application_lines(predictions: Sequence[Mapping[str, Any]]) -> list[Line]:
-    """Errors of predicted applications, a pair of lines for every way of predicting; the elapsed time has no bar."""
+    """Errors of predicted applications by every way of predicting, and how many lie within their 90 % intervals; the
+    elapsed time has no bar."""
     lines = []
     for way in dict.fromkeys(prediction["way"] for prediction in predictions):
         chosen = [prediction for prediction in predictions if prediction["way"] == way]
@@ -317,7 +318,17 @@ def application_lines(predictions: Sequence[Mapping[str, Any]]) -> list[Line]:
         if len(elapsed):
             lines.append(Line("applications", f"{way}, elapsed time, median", elapsed, 0.5, None))
             lines.append(Line("applications", f"{way}, elapsed time, worst", elapsed, 1.0, None))
+        for what, name in (("bytes_per_s", way), ("elapsed_s", f"{way}, elapsed time")):
+            inside = np.array([inside_of(each, what) for each in chosen if each.get(f"interval_{what}")], float)
+            if len(inside):
+                lines.append(Line("applications", f"{name}, within 90 % intervals", inside, None, None))
     return lines
+
+
+def inside_of(prediction: Mapping[str, Any], what: str) -> bool:
+    """Whether what was measured lies within the 90 % interval of a prediction."""
+    low, high = prediction[f"interval_{what}"]
+    return low <= prediction[f"measured_{what}"] <= high
 
 
 def error_of(prediction: Mapping[str, Any], what: str = "bytes_per_s") -> float:
