@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
-from characterize.expansion import ARCHIVE_SUFFIX, expanded, is_archive
+from characterize.expansion import ARCHIVE_SUFFIX, expanded, is_archive, is_trace_archive
+from characterize.new_file import check_new_file
 from characterize.units import format_bytes, parse_duration
 from replayer.run import prepare
 
@@ -72,16 +73,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the output, say what is in it."""
+    """Write the output, say what is in it; 3 if the trace lacks records."""
     _check(arguments)
     with _named(arguments) as trace:
         if arguments.dry_run:
             return 0
         said, after = _written(trace, arguments)
-    for line in said:
+    warnings, complete = _missing(arguments.trace)
+    for line in dict.fromkeys([*said, *warnings]):
         print(f"flextrace export: {line}", file=sys.stderr)
     print(f"next: {after}", file=sys.stderr)
-    return 0
+    return 0 if complete else 3
+
+
+def _missing(trace: Path) -> tuple[list[str], bool]:
+    """Warnings of a trace that lacks records, and whether it does not. Malformed lines of other tools are no export."""
+    from characterize.open_header import open_header  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.trace_head import is_foreign  # noqa: PLC0415
+
+    if is_foreign(trace) and not is_trace_archive(trace):
+        return [], True
+    opened = open_header(trace)
+    return [f"warning: {warning}" for warning in opened.warnings], opened.header.complete
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -111,10 +124,8 @@ def _check(arguments: argparse.Namespace) -> None:
             raise FlextraceError(f"--{_OPTION_OF.get(name, name)} is for NAME{suffixes[0]}: omit it", 2)
     if arguments.begin_s is not None and arguments.end_s is not None and arguments.end_s <= arguments.begin_s:
         raise FlextraceError(f"--to {arguments.end_s:g}s is not after --from {arguments.begin_s:g}s", 2)
-    if output.exists() and not arguments.force and not arguments.dry_run:
-        raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
-    if output.exists() and trace.exists() and output.samefile(trace):
-        raise FlextraceError(f"{output} is the trace that is read: choose another name", 2)
+    if not arguments.dry_run:
+        check_new_file(output, force=arguments.force, inputs=[trace])
     if suffix == JOB_SUFFIX and not arguments.directory:
         raise FlextraceError("fio needs the files that it reads and writes: name a directory by --directory", 2)
     if suffix == ARCHIVE_SUFFIX and is_archive(trace) and not arguments.anonymise:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.expansion import is_trace_archive, refuse_archive_name
+from characterize.new_file import check_new_file
 from characterize.trace_head import is_foreign
 from characterize.units import format_duration
 from flextrace.foreign_options import (
@@ -30,13 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, write, say what is in it; 3 if malformed lines were left out."""
+    """Read, write, say what is in it; 3 if malformed lines were left out, or an archive's trace lacks records."""
     file, output = arguments.file, arguments.output
     refuse_archive_name(output)
-    if output.exists() and not arguments.force:
-        raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
-    if output.exists() and file.exists() and output.samefile(file):
-        raise FlextraceError(f"{output} is the file that is read: choose another name", 2)
+    check_new_file(output, force=arguments.force, inputs=[file])
     if file.is_file() and file.stat().st_size and not arguments.foreign_format and not is_foreign(file):
         raise FlextraceError(f"{file} is a flextrace trace already: there is nothing to import", 2)
     if is_trace_archive(file):
@@ -46,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "--columns and --skip-bad",
                 2,
             )
-        said, exit_code = _import_archive(file, output, force=arguments.force), 0
+        said, exit_code = _import_archive(file, output, force=arguments.force)
     else:
         said, exit_code = _import_foreign(arguments)
     for line in [*said, f"next: flextrace characterize {output}"]:
@@ -54,10 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code
 
 
-def _import_archive(file: Path, output: Path, *, force: bool) -> list[str]:
+def _import_archive(file: Path, output: Path, *, force: bool) -> tuple[list[str], int]:
     from characterize.archive import unpack  # noqa: PLC0415 (pyarrow is slow to import)
+    from characterize.open_header import open_header  # noqa: PLC0415
 
-    return [f"wrote {unpack(file, output, force=force)} records to {output}"]
+    said = [f"wrote {unpack(file, output, force=force)} records to {output}"]
+    opened = open_header(output)
+    return [*said, *(f"warning: {warning}" for warning in opened.warnings)], 0 if opened.header.complete else 3
 
 
 def _import_foreign(arguments: argparse.Namespace) -> tuple[list[str], int]:

@@ -23,6 +23,7 @@ VERBS = {
     "merge": ("{trace}", "{trace}", "-o", "{made}"),
     "repeat": ("{trace}", "--times", "2", "-o", "{made}"),
     "clone": ("{trace}", "--copies", "2", "-o", "{made}"),
+    "export": ("{trace}", "-o", "{archive}"),
 }
 
 
@@ -47,9 +48,14 @@ def trace(request, tmp_path_factory):
 def test_a_trace_that_lacks_records_is_used_and_told(verb, trace, profile, tmp_path, capsys):
     path, lossy = trace
     made = tmp_path / "made.iotrace"
-    words = [word.format(trace=path, profile=profile, made=made) for word in VERBS[verb]]
+    archive = tmp_path / "made.parquet"
+    words = [word.format(trace=path, profile=profile, made=made, archive=archive) for word in VERBS[verb]]
     assert main([verb, *words]) == (3 if lossy else 0)
     told = capsys.readouterr()
     assert ("lost while recording" in (told.out + told.err).lower()) == lossy
     if str(made) in words:
         assert characterize.open(made).header.complete != lossy
+    if str(archive) in words:
+        assert main(["import", str(archive), "-o", str(made)]) == (3 if lossy else 0)
+        assert ("lost while recording" in capsys.readouterr().err) == lossy
+        assert main(["export", str(archive), "-o", str(tmp_path / "made.csv")]) == (3 if lossy else 0)
