@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import parse_fraction, parse_size
+from flextrace.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
     from selfscale.application import Application, Estimate, Relative
@@ -43,14 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     workload = parser.add_argument_group("workload (all five, or those in which it differs from --trace)")
     for name, (kind, metavar, text) in OPTIONS.items():
         workload.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
-    workload.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        dest="settings",
-        help="another parameter of a table's profile (default: its median in the table)",
-    )
+    add_settings_argument(workload)
     parser.add_argument(
         "--model",
         default="best",
@@ -80,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
+    from selfscale.table_profile import known_settings  # noqa: PLC0415
 
     changes = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
     if arguments.measured_on is not None and (arguments.trace is None or changes):
@@ -87,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             "--measured-on takes an application as it was recorded: give --trace FILE, and no changed parameter", 2
         )
     _check_sizes(changes)
-    settings = _settings(arguments.settings)
+    settings = parse_settings(arguments.settings)
     profile = Profile.load(arguments.profile, tables=True)
     application = _application(arguments, changes, profile)
     predictor = Predictor(profile, arguments.model, settings)
@@ -95,12 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
     warnings += mismatches(application, arguments.profile, predictor)
     measured_on = None
     if arguments.measured_on is not None:
-        measured_on = Predictor(Profile.load(arguments.measured_on, tables=True), arguments.model)
+        origin = Profile.load(arguments.measured_on, tables=True)
+        measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)
         warnings += other_memory(application, arguments.measured_on, measured_on.profile)
     made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
     if arguments.against is not None:
-        other = Predictor(Profile.load(arguments.against, tables=True), arguments.model)
+        against = Profile.load(arguments.against, tables=True)
+        other = Predictor(against, arguments.model, known_settings(against, settings))
         warnings += mismatches(application, arguments.against, other)
         made.ratios = _ratios(made, other, measured_on)
     if measured_on is not None:
@@ -133,21 +130,6 @@ def _check_sizes(changes: dict[str, float]) -> None:
             raise FlextraceError(f"--{name.replace('_', '-')} {changes[name]:g}: give a number above 0", 2)
     if changes.get("process_num", 1) < 1:
         raise FlextraceError(f"--process-num {changes['process_num']:g}: give a number of at least 1", 2)
-
-
-def _settings(texts: list[str]) -> dict[str, float]:
-    """Values of --set."""
-    settings = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise FlextraceError(f"--set {text}: give NAME=VALUE with a number", 2)
-        settings[name.strip()] = number
-    return settings
 
 
 def _application(arguments: argparse.Namespace, changes: dict[str, float], profile: Profile) -> Application:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_duration, format_megabytes
+from flextrace.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
     from selfscale.application import Application
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "flextrace.ranking/1"
 SETS = ("table5.2",)
+MERITS = {"throughput": "throughput", "elapsed": "speed (the inverse of elapsed)", "cost": "throughput per cost"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the machine that the trace was recorded on: rank by predictions relative to how it ran there; "
         "simulations take from it what requests took",
     )
+    add_settings_argument(parser)
     parser.add_argument("--model", default="best", metavar="NAME", help="as for 'flextrace predict' (default best)")
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
@@ -64,15 +67,18 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.ranking import load_machines, rank  # noqa: PLC0415
+    from selfscale.table_profile import known_settings  # noqa: PLC0415
 
+    settings = parse_settings(arguments.settings)
     application = _application(arguments)
-    machines = load_machines(paths, arguments.model)
+    machines = load_machines(paths, arguments.model, settings)
     warnings = application.warnings
     for machine in machines:
         warnings += mismatches(application, machine.path, machine.predictor)
     measured_on = None
     if arguments.measured_on:
-        measured_on = Predictor(Profile.load(arguments.measured_on, tables=True), arguments.model)
+        origin = Profile.load(arguments.measured_on, tables=True)
+        measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)
         warnings += other_memory(application, arguments.measured_on, measured_on.profile)
     warnings = list(dict.fromkeys(warnings))  # it may be one of those that are ranked
@@ -80,7 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print(json.dumps(_document(arguments, machines, tables, warnings), indent=1))
     else:
-        print("\n".join(_ratio_lines(machines, tables) if arguments.workloads else _ranking_lines(application, tables)))
+        lines = (
+            _ratio_lines(machines, tables) if arguments.workloads else _ranking_lines(application, tables, arguments.by)
+        )
+        print("\n".join(lines))
     for warning in warnings:
         print(f"flextrace rank: {warning}", file=sys.stderr)
     return 0 if application.complete else 3
@@ -95,7 +104,7 @@ def _application(arguments: argparse.Namespace) -> Application:
     return application_of(arguments.files[0], {})
 
 
-def _ranking_lines(application: Application, tables: list[list[Entry]]) -> list[str]:
+def _ranking_lines(application: Application, tables: list[list[Entry]], by: str) -> list[str]:
     from flextrace.prediction_text import recorded_lines, workload_text, wrapped  # noqa: PLC0415
     from selfscale.ranking import ratio_to, told_apart  # noqa: PLC0415
 
@@ -106,7 +115,7 @@ def _ranking_lines(application: Application, tables: list[list[Entry]]) -> list[
             f"  {'machine':20}{'MB/s':>10}{'90 % interval':>20}{'of first':>10}{'elapsed':>14}{'MB/s per cost':>16}"
         )
         for entry in entries:
-            throughput, ratio = entry.throughput, ratio_to(entry, entries[0])
+            throughput, ratio = entry.throughput, ratio_to(entry, entries[0], by)
             apart = entry is entries[0] or told_apart(ratio)
             unsure |= not apart
             interval = f"{format_megabytes(throughput.low)} to {format_megabytes(throughput.high)}"
@@ -114,12 +123,18 @@ def _ranking_lines(application: Application, tables: list[list[Entry]]) -> list[
             cost = format_megabytes(entry.per_cost) if math.isfinite(entry.per_cost) else "-"
             lines.append(
                 f"  {entry.machine.name:20}{format_megabytes(throughput.value):>10}{interval:>20}"
-                f"{f'{ratio.ratio:.3g}' + ('' if apart else ' ~'):>10}{elapsed:>14}{cost:>16}"
+                f"{_of_first(ratio.ratio) + ('' if apart else ' ~'):>10}{elapsed:>14}{cost:>16}"
             )
         lines += _outside_lines(entries)
     if unsure:
-        lines.append("~ the 90 % interval of the ratio to the first machine includes 1: not told apart")
+        lines.append(
+            f"~ the 90 % interval of its {MERITS[by]}, as a ratio to the first machine's, includes 1: not told apart"
+        )
     return lines + recorded_lines(application)
+
+
+def _of_first(ratio: float) -> str:
+    return f"{ratio:.3g}" if math.isfinite(ratio) else "-"
 
 
 def _ratio_lines(machines: list[Machine], tables: list[list[Entry]]) -> list[str]:
@@ -170,7 +185,7 @@ def _document(
                 "throughput": asdict(entry.throughput),
                 "elapsed_s": asdict(entry.elapsed_s) if entry.elapsed_s else None,
                 "per_cost": entry.per_cost,
-                "ratio": asdict(ratio_to(entry, first)),
+                "ratio": asdict(ratio_to(entry, first, arguments.by)),
                 "relative": asdict(entry.relative) if entry.relative else None,
                 "prediction": entry.estimate.prediction.as_document(),
             }

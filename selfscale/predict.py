@@ -130,7 +130,9 @@ class Predictor:
     def __init__(self, profile: Profile, model: str = BEST, settings: Mapping[str, float] | None = None):
         known = (BEST, *models_of(profile))
         if model not in known:
-            raise FlextraceError(f"the profile has no model {model!r}: choose one of {', '.join(known)}", 2)
+            raise FlextraceError(
+                f"the profile {profile.path or ''} has no model {model!r}: choose one of {', '.join(known)}", 2
+            )
         self._placement = Placement(profile.table, settings or {}) if profile.table or settings else None
         self.profile = profile
         self.scores = scores_of(profile) if model == BEST else scores_of(profile, [model])

@@ -9,8 +9,8 @@ with (table 5.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from characterize.errors import FlextraceError
@@ -19,6 +19,7 @@ from selfscale.application import Application, Estimate, Relative, estimates, re
 from selfscale.predict import BEST, Predictor
 from selfscale.profile import Profile
 from selfscale.relative import Estimated, Ratio, ratio_of
+from selfscale.table_profile import known_settings
 
 KIB, MIB = 1024.0, float(1 << 20)
 WORKLOADS = {
@@ -86,19 +87,36 @@ class Entry:
         """Bytes per s for one unit of cost; NaN without cost."""
         return self.throughput.value / self.machine.cost
 
+    def merit(self, by: str) -> Estimated:
+        """What machines are ordered by, more being better: throughput, that for a unit of cost, runs per s."""
+        if by == "elapsed" and (elapsed_s := self.elapsed_s) is not None:
+            return Estimated(1 / elapsed_s.value, 1 / elapsed_s.high, 1 / elapsed_s.low)
+        return self.throughput.times(1 / self.machine.cost) if by == "cost" else self.throughput
 
-def load_machines(paths: Sequence[Path], model: str = BEST) -> list[Machine]:
+
+def load_machines(
+    paths: Sequence[Path], model: str = BEST, settings: Mapping[str, float] | None = None
+) -> list[Machine]:
     """Profiles, of machines or of tables, with a fitted model each.
+
+    Parameters
+    ----------
+    settings : mapping, optional
+        Values of parameters beyond the five, for those profiles that have them.
 
     Raises
     ------
     FlextraceError
-        A profile cannot be used, or has a cost that is no number above 0.
+        A profile cannot be used, or has a cost that is no number above 0; or no profile has a parameter.
     """
     names = [path.stem for path in paths]
+    profiles = [Profile.load(path, tables=True) for path in paths]
+    chosen = [known_settings(profile, settings or {}) for profile in profiles]
+    for name in settings or {}:
+        if not any(name in of_profile for of_profile in chosen):
+            raise FlextraceError(f"--set {name}: no profile has such a parameter beyond the five", 2)
     machines = []
-    for path in paths:
-        profile = Profile.load(path, tables=True)
+    for path, profile, of_profile in zip(paths, profiles, chosen, strict=True):
         cost = profile.settings.get("cost", profile.environment.get("cost"))
         if cost is not None and (
             isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 < cost < math.inf
@@ -109,7 +127,7 @@ def load_machines(paths: Sequence[Path], model: str = BEST) -> list[Machine]:
                 name=path.stem if names.count(path.stem) == 1 else str(path),
                 path=path,
                 cost=math.nan if cost is None else float(cost),
-                predictor=Predictor(profile, model),
+                predictor=Predictor(profile, model, of_profile),
             )
         )
     return machines
@@ -173,9 +191,10 @@ def _key(entry: Entry, by: str) -> tuple[float, float]:
     return -entry.throughput.value, 0.0
 
 
-def ratio_to(entry: Entry, reference: Entry) -> Ratio:
-    """A machine's throughput over another's (thesis 5.5)."""
-    return ratio_of(entry.throughput, reference.throughput)
+def ratio_to(entry: Entry, reference: Entry, by: str = "throughput") -> Ratio:
+    """How many times as good as another one a machine is by that: its throughput over the other's (thesis 5.5)."""
+    ratio = ratio_of(entry.merit(by), reference.merit(by))
+    return replace(ratio, other_bytes_per_s=reference.throughput.value)
 
 
 def told_apart(ratio: Ratio) -> bool:

@@ -81,6 +81,11 @@ def _regions(points: list[Point]) -> list[Region]:
     return [Region(float(values[:, 0].min()), float(values[:, 0].max()), points[best].workload)]
 
 
+def known_settings(profile: Profile, settings: Mapping[str, float]) -> dict[str, float]:
+    """Those of parameters beyond the five that a profile has."""
+    return {name: value for name, value in settings.items() if name in profile.table.get("extra", {})}
+
+
 @dataclass(frozen=True)
 class Placement:
     """How workloads become those of a table.

@@ -65,8 +65,39 @@ def test_other_orders(place, capsys):
     # A quarter of the throughput for a tenth of the cost; the one without cost is last.
     assert [entry["machine"] for entry in by_cost] == ["slow", "fast", "same"]
     assert by_cost[0]["per_cost"] == pytest.approx(law(4096, 8 / 6) / 100, rel=0.01)
+    assert [entry["ratio"]["ratio"] for entry in by_cost] == [pytest.approx(1), pytest.approx(0.4, rel=0.01), None]
     by_time = ranking(place, capsys, *paths, "--by", "elapsed")["workloads"][0]["order"]
     assert by_time[0]["machine"] == "fast"
+    first, *others = by_time
+    for other in others:
+        assert other["ratio"]["ratio"] == pytest.approx(first["elapsed_s"]["value"] / other["elapsed_s"]["value"])
+    assert main(["rank", *paths, "--by", "cost"]) == 0
+    out = capsys.readouterr().out
+    assert "~" not in out, "as fast, and without a cost; or a tenth of it"
+    assert " 0.4 " in out
+
+
+def test_parameters_beyond_the_five_are_those_of_all_profiles_that_have_them(tmp_path, capsys):
+    rows = [f"{size},{depth},{1e4 * depth * size**0.5}" for size in (4096, 8192, 65536) for depth in (1, 2, 4, 8)]
+    text = "\n".join(["size_mean,queueDepth,throughput_bytes_per_s", *rows])
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").write_text(f"{text}\n")
+        assert main(["fit", str(tmp_path / f"{name}.csv"), "-o", str(tmp_path / f"{name}.json")]) == 0
+    one, two = str(tmp_path / "one.json"), str(tmp_path / "two.json")
+    capsys.readouterr()
+    words = ["predict", one, "--size-mean", "8192", "--set", "queueDepth=8", "--against", two, "--format", "json"]
+    assert main(words) == 0
+    (ratio,) = json.loads(capsys.readouterr().out)["ratios"]
+    assert ratio["ratio"] == pytest.approx(1)
+    found = {}
+    for depth in (1, 8):
+        assert (
+            main(["rank", "--workloads", "table5.2", one, two, "--set", f"queueDepth={depth}", "--format", "json"]) == 0
+        )
+        found[depth] = json.loads(capsys.readouterr().out)["workloads"][0]["order"][0]["throughput"]["value"]
+    assert found[8] == pytest.approx(8 * found[1], rel=0.05)
+    assert main(["rank", "--workloads", "table5.2", one, "--set", "colour=3"]) == 2
+    assert "no profile has such a parameter" in capsys.readouterr().err
 
 
 def test_the_text_says_what_cannot_be_told_apart(place, capsys):
