@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, Unpack
 
@@ -34,7 +34,7 @@ FITS = ("exact", "wrap", "scale")
 LAYERS = ("vfs", "block")
 THREADS_MAX = 32768  # of the engine
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY = 0, 1, 2, 3
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 SHELL_SIGNALS = 128
 """A shell's, and the recorder's, exit status of a command that died of a signal: this and the signal's number."""
@@ -149,7 +149,9 @@ def _run(
         )
         try:
             assert engine.stdout is not None
-            with _forwarded_signals(engine) if finish_on_signal else nullcontext():
+            signals: AbstractContextManager[list[int]]
+            signals = _forwarded_signals(engine) if finish_on_signal else nullcontext([])
+            with signals as forwarded:
                 document = _read_output(engine, engine.stdout, on_interval)
                 status = engine.wait()
         except BaseException:
@@ -159,24 +161,32 @@ def _run(
         talk = complaints.read().decode(errors="replace").strip()
     if status in (EXIT_OK, EXIT_NOT_TRUSTWORTHY) and document is not None:
         return document, talk
-    raise _failure(status, talk, memory_group)
+    failure = _failure(status, talk, memory_group)
+    if forwarded:
+        failure.exit_code = EXIT_INTERRUPTED
+    raise failure
 
 
 @contextmanager
-def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP go to the engine, which then prints its result; a second one raises as usual."""
+def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """SIGINT, SIGTERM and SIGHUP go to the engine, which then prints its result; a second one raises as usual.
+
+    Which have come so far.
+    """
+    forwarded: list[int] = []
     before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     if before[signal.SIGHUP] == signal.SIG_IGN:  # by nohup
         del before[signal.SIGHUP]
 
     def forward(number: int, frame: object) -> None:
+        forwarded.append(number)
         signal.signal(number, before[number])
         engine.send_signal(signal.SIGTERM)
 
     for number in before:
         signal.signal(number, forward)
     try:
-        yield
+        yield forwarded
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -217,7 +217,7 @@ def test_an_interrupt_ends_replay_and_recording_with_their_result(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert_part(json.loads(process.communicate(timeout=60)[0]), "signal")
-    assert process.returncode == 3
+    assert process.returncode == 130
     assert not image.exists()
     assert not characterize.open(kept).header.flags & HeaderFlag.INCOMPLETE
 

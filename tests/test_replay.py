@@ -170,6 +170,7 @@ def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path, number)
     process.send_signal(number)
     out = process.communicate(timeout=30)[0]
     assert json.loads(out)["stopped"] == "signal"
+    assert process.returncode == 130
     assert not (tmp_path / "image").exists()
 
 
