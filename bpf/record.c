@@ -358,7 +358,7 @@ static int init_tracer(struct session *session, const struct stat *trace_file)
 	if (error) {
 		fail("filter by device", options->device_name, error,
 		     error == -E2BIG
-			     ? "too many partitions, stacked devices and file systems lie on it; give one of them"
+			     ? ": too many partitions, stacked devices and file systems lie on it; give one of them"
 			     : "");
 		return error;
 	}

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.expansion import refuse_archive_name
 from characterize.layout import RecordKind
+from characterize.new_file import check_new_file
 from characterize.units import format_bytes, parse_seed
 
 if TYPE_CHECKING:
@@ -69,11 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not changes:
         options = ", ".join(option for option, _ in known.values())
         raise FlextraceError(f"nothing to alter: give at least one of {options}", 2)
-    if arguments.output.exists() and not arguments.force:
-        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    refuse_archive_name(arguments.output)
+    check_new_file(arguments.output, force=arguments.force, inputs=[arguments.file])
     parent = trace_file.open(arguments.file)
-    if arguments.output.exists() and arguments.output.samefile(arguments.file):
-        raise FlextraceError(f"{arguments.output} is the trace that is read: choose another name", 2)
     for warning in parent.warnings:
         print(f"flextrace alter: warning: {warning}", file=sys.stderr)
     trace, manifest = alter(parent, changes, arguments.seed, nearest=arguments.nearest)

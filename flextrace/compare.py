@@ -12,8 +12,9 @@ from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
-from characterize.units import format_bytes, parse_duration, parse_seed, parse_size
+from characterize.units import format_bytes, parse_duration, parse_seed
 from flextrace.measuring import terminated_as_interrupted
+from replayer.confine import parse_limit
 from replayer.run import make_directory
 
 WIDTH, LABEL_WIDTH, CELL_WIDTH = 98, 26, 12
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--directory", type=Path, required=True, help="where replay and Willy may work")
     parser.add_argument(
-        "--memory", type=parse_size, metavar="SIZE", help="memory group of the runs (default: the profile's)"
+        "--memory", type=parse_limit, metavar="SIZE", help="memory group of the runs (default: the profile's)"
     )
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs per measured row (default 3)")
     parser.add_argument(
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, print the table; 3 if a row that claims the application's conditions did not have them."""
     if arguments.repeat < 1:
         raise FlextraceError(f"--repeat {arguments.repeat} runs nothing: give at least 1", 2)
+    if arguments.max_seconds <= 0:
+        raise FlextraceError("--max-seconds needs more than 0 s", 2)
     if arguments.output:
         check_new_file(arguments.output, force=arguments.force, inputs=[arguments.trace, arguments.profile])
     make_directory(arguments.directory)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from characterize.errors import FlextraceError
 from characterize.expansion import refuse_archive_name
+from characterize.new_file import check_new_file
 from characterize.units import format_bytes
 
 if TYPE_CHECKING:
@@ -36,11 +36,8 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
 
     output = arguments.output
     refuse_archive_name(output)
-    if output.exists() and not arguments.force:
-        raise FlextraceError(f"{output} exists already: choose another name or give --force", 2)
+    check_new_file(output, force=arguments.force, inputs=files)
     parents = [trace_file.open(file) for file in files]
-    if output.exists() and any(output.samefile(file) for file in files):
-        raise FlextraceError(f"{output} is a trace that is read: choose another name", 2)
     verb = arguments.verb
     for parent in parents:
         for warning in parent.warnings:

@@ -13,6 +13,7 @@ import importlib
 import io
 import os
 import sys
+from typing import Any
 
 from characterize.errors import FlextraceError
 
@@ -43,9 +44,20 @@ COLLECT_AT_OBJECTS = 100_000
 EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why), 130 interrupted"
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors of values that are not understood name the option."""
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except FlextraceError as error:
+            name = "/".join(action.option_strings) or str(action.metavar or action.dest)
+            raise FlextraceError(f"{name}: {error}", error.exit_code) from error
+
+
 def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
     """Build the parser; with the options of one verb only, since the others are not imported."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="flextrace",
         description="What is an application's I/O like, what if it changed, how fast would it run on another machine?",
         epilog=EXIT_CODES,

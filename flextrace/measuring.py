@@ -60,8 +60,10 @@ def check_device_options(device: str | None, write: bool, confirm: str | None) -
     """
     if (write or confirm) and not device:
         raise FlextraceError("--write and --confirm are for a block device: give --device as well", 2)
-    if write != bool(confirm):
+    if write and not confirm:
         raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
+    if confirm and not write:
+        raise FlextraceError("--confirm is for --write, which overwrites the device: give that as well", 2)
 
 
 def try_device(access: Access, confirm: str | None) -> None:
@@ -94,16 +96,17 @@ def span_bytes(access: Access, directory: Path | None, settings: Settings, wante
 
     if directory is None:
         room = float(geometry_of(Path(str(access.device))).size_bytes - DEVICE_MARGIN_BYTES)
-        span, where = wanted_bytes or room, str(access.device)
+        span, where = room if wanted_bytes is None else wanted_bytes, str(access.device)
     else:
         whole = replace(settings, span_bytes=float(SPAN_BYTES))
         room = SPAN_BYTES * (free_bytes(directory) / DISK_MARGIN / whole.image_bytes)
         usual = min(SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S * settings.budget_s, room)
-        span, where = wanted_bytes or max(SPAN_BYTES_MIN, usual), str(directory)
+        span, where = max(SPAN_BYTES_MIN, usual) if wanted_bytes is None else wanted_bytes, str(directory)
     if span > room or span < SPAN_BYTES_MIN:
         raise FlextraceError(
             f"cannot touch {format_bytes(span)} of {where}: there is room for {format_bytes(max(0, room))}, and less "
-            f"than {format_bytes(SPAN_BYTES_MIN)} tells nothing; give another --span, or another place"
+            f"than {format_bytes(SPAN_BYTES_MIN)} tells nothing; give another --span, or another place",
+            1 if wanted_bytes is None else 2,
         )
     return align_down(span)
 

@@ -18,10 +18,9 @@ from types import FrameType
 from characterize.errors import FlextraceError
 from characterize.expansion import ARCHIVE_SUFFIX
 from characterize.new_file import check_replaceable
-from characterize.units import parse_size
 from flextrace.export import write_archive
 from replayer.binaries import find_binary
-from replayer.confine import MemoryGroup
+from replayer.confine import MemoryGroup, parse_limit
 
 # Handed over as they are; the recorder parses them.
 RECORDER_OPTIONS = (
@@ -62,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory",
         metavar="SIZE",
-        type=parse_size,
+        type=parse_limit,
         help="confine the command, and the page cache it fills, to SIZE (the same option as of scale and compare)",
     )
     parser.add_argument(
@@ -132,7 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("--memory confines a command that is started here, not a running process", 2)
     else:
         with MemoryGroup(arguments.memory) as group:
-            warm(arguments.warm, group)
+            if not arguments.dry_run:
+                warm(arguments.warm, group)
             status = run_recorder([*recorder, f"--cgroup={group.path}", *command])
     if archive:
         keep_as_archive(Path(arguments.output), archive, force=arguments.force, quiet=arguments.quiet)

@@ -19,8 +19,8 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.expansion import expanded
 from characterize.new_file import check_new_file, write_text
-from characterize.units import parse_duration, parse_size
-from replayer.confine import MemoryGroup, current_limit
+from characterize.units import parse_duration
+from replayer.confine import MemoryGroup, current_limit, parse_limit
 from replayer.engine_options import EngineOptions
 from replayer.result_text import summary
 from replayer.run import (
@@ -28,6 +28,7 @@ from replayer.run import (
     COMPUTING_CHOICES,
     DIRECT_CHOICES,
     ENGINES,
+    EXIT_INTERRUPTED,
     EXIT_NOT_TRUSTWORTHY,
     EXIT_OK,
     FITS,
@@ -83,7 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     result = parser.add_argument_group("result")
     result.add_argument("--format", choices=("text", "json"), default="text", help="of stdout (default text)")
-    result.add_argument("--output", type=Path, metavar="RESULT.json", help="write the result document there as well")
+    result.add_argument(
+        "-o", "--output", type=Path, metavar="RESULT.json", help="write the result document there as well"
+    )
     result.add_argument("--force", action="store_true", help="overwrite RESULT.json and REPLAY.iotrace")
 
 
@@ -168,7 +171,7 @@ def _add_start_arguments(group: argparse._ArgumentGroup) -> None:
         "keep (as it is)",
     )
     group.add_argument(
-        "--memory", type=parse_size, metavar="SIZE", help="run in a memory control group, which bounds the page cache"
+        "--memory", type=parse_limit, metavar="SIZE", help="run in a memory control group, which bounds the page cache"
     )
     group.add_argument(
         "--data",
@@ -215,7 +218,7 @@ def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay; 3 when the result is not to be trusted."""
+    """Replay; 3 when the result is not to be trusted, 130 when it was interrupted."""
     arguments.directory = arguments.directory or arguments.image
     _check_arguments(arguments)
     _check_device_arguments(arguments)
@@ -237,6 +240,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     for reason in document["reasons"]:
         print(f"not trustworthy: {reason}", file=sys.stderr)
+    if document["stopped"] == "signal":
+        print("flextrace replay: interrupted; the result is of what was replayed until then", file=sys.stderr)
+        return EXIT_INTERRUPTED
     return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY
 
 
@@ -244,7 +250,11 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
     """Raise `FlextraceError` (usage) where the options do not go together, or there is no place for the result."""
     if not arguments.directory and not arguments.device and arguments.engine != "null":
         raise FlextraceError("replay where? give --directory DIR, --image DIR or --device DEV", 2)
-    if arguments.loop and not arguments.max_time:
+    if arguments.max_time is not None and arguments.max_time <= 0:
+        raise FlextraceError("--max-time needs more than 0 s", 2)
+    if arguments.late_limit is not None and arguments.late_limit <= 0:
+        raise FlextraceError("--late-limit needs more than 0 s", 2)
+    if arguments.loop and arguments.max_time is None:
         raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
     if arguments.record:
         if arguments.loop:
@@ -257,6 +267,10 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise FlextraceError("--speed divides recorded times, and --timing asap keeps none: give --timing as well", 2)
     if arguments.late_limit is not None and arguments.late != "skip":
         raise FlextraceError("--late-limit is for --late skip: give that as well", 2)
+    if arguments.computing != "recorded" and arguments.timing != "think":
+        raise FlextraceError("--computing is for think times: give --timing think as well", 2)
+    if arguments.memory and arguments.engine == "null":
+        raise FlextraceError("--memory bounds the page cache, and the null engine does no I/O: leave it out", 2)
     for path in (arguments.output, arguments.record):
         if isinstance(path, Path) and path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
             raise FlextraceError(f"{path} is the trace that is read: choose another name for the result", 2)
@@ -271,8 +285,10 @@ def _check_device_arguments(arguments: argparse.Namespace) -> None:
     given += ["--fit"] if arguments.fit != "exact" else []
     if given and not arguments.device:
         raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
-    if arguments.write != bool(arguments.confirm):
+    if arguments.write and not arguments.confirm:
         raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
+    if arguments.confirm and not arguments.write:
+        raise FlextraceError("--confirm is for --write, which overwrites the device: give that as well", 2)
     if not arguments.device:
         return
     if arguments.memory and not arguments.directory:

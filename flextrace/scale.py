@@ -18,12 +18,16 @@ from characterize.new_file import check_replaceable
 from characterize.provenance import tool_version
 from characterize.units import format_duration, parse_duration, parse_seed, parse_size
 from flextrace import measuring
+from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
 if TYPE_CHECKING:
     from selfscale.access import Access
     from selfscale.plan import Settings
     from selfscale.self_scaling import SelfScaling
+
+DEPTH_MAX = 4096
+"""Requests in flight per thread that the replay engine takes (replayer/engine/ring.h)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--memory",
-        type=parse_size,
+        type=parse_limit,
         metavar="SIZE",
         help="measure inside a memory control group of SIZE (needs root), whose small page cache makes it short; "
         "without it, files of four times the machine's memory are needed",
@@ -130,8 +134,6 @@ def run(arguments: argparse.Namespace) -> int:
         stack.enter_context(measuring.terminated_as_interrupted())
         group = None
         if arguments.memory:
-            from replayer.confine import MemoryGroup  # noqa: PLC0415
-
             group = stack.enter_context(MemoryGroup(arguments.memory))
         image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
         if arguments.fill and journal is None:
@@ -282,10 +284,10 @@ def _check_access(arguments: argparse.Namespace) -> None:
         raise FlextraceError("--memory bounds the page cache, which direct I/O does not use: leave it out", 2)
     if arguments.direct and arguments.device:
         raise FlextraceError("--direct is for files; requests to a --device go by no page cache anyway", 2)
-    if arguments.span and not uncached:
+    if arguments.span is not None and not uncached:
         raise FlextraceError("--span is for --direct and --device: else the page cache gives the range", 2)
-    if arguments.depth is not None and (arguments.depth < 1 or arguments.engine == "sync"):
-        raise FlextraceError("--depth needs a number from 1 on, and io_uring: leave --engine sync out", 2)
+    if arguments.depth is not None and (not 1 <= arguments.depth <= DEPTH_MAX or arguments.engine == "sync"):
+        raise FlextraceError(f"--depth needs a number from 1 to {DEPTH_MAX}, and io_uring: leave --engine sync out", 2)
 
 
 def _journal_path(arguments: argparse.Namespace) -> Path:
@@ -306,6 +308,7 @@ def _same_options(arguments: argparse.Namespace) -> str:
     words += [] if arguments.cost is None else ["--cost", f"{arguments.cost:g}"]
     words += ["--random", str(arguments.random)] if arguments.random else []
     words += ["--seed", str(arguments.seed)] if arguments.seed else []
+    words += ["--keep-image"] if arguments.keep_image else []
     return shlex.join(words)
 
 

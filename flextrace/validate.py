@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
-from characterize.units import parse_duration, parse_seed, parse_size
+from characterize.units import parse_duration, parse_seed
 from flextrace import measuring
+from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-seconds", type=parse_duration, default=4.0, metavar="TIME", help="longest run of a workload (default 4s)"
     )
     parser.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
-    parser.add_argument("--memory", type=parse_size, metavar="SIZE", help="memory group (default: the profile's)")
+    parser.add_argument("--memory", type=parse_limit, metavar="SIZE", help="memory group (default: the profile's)")
     parser.add_argument("--write", action="store_true", help="write the profile's device again, if it has one")
     parser.add_argument("--confirm", metavar="ID", help="its serial number, or its size in bytes if it has none")
     parser.add_argument(
@@ -105,8 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
         stack.enter_context(measuring.terminated_as_interrupted())
         group = None
         if memory_bytes:
-            from replayer.confine import MemoryGroup  # noqa: PLC0415
-
             group = stack.enter_context(MemoryGroup(memory_bytes))
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
@@ -135,6 +134,8 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
         raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
+    if arguments.max_seconds <= 0:
+        raise FlextraceError("--max-seconds needs more than 0 s", 2)
     check_new_file(output, force=True, inputs=[arguments.profile])
     if not profile.regions:
         from selfscale.profile import TO_COMPLETE  # noqa: PLC0415
@@ -245,6 +246,8 @@ def _same_options(arguments: argparse.Namespace) -> str:
     words += ["--write", "--confirm", arguments.confirm] if arguments.write else []
     words += ["--seed", str(arguments.seed)] if arguments.seed else []
     words += ["-o", str(arguments.output)] if arguments.output else []
+    words += ["--keep-image"] if arguments.keep_image else []
+    words += ["--format", arguments.format] if arguments.format != "text" else []
     return shlex.join(words)
 
 

@@ -9,7 +9,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from characterize.errors import FlextraceError
+from characterize.expansion import refuse_archive_name
+from characterize.new_file import check_new_file
 from characterize.units import format_bytes, parse_fraction, parse_seed, parse_size
 
 SCHEMA = "flextrace.willy/1"
@@ -63,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     from characterize.workload import PARAMETERS, Workload, workload_of  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
-    if arguments.output.exists() and not arguments.force:
-        raise FlextraceError(f"{arguments.output} exists already: choose another name or give --force", 2)
+    refuse_archive_name(arguments.output)
+    check_new_file(arguments.output, force=arguments.force)
     wanted = Workload(
         float(arguments.unique_bytes),
         arguments.seq_frac,

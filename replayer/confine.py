@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes
+from characterize.units import format_bytes, parse_size
 
 PROC = Path("/proc")
 LIMIT_BYTES_MIN = 1 << 20
@@ -102,6 +102,34 @@ def current_limit() -> int | None:
     return min(limits, default=None)
 
 
+def parse_limit(text: str) -> int:
+    """Bytes of a memory group from text such as ``128M``.
+
+    Raises
+    ------
+    FlextraceError
+        Not a size, or one that no process fits in.
+    """
+    limit_bytes = parse_size(text)
+    check_limit(limit_bytes)
+    return limit_bytes
+
+
+def check_limit(limit_bytes: int) -> None:
+    """Refuse a limit that no process fits in.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if limit_bytes < LIMIT_BYTES_MIN:
+        raise FlextraceError(
+            f"a memory group of {limit_bytes} bytes cannot hold a process: "
+            f"give at least {format_bytes(LIMIT_BYTES_MIN)}",
+            2,
+        )
+
+
 class MemoryGroup:
     """A memory control group that exists while its ``with`` block runs.
 
@@ -123,12 +151,7 @@ class MemoryGroup:
     """
 
     def __init__(self, limit_bytes: int):
-        if limit_bytes < LIMIT_BYTES_MIN:
-            raise FlextraceError(
-                f"a memory group of {limit_bytes} bytes cannot hold a process: "
-                f"give at least {format_bytes(LIMIT_BYTES_MIN)}",
-                2,
-            )
+        check_limit(limit_bytes)
         self.limit_bytes = limit_bytes
         self.path = Path()
         self._version = 0

@@ -71,7 +71,7 @@ def test_what_a_message_names_is_an_option_of_the_verb(tmp_path, capsys):
     (tmp_path / "unknown").write_text("nothing that anybody writes\n" * 9)
     for words in (["characterize", "unknown"], ["import", "unknown", "-o", "made.iotrace"]):
         assert main([words[0], *(str(tmp_path / word) if word[0] != "-" else word for word in words[1:])]) == 1
-        assert "force it by --from, and" in capsys.readouterr().err
+        assert "force it by --from of 'flextrace import' or 'flextrace characterize'" in capsys.readouterr().err
         with pytest.raises(SystemExit):
             main([words[0], "--help"])
         assert "--from FORMAT" in capsys.readouterr().out
@@ -81,3 +81,35 @@ def test_a_directory_that_cannot_be_made_is_told_with_what_to_do(tmp_path, capsy
     options = ["--directory", str(tmp_path / "missing" / "place"), "-o", str(tmp_path / "p.json")]
     assert main(["scale", *options]) == 2
     assert "name one in a directory that is there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("replay t.iotrace --directory d --memory 0", "--memory: a memory group of 0 bytes cannot hold a process"),
+        ("scale --directory d -o p.json --memory 4K", "--memory: a memory group of 4096 bytes"),
+        ("validate p.json --memory 0", "--memory: a memory group of 0 bytes"),
+        ("scale --directory d -o p.json --budget ", "--budget: duration '' is not understood"),
+        ("scale --directory d -o p.json --direct --span 0", "cannot touch 0 B of d"),
+        ("scale --directory d -o p.json --direct --depth 5000", "--depth needs a number from 1 to 4096"),
+        ("replay t.iotrace --directory d --max-time 0", "--max-time needs more than 0 s"),
+        ("replay t.iotrace --directory d --loop --max-time 0", "--max-time needs more than 0 s"),
+        ("replay t.iotrace --directory d --timing recorded --late skip --late-limit 0", "--late-limit needs more"),
+        ("replay t.iotrace --directory d --computing off", "--computing is for think times: give --timing think"),
+        ("replay t.iotrace --engine null --memory 64M", "the null engine does no I/O"),
+        ("replay t.iotrace --device d --confirm 5", "--confirm is for --write"),
+        ("compare t.iotrace --profile p.json --directory d --max-seconds 0", "--max-seconds needs more than 0 s"),
+        ("alter t.iotrace -o no/such/x.iotrace --size-mean 2x", "its directory does not exist"),
+        ("alter t.iotrace -o x.parquet --size-mean 2x", "is the name of an archive"),
+        ("willy -o no/such/x.iotrace --unique-bytes 1M --seq-frac 0 --read-frac 0 --size-mean 4K", "does not exist"),
+        ("cut t.iotrace -o no/such/x.iotrace --path *", "its directory does not exist"),
+        ("export t.iotrace -o no/such/x.csv", "its directory does not exist"),
+        ("import t.csv -o no/such/x.iotrace", "its directory does not exist"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_work(command, said, tmp_path, capsys, monkeypatch):
+    """And the message names the option. No trace or profile is there: nobody has looked for one yet."""
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split(" ")) == 2
+    assert said in capsys.readouterr().err
+    assert not [path for path in tmp_path.iterdir() if path.name != "d"]

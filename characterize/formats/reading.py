@@ -167,7 +167,9 @@ class Reading:
         for number, expected, text in sorted(found):
             message = f"{self.path} line {number}: expected {expected}, found {text.strip()[:FOUND_CHARACTERS]!r}"
             if not self.options.skip_bad:
-                raise FlextraceError(f"{message} (--skip-bad leaves such lines out and counts them)")
+                raise FlextraceError(
+                    f"{message} (--skip-bad of 'flextrace import' and 'characterize' leaves such lines out)"
+                )
             self.bad_count += 1
             if len(self.bad_examples) < EXAMPLES_MAX:
                 self.bad_examples.append(message)

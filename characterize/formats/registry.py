@@ -13,6 +13,7 @@ from characterize.formats.reading import FILETIME, Format
 HEAD_BYTES = 64 << 10
 ANY_TABLE = "csv"
 """What a file is only if it is nothing else: other formats may have a line of column names, too."""
+FORCED = "by --from of 'flextrace import' or 'flextrace characterize'"
 
 FORMATS = {
     it.name: it
@@ -114,13 +115,13 @@ def found_format(path: Path) -> Format:
         return found[0]
     if found:
         names = " and ".join(it.name for it in found)
-        raise FlextraceError(f"{path} looks like {names}: say which by --from", 2)
+        raise FlextraceError(f"{path} looks like {names}: say which {FORCED}", 2)
     begin = head.splitlines()[0][:60] if head.strip() else b""
     looked = "\n".join(f"  {it.name:<12} {it.about}" for it in FORMATS.values())
     raise FlextraceError(
         f"{path} is not a flextrace trace, and no trace of another tool that is known: it begins with {begin!r}. "
-        f"Looked for\n{looked}\nIf it is one of these, force it by --from, and the first wrong line is named; name "
-        "the columns of another table by --from csv --columns ('flextrace import --help')"
+        f"Looked for\n{looked}\nIf it is one of these, force it {FORCED}, and the first wrong line is named; name "
+        "the columns of another table by --columns there ('flextrace import --help')"
     )
 
 

@@ -117,9 +117,7 @@ int image_use_target(struct image *image, struct file_table *table)
 			return -EINVAL;
 		}
 		if (file->layout_bytes > target->size_bytes) {
-			complain("%s is too small: the trace reaches up to byte %llu, it has %llu; give a larger one, "
-				 "or "
-				 "--fit wrap or scale",
+			complain("%s is too small: the trace reaches up to byte %llu, it has %llu; give a larger one",
 				 target->path, (unsigned long long)file->layout_bytes,
 				 (unsigned long long)target->size_bytes);
 			return -ENOSPC;
