@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +106,7 @@ def span_bytes(access: Access, directory: Path | None, settings: Settings, wante
         raise FlextraceError(
             f"cannot touch {format_bytes(span)} of {where}: there is room for {format_bytes(max(0, room))}, and less "
             f"than {format_bytes(SPAN_BYTES_MIN)} tells nothing; give another --span, or another place",
-            1 if wanted_bytes is None else 2,
+            2 if wanted_bytes is not None and wanted_bytes < SPAN_BYTES_MIN else 1,
         )
     return align_down(span)
 
@@ -205,9 +205,16 @@ def age_cache(
 
 
 def measure_in(
-    image: Path | None, group: MemoryGroup | None, access: Access, confirm: str | None = None
+    image: Path | None,
+    group: MemoryGroup | None,
+    access: Access,
+    confirm: str | None = None,
+    known: Sequence[Point] = (),
 ) -> Callable[[Step], Point]:
-    """What measures a step of an exploration in an image directory, or on a device; again, where it was disturbed."""
+    """What measures a step of an exploration in an image directory, or on a device; again, where it was disturbed.
+
+    What is usual is told by the points that are known already, of a run that is resumed.
+    """
     from selfscale import storage  # noqa: PLC0415
     from selfscale.disturbed import undisturbed  # noqa: PLC0415
     from selfscale.measure import measure  # noqa: PLC0415
@@ -225,7 +232,7 @@ def measure_in(
             **(storage.options_of(request.parameter) if request.role == storage.ROLE else {}),
         )
 
-    of_two = undisturbed(once)
+    of_two = undisturbed(once, [point for point in known if point.role != storage.ROLE])
 
     def step(request: Step) -> Point:
         # Probes of storage have times of their own, and come in rounds.

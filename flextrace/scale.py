@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             _say(f"resuming behind {len(journal.points)} points")
         progress = stack.enter_context(measuring.Progress(arguments.budget, len(journal.points), _say))
-        measure = measuring.measure_in(image, group, access, arguments.confirm)
+        measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points)
         exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
         try:
             exploration.run()

@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         measuring.age_cache(settings, image, group, access, _say)
         journal = Journal(journal_path, chosen, {}, resume=arguments.resume)
         progress = stack.enter_context(measuring.Progress(math.inf, len(journal.points), _say))
-        measure = measuring.measure_in(image, group, access, arguments.confirm)
+        measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points)
         try:
             result = validate(profile, validation, progress.wrap(journal.wrap(measure)))
         except KeyboardInterrupt:

@@ -9,7 +9,7 @@ bursts) is not disturbed, so wide is what is wide for this machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from statistics import median
 
@@ -24,13 +24,14 @@ POINTS_MIN = 8
 """Points after which it is known what is usual."""
 
 
-def undisturbed(measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
+def undisturbed(measure: Callable[[Step], Point], known: Iterable[Point] = ()) -> Callable[[Step], Point]:
     """The same as `measure`, but of a disturbed run and a second one that with the narrower interval.
 
     Which one that is does not depend on what is expected of the workload. Its ``cost_s`` is that of both, and it tells
-    what the other one said. There is no second run where the step's budget does not pay for it.
+    what the other one said. There is no second run where the step's budget does not pay for it. What is usual is known
+    from points before, those of an interrupted run that is resumed among them.
     """
-    widths: list[float] = []
+    widths = [width for point in known if (width := _width(point)) < math.inf]
 
     def step(request: Step) -> Point:
         point = measure(request)

@@ -58,12 +58,12 @@ class Journal:
         documents = []
         whole_bytes = 0
         for line in lines:
+            if not line.endswith(b"\n"):
+                break  # its writer was killed within it
             try:
                 documents.append(json.loads(line))
             except ValueError:
                 break
-            if not line.endswith(b"\n"):
-                break  # its writer was killed within it; without this byte the next line would be glued to it
             whole_bytes += len(line)
         if not documents or documents[0].get("schema") != SCHEMA:
             raise FlextraceError(

@@ -94,6 +94,13 @@ def test_a_second_run_is_made_where_the_budget_pays_for_it(left_s, runs):
     assert step(dataclasses.replace(STEP, left_s=left_s)).cost_s == 2.0 * runs
 
 
+def test_what_is_usual_is_known_from_points_of_before():
+    """Those of an interrupted run that is resumed."""
+    widths = iter([0.4, 0.02])
+    points = [undisturbed(lambda _: _point(next(widths)), [_point(0.03)] * POINTS_MIN)(STEP)]
+    assert [point.cost_s for point in points] == [4.0]
+
+
 def test_workloads_are_measured_again_and_probes_of_storage_are_not(monkeypatch):
     widths = {"random": iter([*[0.03] * POINTS_MIN, 0.4, 0.02]), storage.ROLE: iter([0.9, 0.9])}
     role = "random"

@@ -60,7 +60,7 @@ def formula(monkeypatch):
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: (image / "f1").write_text("") or 1.5)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: step)
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     machine.interrupt_at = interrupt_at
     return machine
@@ -132,7 +132,7 @@ def test_a_failure_keeps_what_was_measured_and_says_where(place, formula, capsys
         return formula.measure(request)
 
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: fails)
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): fails)
     assert main(command(place)) == 1
     error = capsys.readouterr().err
     journal = place / "p.json.points.ndjson"
@@ -146,7 +146,7 @@ def test_a_failure_before_the_first_point_leaves_nothing(place, formula, capsys,
         raise FlextraceError("--depth needs a whole number up to 4096", 2)
 
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None: fails)
+    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): fails)
     assert main(command(place)) == 2
     assert "kept" not in capsys.readouterr().err
     assert not list(place.glob("p.json*"))

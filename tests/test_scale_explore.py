@@ -354,7 +354,8 @@ def test_journal_drops_a_last_line_that_was_cut_off(tmp_path):
     for cut in (1, 30):
         (tmp_path / "j").write_bytes(whole[:-cut])
         journal = Journal(tmp_path / "j", {"seed": 1}, {}, resume=True)
-        assert journal.points == points[:2] if cut > 1 else len(journal.points) in {2, 3}
+        # A line that lacks only its end is complete, but what comes behind it would not be.
+        assert journal.points == points[:2]
         assert journal.machine == {"cache_bytes": 5}
         with (tmp_path / "j").open() as stream:
             assert all(json.loads(line) for line in stream)
