@@ -95,7 +95,7 @@ def half_width(rates: np.ndarray, level: float = 0.95) -> float:
     """
     from scipy.special import stdtrit  # noqa: PLC0415 (a second of import time that other verbs need not pay)
 
-    count = min(len(rates), BATCHES_MAX)
+    count = _batches(len(rates))
     while True:
         if count < BATCHES_MIN:
             return math.inf
@@ -110,6 +110,11 @@ def half_width(rates: np.ndarray, level: float = 0.95) -> float:
     return quantile * float(means.std(ddof=1)) / math.sqrt(count) * widening
 
 
+def _batches(values: int) -> int:
+    """How many batches of equal length hold nearly all of so many values: fewer of more, rather than leave out half."""
+    return values // max(1, math.ceil(values / BATCHES_MAX))
+
+
 def _lag_one(values: np.ndarray) -> float:
     deviation = values - values.mean()
     power = float((deviation**2).sum())
@@ -118,8 +123,8 @@ def _lag_one(values: np.ndarray) -> float:
 
 def drifts(rates: np.ndarray) -> bool:
     """Whether a straight line through the series rises or falls by more than chance and more than it may."""
-    count = min(len(rates), BATCHES_MAX)
-    length = len(rates) // count
+    count = _batches(len(rates))
+    length = len(rates) // max(1, count)
     means = rates[len(rates) - count * length :].reshape(count, length).mean(axis=1)
     mean = float(means.mean())
     if count < BATCHES_MIN or mean <= 0:

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from selfscale.stop_rule import RULES, ConfidenceRule, RaidPerfRule, half_width, mser5
+from selfscale.stop_rule import RULES, ConfidenceRule, RaidPerfRule, drifts, half_width, mser5
 
 pytestmark = pytest.mark.computes
 
@@ -139,6 +139,16 @@ def test_half_width_of_independent_values_is_students():
     # Eight values: t(7; 0.975) = 2.364624, standard deviation 1.309307.
     assert half_width(values) == pytest.approx(2.364624 * 1.309307 / math.sqrt(8), rel=1e-5)
     assert half_width(values[:7]) == math.inf
+
+
+@pytest.mark.parametrize("count", [32, 33, 45, 63, 64, 95, 500])
+def test_half_width_and_drift_look_at_nearly_all_of_a_window(count):
+    """Not at the last 32 of 63 values, say."""
+    values = np.full(count, 10.0)
+    values[: count // 3] += np.random.default_rng(count).normal(size=count // 3)
+    assert half_width(values) > 0
+    rising = np.minimum(np.arange(count), count // 2) * 0.2 + 10.0
+    assert drifts(rising)
 
 
 def test_half_width_does_not_believe_correlated_values():
