@@ -110,7 +110,7 @@ def cross_validate(
     """
     candidates = [point for point in points if point.throughput_bytes_per_s > 0 and point.role != "orthogonal"]
     tested = [point for point in candidates if point.role == "random" or not on_a_curve(point.workload, regions)]
-    if len(tested) < TESTED_MIN:
+    if len({point.workload for point in tested}) < TESTED_MIN:
         tested = candidates
     folds = _folds([point for point in tested if point.role != "random"], regions, seed)
     random_points = [point for point in tested if point.role == "random"]
@@ -207,16 +207,20 @@ def quantiles_of(relative_errors: np.ndarray) -> dict[str, float]:
 
 
 def _compare(model: Model, tested: Sequence[Point], regions: Sequence[Region]) -> np.ndarray:
-    """|ln(measured / predicted)|, the model's own logarithmic half-width, Chen's error, region; shape (4, n)."""
-    table = model.predict([point.workload for point in tested])
+    """|ln(measured / predicted)|, the model's logarithmic half-width, Chen's error, region; shape (4, workloads)."""
+    throughputs: dict[Workload, list[float]] = {}
+    for point in tested:
+        throughputs.setdefault(point.workload, []).append(point.throughput_bytes_per_s)
+    # What was measured twice is one workload, whose errors are not independent.
+    measured = np.array([np.mean(values) for values in throughputs.values()])
+    table = model.predict(list(throughputs))
     predicted = table["throughput_bytes_per_s"].to_numpy()
-    measured = np.array([point.throughput_bytes_per_s for point in tested])
     return np.array(
         [
             np.abs(np.log(measured / predicted)),
             np.log(table["interval_high"].to_numpy() / predicted),
             np.abs(predicted - measured) / measured,
-            [region_of(regions, point.workload.unique_bytes) for point in tested],
+            [region_of(regions, workload.unique_bytes) for workload in throughputs],
         ]
     )
 

@@ -167,13 +167,18 @@ class Profile:
         return Curve(parameter, np.array(x), np.array(throughput), np.array(half_width), [tuple(groups[v]) for v in x])
 
     def _average(self, indices: Iterable[int]) -> tuple[float, float]:
-        """Mean throughput of repeated measurements and its half-width, which is never below their scatter's."""
+        """Mean throughput of repeated measurements and its half-width, which is never below their scatter's.
+
+        Those that were too short to tell a half-width of their own are taken to have that of the others.
+        """
         points = [self.measured[index] for index in indices]
         values = np.array([point.throughput_bytes_per_s for point in points])
         own = np.array([point.ci95_half_width_bytes_per_s for point in points])
-        half_width = float(np.sqrt((own**2).sum())) / len(points)
+        told = own[np.isfinite(own)]
+        half_width = float(np.sqrt((told**2).mean() / len(points))) if len(told) else math.inf
         if len(points) > 1:
-            half_width = max(half_width, 1.96 * float(values.std(ddof=1)) / np.sqrt(len(points)))
+            scatter = 1.96 * float(values.std(ddof=1)) / math.sqrt(len(points))
+            half_width = max(half_width, scatter) if len(told) else scatter
         return float(values.mean()), half_width
 
     def as_document(self) -> dict[str, Any]:

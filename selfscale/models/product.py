@@ -76,7 +76,8 @@ class ProductModel:
     def _row(self, workload: Workload) -> dict[str, Any]:
         region = self.choose_region(workload.unique_bytes)
         focal, curves = self._focal[region], self._curves[region]
-        performance, variance = self._focal_performance(region)
+        performance, focal_variance = self._focal_performance(region)
+        variance, changed = 0.0, 0
         used: set[int] = set()
         ranges = {}
         notes = []
@@ -93,8 +94,11 @@ class ProductModel:
             used.update(indices_focal, indices)
             if target != getattr(focal, FIELD_OF[name]):
                 variance += relative_error**2
+                changed += 1
         outside = beyond(ranges, workload)
         notes += [f"{outside[name]}: that end was taken" for name in outside if math.isfinite(ranges[name][0])]
+        # The focal measurement is a factor of the product once, and a divisor for every parameter that is changed.
+        variance += (1 - changed) ** 2 * focal_variance
         spread = math.exp(math.sqrt(variance) * Z90 / Z95)
         return {
             "throughput_bytes_per_s": performance,
