@@ -184,7 +184,8 @@ def _error(profile: Profile, curve: Curve, at: int) -> float:
 
 def _verdict(factor: float, low: float, high: float) -> str:
     if 1 / NOTHING < factor < NOTHING:
-        return NONE
+        # Nothing is what is known to be nearly nothing.
+        return NONE if low > 1 / NOTHING**2 and high < NOTHING**2 else UNCLEAR
     if low <= 1 <= high:
         return UNCLEAR
     return GAIN if factor > 1 else LOSS

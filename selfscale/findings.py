@@ -34,6 +34,8 @@ def findings(profile: Profile) -> list[str]:
 def _cache(profile: Profile) -> str:
     limit = profile.environment.get("memory_limit_bytes")
     inside = f" (memory limit {format_bytes(limit)})" if limit else ""
+    if not profile.regions:
+        return "Where throughput falls with uniqueBytes was not measured."
     if not Access.of(profile.settings).cached:
         sizes = ", ".join(format_bytes(size) for size in profile.boundaries_bytes)
         falls = f"falls at uniqueBytes of {sizes}" if sizes else "does not fall with uniqueBytes"

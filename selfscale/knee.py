@@ -70,7 +70,7 @@ class KneeExploration(SelfScaling):
         self.moving = list(self._order)
         self._curve_parameters.append("uniqueBytes")
         while self._sizes[-1] < SIZE_MAX:
-            self._sizes.append(4 * self._sizes[-1])
+            self._sizes.append(min(SIZE_MAX, 4 * self._sizes[-1]))
         self._best: dict[Workload, Point] = {}
         self._tries: dict[Workload, int] = {}
         self._reads_are_costly: bool | None = None

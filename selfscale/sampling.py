@@ -22,7 +22,10 @@ LEVELS_MAX = 7
 
 
 def random_workload(profile: Profile, generator: random.Random) -> Workload:
-    """A workload drawn uniformly over the measured ranges, on a logarithmic axis for uniqueBytes and sizeMean."""
+    """A workload drawn uniformly over the measured ranges, on a logarithmic axis for uniqueBytes and sizeMean.
+
+    Sizes are rounded to pages, as the thesis's to blocks (3.4.2): what is drawn below one and a half is one page.
+    """
 
     def logarithmic(parameter: str) -> float:
         low, high = profile.range_of(parameter)
@@ -30,7 +33,6 @@ def random_workload(profile: Profile, generator: random.Random) -> Workload:
 
     unique_bytes = align(logarithmic("uniqueBytes"))
     process_num = float(generator.randint(1, int(profile.range_of("processNum")[1])))
-    # Aligned to pages, as the thesis's are to blocks (3.4.2).
     size = min(logarithmic("sizeMean"), unique_bytes / process_num / REQUESTS_PER_FILE_MIN)
     return Workload(
         unique_bytes=unique_bytes,

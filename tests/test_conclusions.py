@@ -75,6 +75,9 @@ def test_most_of_the_benefit_is_at_the_smallest_value_with_nine_tenths_of_the_be
         ({0: 10.0, 0.5: 12.0, 1: 20.0}, 0.02, GAIN),
         ({0: 20.0, 0.5: 12.0, 1: 10.0}, 0.02, LOSS),
         ({0: 10.0, 0.5: 12.0, 1: 11.0}, 0.02, NONE),
+        # Nearly the same, but for all that is known one may be twice the other.
+        ({0: 10.0, 0.5: 12.0, 1: 11.0}, 0.5, UNCLEAR),
+        ({0: 10.0, 0.5: 12.0, 1: 10.0}, math.inf, UNCLEAR),
         ({0: 10.0, 0.5: 12.0, 1: 13.0}, 0.3, UNCLEAR),
         # Without an interval a factor of two is nothing certain, but a hundred is.
         ({0: 10.0, 0.5: 12.0, 1: 20.0}, math.inf, UNCLEAR),
