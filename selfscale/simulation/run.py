@@ -40,9 +40,8 @@ from selfscale.simulation.storage_work import (
     wait_for_room,
     write_back,
 )
+from selfscale.simulation.who_computes import Threads, computing
 
-COMPUTES_NS_MAX = 10e6
-"""Where a recording does not say who computes: a longer pause is likely one of waiting for a timer, or for somebody."""
 READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, FETCH, GIVE_BACK, *READ_AHEAD, _ = (int(kind) for kind in Kind)
 NO_READ_AHEAD, USUAL_READ_AHEAD, MORE_READ_AHEAD = READ_AHEAD
 
@@ -90,24 +89,6 @@ class Schedule(NamedTuple):
     first_waiter: np.ndarray
     next_waiter: np.ndarray
     processor_waits: float
-
-
-class Threads(NamedTuple):
-    """Where m threads are.
-
-    Attributes
-    ----------
-    current : ndarray of int64, shape (m,)
-        Their next operations; -1: none.
-    due_ns : ndarray of float64, shape (m,)
-        When these begin; inf: that is not known, or never.
-    ready_ns : ndarray of float64, shape (m,)
-        Until when the operation before waits, or waited, for storage.
-    """
-
-    current: np.ndarray
-    due_ns: np.ndarray
-    ready_ns: np.ndarray
 
 
 def run(
@@ -196,25 +177,24 @@ def _by_cause(cause: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 def _run(todo, state, recorded_on):
     count = len(todo.kind)
     start_ns, end_ns, waited_ns = np.zeros(count), np.full(count, np.inf), np.zeros(count)
-    current, before_ns = todo.head.copy(), np.zeros(len(todo.head))
-    due_ns, ready_ns = np.where(todo.after < 0, todo.gap_ns[todo.head], np.inf), np.zeros(len(todo.head))
-    threads = Threads(current, due_ns, ready_ns)
+    current, ready_ns, first = todo.head.copy(), np.zeros(len(todo.head)), todo.after < 0
+    due_ns, before_ns = np.where(first, todo.gap_ns[todo.head], np.inf), np.where(first, 0.0, -np.inf)
+    threads = Threads(current, due_ns, before_ns, ready_ns)
     for _ in range(count):
         thread = np.argmin(due_ns)
         now, number = due_ns[thread], current[thread]
         write_back(state, now)
-        state.counts[COMPUTING] = _computing(todo, state, threads, now, thread)
+        state.counts[COMPUTING] = computing(todo, threads, now, thread, state.costs.serving_threads > 0)
         ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
         start_ns[number], waited_ns[number], ready_ns[thread] = now, ready - now, ready
-        end_ns[number] = ready + processor_ns
+        end_ns[number] = before_ns[thread] = ready + processor_ns
         following = todo.following[number]
+        current[thread], due_ns[thread] = following, np.inf
         if following >= 0:
-            current[thread] = following
-            before_ns[thread] = now if todo.together[following] else end_ns[number]
+            if todo.together[following]:
+                before_ns[thread] = now
             due_ns[thread] = _due_ns(todo, end_ns, before_ns[thread], following)
-        else:
-            current[thread], due_ns[thread] = -1, np.inf
         waiter = todo.first_waiter[number]
         while waiter >= 0:
             if current[todo.thread[waiter]] == waiter:
@@ -222,31 +202,10 @@ def _run(todo, state, recorded_on):
             waiter = todo.next_waiter[waiter]
         child = todo.first_child[number]
         while child >= 0:
+            before_ns[child] = end_ns[number]
             due_ns[child] = end_ns[number] + todo.gap_ns[todo.head[child]]
             child = todo.next_child[child]
     return start_ns, end_ns, waited_ns
-
-
-@kernel
-def _computing(todo, state, threads, now, thread):
-    """How many other threads have a processor, or a thread of the kernel that works for them has one.
-
-    In a call they have one from when they do not wait for storage any more; in the pause behind it half of what they
-    compute is at its begin and half at its end, as in replays.
-    """
-    count, due_ns, served = 0, threads.due_ns, state.costs.serving_threads > 0
-    for other in range(len(due_ns)):
-        if other != thread and now < due_ns[other] < np.inf:
-            number = threads.current[other]
-            since_ns, left_ns = now - (due_ns[other] - todo.gap_ns[number]), due_ns[other] - now
-            half_ns = todo.computing_ns[number] / 2
-            if np.isnan(half_ns):
-                half_ns = todo.gap_ns[number] if todo.gap_ns[number] <= COMPUTES_NS_MAX else 0.0
-            if since_ns < 0:
-                count += served or now >= threads.ready_ns[other]
-            else:
-                count += min(since_ns, left_ns) < half_ns
-    return count
 
 
 @kernel
