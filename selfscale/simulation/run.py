@@ -37,6 +37,7 @@ from selfscale.simulation.storage_work import (
     give_back,
     start_writing,
     sync,
+    sync_directory,
     wait_for_room,
     write_back,
 )
@@ -248,12 +249,11 @@ def _operation(todo, state, recorded_on, now, number):
     if kind == DISCARD:
         discard(state, todo.first[number], end)
     if kind == DIRECTORY_SYNC:
-        return now + state.costs.storage.directory_sync_ns, 0.0
+        return sync_directory(state, now), 0.0
     if kind == SYNC:
-        until, places, new = flush(state, now, begin, end)
-        if until > now:
-            delay_ns = todo.processor_waits * todo.run_delay_ns[number]
-            return sync(state, now, until, places, new), delay_ns
+        ready = sync(state, now, begin, end)
+        if ready > now:
+            return ready, todo.processor_waits * todo.run_delay_ns[number]
     if kind > DIRECTORY_SYNC:
         _hint(todo, state, now, number)
     return now, processor_ns

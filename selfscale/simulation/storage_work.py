@@ -47,7 +47,6 @@ def store(state, page):
     """Write a dirty page back, with the access where it follows none that was written before it; whether it did."""
     clocks, counts = state.clocks, state.counts
     clean(state, page)
-    state.pages.stored[page] = True
     # With its neighbour, which is written next or was a moment ago, it is one access.
     place = page != counts[LAST] + 1 and not (page > 0 and state.pages.dirty[page - 1])
     if place:
@@ -57,57 +56,90 @@ def store(state, page):
     clocks[BYTES] += state.costs.write_page_busy_ns
     clocks[BOTH] += state.costs.write_page_busy_ns * state.costs.shared_frac
     counts[BURST] = max(0, counts[BURST] - 1)
+    files, file = state.files, _file_of(state, page)
+    files.unsynced[file], files.written_ns[file] = True, _written_ns(state)
+    files.new[file] |= not state.pages.stored[page]
+    state.pages.stored[page] = True
     return place
 
 
 @kernel
+def _file_of(state, page):
+    """The last one that does not begin behind a page."""
+    begin = state.files.begin
+    file, behind = 0, len(begin)
+    while file + 1 < behind:
+        middle = (file + behind) // 2
+        if begin[middle] <= page:
+            file = middle
+        else:
+            behind = middle
+    return file
+
+
+@kernel
 def flush(state, now, begin, behind):
-    """Write back a range's dirty pages; until when storage is busy, at how many places, and whether one was new."""
-    pages, ring, places, new = state.pages, len(state.pages.dirty), 0, False
+    """Begin to write a range's dirty pages back; at how many places they are."""
+    pages, ring, places = state.pages, len(state.pages.dirty), 0
     before = state.counts[DIRTY]
     if before:
         start_writing(state, now)
     if behind - begin < before:
         for page in range(begin, behind):
             if pages.dirty[page]:
-                new |= not pages.stored[page]
                 places += store(state, page)
     else:
         page = pages.dirtied_next[ring]
         while page != ring:
             following = pages.dirtied_next[page]
             if begin <= page < behind:
-                new |= not pages.stored[page]
                 places += store(state, page)
             page = following
-    if state.counts[DIRTY] == before:
-        return now, 0, False
-    return _written_ns(state), places, new
+    return places
 
 
 @kernel
-def sync(state, now, until, places, new):
-    """Make durable what `flush` has begun to write; when that is done.
+def sync(state, now, begin, behind):
+    """Make a file's pages durable; when they are: now, where they were.
 
-    The file system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it). Storage
-    that only lets a number of requests through in a second lets them pass for a while, and then holds all up.
+    What storage was given of them before is waited for, by whomever, and so is a sync that runs already. The file
+    system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it). Storage that only
+    lets a number of requests through in a second lets them pass for a while, and then holds all up.
     """
-    storage, clocks = state.costs.storage, state.clocks
-    more = max(0, places - 1)
+    storage, clocks, files, file = state.costs.storage, state.clocks, state.files, _file_of(state, begin)
+    given_ns = files.written_ns[file]
+    more = max(0, flush(state, now, begin, behind) - 1)
+    if not files.unsynced[file]:
+        return max(now, files.synced_ns[file])
     pause_ns = now - clocks[USED_LAST]
     taken_ns = _between(pause_ns, BRIEF_NS, PAUSE_NS, storage.sync_ns, storage.paused_sync_ns)
     taken_ns += more * storage.sync_more_ns
     busy_ns = storage.sync_busy_ns + more * storage.sync_more_busy_ns
     journal_ns = 0.0
-    if new:
+    if files.new[file]:
         journal_ns = max(0.0, storage.append_sync_ns - storage.sync_ns)
         busy_ns += max(0.0, storage.append_sync_busy_ns - storage.sync_busy_ns)
-    start = clocks[SYNCS] if clocks[SYNCS] - now > storage.sync_held_up_ns else now
+    start = max(_behind(now, clocks[SYNCS], storage), _behind(now, given_ns, storage))
     clocks[SYNCS] = max(clocks[SYNCS], now) + busy_ns
-    written = until if until - now > storage.sync_held_up_ns else now
-    done = max(written, start + taken_ns) + journal_ns
-    clocks[USED_LAST] = done
+    done = max(_behind(now, files.written_ns[file], storage), start + taken_ns) + journal_ns
+    files.unsynced[file] = files.new[file] = False
+    files.synced_ns[file] = done
+    clocks[USED_LAST] = max(clocks[USED_LAST], done)
     return done
+
+
+@kernel
+def sync_directory(state, now):
+    """Make names durable; when they are."""
+    clocks, done = state.clocks, now + state.costs.storage.directory_sync_ns
+    clocks[USED_LAST] = max(clocks[USED_LAST], done)
+    return done
+
+
+@kernel
+def _behind(now, until, storage):
+    """When a sync may go on that comes behind what storage is busy with until then."""
+    return until if until - now > storage.sync_held_up_ns else now
 
 
 @kernel
