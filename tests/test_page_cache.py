@@ -274,6 +274,17 @@ def test_a_read_after_a_pause_takes_longer():
         assert waited[1:] == pytest.approx(wait_ns, rel=0.01), gap_us
 
 
+def test_a_pause_begins_when_the_last_page_of_a_read_is_there():
+    """Of 200 pages those beyond 33 take as long as in a scan; thread 1's read begins later, and ends before."""
+    machine = stored_on(paused_read_ns=200_000.0, rested_read_ns=250_000.0, read_page_ns=1.0, held_up_ns=1e9)
+    rows = [(Kind.READ, 0, 200, 0), (Kind.READ, 5000, 1, 1), (Kind.READ, 6000, 1, 0)]
+    todo = operations(rows, after=(-1, -1), gap_ns=10_000.0)
+    todo.gap_ns[1] = 50_000.0
+    for one in (todo, operations([*rows[:1], rows[-1]], gap_ns=10_000.0)):
+        _, _, waited = run(one, machine)
+        assert waited[-1] == ACCESS_NS
+
+
 @pytest.mark.parametrize(("request_pages", "pages"), [(320, 4), (3, 3), (2, 2), (1, 2)])
 def test_the_pages_of_a_request_are_there_when_all_of_it_is(request_pages, pages):
     """Two pages are wanted, and four read: a first window is twice the request."""

@@ -237,26 +237,39 @@ def fetch(state, now, begin, behind):
 
     The pages of a request of the device are there when all of it has been read.
     """
-    pages, clocks, storage, count, wanted = state.pages, state.clocks, state.costs.storage, 0, 0
-    ahead = clocks[READS] - now > storage.held_up_ns
-    start = max(now, clocks[BOTH], clocks[BEHIND], clocks[READS] if ahead else now)
-    pause_ns = now - clocks[USED_LAST]
-    first_ns, page_ns = _first_page_ns(state, pause_ns), _page_ns(state, pause_ns)
+    pages, count, wanted = state.pages, 0, 0
     for page in range(begin, behind):
         wanted += pages.stored[page] and not pages.cached[page]
+    if not wanted:
+        return 0.0
+    start, first_ns, page_ns = _begin_read(state, now, wanted)
     request_pages = state.costs.read_ahead.request_pages
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:
             use(state, page)
             more = min(wanted, (count // request_pages + 1) * request_pages) - 1
-            more_ns = min(more, LONG_PAGES) * page_ns
-            more_ns += max(more - LONG_PAGES, 0) * storage.read_page_busy_ns
-            pages.ready_ns[page] = start + first_ns + more_ns
+            pages.ready_ns[page] = start + first_ns + _more_ns(state, more, page_ns)
             count += 1
-    if count:
-        busy = max(storage.read_busy_ns, count * storage.read_page_busy_ns)
-        clocks[READS] = max(clocks[READS], start) + busy
-        clocks[USED_LAST] = start + first_ns + min(count - 1, LONG_PAGES) * page_ns
-        clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
-    bursts = state.counts[BURST] > 0 or clocks[BEHIND] > now
+    bursts = state.counts[BURST] > 0 or state.clocks[BEHIND] > now
     return count * state.costs.miss_page_ns * (state.costs.beside_burst if bursts else 1.0)
+
+
+@kernel
+def _begin_read(state, now, count):
+    """Give storage so many pages to read; when it begins, and what the first of them takes and each of the next."""
+    clocks, storage = state.clocks, state.costs.storage
+    ahead = clocks[READS] - now > storage.held_up_ns
+    start = max(now, clocks[BOTH], clocks[BEHIND], clocks[READS] if ahead else now)
+    pause_ns = now - clocks[USED_LAST]
+    first_ns, page_ns = _first_page_ns(state, pause_ns), _page_ns(state, pause_ns)
+    busy = max(storage.read_busy_ns, count * storage.read_page_busy_ns)
+    clocks[READS] = max(clocks[READS], start) + busy
+    clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
+    clocks[USED_LAST] = max(clocks[USED_LAST], start + first_ns + _more_ns(state, count - 1, page_ns))
+    return start, first_ns, page_ns
+
+
+@kernel
+def _more_ns(state, more, page_ns):
+    """What a read's pages beyond the first take; `page_ns` is what each of the first takes of them."""
+    return min(more, LONG_PAGES) * page_ns + max(more - LONG_PAGES, 0) * state.costs.storage.read_page_busy_ns
