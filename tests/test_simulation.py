@@ -69,8 +69,7 @@ def test_it_is_one_more_estimate(profile, recorded):
     application = application_of(recorded, {})
     *_, estimate = estimates(Predictor(profile), application)
     assert estimate.basis == SIMULATION
-    # And what the page takes of a processor.
-    assert estimate.simulated.read_wait_s == pytest.approx(40e-6, rel=0.2)
+    assert estimate.simulated.read_wait_s == pytest.approx(40e-6)
     # Four new blocks: the sync of one, the first of all operations for storage, and its journal.
     costs = machine_costs(Predictor(profile).service_times, storage_times(profile.storage), {})
     storage = costs.storage

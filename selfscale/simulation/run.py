@@ -235,17 +235,17 @@ def _operation(todo, state, recorded_on, now, number):
     kind, processor_ns = todo.kind[number], todo.processor_ns[number]
     begin, end = state.readers.begin[todo.reader[number]], state.readers.end[todo.reader[number]]
     if kind <= WRITE:
-        ready, new, slept = now, 0, False
+        spent, new = 0.0, 0
         if todo.direct[number]:
-            ready, slept = _direct(state, now, todo.behind[number] - todo.first[number], kind == READ), kind == READ
+            ready = _direct(state, now, todo.behind[number] - todo.first[number], kind == READ)
         elif kind == READ:
-            ready, slept = _read(todo, state, now, number)
+            ready, spent = _read(todo, state, now, number)
         else:
-            ready, new = _write(todo, state, now, number)
+            ready, spent, new = _write(todo, state, now, number)
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
-        if slept:
+        if kind == READ and ready > now:
             beyond_ns += todo.processor_waits * todo.run_delay_ns[number]
-        return ready, _least_ns(state.costs.requests, todo, number, new) + beyond_ns
+        return ready, spent + _least_ns(state.costs.requests, todo, number, new) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], end)
     if kind == DIRECTORY_SYNC:
@@ -280,7 +280,7 @@ def _hint(todo, state, now, number):
 
 @kernel
 def _read(todo, state, now, number):
-    """Read pages, as filemap_read does; when the last one is there, and whether the thread slept until it was."""
+    """Read pages, as filemap_read does; when the last one is there, and what bringing pages in took of a processor."""
     pages, readers, ready, spent = state.pages, state.readers, now, 0.0
     reader, page, behind = todo.reader[number], todo.first[number], todo.behind[number]
     while page < behind:
@@ -301,17 +301,20 @@ def _read(todo, state, now, number):
             first, end = met_mark(readers, pages.cached, reader, mark, behind)
             spent += fetch(state, now, first, end)
     readers.behind[reader] = behind - todo.partial_tail[number]
-    return ready + spent, ready > now
+    return ready, spent
 
 
 @kernel
 def _write(todo, state, now, number):
-    """Write pages into the cache; when there is room for them among the dirty ones, and how many are new."""
-    pages, ready, new, first, behind = state.pages, now, 0, todo.first[number], todo.behind[number]
+    """Write pages into the cache; when there is room for them among the dirty ones, what bringing those in that are
+    written in part took of a processor, and how many are new."""
+    pages, ready, spent, new = state.pages, now, 0.0, 0
+    first, behind = todo.first[number], todo.behind[number]
     for page in range(first, behind):
         partial = (page == first and todo.partial_head[number]) or (page == behind - 1 and todo.partial_tail[number])
         if partial and pages.stored[page] and not pages.cached[page]:
-            ready = max(ready + fetch(state, now, page, page + 1), pages.ready_ns[page])
+            spent += fetch(state, now, page, page + 1)
+            ready = max(ready, pages.ready_ns[page])
         new += not pages.stored[page] and not pages.cached[page]
         use(state, page)
         dirty(state, page)
@@ -320,7 +323,7 @@ def _write(todo, state, now, number):
         write_back(state, now)
     if state.counts[DIRTY] > state.costs.dirty_pages:
         ready = max(ready, wait_for_room(state, now))
-    return ready, new
+    return ready, spent, new
 
 
 @kernel
