@@ -17,12 +17,8 @@ from selfscale.simulation.kernel import kernel
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.page_cache import (
-    BEHIND,
-    BOTH,
-    BYTES,
     COMPUTING,
     DIRTY,
-    READS,
     State,
     dirty,
     discard,
@@ -35,11 +31,13 @@ from selfscale.simulation.storage_work import (
     fetch,
     flush,
     give_back,
+    read_direct,
     start_writing,
     sync,
     sync_directory,
     wait_for_room,
     write_back,
+    write_direct,
 )
 from selfscale.simulation.who_computes import Threads, computing
 
@@ -220,7 +218,9 @@ def _due_ns(todo, end_ns, before_ns, number):
 
 @kernel
 def _least_ns(requests, todo, number, new):
-    """What a request with so many new pages takes of a processor at least."""
+    """What a request with so many new pages takes of a processor at least; one that passes the cache by copies none."""
+    if todo.direct[number]:
+        return requests.read_call_ns if todo.kind[number] == READ else requests.write_call_ns
     if todo.kind[number] == READ:
         return requests.read_call_ns + requests.read_byte_ns * todo.size_bytes[number]
     others_ns = requests.write_page_ns * (todo.behind[number] - todo.first[number] - new)
@@ -236,8 +236,10 @@ def _operation(todo, state, recorded_on, now, number):
     begin, end = state.readers.begin[todo.reader[number]], state.readers.end[todo.reader[number]]
     if kind <= WRITE:
         spent, new = 0.0, 0
-        if todo.direct[number]:
-            ready = _direct(state, now, todo.behind[number] - todo.first[number], kind == READ)
+        if todo.direct[number] and kind == READ:
+            ready = read_direct(state, now, todo.first[number], todo.behind[number])
+        elif todo.direct[number]:
+            ready = write_direct(state, now, todo.first[number], todo.behind[number])
         elif kind == READ:
             ready, spent = _read(todo, state, now, number)
         else:
@@ -324,18 +326,3 @@ def _write(todo, state, now, number):
     if state.counts[DIRTY] > state.costs.dirty_pages:
         ready = max(ready, wait_for_room(state, now))
     return ready, spent, new
-
-
-@kernel
-def _direct(state, now, count, reads):
-    """Requests that pass the cache by; when storage is done."""
-    clocks, clock = state.clocks, READS if reads else BYTES
-    storage, access, page = state.costs.storage, state.costs.write_busy_ns, state.costs.write_page_busy_ns
-    if reads:
-        access, page = storage.read_busy_ns, storage.read_page_busy_ns
-    busy, start = max(access, count * page), max(now, clocks[clock], clocks[BOTH])
-    if reads:
-        start = max(start, clocks[BEHIND])
-    clocks[clock] = start + busy
-    clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
-    return start + storage.read_ns + count * page

@@ -56,11 +56,17 @@ def store(state, page):
     clocks[BYTES] += state.costs.write_page_busy_ns
     clocks[BOTH] += state.costs.write_page_busy_ns * state.costs.shared_frac
     counts[BURST] = max(0, counts[BURST] - 1)
+    _give(state, page, _written_ns(state))
+    return place
+
+
+@kernel
+def _give(state, page, until):
+    """Let storage have a page, which is written until then, but not durable."""
     files, file = state.files, _file_of(state, page)
-    files.unsynced[file], files.written_ns[file] = True, _written_ns(state)
+    files.unsynced[file], files.written_ns[file] = True, max(files.written_ns[file], until)
     files.new[file] |= not state.pages.stored[page]
     state.pages.stored[page] = True
-    return place
 
 
 @kernel
@@ -138,7 +144,7 @@ def sync_directory(state, now):
 
 @kernel
 def _behind(now, until, storage):
-    """When a sync may go on that comes behind what storage is busy with until then."""
+    """When who waits for what is written may go on, behind what storage is busy with until then."""
     return until if until - now > storage.sync_held_up_ns else now
 
 
@@ -273,3 +279,45 @@ def _begin_read(state, now, count):
 def _more_ns(state, more, page_ns):
     """What a read's pages beyond the first take; `page_ns` is what each of the first takes of them."""
     return min(more, LONG_PAGES) * page_ns + max(more - LONG_PAGES, 0) * state.costs.storage.read_page_busy_ns
+
+
+@kernel
+def read_direct(state, now, begin, behind):
+    """Have storage read pages past the cache, when what of them is dirty is written; when they are there."""
+    pages, ready, count = state.pages, _flushed(state, now, begin, behind), 0
+    for page in range(begin, behind):
+        count += pages.stored[page]
+    if count:
+        start, first_ns, page_ns = _begin_read(state, ready, count)
+        ready = start + first_ns + _more_ns(state, count - 1, page_ns)
+    return ready
+
+
+@kernel
+def write_direct(state, now, begin, behind):
+    """Write pages past the cache, which has them no more then; when storage has them.
+
+    What one takes that comes alone was not measured: no more than to read a page, or to write one and make it durable.
+    """
+    clocks, costs, page_ns = state.clocks, state.costs, state.costs.write_page_busy_ns
+    ready = _flushed(state, now, begin, behind)
+    for page in range(begin, behind):
+        if state.pages.cached[page]:
+            drop(state, page)
+    start_writing(state, ready)
+    start = _behind(ready, _written_ns(state), costs.storage)
+    first_ns = min(_first_page_ns(state, ready - clocks[USED_LAST]), costs.storage.sync_ns)
+    clocks[ACCESSES] += costs.write_busy_ns
+    clocks[BYTES] += page_ns * (behind - begin)
+    clocks[BOTH] += max(costs.write_busy_ns, page_ns * (behind - begin)) * costs.shared_frac
+    ready = start + first_ns + page_ns * (behind - begin - 1)
+    clocks[USED_LAST] = max(clocks[USED_LAST], ready)
+    for page in range(begin, behind):
+        _give(state, page, ready)
+    return ready
+
+
+@kernel
+def _flushed(state, now, begin, behind):
+    """When pages of a range that are dirty now are written."""
+    return _written_ns(state) if flush(state, now, begin, behind) else now
