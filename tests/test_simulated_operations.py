@@ -104,6 +104,35 @@ def test_operations_of_a_trace():
     assert not found.together.any()
 
 
+def test_what_passes_the_cache_by_takes_of_a_processor_what_the_benchmark_does():
+    """Its recorded time is storage's, which the simulation adds; also where others of its size were cached."""
+    io = [
+        row
+        for at in range(10)
+        for row in (
+            read(at * PAGE, PAGE, at * MS, 300 * US, flags=IoFlag.DIRECT),
+            write(at * PAGE, PAGE, at * MS + 400 * US, 9 * US),
+            write(at * PAGE, PAGE, at * MS + 500 * US, 200 * US, flags=IoFlag.DIRECT),
+        )
+    ]
+    io[0]["missed_bytes"] = PAGE
+    found = operations_of(made_trace(io, files=[{"file": 1, "size_bytes": 10 * PAGE}], paths={1: "/a"}))
+    assert found.processor_ns.tolist() == [0, 9 * US, 0] * 10
+    assert found.direct.tolist() == [True, False, True] * 10
+
+
+def test_where_no_read_was_cached_its_time_is_the_benchmarks():
+    """Ten took 150 us, one 20; once a read of another size has hit, the fast ones are taken not to have waited."""
+    io = [read(10 * at * PAGE, PAGE, at * MS, 150 * US, missed_bytes=PAGE) for at in range(11)]
+    io[7]["duration_ns"] = 20 * US
+    files = [{"file": 1, "size_bytes": 200 * PAGE}]
+    found = operations_of(made_trace(io, files=files, paths={1: "/a"}))
+    assert not found.processor_ns.any()
+    hit = read(0, 2 * PAGE, 50 * MS, 25 * US, missed_bytes=0)
+    found = operations_of(made_trace([*io, hit], files=files, paths={1: "/a"}))
+    assert found.processor_ns[:11].tolist() == [25 * US] * 7 + [20 * US] + [25 * US] * 3
+
+
 def test_only_the_used_part_of_a_huge_file_is_simulated():
     """Of a device or image that is larger than all that can be simulated: storage holds what is used, not nothing."""
     io = [read(page * PAGE, PAGE, page * 100 * US, 2 * US, missed_bytes=PAGE * (page == 3)) for page in range(8)]

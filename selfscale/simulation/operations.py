@@ -2,9 +2,7 @@
 """Turns a trace into operations on pages that can be run on another machine: think times, processor times, places.
 
 What another machine changes is how long a request waits for storage. The rest stays as recorded: what a thread does
-between two operations, and the processor's time of a request that waits for nothing. How long that is say the requests
-of the same direction and size that were served from the cache; a request that missed, or was held up, took their
-median.
+between two operations, and the processor's time of a request that waits for nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from characterize.requests import OFFSET_MAX, left_out
 from characterize.run_delay import run_delay_shares
 from characterize.trace import Trace
 from selfscale.simulation.pauses import Pauses, pauses_of
+from selfscale.simulation.processor_times import processor_times
 from selfscale.simulation.recorded_waits import Waits, recorded_waits
 
 PAGE_BYTES = 4096
@@ -32,17 +31,8 @@ BEYOND_BYTES = 64 << 20
 than any window of read-ahead."""
 OPERATIONS_MAX = 4_000_000
 """They are run nine times, at about a microsecond each."""
-HELD_UP = 4.0
-"""A read of what was not cached that took this many times what its like take waited for storage."""
-PAUSE_NS = 1e6
-"""As did any other request that took this long as well: writers beyond the limit on dirty pages sleep for milliseconds
-(mm/page-writeback.c, dirty_min_pause). What is shorter is the processor's, wherever the trace is run."""
-LIKE_MIN = 5
-"""Requests of one size that were served from the cache, for a median of their own."""
 RENAMES = (Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK)
 """What changes names in a directory, beside an open that makes a file."""
-FAST = 0.1
-"""Share of the requests that waited for nothing, where none is known to have been cached."""
 
 
 class Kind(IntEnum):
@@ -189,7 +179,7 @@ def operations_of(trace: Trace) -> Operations:
     waits = recorded_waits(trace, columns["thread"], start, end)
     pauses = pauses_of(thread, start, end, *_processes(trace, threads), recorded=waits)
     processor_ns = columns["duration_ns"].astype(float)
-    processor_ns[moves] = _processor_times({name: column[moves] for name, column in columns.items()})
+    processor_ns[moves] = processor_times({name: column[moves] for name, column in columns.items()})
     return Operations(
         kind=kind,
         thread=thread,
@@ -360,26 +350,3 @@ def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.nd
     behind = np.append(behind, np.minimum(begin[place] + count, end[place]))
     parts = [np.arange(*pair) for pair in zip(first, behind, strict=True)]
     return np.concatenate([np.zeros(0, np.int64), *parts])
-
-
-def _processor_times(requests: dict[str, np.ndarray]) -> np.ndarray:
-    """Time of every request without waiting for storage, ns."""
-    duration, kind, size_bytes = requests["duration_ns"].astype(float), requests["kind"], requests["size_bytes"]
-    cold = requests["direct"] | (requests["missed_bytes"] > 0)
-    group = kind * 64 + np.frexp(size_bytes)[1]
-    usual = np.empty(len(duration))
-    for each in np.unique(group):
-        alike = group == each
-        usual[alike] = _usual_ns(duration, alike, (kind == each // 64) & ~cold, cold)
-    held_up = duration > np.where(cold, HELD_UP * usual, np.maximum(HELD_UP * usual, PAUSE_NS))
-    return np.where(held_up, usual, duration)
-
-
-def _usual_ns(duration, alike, hits, cold) -> float:
-    """What requests of one kind and size take of a processor."""
-    warm = alike & ~cold
-    if np.count_nonzero(warm) >= LIKE_MIN:
-        return float(np.median(duration[warm]))
-    # What was read ahead counts as missed, too: of many such reads the fast ones waited for nothing.
-    fast = float(np.quantile(duration[alike], FAST))
-    return min(fast, float(np.median(duration[hits]))) if hits.any() else fast
