@@ -82,6 +82,7 @@ def operations(rows, *, stored=10_000, cached=(), after=(-1,), waits_for=None, g
         head=np.zeros(count, bool),
         tail=np.zeros(count, bool),
         direct=np.zeros(count, bool),
+        synced=np.zeros(count, bool),
         processor_ns=np.full(count, float(processor_ns)),
         gap_ns=np.full(count, float(gap_ns)),
         wait_gap_ns=np.full(count, float(gap_ns)),

@@ -133,6 +133,19 @@ def test_where_no_read_was_cached_its_time_is_the_benchmarks():
     assert found.processor_ns[:11].tolist() == [25 * US] * 7 + [20 * US] + [25 * US] * 3
 
 
+def test_writes_that_end_when_they_are_durable():
+    """They take of a processor what others do: here the benchmark's, or the median where enough of their size are."""
+    io = [write(at * PAGE, PAGE, at * MS, 9 * US, flags=flag) for at, flag in enumerate((IoFlag.SYNC, IoFlag.DSYNC))]
+    reads = [read(0, PAGE, 10 * MS, 2 * US, missed_bytes=0, flags=IoFlag.SYNC)]
+    files = [{"file": 1, "size_bytes": 10 * PAGE}]
+    found = operations_of(made_trace([*io, *reads], files=files, paths={1: "/a"}))
+    assert found.synced.tolist() == [True, True, False]
+    assert found.processor_ns.tolist() == [0, 0, 2 * US]
+    others = [write(at * PAGE, PAGE, at * MS, 3 * US) for at in range(20, 25)]
+    found = operations_of(made_trace([*io, *reads, *others], files=files, paths={1: "/a"}))
+    assert found.processor_ns.tolist() == [3 * US, 3 * US, 2 * US] + [3 * US] * 5
+
+
 def test_only_the_used_part_of_a_huge_file_is_simulated():
     """Of a device or image that is larger than all that can be simulated: storage holds what is used, not nothing."""
     io = [read(page * PAGE, PAGE, page * 100 * US, 2 * US, missed_bytes=PAGE * (page == 3)) for page in range(8)]
@@ -242,6 +255,12 @@ def test_a_directory_is_synced_where_names_have_changed():
     found = operations_of(made_trace([read(0, PAGE, 0, 1, missed_bytes=0)], fileops=rows))
     kinds = [Kind(kind) for kind in found.kind]
     assert [number for number, kind in enumerate(kinds) if kind == Kind.DIRECTORY_SYNC] == [3, 5, 9]
+
+
+def test_mapped_memory_is_synced_where_that_is_waited_for():
+    rows = [op(Fileop.MSYNC, number * US, flags=flags << 16, length=PAGE) for number, flags in ((1, 4), (2, 1), (3, 6))]
+    found = operations_of(made_trace([read(0, PAGE, 0, 1, missed_bytes=0)], fileops=rows))
+    assert [Kind(kind) for kind in found.kind[1:]] == [Kind.SYNC, Kind.NONE, Kind.SYNC]
 
 
 def test_requests_in_flight_together_stay_so():

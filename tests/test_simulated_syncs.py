@@ -41,6 +41,17 @@ def test_a_sync_takes_its_time_where_something_is_dirty():
     assert waited[4] == pytest.approx(100 * 20_000)
 
 
+@pytest.mark.parametrize(("stored", "journal_ns"), [(0, JOURNAL_NS), (10_000, 0)])
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_write_with_o_sync_ends_when_it_is_durable(stored, journal_ns, direct):
+    """And what lies beside it stays dirty."""
+    rows = [(Kind.WRITE, 90, 1), (Kind.WRITE, 50, 1), (Kind.WRITE, 50, 1), (Kind.SYNC, 0, 0), (Kind.SYNC, 0, 0)]
+    todo = operations(rows, stored=stored)
+    todo.synced[1:3], todo.direct[1:3] = True, direct
+    _, _, waited = run(todo, stored_on(sync_held_up_ns=1e9))
+    assert waited.tolist() == [0, SYNC_NS + journal_ns, SYNC_NS, SYNC_NS + journal_ns, 0]
+
+
 def test_a_sync_takes_longer_for_each_place_that_was_written():
     rows = [*((Kind.WRITE, page, 2) for page in (5, 7, 20, 40)), (Kind.SYNC, 0, 0)]
     _, _, waited = run(operations(rows), stored_on(sync_more_ns=60_000.0))

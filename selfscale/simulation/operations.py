@@ -17,6 +17,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.processor_share import processor_shares
 from characterize.requests import OFFSET_MAX, left_out
+from characterize.response_time import MS_SYNC
 from characterize.run_delay import run_delay_shares
 from characterize.trace import Trace
 from selfscale.simulation.pauses import Pauses, pauses_of
@@ -78,7 +79,8 @@ class Operations:
         First page and number of pages; of a discard the first that is dropped.
     head, tail : ndarray of bool, shape (n,)
         The first, or last, page is written in part.
-    direct : ndarray of bool, shape (n,)
+    direct, synced : ndarray of bool, shape (n,)
+        Passes the cache by; is a write that ends when it is durable.
     processor_ns, gap_ns : ndarray of float64, shape (n,)
         Without waiting for storage, but of syncs as recorded; from the end of the thread's operation before, or from
         its start where `together`, without what the thread slept for the one that this one `waits_for`.
@@ -115,6 +117,7 @@ class Operations:
     head: np.ndarray
     tail: np.ndarray
     direct: np.ndarray
+    synced: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
     wait_gap_ns: np.ndarray
@@ -190,6 +193,7 @@ def operations_of(trace: Trace) -> Operations:
         head=offset % PAGE_BYTES != 0,
         tail=(offset + size_bytes) % PAGE_BYTES != 0,
         direct=columns["direct"],
+        synced=columns["synced"],
         processor_ns=processor_ns,
         gap_ns=pauses.gap_ns,
         wait_gap_ns=pauses.wait_gap_ns,
@@ -227,7 +231,8 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     operation, flags = fileops["op"], fileops["flags"]
     truncated = operation == Fileop.TRUNCATE
     emptied = (operation == Fileop.UNLINK) | ((operation == Fileop.OPEN) & ((flags & IoFlag.TRUNCATED) != 0))
-    synced = np.isin(operation, (Fileop.FSYNC, Fileop.FDATASYNC))
+    measured = np.isin(operation, (Fileop.FSYNC, Fileop.FDATASYNC))
+    synced = measured | ((operation == Fileop.MSYNC) & ((flags >> 16 & MS_SYNC) != 0))
     of_directory = synced & ((flags & IoFlag.DIRECTORY) != 0)
     flushed = operation == Fileop.SYNC_FILE_RANGE
     advised = [(operation == Fileop.FADVISE) & (flags >> 16 == advice) for advice in ADVICE]
@@ -241,7 +246,7 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     begin = np.minimum(fileops["argument"], OFFSET_MAX)
     # A length of 0 is all to the end.
     length = np.minimum(np.where(fileops["length"] == 0, OFFSET_MAX, fileops["length"]), OFFSET_MAX - begin)
-    delays = np.where(synced, run_delay_shares(flags), np.nan)
+    delays = np.where(measured, run_delay_shares(flags), np.nan)
     renames = np.isin(operation, RENAMES) | ((operation == Fileop.OPEN) & ((flags & IoFlag.CREATED) != 0))
     none = np.zeros(len(fileops), np.int64)
     pairs = {
@@ -256,11 +261,13 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "size_bytes": (io["result"], np.where(ranged, length, 0)),
         "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
+        "synced": ((io["op"] == IoOp.WRITE) & ((io["flags"] & (IoFlag.SYNC | IoFlag.DSYNC)) != 0), none),
         "renames": (np.zeros(len(io)), renames),
         "processor_share": (processor_shares(io["processor_share"]), processor_shares(fileops["processor_share"])),
         "run_delay_share": (run_delay_shares(io["flags"]), delays),
     }
-    types = {"kind": np.int8, "direct": bool, "renames": bool, "processor_share": float, "run_delay_share": float}
+    types: dict[str, type] = {"kind": np.int8, **dict.fromkeys(("direct", "synced", "renames"), bool)}
+    types |= dict.fromkeys(("processor_share", "run_delay_share"), float)
     return {name: np.concatenate(pair).astype(types.get(name, np.int64)) for name, pair in pairs.items()}
 
 

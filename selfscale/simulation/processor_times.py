@@ -24,7 +24,7 @@ FAST = 0.1
 def processor_times(requests: dict[str, np.ndarray]) -> np.ndarray:
     """Time of every request without waiting for storage, ns; 0: as long as the benchmark's."""
     duration, kind, size_bytes = requests["duration_ns"].astype(float), requests["kind"], requests["size_bytes"]
-    always = requests["direct"]
+    always = requests["direct"] | requests["synced"]
     cold = always | (requests["missed_bytes"] > 0)
     group = kind * 64 + np.frexp(size_bytes)[1]
     usual = np.empty(len(duration))

@@ -72,6 +72,7 @@ class Schedule(NamedTuple):
     partial_head: np.ndarray
     partial_tail: np.ndarray
     direct: np.ndarray
+    synced: np.ndarray
     size_bytes: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
@@ -134,6 +135,7 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
         partial_head=operations.head,
         partial_tail=operations.tail,
         direct=operations.direct,
+        synced=operations.synced,
         size_bytes=operations.size_bytes,
         processor_ns=operations.processor_ns,
         gap_ns=operations.gap_ns,
@@ -244,6 +246,8 @@ def _operation(todo, state, recorded_on, now, number):
             ready, spent = _read(todo, state, now, number)
         else:
             ready, spent, new = _write(todo, state, now, number)
+        if todo.synced[number]:
+            ready = max(ready, sync(state, now, todo.first[number], todo.behind[number]))
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
         if kind == READ and ready > now:
             beyond_ns += todo.processor_waits * todo.run_delay_ns[number]
