@@ -263,6 +263,28 @@ def test_mapped_memory_is_synced_where_that_is_waited_for():
     assert [Kind(kind) for kind in found.kind[1:]] == [Kind.SYNC, Kind.NONE, Kind.SYNC]
 
 
+def test_data_is_dropped_with_the_last_name_and_the_last_use():
+    """File 1 gets a second name and loses both, file 2 is used until it is closed, file 3 has never been used since."""
+    io = [read(0, PAGE, 0, 1, missed_bytes=0, file=file) for file in (1, 2, 3)]
+    io.append(write(0, PAGE, 40 * US, 1, file=2))
+    rows = [
+        (op(Fileop.LINK, 10 * US, file=1), Kind.NONE),
+        (op(Fileop.UNLINK, 11 * US, file=1), Kind.NONE),
+        (op(Fileop.UNLINK, 12 * US, file=3), Kind.DISCARD),
+        (op(Fileop.UNLINK, 13 * US, file=2), Kind.NONE),
+        (op(Fileop.CLOSE, 14 * US, file=2), Kind.NONE),
+        (op(Fileop.CLOSE, 50 * US, file=1), Kind.NONE),
+        (op(Fileop.CLOSE, 51 * US, file=2), Kind.DISCARD),
+        (op(Fileop.CLOSE, 52 * US, file=2), Kind.NONE),
+        (op(Fileop.CLOSE, 53 * US, file=3), Kind.NONE),
+        (op(Fileop.UNLINK, 54 * US, file=1), Kind.DISCARD),
+    ]
+    found = operations_of(made_trace(io, fileops=[row for row, _ in rows]))
+    assert [Kind(kind) for kind in found.kind[found.kind > Kind.WRITE]] == [kind for _, kind in rows]
+    dropped = np.flatnonzero(found.kind == Kind.DISCARD)
+    assert found.first[dropped].tolist() == found.file_begin[[2, 1, 0]].tolist()
+
+
 def test_requests_in_flight_together_stay_so():
     rows = [read(0, PAGE, 0, 50 * US, missed_bytes=0), read(PAGE, PAGE, 10 * US, 50 * US, missed_bytes=0)]
     found = operations_of(made_trace(rows, files=[{"file": 1, "size_bytes": MIB}]))

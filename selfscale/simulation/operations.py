@@ -164,6 +164,7 @@ def operations_of(trace: Trace) -> Operations:
     columns["kind"][_unchanged(columns)] = Kind.NONE
     start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
     files, file = np.unique(columns["file"], return_inverse=True)
+    _keep_what_lives(columns["kind"], columns["operation"], file)
     threads, thread = np.unique(columns["thread"], return_inverse=True)
     opened, reader = np.unique(np.stack((file, columns["process"])), axis=1, return_inverse=True)
     reader_file = opened[0]
@@ -251,6 +252,7 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     none = np.zeros(len(fileops), np.int64)
     pairs = {
         "kind": (np.where(io["op"] == IoOp.READ, Kind.READ, Kind.WRITE), kinds),
+        "operation": (np.zeros(len(io)), operation),
         "start_ns": (io["start_ns"], fileops["start_ns"]),
         # What ran took time, also where the clock did not see it.
         "duration_ns": (np.maximum(io["duration_ns"], 1), np.maximum(fileops["duration_ns"], 1)),
@@ -303,6 +305,26 @@ def _unchanged(columns: dict[str, np.ndarray]) -> np.ndarray:
         own = syncs[columns["file"][syncs] == file]
         unchanged[own] = np.diff(renames[own], prepend=0) == 0
     return unchanged
+
+
+def _keep_what_lives(kind: np.ndarray, operation: np.ndarray, file: np.ndarray) -> None:
+    """Let an unlink drop nothing, in place, where its file has another name, or is used after that.
+
+    What is used without a name is dropped by the close behind the last request. `file` is numbered from 0.
+    """
+    named = np.flatnonzero(np.isin(operation, (Fileop.LINK, Fileop.UNLINK)))
+    named = named[np.argsort(file[named], kind="stable")]
+    change = np.where(operation[named] == Fileop.LINK, 1, -1)
+    total = np.cumsum(change)
+    names = 1 + total - (total - change)[np.searchsorted(file[named], file[named])]
+    last = np.full(file.max() + 1, -1)
+    np.maximum.at(last, file, np.where(kind <= Kind.WRITE, np.arange(len(kind)), -1))
+    unlinks, gone = named[change < 0], names[change < 0] <= 0
+    used = last[file[unlinks]] > unlinks
+    kind[unlinks[used | ~gone]] = Kind.NONE
+    closes = np.flatnonzero((operation == Fileop.CLOSE) & np.isin(file, file[unlinks[used & gone]]))
+    closes = closes[closes > last[file[closes]]]
+    kind[closes[np.unique(file[closes], return_index=True)[1]]] = Kind.DISCARD
 
 
 def _stored_bytes(trace: Trace, files: np.ndarray, reached_bytes: np.ndarray) -> np.ndarray:
