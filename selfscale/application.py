@@ -342,12 +342,14 @@ def _inverse(estimated: Estimated, moved_bytes: float) -> Estimated:
 
 
 def _changed(recorded_s: float, here: Estimated, there: Estimated) -> Estimated:
-    """Recorded seconds with the difference between two simulations, so that what these leave out stays as recorded."""
+    """Recorded seconds with the difference between two simulations, so that what these leave out stays as recorded.
 
-    def changed(simulated_s: float) -> float:
-        return max(recorded_s + simulated_s - there.value, LEAST_SHARE * simulated_s)
-
-    return Estimated(changed(here.value), changed(here.low), changed(here.high))
+    Both are off, and not by the same (docs/decisions/0026).
+    """
+    value = max(recorded_s + here.value - there.value, LEAST_SHARE * here.value)
+    low = value - math.hypot(here.value - here.low, there.high - there.value)
+    high = value + math.hypot(here.high - here.value, there.value - there.low)
+    return Estimated(value, max(low, LEAST_SHARE * here.low), high)
 
 
 def treatment(

@@ -2,6 +2,7 @@
 """What is predicted of simulated operations, with times written by hand."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -119,6 +120,9 @@ def test_relative_to_the_machine_of_the_recording_it_is_as_recorded(profile, rec
     same = relative_of(application, here, here)
     assert same.in_io.value == pytest.approx(application.times.throughput_bytes_per_s)
     assert same.elapsed_s.value == pytest.approx(application.times.elapsed_s)
+    widths = here.elapsed_s.value - here.elapsed_s.low, here.elapsed_s.high - here.elapsed_s.value
+    assert same.elapsed_s.value - same.elapsed_s.low == pytest.approx(math.hypot(*widths)), "both are off"
+    assert same.elapsed_s.high - same.elapsed_s.value == pytest.approx(math.hypot(*widths))
     moved = application.times.moved_bytes
     half = replace(here, in_io=replace(here.in_io, value=here.in_io.value / 2))
     expected = moved / (application.times.io_s + moved / here.in_io.value)
