@@ -190,8 +190,12 @@ def estimates(predictor: Predictor, application: Application, measured_on: Predi
     measured_on : Predictor, optional
         Of the machine of the recording, so that what requests took there beyond the benchmark's is known.
     """
-    found = [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
-    return found + _simulated(predictor, application, measured_on)
+    return workload_estimates(predictor, application) + _simulated(predictor, application, measured_on)
+
+
+def workload_estimates(predictor: Predictor, application: Application) -> list[Estimate]:
+    """The same without the operations."""
+    return [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
 
 
 def with_basis(found: Sequence[Estimate], basis: str) -> Estimate | None:

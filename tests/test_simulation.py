@@ -4,6 +4,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import characterize
 from characterize.characterization import characterize as characterization_of
 from flextrace.main import main
+from selfscale import ranking
 from selfscale.application import REST_ERROR, SIMULATION, SYNC_ERROR, application_of, estimates, relative_of
 from selfscale.comparison_predictions import prediction_rows
 from selfscale.comparison_runs import Setting
@@ -192,6 +194,19 @@ def test_rank_takes_a_simulation_as_it_is_and_all_else_relative_to_the_run(profi
         assert entry["throughput"]["value"] == pytest.approx(estimate.in_io.value)
         assert others
         assert all(each["relative"] is not None for other in others for each in other["order"])
+
+
+def test_rank_does_not_simulate_the_machine_of_the_recording(profile, recorded, monkeypatch):
+    simulated = []
+
+    def simulation(predictor, *_):
+        simulated.append(predictor)
+
+    monkeypatch.setattr("selfscale.application.simulation_of", simulation)
+    here, there = Predictor(profile), Predictor(profile)
+    machine = ranking.Machine("here", Path("here.json"), math.nan, here)
+    assert ranking.rank([machine], application_of(recorded, {}), measured_on=there)
+    assert simulated == [here]
 
 
 def test_the_ratio_to_the_same_machine_is_one_wherever_it_was_recorded(profile, recorded, tmp_path, capsys):
