@@ -151,7 +151,7 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
         next_child=next_child,
         first_waiter=first_waiter,
         next_waiter=next_waiter,
-        processor_waits=1.0 + costs.serving_threads * (_threads_alike(operations) > costs.processors),
+        processor_waits=1.0 + costs.serving_threads * (0 < costs.processors < _threads_alike(operations)),
     )
 
 
