@@ -54,7 +54,8 @@ IGNORED = {
     "appendFrac": "writes that extend files: the prediction takes them as overwrites",
     "syncWriteFrac": "writes with O_SYNC or O_DSYNC: the prediction takes them as buffered",
 }
-"""Extended parameters that a profile's workloads do not have (0), and what it means to ignore them."""
+"""Extended parameters that a profile's workloads do not have (0), and what it means to ignore them; a simulation of the
+operations has them all."""
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,13 @@ def test_predict_and_rank_say_it(profile, recorded, tmp_path, capsys):
     text = capsys.readouterr().out
     assert f"{SIMULATION}:" in text
     assert "waiting for storage, all threads added: read" in text
+    assert "ignored by all but the simulation: appendFrac" in text
+    assert "used by all but the simulation: syncFrac" in text
+    workloads, simulated = text.split(f"{SIMULATION}:")
+    assert "by that interval" in workloads
+    elapsed = next(line for line in simulated.splitlines() if line.startswith("  elapsed"))
+    assert "90 % interval" in elapsed
+    assert "by that interval" not in elapsed
     arguments = ["predict", str(with_probes), "--trace", str(recorded), "--format", "json"]
     assert main([*arguments, "--measured-on", str(without)]) == 0
     document = json.loads(capsys.readouterr().out)

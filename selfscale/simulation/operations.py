@@ -103,7 +103,8 @@ class Operations:
     stored : ndarray of bool, shape (p,)
         What storage holds at the begin.
     cached : ndarray of int64
-        Pages that are cached at the begin, the one used longest ago first.
+        Pages that are cached at the begin. The trace does not say when they were used: taken for the one used longest
+        ago is the first one, in the order of files and places.
     span_s : float
         From the first operation to the end of the last one, as recorded.
     """
