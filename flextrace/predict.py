@@ -179,11 +179,16 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
             lines += text.ratio_lines(arguments.against.name, ratio)
         lines += text.application_lines(made.application, estimate)
         if made.relatives and (relative := made.relatives[number]):
-            lines += text.relative_lines(arguments.measured_on.name, relative)
+            lines += text.relative_lines(arguments.measured_on.name, estimate, relative)
     if arguments.trace is not None:
         lines += text.recorded_lines(made.application)
     lines += text.models_lines(predictor.scores, predictor.score.model)
-    return lines + text.treatment_lines("used", made.used) + text.treatment_lines("ignored", made.ignored)
+    but = " by all but the simulation" if any(estimate.simulated for estimate in made.estimates) else ""
+    return [
+        *lines,
+        *text.treatment_lines(f"used{but}", made.used),
+        *text.treatment_lines(f"ignored{but}", made.ignored),
+    ]
 
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:

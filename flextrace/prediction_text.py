@@ -59,8 +59,9 @@ def application_lines(application: Application, estimate: Estimate) -> list[str]
     times = application.times
     if times is None or estimate.in_io is None or estimate.elapsed_s is None:
         return []
-    elapsed = wrapped(f"elapsed {durations(estimate.elapsed_s)}")
-    if estimate.simulated is not None:
+    simulated = estimate.simulated is not None
+    elapsed = wrapped(f"elapsed {durations(estimate.elapsed_s, of_its_own=simulated)}")
+    if simulated:
         return elapsed
     from_device = f", {estimate.device_share:.0%} of the bytes from the device" if estimate.device_share else ""
     return [*wrapped(f"I/O with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"), *elapsed]
@@ -80,15 +81,16 @@ def recorded_lines(application: Application) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
 
 
-def relative_lines(name: str, relative: Relative) -> list[str]:
+def relative_lines(name: str, estimate: Estimate, relative: Relative) -> list[str]:
     """What follows from how the application ran on another machine."""
+    elapsed = durations(relative.elapsed_s, of_its_own=estimate.simulated is not None)
     outside = f"; OUTSIDE the measured range of {name} in {', '.join(relative.outside)}" if relative.outside else ""
     return [
         *wrapped(
             f"relative to its run on {name} (the prediction there is {relative.off:+.0%} off the recorded): "
             f"I/O {rates(relative.in_io)}{outside}"
         ),
-        *wrapped(f"elapsed, relative: {durations(relative.elapsed_s)}"),
+        *wrapped(f"elapsed, relative: {elapsed}"),
     ]
 
 
@@ -130,10 +132,11 @@ def rates(estimated: Estimated) -> str:
     )
 
 
-def durations(estimated: Estimated) -> str:
-    """Seconds and their interval."""
+def durations(estimated: Estimated, *, of_its_own: bool) -> str:
+    """Seconds, and their interval, or where they have none of their own what that of the throughput makes of them."""
     low, high = format_duration(estimated.low), format_duration(estimated.high)
-    return f"{format_duration(estimated.value)}, by that interval {low} to {high}"
+    interval = "90 % interval" if of_its_own else "by that interval"
+    return f"{format_duration(estimated.value)}, {interval} {low} to {high}"
 
 
 def wrapped(text: str) -> list[str]:

@@ -54,7 +54,8 @@ IGNORED = {
     "appendFrac": "writes that extend files: the prediction takes them as overwrites",
     "syncWriteFrac": "writes with O_SYNC or O_DSYNC: the prediction takes them as buffered",
 }
-"""Extended parameters that a profile's workloads do not have (0), and what it means to ignore them."""
+"""Extended parameters that a profile's workloads do not have (0), and what it means to ignore them; a simulation of the
+operations has them all."""
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,12 @@ def estimates(predictor: Predictor, application: Application, measured_on: Predi
     measured_on : Predictor, optional
         Of the machine of the recording, so that what requests took there beyond the benchmark's is known.
     """
-    found = [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
-    return found + _simulated(predictor, application, measured_on)
+    return workload_estimates(predictor, application) + _simulated(predictor, application, measured_on)
+
+
+def workload_estimates(predictor: Predictor, application: Application) -> list[Estimate]:
+    """The same without the operations."""
+    return [_estimate(predictor, application, basis, workload) for basis, workload in application.workloads]
 
 
 def with_basis(found: Sequence[Estimate], basis: str) -> Estimate | None:
@@ -342,12 +347,14 @@ def _inverse(estimated: Estimated, moved_bytes: float) -> Estimated:
 
 
 def _changed(recorded_s: float, here: Estimated, there: Estimated) -> Estimated:
-    """Recorded seconds with the difference between two simulations, so that what these leave out stays as recorded."""
+    """Recorded seconds with the difference between two simulations, so that what these leave out stays as recorded.
 
-    def changed(simulated_s: float) -> float:
-        return max(recorded_s + simulated_s - there.value, LEAST_SHARE * simulated_s)
-
-    return Estimated(changed(here.value), changed(here.low), changed(here.high))
+    Both are off, and not by the same (docs/decisions/0026).
+    """
+    value = max(recorded_s + here.value - there.value, LEAST_SHARE * here.value)
+    low = value - math.hypot(here.value - here.low, there.high - there.value)
+    high = value + math.hypot(here.high - here.value, there.value - there.low)
+    return Estimated(value, max(low, LEAST_SHARE * here.low), high)
 
 
 def treatment(

@@ -15,7 +15,15 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.application import Application, Estimate, Relative, estimates, relative_of, with_basis
+from selfscale.application import (
+    Application,
+    Estimate,
+    Relative,
+    estimates,
+    relative_of,
+    with_basis,
+    workload_estimates,
+)
 from selfscale.predict import BEST, Predictor
 from selfscale.profile import Profile
 from selfscale.relative import Estimated, Ratio, ratio_of
@@ -164,7 +172,7 @@ def rank(
         )
     if by == "elapsed" and application.times is None:
         raise FlextraceError("there are no recorded times, so no elapsed time to rank by: rank by throughput", 2)
-    there = estimates(measured_on, application) if measured_on is not None else None
+    there = workload_estimates(measured_on, application) if measured_on is not None else None
     columns = [(machine, estimates(machine.predictor, application, measured_on)) for machine in machines]
     tables = []
     for first in columns[0][1]:

@@ -82,6 +82,7 @@ def operations(rows, *, stored=10_000, cached=(), after=(-1,), waits_for=None, g
         head=np.zeros(count, bool),
         tail=np.zeros(count, bool),
         direct=np.zeros(count, bool),
+        synced=np.zeros(count, bool),
         processor_ns=np.full(count, float(processor_ns)),
         gap_ns=np.full(count, float(gap_ns)),
         wait_gap_ns=np.full(count, float(gap_ns)),
@@ -245,8 +246,9 @@ def test_to_bring_pages_in_takes_longer_beside_a_burst(written, expected_ns):
     """Three pages; the 151st dirty one has the flusher begin."""
     machine = MACHINE._replace(burst_pages=64, miss_page_ns=100.0, beside_burst=1.5)
     rows = [(Kind.WRITE, 5000 + page, 1) for page in range(written)] + [(Kind.READ, 7, 3)]
-    _, _, waited = run(operations(rows, gap_ns=0.0), machine)
-    assert waited[-1] == pytest.approx(ACCESS_NS + 2 * PAGE_NS + expected_ns)
+    start, end, waited = run(operations(rows, gap_ns=0.0, processor_ns=0.0), machine)
+    assert waited[-1] == pytest.approx(ACCESS_NS + 2 * PAGE_NS)
+    assert end[-1] - start[-1] - waited[-1] == pytest.approx(expected_ns)
 
 
 def test_a_limit_on_accesses_holds_up_many_and_not_one():
@@ -272,6 +274,17 @@ def test_a_read_after_a_pause_takes_longer():
     for gap_us, wait_ns in (*expected, (10_000, 250_000), (50_000, 250_000)):
         _, _, waited = run(operations(rows, gap_ns=1e3 * gap_us), machine)
         assert waited[1:] == pytest.approx(wait_ns, rel=0.01), gap_us
+
+
+def test_a_pause_begins_when_the_last_page_of_a_read_is_there():
+    """Of 200 pages those beyond 33 take as long as in a scan; thread 1's read begins later, and ends before."""
+    machine = stored_on(paused_read_ns=200_000.0, rested_read_ns=250_000.0, read_page_ns=1.0, held_up_ns=1e9)
+    rows = [(Kind.READ, 0, 200, 0), (Kind.READ, 5000, 1, 1), (Kind.READ, 6000, 1, 0)]
+    todo = operations(rows, after=(-1, -1), gap_ns=10_000.0)
+    todo.gap_ns[1] = 50_000.0
+    for one in (todo, operations([*rows[:1], rows[-1]], gap_ns=10_000.0)):
+        _, _, waited = run(one, machine)
+        assert waited[-1] == ACCESS_NS
 
 
 @pytest.mark.parametrize(("request_pages", "pages"), [(320, 4), (3, 3), (2, 2), (1, 2)])

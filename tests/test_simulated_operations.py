@@ -104,6 +104,48 @@ def test_operations_of_a_trace():
     assert not found.together.any()
 
 
+def test_what_passes_the_cache_by_takes_of_a_processor_what_the_benchmark_does():
+    """Its recorded time is storage's, which the simulation adds; also where others of its size were cached."""
+    io = [
+        row
+        for at in range(10)
+        for row in (
+            read(at * PAGE, PAGE, at * MS, 300 * US, flags=IoFlag.DIRECT),
+            write(at * PAGE, PAGE, at * MS + 400 * US, 9 * US),
+            write(at * PAGE, PAGE, at * MS + 500 * US, 200 * US, flags=IoFlag.DIRECT),
+        )
+    ]
+    io[0]["missed_bytes"] = PAGE
+    found = operations_of(made_trace(io, files=[{"file": 1, "size_bytes": 10 * PAGE}], paths={1: "/a"}))
+    assert found.processor_ns.tolist() == [0, 9 * US, 0] * 10
+    assert found.direct.tolist() == [True, False, True] * 10
+
+
+def test_where_no_read_was_cached_its_time_is_the_benchmarks():
+    """Ten took 150 us, one 20; once a read of another size has hit, the fast ones are taken not to have waited."""
+    io = [read(10 * at * PAGE, PAGE, at * MS, 150 * US, missed_bytes=PAGE) for at in range(11)]
+    io[7]["duration_ns"] = 20 * US
+    files = [{"file": 1, "size_bytes": 200 * PAGE}]
+    found = operations_of(made_trace(io, files=files, paths={1: "/a"}))
+    assert not found.processor_ns.any()
+    hit = read(0, 2 * PAGE, 50 * MS, 25 * US, missed_bytes=0)
+    found = operations_of(made_trace([*io, hit], files=files, paths={1: "/a"}))
+    assert found.processor_ns[:11].tolist() == [25 * US] * 7 + [20 * US] + [25 * US] * 3
+
+
+def test_writes_that_end_when_they_are_durable():
+    """They take of a processor what others do: here the benchmark's, or the median where enough of their size are."""
+    io = [write(at * PAGE, PAGE, at * MS, 9 * US, flags=flag) for at, flag in enumerate((IoFlag.SYNC, IoFlag.DSYNC))]
+    reads = [read(0, PAGE, 10 * MS, 2 * US, missed_bytes=0, flags=IoFlag.SYNC)]
+    files = [{"file": 1, "size_bytes": 10 * PAGE}]
+    found = operations_of(made_trace([*io, *reads], files=files, paths={1: "/a"}))
+    assert found.synced.tolist() == [True, True, False]
+    assert found.processor_ns.tolist() == [0, 0, 2 * US]
+    others = [write(at * PAGE, PAGE, at * MS, 3 * US) for at in range(20, 25)]
+    found = operations_of(made_trace([*io, *reads, *others], files=files, paths={1: "/a"}))
+    assert found.processor_ns.tolist() == [3 * US, 3 * US, 2 * US] + [3 * US] * 5
+
+
 def test_only_the_used_part_of_a_huge_file_is_simulated():
     """Of a device or image that is larger than all that can be simulated: storage holds what is used, not nothing."""
     io = [read(page * PAGE, PAGE, page * 100 * US, 2 * US, missed_bytes=PAGE * (page == 3)) for page in range(8)]
@@ -213,6 +255,34 @@ def test_a_directory_is_synced_where_names_have_changed():
     found = operations_of(made_trace([read(0, PAGE, 0, 1, missed_bytes=0)], fileops=rows))
     kinds = [Kind(kind) for kind in found.kind]
     assert [number for number, kind in enumerate(kinds) if kind == Kind.DIRECTORY_SYNC] == [3, 5, 9]
+
+
+def test_mapped_memory_is_synced_where_that_is_waited_for():
+    rows = [op(Fileop.MSYNC, number * US, flags=flags << 16, length=PAGE) for number, flags in ((1, 4), (2, 1), (3, 6))]
+    found = operations_of(made_trace([read(0, PAGE, 0, 1, missed_bytes=0)], fileops=rows))
+    assert [Kind(kind) for kind in found.kind[1:]] == [Kind.SYNC, Kind.NONE, Kind.SYNC]
+
+
+def test_data_is_dropped_with_the_last_name_and_the_last_use():
+    """File 1 gets a second name and loses both, file 2 is used until it is closed, file 3 has never been used since."""
+    io = [read(0, PAGE, 0, 1, missed_bytes=0, file=file) for file in (1, 2, 3)]
+    io.append(write(0, PAGE, 40 * US, 1, file=2))
+    rows = [
+        (op(Fileop.LINK, 10 * US, file=1), Kind.NONE),
+        (op(Fileop.UNLINK, 11 * US, file=1), Kind.NONE),
+        (op(Fileop.UNLINK, 12 * US, file=3), Kind.DISCARD),
+        (op(Fileop.UNLINK, 13 * US, file=2), Kind.NONE),
+        (op(Fileop.CLOSE, 14 * US, file=2), Kind.NONE),
+        (op(Fileop.CLOSE, 50 * US, file=1), Kind.NONE),
+        (op(Fileop.CLOSE, 51 * US, file=2), Kind.DISCARD),
+        (op(Fileop.CLOSE, 52 * US, file=2), Kind.NONE),
+        (op(Fileop.CLOSE, 53 * US, file=3), Kind.NONE),
+        (op(Fileop.UNLINK, 54 * US, file=1), Kind.DISCARD),
+    ]
+    found = operations_of(made_trace(io, fileops=[row for row, _ in rows]))
+    assert [Kind(kind) for kind in found.kind[found.kind > Kind.WRITE]] == [kind for _, kind in rows]
+    dropped = np.flatnonzero(found.kind == Kind.DISCARD)
+    assert found.first[dropped].tolist() == found.file_begin[[2, 1, 0]].tolist()
 
 
 def test_requests_in_flight_together_stay_so():

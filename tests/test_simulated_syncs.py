@@ -41,10 +41,57 @@ def test_a_sync_takes_its_time_where_something_is_dirty():
     assert waited[4] == pytest.approx(100 * 20_000)
 
 
+@pytest.mark.parametrize(("stored", "journal_ns"), [(0, JOURNAL_NS), (10_000, 0)])
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_write_with_o_sync_ends_when_it_is_durable(stored, journal_ns, direct):
+    """And what lies beside it stays dirty."""
+    rows = [(Kind.WRITE, 90, 1), (Kind.WRITE, 50, 1), (Kind.WRITE, 50, 1), (Kind.SYNC, 0, 0), (Kind.SYNC, 0, 0)]
+    todo = operations(rows, stored=stored)
+    todo.synced[1:3], todo.direct[1:3] = True, direct
+    _, _, waited = run(todo, stored_on(sync_held_up_ns=1e9))
+    assert waited.tolist() == [0, SYNC_NS + journal_ns, SYNC_NS, SYNC_NS + journal_ns, 0]
+
+
 def test_a_sync_takes_longer_for_each_place_that_was_written():
     rows = [*((Kind.WRITE, page, 2) for page in (5, 7, 20, 40)), (Kind.SYNC, 0, 0)]
     _, _, waited = run(operations(rows), stored_on(sync_more_ns=60_000.0))
     assert waited[-1] == SYNC_NS + 2 * 60_000
+
+
+@pytest.mark.parametrize(("stored", "journal_ns"), [(0, JOURNAL_NS), (10_000, 0)])
+def test_a_sync_waits_for_what_storage_was_given_before(stored, journal_ns):
+    """Told to write 100 pages, which takes it 2 ms: that, and then a sync; once it has, the sync alone, and once."""
+    slow = MACHINE._replace(write_page_busy_ns=20_000.0)
+    rows = [(Kind.WRITE, 0, 100), (Kind.FLUSH, 0, 100), (Kind.SYNC, 0, 0), (Kind.SYNC, 0, 0)]
+    todo = operations(rows, stored=stored, processor_ns=5000.0)
+    start, end, waited = run(todo, slow)
+    assert waited[:2].tolist() == [0, 0]
+    assert end[2] == start[1] + 100 * 20_000 + SYNC_NS + journal_ns
+    assert end[3] - start[3] == 5000, "as recorded"
+    _, _, waited = run(todo, stored_on(slow, sync_held_up_ns=3e6))
+    assert waited[2] == SYNC_NS + journal_ns, "storage lets it pass for a while"
+    todo.gap_ns[2] = 3e6
+    _, _, waited = run(todo, slow)
+    assert waited.tolist() == [0, 0, SYNC_NS + journal_ns, 0]
+
+
+def test_a_sync_makes_durable_what_the_flusher_wrote_or_had_no_room_in_the_cache():
+    rows = [(Kind.WRITE, 50, 1), *((Kind.READ, 100 + 7 * page, 1) for page in range(20)), (Kind.SYNC, 0, 0)]
+    todo = operations(rows)
+    for machine in (MACHINE._replace(background_pages=0.0), MACHINE._replace(cache_pages=10)):
+        _, _, waited = run(todo, machine)
+        assert waited[-1] == SYNC_NS
+    _, _, waited = run(operations([*rows[1:-1], rows[-1]]), MACHINE)
+    assert waited[-1] == 0, "nothing was written"
+
+
+def test_a_sync_beside_another_one_ends_with_it():
+    rows = [(Kind.WRITE, 0, 1, 0), (Kind.SYNC, 0, 0, 0), (Kind.SYNC, 0, 0, 1), (Kind.SYNC, 0, 0, 1)]
+    todo = operations(rows, after=(-1, 0), processor_ns=5000.0)
+    todo.gap_ns[2] = 50_000.0
+    start, end, _ = run(todo, MACHINE)
+    assert start[1] < start[2] < end[1] == end[2]
+    assert end[3] - start[3] == 5000, "as recorded"
 
 
 def test_a_limit_on_syncs_holds_up_many_and_not_one():
@@ -86,6 +133,12 @@ def test_a_read_after_a_sync_is_not_rested():
     del rows[2]
     _, _, waited = run(operations(rows, gap_ns=5e6), machine)
     assert waited[-1] == 250_000
+
+
+def test_a_read_after_a_sync_of_a_directory_is_not_rested():
+    machine = stored_on(directory_sync_ns=5e6, rested_read_ns=250_000.0, paused_read_ns=200_000.0)
+    _, _, waited = run(operations([(Kind.DIRECTORY_SYNC, 0, 0), (Kind.READ, 200, 1)]), machine)
+    assert waited[-1] == ACCESS_NS
 
 
 def test_a_sync_of_a_directory_takes_its_time():

@@ -84,7 +84,7 @@ def test_times_by_hand():
         sync_ns=100_000.0,
         paused_sync_ns=250_000.0,
         append_sync_ns=300_000.0,
-        sync_more_ns=10_000.0,
+        sync_more_ns=70_000.0 / 5,
         sync_busy_ns=500_000.0,
         append_sync_busy_ns=1_000_000.0,
         sync_more_busy_ns=300_000.0 / 7,

@@ -2,9 +2,7 @@
 """Turns a trace into operations on pages that can be run on another machine: think times, processor times, places.
 
 What another machine changes is how long a request waits for storage. The rest stays as recorded: what a thread does
-between two operations, and the processor's time of a request that waits for nothing. How long that is say the requests
-of the same direction and size that were served from the cache; a request that missed, or was held up, took their
-median.
+between two operations, and the processor's time of a request that waits for nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +17,11 @@ from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.processor_share import processor_shares
 from characterize.requests import OFFSET_MAX, left_out
+from characterize.response_time import MS_SYNC
 from characterize.run_delay import run_delay_shares
 from characterize.trace import Trace
 from selfscale.simulation.pauses import Pauses, pauses_of
+from selfscale.simulation.processor_times import processor_times
 from selfscale.simulation.recorded_waits import Waits, recorded_waits
 
 PAGE_BYTES = 4096
@@ -32,17 +32,8 @@ BEYOND_BYTES = 64 << 20
 than any window of read-ahead."""
 OPERATIONS_MAX = 4_000_000
 """They are run nine times, at about a microsecond each."""
-HELD_UP = 4.0
-"""A read of what was not cached that took this many times what its like take waited for storage."""
-PAUSE_NS = 1e6
-"""As did any other request that took this long as well: writers beyond the limit on dirty pages sleep for milliseconds
-(mm/page-writeback.c, dirty_min_pause). What is shorter is the processor's, wherever the trace is run."""
-LIKE_MIN = 5
-"""Requests of one size that were served from the cache, for a median of their own."""
 RENAMES = (Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK)
 """What changes names in a directory, beside an open that makes a file."""
-FAST = 0.1
-"""Share of the requests that waited for nothing, where none is known to have been cached."""
 
 
 class Kind(IntEnum):
@@ -88,7 +79,8 @@ class Operations:
         First page and number of pages; of a discard the first that is dropped.
     head, tail : ndarray of bool, shape (n,)
         The first, or last, page is written in part.
-    direct : ndarray of bool, shape (n,)
+    direct, synced : ndarray of bool, shape (n,)
+        Passes the cache by; is a write that ends when it is durable.
     processor_ns, gap_ns : ndarray of float64, shape (n,)
         Without waiting for storage, but of syncs as recorded; from the end of the thread's operation before, or from
         its start where `together`, without what the thread slept for the one that this one `waits_for`.
@@ -111,7 +103,8 @@ class Operations:
     stored : ndarray of bool, shape (p,)
         What storage holds at the begin.
     cached : ndarray of int64
-        Pages that are cached at the begin, the one used longest ago first.
+        Pages that are cached at the begin. The trace does not say when they were used: taken for the one used longest
+        ago is the first one, in the order of files and places.
     span_s : float
         From the first operation to the end of the last one, as recorded.
     """
@@ -125,6 +118,7 @@ class Operations:
     head: np.ndarray
     tail: np.ndarray
     direct: np.ndarray
+    synced: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
     wait_gap_ns: np.ndarray
@@ -171,6 +165,7 @@ def operations_of(trace: Trace) -> Operations:
     columns["kind"][_unchanged(columns)] = Kind.NONE
     start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
     files, file = np.unique(columns["file"], return_inverse=True)
+    _keep_what_lives(columns["kind"], columns["operation"], file)
     threads, thread = np.unique(columns["thread"], return_inverse=True)
     opened, reader = np.unique(np.stack((file, columns["process"])), axis=1, return_inverse=True)
     reader_file = opened[0]
@@ -189,7 +184,7 @@ def operations_of(trace: Trace) -> Operations:
     waits = recorded_waits(trace, columns["thread"], start, end)
     pauses = pauses_of(thread, start, end, *_processes(trace, threads), recorded=waits)
     processor_ns = columns["duration_ns"].astype(float)
-    processor_ns[moves] = _processor_times({name: column[moves] for name, column in columns.items()})
+    processor_ns[moves] = processor_times({name: column[moves] for name, column in columns.items()})
     return Operations(
         kind=kind,
         thread=thread,
@@ -200,6 +195,7 @@ def operations_of(trace: Trace) -> Operations:
         head=offset % PAGE_BYTES != 0,
         tail=(offset + size_bytes) % PAGE_BYTES != 0,
         direct=columns["direct"],
+        synced=columns["synced"],
         processor_ns=processor_ns,
         gap_ns=pauses.gap_ns,
         wait_gap_ns=pauses.wait_gap_ns,
@@ -237,7 +233,8 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     operation, flags = fileops["op"], fileops["flags"]
     truncated = operation == Fileop.TRUNCATE
     emptied = (operation == Fileop.UNLINK) | ((operation == Fileop.OPEN) & ((flags & IoFlag.TRUNCATED) != 0))
-    synced = np.isin(operation, (Fileop.FSYNC, Fileop.FDATASYNC))
+    measured = np.isin(operation, (Fileop.FSYNC, Fileop.FDATASYNC))
+    synced = measured | ((operation == Fileop.MSYNC) & ((flags >> 16 & MS_SYNC) != 0))
     of_directory = synced & ((flags & IoFlag.DIRECTORY) != 0)
     flushed = operation == Fileop.SYNC_FILE_RANGE
     advised = [(operation == Fileop.FADVISE) & (flags >> 16 == advice) for advice in ADVICE]
@@ -251,11 +248,12 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     begin = np.minimum(fileops["argument"], OFFSET_MAX)
     # A length of 0 is all to the end.
     length = np.minimum(np.where(fileops["length"] == 0, OFFSET_MAX, fileops["length"]), OFFSET_MAX - begin)
-    delays = np.where(synced, run_delay_shares(flags), np.nan)
+    delays = np.where(measured, run_delay_shares(flags), np.nan)
     renames = np.isin(operation, RENAMES) | ((operation == Fileop.OPEN) & ((flags & IoFlag.CREATED) != 0))
     none = np.zeros(len(fileops), np.int64)
     pairs = {
         "kind": (np.where(io["op"] == IoOp.READ, Kind.READ, Kind.WRITE), kinds),
+        "operation": (np.zeros(len(io)), operation),
         "start_ns": (io["start_ns"], fileops["start_ns"]),
         # What ran took time, also where the clock did not see it.
         "duration_ns": (np.maximum(io["duration_ns"], 1), np.maximum(fileops["duration_ns"], 1)),
@@ -266,11 +264,13 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "size_bytes": (io["result"], np.where(ranged, length, 0)),
         "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
+        "synced": ((io["op"] == IoOp.WRITE) & ((io["flags"] & (IoFlag.SYNC | IoFlag.DSYNC)) != 0), none),
         "renames": (np.zeros(len(io)), renames),
         "processor_share": (processor_shares(io["processor_share"]), processor_shares(fileops["processor_share"])),
         "run_delay_share": (run_delay_shares(io["flags"]), delays),
     }
-    types = {"kind": np.int8, "direct": bool, "renames": bool, "processor_share": float, "run_delay_share": float}
+    types: dict[str, type] = {"kind": np.int8, **dict.fromkeys(("direct", "synced", "renames"), bool)}
+    types |= dict.fromkeys(("processor_share", "run_delay_share"), float)
     return {name: np.concatenate(pair).astype(types.get(name, np.int64)) for name, pair in pairs.items()}
 
 
@@ -306,6 +306,26 @@ def _unchanged(columns: dict[str, np.ndarray]) -> np.ndarray:
         own = syncs[columns["file"][syncs] == file]
         unchanged[own] = np.diff(renames[own], prepend=0) == 0
     return unchanged
+
+
+def _keep_what_lives(kind: np.ndarray, operation: np.ndarray, file: np.ndarray) -> None:
+    """Let an unlink drop nothing, in place, where its file has another name, or is used after that.
+
+    What is used without a name is dropped by the close behind the last request. `file` is numbered from 0.
+    """
+    named = np.flatnonzero(np.isin(operation, (Fileop.LINK, Fileop.UNLINK)))
+    named = named[np.argsort(file[named], kind="stable")]
+    change = np.where(operation[named] == Fileop.LINK, 1, -1)
+    total = np.cumsum(change)
+    names = 1 + total - (total - change)[np.searchsorted(file[named], file[named])]
+    last = np.full(file.max() + 1, -1)
+    np.maximum.at(last, file, np.where(kind <= Kind.WRITE, np.arange(len(kind)), -1))
+    unlinks, gone = named[change < 0], names[change < 0] <= 0
+    used = last[file[unlinks]] > unlinks
+    kind[unlinks[used | ~gone]] = Kind.NONE
+    closes = np.flatnonzero((operation == Fileop.CLOSE) & np.isin(file, file[unlinks[used & gone]]))
+    closes = closes[closes > last[file[closes]]]
+    kind[closes[np.unique(file[closes], return_index=True)[1]]] = Kind.DISCARD
 
 
 def _stored_bytes(trace: Trace, files: np.ndarray, reached_bytes: np.ndarray) -> np.ndarray:
@@ -360,26 +380,3 @@ def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.nd
     behind = np.append(behind, np.minimum(begin[place] + count, end[place]))
     parts = [np.arange(*pair) for pair in zip(first, behind, strict=True)]
     return np.concatenate([np.zeros(0, np.int64), *parts])
-
-
-def _processor_times(requests: dict[str, np.ndarray]) -> np.ndarray:
-    """Time of every request without waiting for storage, ns."""
-    duration, kind, size_bytes = requests["duration_ns"].astype(float), requests["kind"], requests["size_bytes"]
-    cold = requests["direct"] | (requests["missed_bytes"] > 0)
-    group = kind * 64 + np.frexp(size_bytes)[1]
-    usual = np.empty(len(duration))
-    for each in np.unique(group):
-        alike = group == each
-        usual[alike] = _usual_ns(duration, alike, (kind == each // 64) & ~cold, cold)
-    held_up = duration > np.where(cold, HELD_UP * usual, np.maximum(HELD_UP * usual, PAUSE_NS))
-    return np.where(held_up, usual, duration)
-
-
-def _usual_ns(duration, alike, hits, cold) -> float:
-    """What requests of one kind and size take of a processor."""
-    warm = alike & ~cold
-    if np.count_nonzero(warm) >= LIKE_MIN:
-        return float(np.median(duration[warm]))
-    # What was read ahead counts as missed, too: of many such reads the fast ones waited for nothing.
-    fast = float(np.quantile(duration[alike], FAST))
-    return min(fast, float(np.median(duration[hits]))) if hits.any() else fast

@@ -33,6 +33,26 @@ class Pages(NamedTuple):
     ready_ns: np.ndarray
 
 
+class Files(NamedTuple):
+    """What of f files, which lie end to end, is on its way to storage or there, but not durable.
+
+    Attributes
+    ----------
+    begin : ndarray of int64
+        First page.
+    written_ns, synced_ns : ndarray of float64
+        Until when storage writes what it was given of the file, and until when the file's last sync takes.
+    unsynced, new : ndarray of bool
+        Storage was given pages since that sync, and some that it did not have before.
+    """
+
+    begin: np.ndarray
+    written_ns: np.ndarray
+    synced_ns: np.ndarray
+    unsynced: np.ndarray
+    new: np.ndarray
+
+
 class State(NamedTuple):
     """A machine while it runs.
 
@@ -47,6 +67,7 @@ class State(NamedTuple):
     """
 
     pages: Pages
+    files: Files
     readers: Readers
     counts: np.ndarray
     clocks: np.ndarray
@@ -62,7 +83,9 @@ def state_of(operations: Operations, costs: MachineCosts) -> State:
     pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
     begin, end = (place[operations.reader_file] for place in (operations.file_begin, operations.file_end))
     readers = readers_of(begin, end, count, costs.read_ahead)
-    state = State(pages, readers, np.array([0, 0, -2, 0, 0]), np.zeros(7), costs)
+    begin, count = operations.file_begin.astype(np.int64), len(operations.file_begin)
+    files = Files(begin, np.zeros(count), np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+    state = State(pages, files, readers, np.array([0, 0, -2, 0, 0]), np.zeros(7), costs)
     _fill(state, operations.cached[-costs.cache_pages :])
     return state
 

@@ -17,12 +17,8 @@ from selfscale.simulation.kernel import kernel
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.page_cache import (
-    BEHIND,
-    BOTH,
-    BYTES,
     COMPUTING,
     DIRTY,
-    READS,
     State,
     dirty,
     discard,
@@ -35,14 +31,16 @@ from selfscale.simulation.storage_work import (
     fetch,
     flush,
     give_back,
+    read_direct,
     start_writing,
     sync,
+    sync_directory,
     wait_for_room,
     write_back,
+    write_direct,
 )
+from selfscale.simulation.who_computes import Threads, computing
 
-COMPUTES_NS_MAX = 10e6
-"""Where a recording does not say who computes: a longer pause is likely one of waiting for a timer, or for somebody."""
 READ, WRITE, DISCARD, SYNC, DIRECTORY_SYNC, FLUSH, FETCH, GIVE_BACK, *READ_AHEAD, _ = (int(kind) for kind in Kind)
 NO_READ_AHEAD, USUAL_READ_AHEAD, MORE_READ_AHEAD = READ_AHEAD
 
@@ -74,6 +72,7 @@ class Schedule(NamedTuple):
     partial_head: np.ndarray
     partial_tail: np.ndarray
     direct: np.ndarray
+    synced: np.ndarray
     size_bytes: np.ndarray
     processor_ns: np.ndarray
     gap_ns: np.ndarray
@@ -90,24 +89,6 @@ class Schedule(NamedTuple):
     first_waiter: np.ndarray
     next_waiter: np.ndarray
     processor_waits: float
-
-
-class Threads(NamedTuple):
-    """Where m threads are.
-
-    Attributes
-    ----------
-    current : ndarray of int64, shape (m,)
-        Their next operations; -1: none.
-    due_ns : ndarray of float64, shape (m,)
-        When these begin; inf: that is not known, or never.
-    ready_ns : ndarray of float64, shape (m,)
-        Until when the operation before waits, or waited, for storage.
-    """
-
-    current: np.ndarray
-    due_ns: np.ndarray
-    ready_ns: np.ndarray
 
 
 def run(
@@ -154,6 +135,7 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
         partial_head=operations.head,
         partial_tail=operations.tail,
         direct=operations.direct,
+        synced=operations.synced,
         size_bytes=operations.size_bytes,
         processor_ns=operations.processor_ns,
         gap_ns=operations.gap_ns,
@@ -169,7 +151,7 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
         next_child=next_child,
         first_waiter=first_waiter,
         next_waiter=next_waiter,
-        processor_waits=1.0 + costs.serving_threads * (_threads_alike(operations) > costs.processors),
+        processor_waits=1.0 + costs.serving_threads * (0 < costs.processors < _threads_alike(operations)),
     )
 
 
@@ -196,25 +178,24 @@ def _by_cause(cause: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 def _run(todo, state, recorded_on):
     count = len(todo.kind)
     start_ns, end_ns, waited_ns = np.zeros(count), np.full(count, np.inf), np.zeros(count)
-    current, before_ns = todo.head.copy(), np.zeros(len(todo.head))
-    due_ns, ready_ns = np.where(todo.after < 0, todo.gap_ns[todo.head], np.inf), np.zeros(len(todo.head))
-    threads = Threads(current, due_ns, ready_ns)
+    current, ready_ns, first = todo.head.copy(), np.zeros(len(todo.head)), todo.after < 0
+    due_ns, before_ns = np.where(first, todo.gap_ns[todo.head], np.inf), np.where(first, 0.0, -np.inf)
+    threads = Threads(current, due_ns, before_ns, ready_ns)
     for _ in range(count):
         thread = np.argmin(due_ns)
         now, number = due_ns[thread], current[thread]
         write_back(state, now)
-        state.counts[COMPUTING] = _computing(todo, state, threads, now, thread)
+        state.counts[COMPUTING] = computing(todo, threads, now, thread, state.costs.serving_threads > 0)
         ready, processor_ns = _operation(todo, state, recorded_on, now, number)
         evict(state, now)
         start_ns[number], waited_ns[number], ready_ns[thread] = now, ready - now, ready
-        end_ns[number] = ready + processor_ns
+        end_ns[number] = before_ns[thread] = ready + processor_ns
         following = todo.following[number]
+        current[thread], due_ns[thread] = following, np.inf
         if following >= 0:
-            current[thread] = following
-            before_ns[thread] = now if todo.together[following] else end_ns[number]
+            if todo.together[following]:
+                before_ns[thread] = now
             due_ns[thread] = _due_ns(todo, end_ns, before_ns[thread], following)
-        else:
-            current[thread], due_ns[thread] = -1, np.inf
         waiter = todo.first_waiter[number]
         while waiter >= 0:
             if current[todo.thread[waiter]] == waiter:
@@ -222,31 +203,10 @@ def _run(todo, state, recorded_on):
             waiter = todo.next_waiter[waiter]
         child = todo.first_child[number]
         while child >= 0:
+            before_ns[child] = end_ns[number]
             due_ns[child] = end_ns[number] + todo.gap_ns[todo.head[child]]
             child = todo.next_child[child]
     return start_ns, end_ns, waited_ns
-
-
-@kernel
-def _computing(todo, state, threads, now, thread):
-    """How many other threads have a processor, or a thread of the kernel that works for them has one.
-
-    In a call they have one from when they do not wait for storage any more; in the pause behind it half of what they
-    compute is at its begin and half at its end, as in replays.
-    """
-    count, due_ns, served = 0, threads.due_ns, state.costs.serving_threads > 0
-    for other in range(len(due_ns)):
-        if other != thread and now < due_ns[other] < np.inf:
-            number = threads.current[other]
-            since_ns, left_ns = now - (due_ns[other] - todo.gap_ns[number]), due_ns[other] - now
-            half_ns = todo.computing_ns[number] / 2
-            if np.isnan(half_ns):
-                half_ns = todo.gap_ns[number] if todo.gap_ns[number] <= COMPUTES_NS_MAX else 0.0
-            if since_ns < 0:
-                count += served or now >= threads.ready_ns[other]
-            else:
-                count += min(since_ns, left_ns) < half_ns
-    return count
 
 
 @kernel
@@ -260,7 +220,9 @@ def _due_ns(todo, end_ns, before_ns, number):
 
 @kernel
 def _least_ns(requests, todo, number, new):
-    """What a request with so many new pages takes of a processor at least."""
+    """What a request with so many new pages takes of a processor at least; one that passes the cache by copies none."""
+    if todo.direct[number]:
+        return requests.read_call_ns if todo.kind[number] == READ else requests.write_call_ns
     if todo.kind[number] == READ:
         return requests.read_call_ns + requests.read_byte_ns * todo.size_bytes[number]
     others_ns = requests.write_page_ns * (todo.behind[number] - todo.first[number] - new)
@@ -275,26 +237,29 @@ def _operation(todo, state, recorded_on, now, number):
     kind, processor_ns = todo.kind[number], todo.processor_ns[number]
     begin, end = state.readers.begin[todo.reader[number]], state.readers.end[todo.reader[number]]
     if kind <= WRITE:
-        ready, new, slept = now, 0, False
-        if todo.direct[number]:
-            ready, slept = _direct(state, now, todo.behind[number] - todo.first[number], kind == READ), kind == READ
+        spent, new = 0.0, 0
+        if todo.direct[number] and kind == READ:
+            ready = read_direct(state, now, todo.first[number], todo.behind[number])
+        elif todo.direct[number]:
+            ready = write_direct(state, now, todo.first[number], todo.behind[number])
         elif kind == READ:
-            ready, slept = _read(todo, state, now, number)
+            ready, spent = _read(todo, state, now, number)
         else:
-            ready, new = _write(todo, state, now, number)
+            ready, spent, new = _write(todo, state, now, number)
+        if todo.synced[number]:
+            ready = max(ready, sync(state, now, todo.first[number], todo.behind[number]))
         beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
-        if slept:
+        if kind == READ and ready > now:
             beyond_ns += todo.processor_waits * todo.run_delay_ns[number]
-        return ready, _least_ns(state.costs.requests, todo, number, new) + beyond_ns
+        return ready, spent + _least_ns(state.costs.requests, todo, number, new) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], end)
     if kind == DIRECTORY_SYNC:
-        return now + state.costs.storage.directory_sync_ns, 0.0
+        return sync_directory(state, now), 0.0
     if kind == SYNC:
-        until, places, new = flush(state, now, begin, end)
-        if until > now:
-            delay_ns = todo.processor_waits * todo.run_delay_ns[number]
-            return sync(state, now, until, places, new), delay_ns
+        ready = sync(state, now, begin, end)
+        if ready > now:
+            return ready, todo.processor_waits * todo.run_delay_ns[number]
     if kind > DIRECTORY_SYNC:
         _hint(todo, state, now, number)
     return now, processor_ns
@@ -321,7 +286,7 @@ def _hint(todo, state, now, number):
 
 @kernel
 def _read(todo, state, now, number):
-    """Read pages, as filemap_read does; when the last one is there, and whether the thread slept until it was."""
+    """Read pages, as filemap_read does; when the last one is there, and what bringing pages in took of a processor."""
     pages, readers, ready, spent = state.pages, state.readers, now, 0.0
     reader, page, behind = todo.reader[number], todo.first[number], todo.behind[number]
     while page < behind:
@@ -342,17 +307,20 @@ def _read(todo, state, now, number):
             first, end = met_mark(readers, pages.cached, reader, mark, behind)
             spent += fetch(state, now, first, end)
     readers.behind[reader] = behind - todo.partial_tail[number]
-    return ready + spent, ready > now
+    return ready, spent
 
 
 @kernel
 def _write(todo, state, now, number):
-    """Write pages into the cache; when there is room for them among the dirty ones, and how many are new."""
-    pages, ready, new, first, behind = state.pages, now, 0, todo.first[number], todo.behind[number]
+    """Write pages into the cache; when there is room for them among the dirty ones, what bringing those in that are
+    written in part took of a processor, and how many are new."""
+    pages, ready, spent, new = state.pages, now, 0.0, 0
+    first, behind = todo.first[number], todo.behind[number]
     for page in range(first, behind):
         partial = (page == first and todo.partial_head[number]) or (page == behind - 1 and todo.partial_tail[number])
         if partial and pages.stored[page] and not pages.cached[page]:
-            ready = max(ready + fetch(state, now, page, page + 1), pages.ready_ns[page])
+            spent += fetch(state, now, page, page + 1)
+            ready = max(ready, pages.ready_ns[page])
         new += not pages.stored[page] and not pages.cached[page]
         use(state, page)
         dirty(state, page)
@@ -361,19 +329,4 @@ def _write(todo, state, now, number):
         write_back(state, now)
     if state.counts[DIRTY] > state.costs.dirty_pages:
         ready = max(ready, wait_for_room(state, now))
-    return ready, new
-
-
-@kernel
-def _direct(state, now, count, reads):
-    """Requests that pass the cache by; when storage is done."""
-    clocks, clock = state.clocks, READS if reads else BYTES
-    storage, access, page = state.costs.storage, state.costs.write_busy_ns, state.costs.write_page_busy_ns
-    if reads:
-        access, page = storage.read_busy_ns, storage.read_page_busy_ns
-    busy, start = max(access, count * page), max(now, clocks[clock], clocks[BOTH])
-    if reads:
-        start = max(start, clocks[BEHIND])
-    clocks[clock] = start + busy
-    clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
-    return start + storage.read_ns + count * page
+    return ready, spent, new

@@ -47,7 +47,6 @@ def store(state, page):
     """Write a dirty page back, with the access where it follows none that was written before it; whether it did."""
     clocks, counts = state.clocks, state.counts
     clean(state, page)
-    state.pages.stored[page] = True
     # With its neighbour, which is written next or was a moment ago, it is one access.
     place = page != counts[LAST] + 1 and not (page > 0 and state.pages.dirty[page - 1])
     if place:
@@ -57,57 +56,96 @@ def store(state, page):
     clocks[BYTES] += state.costs.write_page_busy_ns
     clocks[BOTH] += state.costs.write_page_busy_ns * state.costs.shared_frac
     counts[BURST] = max(0, counts[BURST] - 1)
+    _give(state, page, _written_ns(state))
     return place
 
 
 @kernel
+def _give(state, page, until):
+    """Let storage have a page, which is written until then, but not durable."""
+    files, file = state.files, _file_of(state, page)
+    files.unsynced[file], files.written_ns[file] = True, max(files.written_ns[file], until)
+    files.new[file] |= not state.pages.stored[page]
+    state.pages.stored[page] = True
+
+
+@kernel
+def _file_of(state, page):
+    """The last one that does not begin behind a page."""
+    begin = state.files.begin
+    file, behind = 0, len(begin)
+    while file + 1 < behind:
+        middle = (file + behind) // 2
+        if begin[middle] <= page:
+            file = middle
+        else:
+            behind = middle
+    return file
+
+
+@kernel
 def flush(state, now, begin, behind):
-    """Write back a range's dirty pages; until when storage is busy, at how many places, and whether one was new."""
-    pages, ring, places, new = state.pages, len(state.pages.dirty), 0, False
+    """Begin to write a range's dirty pages back; at how many places they are."""
+    pages, ring, places = state.pages, len(state.pages.dirty), 0
     before = state.counts[DIRTY]
     if before:
         start_writing(state, now)
     if behind - begin < before:
         for page in range(begin, behind):
             if pages.dirty[page]:
-                new |= not pages.stored[page]
                 places += store(state, page)
     else:
         page = pages.dirtied_next[ring]
         while page != ring:
             following = pages.dirtied_next[page]
             if begin <= page < behind:
-                new |= not pages.stored[page]
                 places += store(state, page)
             page = following
-    if state.counts[DIRTY] == before:
-        return now, 0, False
-    return _written_ns(state), places, new
+    return places
 
 
 @kernel
-def sync(state, now, until, places, new):
-    """Make durable what `flush` has begun to write; when that is done.
+def sync(state, now, begin, behind):
+    """Make a file's pages durable; when they are: now, where they were.
 
-    The file system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it). Storage
-    that only lets a number of requests through in a second lets them pass for a while, and then holds all up.
+    What storage was given of them before is waited for, by whomever, and so is a sync that runs already. The file
+    system's journal follows the data (ext4's ordered mode; xfs and btrfs write the size after it). Storage that only
+    lets a number of requests through in a second lets them pass for a while, and then holds all up.
     """
-    storage, clocks = state.costs.storage, state.clocks
-    more = max(0, places - 1)
+    storage, clocks, files, file = state.costs.storage, state.clocks, state.files, _file_of(state, begin)
+    given_ns = files.written_ns[file]
+    more = max(0, flush(state, now, begin, behind) - 1)
+    if not files.unsynced[file]:
+        return max(now, files.synced_ns[file])
     pause_ns = now - clocks[USED_LAST]
     taken_ns = _between(pause_ns, BRIEF_NS, PAUSE_NS, storage.sync_ns, storage.paused_sync_ns)
     taken_ns += more * storage.sync_more_ns
     busy_ns = storage.sync_busy_ns + more * storage.sync_more_busy_ns
     journal_ns = 0.0
-    if new:
+    if files.new[file]:
         journal_ns = max(0.0, storage.append_sync_ns - storage.sync_ns)
         busy_ns += max(0.0, storage.append_sync_busy_ns - storage.sync_busy_ns)
-    start = clocks[SYNCS] if clocks[SYNCS] - now > storage.sync_held_up_ns else now
+    start = max(_behind(now, clocks[SYNCS], storage), _behind(now, given_ns, storage))
     clocks[SYNCS] = max(clocks[SYNCS], now) + busy_ns
-    written = until if until - now > storage.sync_held_up_ns else now
-    done = max(written, start + taken_ns) + journal_ns
-    clocks[USED_LAST] = done
+    done = max(_behind(now, files.written_ns[file], storage), start + taken_ns) + journal_ns
+    files.unsynced[file] = files.new[file] = False
+    files.synced_ns[file] = done
+    clocks[USED_LAST] = max(clocks[USED_LAST], done)
     return done
+
+
+@kernel
+def sync_directory(state, now):
+    """Make names durable; when they are."""
+    clocks, done = state.clocks, now + state.costs.storage.directory_sync_ns
+    clocks[USED_LAST] = max(clocks[USED_LAST], done)
+    return done
+
+
+@kernel
+def _behind(now, until, storage):
+    """When who waits for what is written may go on, behind what storage is busy with until then."""
+    return until if until - now > storage.sync_held_up_ns else now
 
 
 @kernel
@@ -205,26 +243,81 @@ def fetch(state, now, begin, behind):
 
     The pages of a request of the device are there when all of it has been read.
     """
-    pages, clocks, storage, count, wanted = state.pages, state.clocks, state.costs.storage, 0, 0
-    ahead = clocks[READS] - now > storage.held_up_ns
-    start = max(now, clocks[BOTH], clocks[BEHIND], clocks[READS] if ahead else now)
-    pause_ns = now - clocks[USED_LAST]
-    first_ns, page_ns = _first_page_ns(state, pause_ns), _page_ns(state, pause_ns)
+    pages, count, wanted = state.pages, 0, 0
     for page in range(begin, behind):
         wanted += pages.stored[page] and not pages.cached[page]
+    if not wanted:
+        return 0.0
+    start, first_ns, page_ns = _begin_read(state, now, wanted)
     request_pages = state.costs.read_ahead.request_pages
     for page in range(begin, behind):
         if pages.stored[page] and not pages.cached[page]:
             use(state, page)
             more = min(wanted, (count // request_pages + 1) * request_pages) - 1
-            more_ns = min(more, LONG_PAGES) * page_ns
-            more_ns += max(more - LONG_PAGES, 0) * storage.read_page_busy_ns
-            pages.ready_ns[page] = start + first_ns + more_ns
+            pages.ready_ns[page] = start + first_ns + _more_ns(state, more, page_ns)
             count += 1
-    if count:
-        busy = max(storage.read_busy_ns, count * storage.read_page_busy_ns)
-        clocks[READS] = max(clocks[READS], start) + busy
-        clocks[USED_LAST] = start + first_ns + min(count - 1, LONG_PAGES) * page_ns
-        clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
-    bursts = state.counts[BURST] > 0 or clocks[BEHIND] > now
+    bursts = state.counts[BURST] > 0 or state.clocks[BEHIND] > now
     return count * state.costs.miss_page_ns * (state.costs.beside_burst if bursts else 1.0)
+
+
+@kernel
+def _begin_read(state, now, count):
+    """Give storage so many pages to read; when it begins, and what the first of them takes and each of the next."""
+    clocks, storage = state.clocks, state.costs.storage
+    ahead = clocks[READS] - now > storage.held_up_ns
+    start = max(now, clocks[BOTH], clocks[BEHIND], clocks[READS] if ahead else now)
+    pause_ns = now - clocks[USED_LAST]
+    first_ns, page_ns = _first_page_ns(state, pause_ns), _page_ns(state, pause_ns)
+    busy = max(storage.read_busy_ns, count * storage.read_page_busy_ns)
+    clocks[READS] = max(clocks[READS], start) + busy
+    clocks[BOTH] = max(clocks[BOTH], now) + busy * state.costs.shared_frac
+    clocks[USED_LAST] = max(clocks[USED_LAST], start + first_ns + _more_ns(state, count - 1, page_ns))
+    return start, first_ns, page_ns
+
+
+@kernel
+def _more_ns(state, more, page_ns):
+    """What a read's pages beyond the first take; `page_ns` is what each of the first takes of them."""
+    return min(more, LONG_PAGES) * page_ns + max(more - LONG_PAGES, 0) * state.costs.storage.read_page_busy_ns
+
+
+@kernel
+def read_direct(state, now, begin, behind):
+    """Have storage read pages past the cache, when what of them is dirty is written; when they are there."""
+    pages, ready, count = state.pages, _flushed(state, now, begin, behind), 0
+    for page in range(begin, behind):
+        count += pages.stored[page]
+    if count:
+        start, first_ns, page_ns = _begin_read(state, ready, count)
+        ready = start + first_ns + _more_ns(state, count - 1, page_ns)
+    return ready
+
+
+@kernel
+def write_direct(state, now, begin, behind):
+    """Write pages past the cache, which has them no more then; when storage has them.
+
+    What one takes that comes alone was not measured: no more than to read a page, or to write one and make it durable.
+    """
+    clocks, costs, page_ns = state.clocks, state.costs, state.costs.write_page_busy_ns
+    ready = _flushed(state, now, begin, behind)
+    for page in range(begin, behind):
+        if state.pages.cached[page]:
+            drop(state, page)
+    start_writing(state, ready)
+    start = _behind(ready, _written_ns(state), costs.storage)
+    first_ns = min(_first_page_ns(state, ready - clocks[USED_LAST]), costs.storage.sync_ns)
+    clocks[ACCESSES] += costs.write_busy_ns
+    clocks[BYTES] += page_ns * (behind - begin)
+    clocks[BOTH] += max(costs.write_busy_ns, page_ns * (behind - begin)) * costs.shared_frac
+    ready = start + first_ns + page_ns * (behind - begin - 1)
+    clocks[USED_LAST] = max(clocks[USED_LAST], ready)
+    for page in range(begin, behind):
+        _give(state, page, ready)
+    return ready
+
+
+@kernel
+def _flushed(state, now, begin, behind):
+    """When pages of a range that are dirty now are written."""
+    return _written_ns(state) if flush(state, now, begin, behind) else now
