@@ -16,7 +16,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import FILEOP_DTYPE, Fileop, FileType, IoFlag, RecordKind, Source
 from characterize.trace import Trace
 from characterize.workload import workload_of_records
-from replayer.flexible.draft import Draft
+from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, states_after
 from replayer.flexible.planned import derived, planned, require_requests, unchanged
 from replayer.merge import FIRST_NAME_ID
@@ -73,8 +73,8 @@ class _Passes:
         self.paths = dict(draft.paths)
         self._taken = set(draft.paths.values())
         self._operations = int(both["id"].max())
-        self._restored = _restoring(draft, end)
         self._own = _files_of_every_pass(draft)
+        self._restored = _restoring(draft, set(self._own), end)
         known = np.concatenate([draft.files["file"], draft.io["file"], draft.fileops["file"]]).astype(np.int64)
         self._file = int(known[known < FIRST_NAME_ID].max(initial=0))
         self._name = int(known[known >= FIRST_NAME_ID].max(initial=FIRST_NAME_ID - 1))
@@ -128,17 +128,17 @@ def _files_of_every_pass(draft: Draft) -> list[int]:
     return sorted(own | {file for file, path in draft.paths.items() if path in replaced})
 
 
-def _restoring(draft: Draft, end_ns: int) -> np.ndarray:
+def _restoring(draft: Draft, own: set[int], end_ns: int) -> np.ndarray:
     """File operations at `end_ns` that give the other files their old size, by the thread that used them last."""
-    own = _files_of_every_pass(draft)
-    size = states_after(draft)["size_bytes"]
+    size = states_after(draft)["size_bytes"].to_dict()
+    uses = [(records, RowsOfFiles(records)) for records in (draft.io, draft.fileops)]
     result = []
     for record in draft.files:
         file, before = int(record["file"]), int(record["size_bytes"])
         if record["type"] == FileType.BLOCK_DEVICE or file in own or size.get(file, before) == before:
             continue
-        users = [records[records["file"] == file] for records in (draft.io, draft.fileops)]
-        last = max((mine[-1] for mine in users if len(mine)), key=lambda operation: int(operation["start_ns"]))
+        users = [records[row] for records, rows in uses for row in rows.of(file)[-1:]]
+        last = max(users, key=lambda operation: int(operation["start_ns"]))
         truncate = np.zeros(1, FILEOP_DTYPE)
         truncate["kind"], truncate["op"], truncate["source"] = RecordKind.FILEOP, Fileop.TRUNCATE, Source.SYNTHETIC
         truncate["start_ns"], truncate["duration_ns"] = end_ns, 0 if draft.untimed else 1

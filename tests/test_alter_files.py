@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files the requests of altered traces go to, and that these are there: lives, turns, other files, many files."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind
+from replayer.flexible.draft import Draft
+from replayer.flexible.readable import make_readable
+from replayer.repeat import repeat
+from tests.flexible_traces import Recording
+from tests.made_trace import made_trace, read, write
+from tests.straced import needs_engine
+from tests.test_made_traces import assert_replays
+
+pytestmark = pytest.mark.computes
+
+PAGE = 4096
+
+
+def three_lives():
+    """A file is made, written, read and removed three times; its first write was altered to a read."""
+    recording = Recording()
+    file = recording.file("/t", created=True)
+    for _ in range(3):
+        recording.operate(Fileop.OPEN, 1, file, flags=int(IoFlag.CREATED))
+        recording.write(1, file, 0, 2 * PAGE)
+        recording.read(1, file, 0, PAGE)
+        recording.operate(Fileop.CLOSE, 1, file)
+        recording.operate(Fileop.UNLINK, 1, file)
+    trace = recording.trace()
+    draft = Draft.of(trace)
+    draft.io["op"][0] = IoOp.READ
+    make_readable(draft, np.array([1]))
+    trace.arrays.update({RecordKind.IO: draft.io, RecordKind.FILEOP: draft.fileops, RecordKind.FILE: draft.files})
+    trace.header.flags |= HeaderFlag.PLANNED
+    return trace
+
+
+def test_only_the_life_that_reads_first_is_laid_out():
+    trace = three_lives()
+    operations = trace.arrays[RecordKind.FILEOP]
+    assert trace.arrays[RecordKind.FILE]["size_bytes"].tolist() == [2 * PAGE]
+    opens = operations[operations["op"] == Fileop.OPEN]
+    assert (opens["flags"] & IoFlag.CREATED).astype(bool).tolist() == [False, True, True]
+    assert (operations["op"] == Fileop.UNLINK).sum() == 3
+
+
+@needs_engine
+def test_the_engine_repeats_the_lives_behind_one_that_is_laid_out(tmp_path):
+    assert_replays(three_lives(), tmp_path)
+
+
+def grown_files(count):
+    """Each is read and then written behind its end."""
+    io = [read(0, PAGE, 10 * at + 2, id=2 * at + 1, file=at + 1) for at in range(count)]
+    io += [write(PAGE, PAGE, 10 * at + 4, id=2 * at + 2, file=at + 1) for at in range(count)]
+    return of_files(count, io, [], PAGE)
+
+
+def files_made_twice(count):
+    """Each is made, written and removed, made again, and read before it is written."""
+    kinds = (Fileop.OPEN, Fileop.UNLINK, Fileop.OPEN, Fileop.UNLINK)
+    fileops = [
+        {"op": kind, "start_ns": 20 * at + 4 * step, "file": at + 1, "flags": IoFlag.CREATED * (kind == Fileop.OPEN)}
+        for at in range(count)
+        for step, kind in enumerate(kinds)
+    ]
+    io = [write(0, PAGE, 20 * at + 2, id=2 * at + 1, file=at + 1) for at in range(count)]
+    io += [read(0, PAGE, 20 * at + 10, id=2 * at + 2, file=at + 1) for at in range(count)]
+    return of_files(count, io, fileops, 0)
+
+
+def of_files(count, io, fileops, size):
+    flags = 0 if size else FileFlag.CREATED
+    return made_trace(
+        io,
+        fileops=fileops,
+        files=[{"file": at + 1, "size_bytes": size, "flags": flags} for at in range(count)],
+        tasks=[{"thread": 1, "process": 1}],
+        paths={at + 1: f"/f{at}" for at in range(count)},
+    )
+
+
+def find_data(trace):
+    draft = Draft.of(trace)
+    make_readable(draft, draft.files["file"])
+    assert draft.notes["files"]["raised"] == len(draft.files)
+
+
+@pytest.mark.parametrize(
+    ("work", "make", "count"),
+    [(lambda trace: repeat(trace, 2), grown_files, 16_000), (find_data, files_made_twice, 2_000)],
+    ids=["repeat", "make_readable"],
+)
+def test_time_grows_with_the_files_and_not_with_their_square(work, make, count):
+    took = []
+    for trace in (make(count), make(4 * count)):
+        begin = time.process_time()
+        work(trace)
+        took.append(time.process_time() - begin)
+    assert took[1] < 6 * took[0]
