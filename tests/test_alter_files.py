@@ -10,6 +10,7 @@ import pytest
 
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind
 from replayer.flexible.draft import Draft
+from replayer.flexible.fold import fold_large_first
 from replayer.flexible.readable import make_readable
 from replayer.repeat import repeat
 from tests.flexible_traces import Recording
@@ -53,6 +54,23 @@ def test_only_the_life_that_reads_first_is_laid_out():
 @needs_engine
 def test_the_engine_repeats_the_lives_behind_one_that_is_laid_out(tmp_path):
     assert_replays(three_lives(), tmp_path)
+
+
+def test_a_temporary_file_that_lives_long_does_not_keep_others_from_their_turns():
+    recording = Recording()
+    everything = recording.file("/long", created=True)
+    recording.operate(Fileop.OPEN, 1, everything, flags=int(IoFlag.CREATED))
+    for number in range(20):
+        journal = recording.file(f"/journal{number}", created=True)
+        recording.operate(Fileop.OPEN, 1, journal, flags=int(IoFlag.CREATED))
+        recording.write(1, journal, 0, PAGE)
+        recording.write(1, everything, number * PAGE, PAGE)
+        recording.operate(Fileop.UNLINK, 1, journal)
+    recording.operate(Fileop.UNLINK, 1, everything)
+    draft = Draft.of(recording.trace())
+    fold_large_first(draft, PAGE)
+    assert draft.notes["uniqueBytes"]["files_that_took_turns"] == 19
+    assert len(np.unique(draft.io["file"])) == 2
 
 
 def grown_files(count):
