@@ -183,9 +183,9 @@ def _unused(requests: Requests, room: Room, stack: Stack, streams: Streams, i: i
     first, room_blocks = room.base[name], room.blocks[name]
     place = first + requests.low[i] % max(room_blocks - requests.blocks[i] + 1, 1)
     if stack.moment[place] >= 0:
-        place = _next_unused(stack.unused, place)
+        place = next_unused(stack.unused, place)
         if place >= first + room_blocks:
-            place = _next_unused(stack.unused, first)
+            place = next_unused(stack.unused, first)
     return place if _fits(requests, room, streams, i, place, name) else -1
 
 
@@ -341,7 +341,7 @@ def _touch(stack: Stack, place: int, moment: int) -> int:
 
 
 @njit(cache=True)
-def _next_unused(unused: np.ndarray, place: int) -> int:
+def next_unused(unused: np.ndarray, place: int) -> int:
     """The first place from `place` on that was never used (union-find)."""
     root = place
     while unused[root] != root:
