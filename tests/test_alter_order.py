@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another processNum keeps what it promises of the order, where a thread has several in flight."""
+"""Another processNum keeps what it promises of the order: of several in flight in a thread, and around syncs of all."""
 
 from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,3 +92,20 @@ def test_fewer_in_flight_in_any_schedule(rows, data):
     assert all(after[name][1] - after[name][0] == end - start for name, (start, end) in before.items())
     starts = [after[name][0] for name in sorted(before, key=lambda name: (before[name][0], after[name][0]))]
     assert starts == sorted(starts)
+
+
+@pytest.mark.parametrize("file", [0, 1])
+def test_a_sync_of_all_files_stays_behind_all_writes_and_later_ones_behind_it(file):
+    """One thread writes 16 pages in no sequence to two files, syncs, and writes 16 others."""
+    places = np.random.default_rng(0).permutation(64).tolist()
+    io = [
+        write(PAGE * place, PAGE, 100 * at, 90, id=at + 1, file=1 + at % 2)
+        for at, place in enumerate(places)
+        if at != 32
+    ]
+    sync = {"op": Fileop.SYNCFS, "start_ns": 3200, "duration_ns": 90, "id": 33, "file": file}
+    before, after = altered_spans(flying([1], io, [sync]), 4)
+    for name, (start, end) in after.items():
+        if name != 33:
+            assert (end <= after[33][0]) == (before[name][1] <= before[33][0])
+            assert (start >= after[33][1]) == (before[name][0] >= before[33][1])
