@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import resource
 import time
 
 import numpy as np
 import pytest
 
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind
+from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_large_first
 from replayer.flexible.readable import make_readable
@@ -16,6 +18,7 @@ from replayer.repeat import repeat
 from tests.flexible_traces import Recording
 from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine
+from tests.test_alter_curve import laid_out_then_used
 from tests.test_made_traces import assert_replays
 
 pytestmark = pytest.mark.computes
@@ -122,3 +125,30 @@ def test_time_grows_with_the_files_and_not_with_their_square(work, make, count):
         work(trace)
         took.append(time.process_time() - begin)
     assert took[1] < 6 * took[0]
+
+
+def test_memory_grows_with_what_threads_use_and_not_with_threads_times_files():
+    count = 25_000
+    io = [
+        read(PAGE * step, PAGE, 10 * (step * count + at), id=2 * at + step + 1, thread=at + 1, file=at + 1)
+        for step in range(2)
+        for at in range(count)
+    ]
+    parent = made_trace(
+        io,
+        files=[{"file": at + 1, "size_bytes": 2 * PAGE} for at in range(count)],
+        tasks=[{"thread": at + 1, "process": 1} for at in range(count)],
+        paths={at + 1: f"/f{at}" for at in range(count)},
+    )
+    draft = Draft.of(parent)
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    place_by_depths(laid_out(), 40 * PAGE, np.random.default_rng(0))  # everything is imported and compiled
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, limit[1]))
+    try:
+        place_by_depths(draft, 1.5 * count * PAGE, np.random.default_rng(0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limit)
+
+
+def laid_out():
+    return Draft.of(laid_out_then_used(32))
