@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind
+from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind, Source
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_large_first
@@ -74,6 +74,25 @@ def test_a_temporary_file_that_lives_long_does_not_keep_others_from_their_turns(
     fold_large_first(draft, PAGE)
     assert draft.notes["uniqueBytes"]["files_that_took_turns"] == 19
     assert len(np.unique(draft.io["file"])) == 2
+
+
+def test_pages_of_mapped_data_do_not_become_pages_of_the_system():
+    random = np.random.default_rng(0)
+    sources = {1: Source.MMAP, 2: Source.SYSCALL}
+    file_of = random.integers(1, 3, 400).tolist()
+    io = [
+        read(PAGE * place, PAGE, 10 * at, 5, id=at + 1, file=file_of[at], source=sources[file_of[at]])
+        for at, place in enumerate(random.permutation(400).tolist())
+    ]
+    parent = made_trace(
+        io,
+        files=[{"file": file, "size_bytes": 400 * PAGE} for file in (1, 2)],
+        tasks=[{"thread": 1, "process": 1}],
+        paths={1: "/data", 2: "/usr/share/words"},
+    )
+    draft = Draft.of(parent)
+    place_by_depths(draft, 0.5 * draft.unique_bytes(), random)
+    assert set(draft.io["file"][draft.io["source"] == Source.MMAP]) == {1}
 
 
 def grown_files(count):

@@ -23,8 +23,9 @@ import numpy as np
 import pandas as pd
 
 from characterize.intervals import union_length
-from characterize.layout import Fileop
+from characterize.layout import Fileop, Source
 from characterize.locality import BLOCK_BYTES, dense_blocks
+from characterize.requests import is_system_path
 from replayer.flexible.curve import CURVE_HELD, POINTS, Curve, change_of, curve_of_requests
 from replayer.flexible.draft import Draft
 
@@ -191,9 +192,15 @@ class _Placer:
         return np.rint(wished * self.factor).astype(np.int64)
 
     def _lives(self) -> tuple[np.ndarray, np.ndarray]:
-        """Requests from which to before which others may come to a file: from its first use until it has no name."""
+        """Requests from which to before which others may come to a file: from its first use until it has no name.
+
+        Where files are mapped none comes to the system's own: pages read of those do not count.
+        """
         born, dies = np.full(len(self.names), len(self.file)), np.full(len(self.names), len(self.file))
         np.minimum.at(born, self.requests.file, np.arange(len(self.file)))
+        if (self.draft.io["source"] == Source.MMAP).any():
+            system = [file for file, path in self.draft.paths.items() if is_system_path(path)]
+            born[np.isin(self.names, system)] = len(self.file)
         gone = np.isin(self.draft.fileops["op"], (Fileop.UNLINK, Fileop.RENAME, Fileop.LINK))
         gone &= (self.draft.fileops["result"] >= 0) & np.isin(self.draft.fileops["file"], self.names)
         operations = self.draft.fileops[gone]
