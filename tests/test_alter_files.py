@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind, Source
+from replayer.alter import Relative, alter
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.draft import Draft
 from replayer.flexible.fold import fold_large_first
@@ -93,6 +94,15 @@ def test_pages_of_mapped_data_do_not_become_pages_of_the_system():
     draft = Draft.of(parent)
     place_by_depths(draft, 0.5 * draft.unique_bytes(), random)
     assert set(draft.io["file"][draft.io["source"] == Source.MMAP]) == {1}
+
+
+@pytest.mark.parametrize("changes", [{"uniqueBytes": Relative(0.5), "seqFrac": share} for share in (0.9, 0.1)], ids=str)
+def test_requests_on_other_files_are_counted_over_all_steps(changes):
+    parent = laid_out_then_used()
+    altered, manifest = alter(parent, changes, nearest=True)
+    before, after = (trace.io.sort_values("id")["file"].to_numpy() for trace in (parent, altered))
+    assert manifest.notes["uniqueBytes"]["by_depth"]
+    assert manifest.notes["uniqueBytes"]["requests_on_other_files"] == (before != after).sum() > 0
 
 
 def grown_files(count):

@@ -84,8 +84,7 @@ def place_by_depths(draft: Draft, target: float, generator: np.random.Generator,
     tried = [placer.placement(option, placer.limit, placer.requests.depth) for option in options]
     tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
     best = min((placer.refined(one) for one in tried), key=lambda one: one.rank)
-    moved = int((best.file != placer.file).sum())
-    draft.note("uniqueBytes", by_depth=True, requests_on_other_files=moved)
+    draft.note("uniqueBytes", by_depth=True)
     placer.write(draft, best.offset, best.file)
     return best.unique_bytes
 

@@ -211,3 +211,8 @@ class Draft:
     def note(self, step: str, **facts: Any) -> None:
         """Remember what a step did, for the lineage."""
         self.notes.setdefault(step, {}).update(facts)
+
+    def note_all(self, notes: dict[str, Any]) -> None:
+        """Remember what was done to another draft that this one becomes, beside what was done before."""
+        for step, facts in notes.items():
+            self.note(step, **facts)

@@ -54,7 +54,8 @@ def change_seq_frac(draft: Draft, target: float, generator: np.random.Generator)
     parent = draft.copy()
     present = float(draft.sequential().mean())
     best = _nearest_curve(parent, target, generator)
-    draft.io, draft.notes = best.io, draft.notes | best.notes
+    draft.io = best.io
+    draft.note_all(best.notes)
     achieved = float(draft.sequential().mean())
     if abs(achieved - target) > ACCEPTED:
         _approach(parent, 1.0 if achieved > target else 0.0, generator)
