@@ -181,7 +181,7 @@ class _Placer:
         if not self.rarer:
             return np.where(depth < 0, -1, np.rint(depth * self.factor)).astype(np.int64)
         depth = np.where(depth < 0, like.distinct, depth)
-        order = np.argsort(-depth)
+        order = np.argsort(-depth, kind="stable")
         curve = _levels(like.count[order])
         wishes = np.lexsort((generator.random(len(depth)), -depth, hits))
         wished = np.empty(len(depth))
@@ -249,7 +249,7 @@ class _Placer:
         part = np.arange(POINTS + 1) / POINTS
         new = placement.wished < 0
         depth = np.where(new, np.inf, placement.wished / placement.limit)
-        order = np.argsort(-depth)
+        order = np.argsort(-depth, kind="stable")
         deeper = np.interp(part, depth[order][::-1], _levels(self.requests.blocks[order])[::-1])
         deeper[0] = 1.0
         wanted = deeper.copy()
