@@ -62,7 +62,13 @@ class Placement:
     rank: tuple[float, float, float]
 
 
-def place_by_depths(draft: Draft, target: float, generator: np.random.Generator, like: Draft | None = None) -> float:
+def place_by_depths(
+    draft: Draft,
+    target: float,
+    generator: np.random.Generator,
+    like: Draft | None = None,
+    runs_tolerance: float = RUNS_TOLERANCE,
+) -> float:
     """Give the requests places at the depths of those of `like` (default: their own), on a footprint of `target` bytes.
 
     Parameters
@@ -73,13 +79,15 @@ def place_by_depths(draft: Draft, target: float, generator: np.random.Generator,
     generator : Generator
     like : Draft
         The same requests at other places, perhaps with other sizes.
+    runs_tolerance : float
+        By how much seqFrac may move.
 
     Returns
     -------
     float
         The footprint.
     """
-    placer = _Placer(draft, target, generator, like or draft)
+    placer = _Placer(draft, target, generator, like or draft, runs_tolerance)
     options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if placer.rarer else OPTIONS
     tried = [placer.placement(option, placer.limit, placer.requests.depth) for option in options]
     tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
@@ -115,11 +123,11 @@ class _Blocks:
 class _Placer:
     """What all placements of a draft share."""
 
-    def __init__(self, draft: Draft, target: float, generator: np.random.Generator, like: Draft):
+    def __init__(self, draft: Draft, target: float, generator: np.random.Generator, like: Draft, runs_tolerance: float):
         from replayer.flexible.depths import Requests  # noqa: PLC0415 (numba is slow to import)
 
         start, end, self.file = draft.intervals()
-        self.draft, self.size = draft, end - start
+        self.draft, self.size, self.runs_tolerance = draft, end - start, runs_tolerance
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
@@ -228,7 +236,7 @@ class _Placer:
         curve = curve_of_requests(offset, offset + self.size, file)
         bent = change_of(self.curve, curve).beyond_least
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
-        rank = off, max(broken - RUNS_TOLERANCE, 0.0), bent
+        rank = off, max(broken - self.runs_tolerance, 0.0), bent
         return Placement(offset, file, unique, options, limit, wished, curve, rank)
 
     def refined(self, placement: Placement) -> Placement:
