@@ -72,7 +72,7 @@ def _events(
 
     start = np.concatenate([resident["offset"].astype(np.int64), moved["offset"].astype(np.int64), begin])
     length = np.concatenate([resident["bytes"].astype(np.int64), moved["result"], behind - begin])
-    end = np.minimum(start + length, size)
+    start, end = np.maximum(start, 0), np.minimum(start + length, size)
     at = np.concatenate([np.full(len(resident), -1), time, dropped["start_ns"].astype(np.int64)])
     cached = np.concatenate([np.ones(len(resident), bool), ~direct, np.zeros(len(dropped), bool)])
     order = np.argsort(at, kind="stable")
