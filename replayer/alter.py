@@ -293,6 +293,9 @@ def _drop_what_moved(draft: Draft, parent: Draft) -> np.ndarray:
     flags = now["flags"][moved] & ~np.uint32(IoFlag.APPEND | IoFlag.OFFSET_INFERRED)
     draft.io["flags"][indices[moved]] = flags | np.uint32(IoFlag.POSITIONED)
     draft.note("all", changed_requests=int(changed.sum()))
+    if "by_depth" in draft.notes.get("uniqueBytes", {}):
+        # By whichever steps they went there.
+        draft.note("uniqueBytes", requests_on_other_files=int((now["file"] != original["file"]).sum()))
     # Also those that requests have left: what they wrote there is missing to who reads it.
     return np.union1d(now["file"][changed], original["file"][changed]).astype(np.int64)
 

@@ -18,11 +18,10 @@ import pandas as pd
 
 from characterize.device_name import device_name
 from characterize.errors import FlextraceError
-from characterize.intervals import union_length
-from characterize.layout import NOT_MEASURED_U64, RESIDENT_DTYPE, FileFlag, RecordKind
+from characterize.layout import NOT_MEASURED_U64, FileFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
 from characterize.trace import Header, Trace
-from replayer.flexible.draft import Draft
+from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, follow_renames, makers, states_after
 from replayer.flexible.planned import derived, unchanged
 from replayer.flexible.process_num import in_flight
@@ -296,9 +295,11 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
 
     `others` are those that were used by operations that are not in the part.
     """
+    from replayer.cached_ranges import cached_ranges  # noqa: PLC0415 (numba is slow to import)
+
     states = states_after(earlier)
     size_bytes, named = states["size_bytes"].to_dict(), states["named"].to_dict()
-    io, cached = (records[np.argsort(records["file"], kind="stable")] for records in (earlier.io, resident))
+    uses = [(records, RowsOfFiles(records)) for records in (earlier.io, earlier.fileops, resident)]
     made = set(part.fileops["file"][makers(part)].tolist())
     touched = set(np.unique(np.concatenate([earlier.io["file"], earlier.fileops["file"]])).tolist())
     untouched = [file for file in part.files["file"].tolist() if file not in touched]
@@ -317,39 +318,8 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
         record["flags"] &= ~np.uint32(FileFlag.CREATED)
         record["size_bytes"] = size_bytes[file]
         if record["resident_bytes"] != NOT_MEASURED_U64:
-            ranges.append(_cached(record, _of_file(io, file), _of_file(cached, file)))
+            ranges.append(cached_ranges(record, *(records[rows.of(file)] for records, rows in uses)))
     return np.concatenate(ranges)
-
-
-def _of_file(records: np.ndarray, file: int) -> np.ndarray:
-    """Those of one file, of records sorted by their files."""
-    return records[slice(*np.searchsorted(records["file"], [file, file + 1]))]
-
-
-def _cached(record: np.void, io: np.ndarray, resident: np.ndarray) -> np.ndarray:
-    """RESIDENT records of what was cached at first, or was touched since then; its sum goes into the FILE record.
-
-    What the cache dropped meanwhile is not known.
-    """
-    moved = io[io["result"] > 0]
-    start = np.concatenate([resident["offset"], moved["offset"]]).astype(np.int64)
-    size = np.concatenate([resident["bytes"].astype(np.int64), moved["result"]])
-    end = np.minimum(start + size, int(record["size_bytes"]))
-    inside = start < end
-    order = np.argsort(start[inside], kind="stable")
-    start, end = start[inside][order], np.maximum.accumulate(end[inside][order])
-    begins = np.append(True, start[1:] > end[:-1])[: len(start)]
-    # Where it is only known how much was cached, not what, the rest of that is assumed to be elsewhere.
-    known = int(resident["bytes"].sum())
-    unknown = max(int(record["resident_bytes"]) - known, 0)
-    record["resident_bytes"] = min(union_length(start, end) + unknown, int(record["size_bytes"]))
-    ranges = np.zeros(int(begins.sum()), RESIDENT_DTYPE)
-    ranges["kind"], ranges["file"], ranges["time_ns"] = RecordKind.RESIDENT, record["file"], record["time_ns"]
-    for name in ("large_folios", "large_folio_order"):
-        ranges[name] = resident[name].max(initial=0)
-    ranges["offset"] = start[begins]
-    ranges["bytes"] = end[np.append(np.flatnonzero(begins)[1:], len(start)) - 1] - start[begins] if len(start) else 0
-    return ranges
 
 
 def _header(trace: Trace, selection: Selection, base: int, arrays: dict[RecordKind, Any]) -> Header:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from replayer.flexible.size_mean import RESULT_BYTES_MAX
 from replayer.request_sizes import draw_sizes
 
 # How far seqFrac may miss because of rounding before a workload is called impossible.
@@ -25,6 +26,10 @@ class Geometry:
     step: int
     file_units: list[int]
     size_units: float
+
+    def largest_units(self, process: int) -> int:
+        """What a request of a process can have: its file, or what one system call moves."""
+        return min(self.file_units[process], RESULT_BYTES_MAX // self.unit_bytes)
 
     @property
     def unique_bytes(self) -> int:
@@ -65,7 +70,7 @@ def walk_file(
     """
     from replayer.request_places import Wishes, place  # noqa: PLC0415 (numba is slow to import)
 
-    file_units = geometry.file_units[process]
+    file_units, largest_units = geometry.file_units[process], geometry.largest_units(process)
     few = file_units < PLACES_FEW * geometry.size_units
     # A stack of blocks of about one request: finer ones would cost time and be touched together anyway.
     block_units = geometry.step if geometry.step > 1 else 1 << int(math.log2(geometry.size_units))
@@ -73,7 +78,7 @@ def walk_file(
     wished = start_count
     for _ in range(PLACEMENT_ATTEMPTS):
         generator = np.random.default_rng([seed, process])
-        sizes = draw_sizes(size, count, total_units, file_units, generator)
+        sizes = draw_sizes(size, count, total_units, largest_units, generator)
         starts = np.zeros(count, bool)
         starts[0] = True
         starts[1 + generator.permutation(count - 1)[: wished - 1]] = True
@@ -94,7 +99,7 @@ def walk_file(
         depths = np.minimum(generator.binomial(blocks, 0.5, count if stacked else 0), blocks - 1)
         primed = generator.permutation(blocks if stacked and not covering else 0)
         wishes = Wishes(sizes, starts, planned, locked, generator.random(count), depths, primed)
-        offsets = place(wishes, file_units, geometry.step, block_units)
+        offsets = place(wishes, file_units, largest_units, geometry.step, block_units)
         excess = count - int((offsets[1:] == (offsets + sizes)[:-1]).sum()) - start_count
         if abs(excess) <= SHARE_TOLERANCE / 2 * count:
             break

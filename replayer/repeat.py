@@ -3,7 +3,8 @@
 
 Every pass finds its files as the first one did. A file that only is read and overwritten is the same one in all passes.
 One that grew or shrank gets its size back between two passes. One that is made, removed, renamed or linked (a temporary
-file, a journal) is another file in every pass, as it would be if the program ran again.
+file, a journal) is another file in every pass, as it would be if the program ran again; what of it was in the page
+cache when the trace began is so of each.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import FILEOP_DTYPE, Fileop, FileType, IoFlag, RecordKind, Source
 from characterize.trace import Trace
 from characterize.workload import workload_of_records
-from replayer.flexible.draft import Draft
+from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, states_after
 from replayer.flexible.planned import derived, planned, require_requests, unchanged
 from replayer.merge import FIRST_NAME_ID
@@ -47,13 +48,13 @@ def repeat(trace: Trace, times: int) -> Trace:
     draft = Draft.of(trace)
     if (len(draft.io) + len(draft.fileops)) * times > RECORDS_MAX:
         raise FlextraceError(f"{times} times this trace are more than {RECORDS_MAX} records, which no replay takes", 2)
-    passes = _Passes(draft, times)
-    draft.io, draft.fileops, draft.files, draft.wakes = (
-        np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files, passes.wakes)
+    passes = _Passes(draft, trace.arrays[RecordKind.RESIDENT], times)
+    draft.io, draft.fileops, draft.files, draft.wakes, resident = (
+        np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files, passes.wakes, passes.resident)
     )
     draft.paths = passes.paths
     draft.sort()
-    repeated = planned(trace, draft, "repeat", workload_of_records(trace).process_num)
+    repeated = planned(trace, draft, "repeat", workload_of_records(trace).process_num, resident)
     repeated.header.end_monotonic_ns += (times - 1) * passes.length_ns
     repeated.header.end_realtime_ns += (times - 1) * passes.length_ns
     return derived(repeated, [trace], "repeat", {"times": str(times)})
@@ -62,17 +63,18 @@ def repeat(trace: Trace, times: int) -> Trace:
 class _Passes:
     """The records of all passes, and of what stands between two."""
 
-    def __init__(self, draft: Draft, times: int):
+    def __init__(self, draft: Draft, resident: np.ndarray, times: int):
         both = np.concatenate([records[["start_ns", "duration_ns", "id"]] for records in (draft.io, draft.fileops)])
         end = int((both["start_ns"] + both["duration_ns"]).max())
         # A restoring operation takes the nanosecond behind the last end, the next pass begins behind it.
         self.length_ns = end + 2 - int(both["start_ns"].min())
         self.io, self.fileops, self.files, self.wakes = [draft.io], [draft.fileops], [draft.files], [draft.wakes]
+        self.resident = [resident]
         self.paths = dict(draft.paths)
         self._taken = set(draft.paths.values())
         self._operations = int(both["id"].max())
-        self._restored = _restoring(draft, end)
         self._own = _files_of_every_pass(draft)
+        self._restored = _restoring(draft, set(self._own), end)
         known = np.concatenate([draft.files["file"], draft.io["file"], draft.fileops["file"]]).astype(np.int64)
         self._file = int(known[known < FIRST_NAME_ID].max(initial=0))
         self._name = int(known[known >= FIRST_NAME_ID].max(initial=FIRST_NAME_ID - 1))
@@ -92,8 +94,8 @@ class _Passes:
         table = {file: self._new_id(file) for file in self._own}
         naming = np.isin(fileops["op"], NAMING)
         fileops["argument"][naming] = _relabelled(fileops["argument"][naming], table)
-        described = draft.files[np.isin(draft.files["file"], self._own)].copy()
-        for records in (io, fileops, described):
+        described, resident = (of[np.isin(of["file"], self._own)] for of in (draft.files, self.resident[0]))
+        for records in (io, fileops, described, resident):
             records["file"] = _relabelled(records["file"], table)
         for records, name in ((io, "start_ns"), (fileops, "start_ns"), (wakes, "start_ns"), (wakes, "woken_ns")):
             records[name] += np.uint64(number * self.length_ns)
@@ -101,6 +103,7 @@ class _Passes:
         self.io.append(io)
         self.fileops += [between, fileops]
         self.files.append(described)
+        self.resident.append(resident)
         paths = {file: path for file, path in draft.paths.items() if file in table}
         names = numbered(set(paths.values()), self._taken, number + 1)
         self.paths.update({table[file]: names[path] for file, path in paths.items()})
@@ -125,17 +128,17 @@ def _files_of_every_pass(draft: Draft) -> list[int]:
     return sorted(own | {file for file, path in draft.paths.items() if path in replaced})
 
 
-def _restoring(draft: Draft, end_ns: int) -> np.ndarray:
+def _restoring(draft: Draft, own: set[int], end_ns: int) -> np.ndarray:
     """File operations at `end_ns` that give the other files their old size, by the thread that used them last."""
-    own = _files_of_every_pass(draft)
-    size = states_after(draft)["size_bytes"]
+    size = states_after(draft)["size_bytes"].to_dict()
+    uses = [(records, RowsOfFiles(records)) for records in (draft.io, draft.fileops)]
     result = []
     for record in draft.files:
         file, before = int(record["file"]), int(record["size_bytes"])
         if record["type"] == FileType.BLOCK_DEVICE or file in own or size.get(file, before) == before:
             continue
-        users = [records[records["file"] == file] for records in (draft.io, draft.fileops)]
-        last = max((mine[-1] for mine in users if len(mine)), key=lambda operation: int(operation["start_ns"]))
+        users = [records[row] for records, rows in uses for row in rows.of(file)[-1:]]
+        last = max(users, key=lambda operation: int(operation["start_ns"]))
         truncate = np.zeros(1, FILEOP_DTYPE)
         truncate["kind"], truncate["op"], truncate["source"] = RecordKind.FILEOP, Fileop.TRUNCATE, Source.SYNTHETIC
         truncate["start_ns"], truncate["duration_ns"] = end_ns, 0 if draft.untimed else 1

@@ -44,7 +44,7 @@ class Wishes(NamedTuple):
 
 
 @njit(cache=True)
-def place(wishes: Wishes, file_units: int, step: int, block_units: int) -> np.ndarray:
+def place(wishes: Wishes, file_units: int, largest_units: int, step: int, block_units: int) -> np.ndarray:
     """Choose the offset of every request of one process.
 
     The end of the file is the one place where a sequential request cannot follow: it starts over at the beginning,
@@ -55,8 +55,8 @@ def place(wishes: Wishes, file_units: int, step: int, block_units: int) -> np.nd
     ----------
     wishes : Wishes
         Sizes are changed in place where a request meets the end of the file.
-    file_units, step : int
-        Size of the file; starts are multiples of `step`.
+    file_units, largest_units, step : int
+        Size of the file, and of the largest request; starts are multiples of `step`.
     block_units : int
         Size of a block of the LRU stack.
 
@@ -77,7 +77,7 @@ def place(wishes: Wishes, file_units: int, step: int, block_units: int) -> np.nd
     owed = 0  # starts that happened and were not wished for (negative: the reverse)
     carry = 0
     for i in range(count):
-        extra = min(carry, file_units - sizes[i])
+        extra = min(carry, largest_units - sizes[i])
         sizes[i] += extra
         carry -= extra
         start = starts[i]
@@ -111,7 +111,7 @@ def place(wishes: Wishes, file_units: int, step: int, block_units: int) -> np.nd
             for block in range(offset // block_units, (end - 1) // block_units + 1):
                 touch(tree, owner, slot_of, state, block)
         offsets[i] = offset
-    _give_away(carry, sizes, offsets, file_units)
+    _give_away(carry, sizes, offsets, file_units, largest_units)
     return offsets
 
 
@@ -125,13 +125,13 @@ def _units_to_next_start(sizes: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True)
-def _give_away(carry: int, sizes: np.ndarray, offsets: np.ndarray, file_units: int) -> None:
+def _give_away(carry: int, sizes: np.ndarray, offsets: np.ndarray, file_units: int, largest_units: int) -> None:
     """What the last cut left over: requests that nothing continues take it."""
     for i in range(len(sizes) - 1, -1, -1):
         if carry == 0:
             break
         end = int(offsets[i] + sizes[i])
-        extra = min(carry, file_units - end)
+        extra = min(carry, file_units - end, largest_units - sizes[i])
         if i == len(sizes) - 1 or (offsets[i + 1] != end and offsets[i + 1] != end + extra):
             sizes[i] += extra
             carry -= extra

@@ -124,7 +124,8 @@ def make_trace(
     covering, warnings = _covers(workload, count, allow_partial=allow_partial)
     starts, clipped = _starts_by_process(workload, geometry, _split(count, processes), allow_partial)
     parts = _make_records(workload, geometry, starts, count, depth, size, sync_frac, seed, covering=covering)
-    spread = coefficient_of_variation(size, geometry.size_units, min(geometry.file_units))
+    largest = min(geometry.largest_units(process) for process in range(processes))
+    spread = coefficient_of_variation(size, geometry.size_units, largest)
     metadata = {
         "made_by": "willy",
         "tool_version": tool_version(),

@@ -183,6 +183,17 @@ def test_ids_of_names_cost_no_memory(changes):
         resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
+@pytest.mark.parametrize("kind", [Fileop.FADVISE, Fileop.SYNC_FILE_RANGE])
+def test_lengths_to_the_end_of_anything_still_are_when_requests_are_longer(kind):
+    ends = [op(kind, 600 + at, file=1, argument=at * 9 * PAGE, length=2**63 - 1 - at * 9 * PAGE) for at in range(3)]
+    altered, _ = alter(parent_trace(ends), {"sizeMean": Relative(4), "uniqueBytes": Relative(4)})
+    operations = altered.arrays[RecordKind.FILEOP]
+    assert operations["argument"].tolist() == [at * 36 * PAGE for at in range(3)]
+    ends = operations["argument"] + operations["length"]
+    assert (ends < 2**63).all()
+    assert (ends > 2**62).all()
+
+
 @pytest.mark.parametrize(
     ("kinds", "removed"),
     [

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
-from characterize.layout import BlockOp, FileFlag, IoFlag, RecordKind
+from characterize.layout import BlockOp, FileFlag, Fileop, IoFlag, RecordKind
 from characterize.workload import unique_bytes, workload_of, workload_of_records
 from replayer.cut import Selection, cut
 from tests.flexible_traces import Recording, database_like, sort_like, willy
@@ -127,6 +130,92 @@ def test_footprints_of_windows_are_those_of_their_requests():
     part = cut(parent, Selection(begin_s=1e-4, end_s=1e-3))
     chosen = parent.requests[parent.requests["id"].isin(part.io["id"])]
     assert workload_of(part).unique_bytes == unique_bytes(chosen.assign(read=True))
+
+
+def cached_by(rows, pages=8, cached=()):
+    """Pages of a file that a part says are cached after some operations (what, first page, pages) on it."""
+    kinds = {"sync": Fileop.FSYNC, "drop": Fileop.FADVISE}
+    io, fileops = [], []
+    for at, (what, first, count) in enumerate(rows):
+        times = {"start_ns": 10 * at, "duration_ns": 5, "id": at + 1}
+        if what in kinds:
+            place = {"argument": PAGE * first, "length": PAGE * count, "flags": os.POSIX_FADV_DONTNEED << 16}
+            fileops.append({"op": kinds[what], **times, **(place if what == "drop" else {})})
+        else:
+            flags = int(IoFlag.DIRECT) if "direct" in what else 0
+            io.append((write if "write" in what else read)(PAGE * first, PAGE * count, flags=flags) | times)
+    io.append(read(0, PAGE, 10 * len(rows), id=len(rows) + 1))
+    parent = made_trace(
+        io,
+        fileops=fileops,
+        files=[{"file": 1, "size_bytes": pages * PAGE, "resident_bytes": len(cached) * PAGE}],
+        tasks=[{"thread": 1, "process": 1}],
+        resident=[{"file": 1, "offset": page * PAGE, "bytes": PAGE} for page in cached],
+        paths={1: "/f"},
+    )
+    part = cut(parent, Selection(begin_s=10 * len(rows) / SECOND_NS))
+    resident = part.arrays[RecordKind.RESIDENT]
+    assert part.files["resident_bytes"].tolist() == [resident["bytes"].sum()]
+    return {
+        page
+        for begin, size in zip(resident["offset"].tolist(), resident["bytes"].tolist(), strict=True)
+        for page in range(begin // PAGE, (begin + size) // PAGE)
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "there"),
+    [
+        ([("read", 2, 3)], {2, 3, 4}),
+        ([("direct read", 2, 3)], set()),
+        ([("direct write", 2, 3)], set()),
+        ([("read", 0, 8), ("direct write", 2, 3)], {0, 1, 5, 6, 7}),
+        ([("read", 0, 8), ("drop", 2, 3)], {0, 1, 5, 6, 7}),
+        ([("read", 0, 8), ("drop", 0, 0)], set()),
+        ([("drop", 0, 0), ("read", 1, 1)], {1}),
+        ([("write", 0, 4), ("drop", 0, 0)], {0, 1, 2, 3}),
+        ([("write", 0, 4), ("sync", 0, 0), ("drop", 0, 2)], {2, 3}),
+        ([("write", 0, 4), ("sync", 0, 0), ("write", 1, 1), ("drop", 0, 0)], {1}),
+    ],
+    ids=str,
+)
+def test_what_passed_the_cache_by_or_was_given_back_is_not_cached(rows, there):
+    assert cached_by(rows) == there
+
+
+ROWS = st.tuples(
+    st.sampled_from(["read", "write", "direct read", "sync", "drop"]), st.integers(0, 7), st.integers(1, 4)
+).map(lambda row: (row[0], row[1], min(row[2], 8 - row[1])))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=12), st.sets(st.integers(0, 7)))
+def test_what_is_cached_page_by_page(rows, cached):
+    there, dirty = set(cached), set()
+    for what, first, count in rows:
+        pages = set(range(first, first + count))
+        there |= pages if what in ("read", "write") else set()
+        dirty |= pages if what == "write" else set()
+        dirty -= dirty if what == "sync" else set()
+        there -= pages - dirty if what == "drop" else set()
+    assert cached_by(rows, cached=cached) == there
+
+
+def test_what_is_cached_of_unknown_places_is_where_nothing_was_touched_or_dropped():
+    def part_of(fileops):
+        parent = made_trace(
+            [read(0, PAGE, 1, id=1), read(0, PAGE, 30, id=3)],
+            fileops=fileops,
+            files=[{"file": 1, "size_bytes": 8 * PAGE, "resident_bytes": 3 * PAGE}],
+            tasks=[{"thread": 1, "process": 1}],
+            paths={1: "/f"},
+        )
+        return cut(parent, Selection(begin_s=29e-9)).files["resident_bytes"].tolist()
+
+    drop = {"op": Fileop.FADVISE, "start_ns": 10, "duration_ns": 1, "id": 2, "flags": os.POSIX_FADV_DONTNEED << 16}
+    assert part_of([]) == [4 * PAGE]
+    assert part_of([drop]) == [0]
+    assert part_of([drop | {"argument": 2 * PAGE}]) == [2 * PAGE]
 
 
 def block_requests():

@@ -64,6 +64,27 @@ def test_a_path_that_looks_like_a_second_one_is_not_given_twice():
     assert len(set(merged.paths.values())) == 6
 
 
+def test_what_was_cached_when_a_trace_began_is_cached_for_its_passes():
+    """One file is read in all passes, another one removed, so that each pass has its own."""
+    parent = made_trace(
+        [read(0, PAGE, 10 * at, 5, id=at, file=at) for at in (1, 2)],
+        fileops=[{"op": Fileop.UNLINK, "start_ns": 30, "duration_ns": 1, "file": 2, "id": 3}],
+        files=[{"file": file, "size_bytes": 9 * PAGE, "resident_bytes": 3 * PAGE} for file in (1, 2)],
+        tasks=[{"thread": 1, "process": 1}],
+        resident=[{"file": file, "offset": file * PAGE, "bytes": 3 * PAGE, "large_folios": 7} for file in (1, 2)],
+        paths={1: "/kept", 2: "/removed"},
+    )
+    made = repeat(parent, 3)
+    files, resident = made.arrays[RecordKind.FILE], made.arrays[RecordKind.RESIDENT]
+    assert sorted(resident["file"].tolist()) == sorted(files["file"].tolist())
+    own = resident[resident["file"] != 1]
+    assert own["offset"].tolist() == [2 * PAGE] * 3
+    assert set(resident["bytes"].tolist()) == {3 * PAGE}
+    assert set(resident["large_folios"].tolist()) == {7}
+    assert made.header.count[RecordKind.RESIDENT] == 4
+    assert parent.arrays[RecordKind.RESIDENT]["file"].tolist() == [1, 2]
+
+
 def recorded_at(start_s, realtime_s, operation_s):
     """One read, `operation_s` after a recording began at these times of both clocks."""
     return made_trace(

@@ -245,6 +245,18 @@ def test_first_touches_are_spread_over_file_and_trace():
     assert (first < len(blocks) / 4).mean() == pytest.approx(0.63, abs=0.03)
 
 
+@pytest.mark.parametrize("size", SIZE_FAMILIES)
+@pytest.mark.parametrize("unique", [2.0**33, 3.3e9])
+def test_no_request_is_larger_than_what_one_system_call_moves(size, unique):
+    wanted = Workload(unique, 0.3, 0.5, 2**30, 1)
+    trace = make_trace(wanted, requests=requests_needed(wanted), size=size)
+    io = trace.arrays[RecordKind.IO]
+    assert io["result"].min() > 0
+    assert io["result"].max() <= 2**31 - 4096
+    assert (io["asked_bytes"] == io["result"]).all()
+    assert io["result"].mean() == pytest.approx(2**30, rel=0.01)
+
+
 # ---- the command ----
 
 OPTIONS = [

@@ -23,8 +23,9 @@ import numpy as np
 import pandas as pd
 
 from characterize.intervals import union_length
-from characterize.layout import Fileop
+from characterize.layout import Fileop, Source
 from characterize.locality import BLOCK_BYTES, dense_blocks
+from characterize.requests import is_system_path
 from replayer.flexible.curve import CURVE_HELD, POINTS, Curve, change_of, curve_of_requests
 from replayer.flexible.draft import Draft
 
@@ -61,7 +62,13 @@ class Placement:
     rank: tuple[float, float, float]
 
 
-def place_by_depths(draft: Draft, target: float, generator: np.random.Generator, like: Draft | None = None) -> float:
+def place_by_depths(
+    draft: Draft,
+    target: float,
+    generator: np.random.Generator,
+    like: Draft | None = None,
+    runs_tolerance: float = RUNS_TOLERANCE,
+) -> float:
     """Give the requests places at the depths of those of `like` (default: their own), on a footprint of `target` bytes.
 
     Parameters
@@ -72,19 +79,20 @@ def place_by_depths(draft: Draft, target: float, generator: np.random.Generator,
     generator : Generator
     like : Draft
         The same requests at other places, perhaps with other sizes.
+    runs_tolerance : float
+        By how much seqFrac may move.
 
     Returns
     -------
     float
         The footprint.
     """
-    placer = _Placer(draft, target, generator, like or draft)
+    placer = _Placer(draft, target, generator, like or draft, runs_tolerance)
     options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if placer.rarer else OPTIONS
     tried = [placer.placement(option, placer.limit, placer.requests.depth) for option in options]
     tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
     best = min((placer.refined(one) for one in tried), key=lambda one: one.rank)
-    moved = int((best.file != placer.file).sum())
-    draft.note("uniqueBytes", by_depth=True, requests_on_other_files=moved)
+    draft.note("uniqueBytes", by_depth=True)
     placer.write(draft, best.offset, best.file)
     return best.unique_bytes
 
@@ -115,11 +123,11 @@ class _Blocks:
 class _Placer:
     """What all placements of a draft share."""
 
-    def __init__(self, draft: Draft, target: float, generator: np.random.Generator, like: Draft):
+    def __init__(self, draft: Draft, target: float, generator: np.random.Generator, like: Draft, runs_tolerance: float):
         from replayer.flexible.depths import Requests  # noqa: PLC0415 (numba is slow to import)
 
         start, end, self.file = draft.intervals()
-        self.draft, self.size = draft, end - start
+        self.draft, self.size, self.runs_tolerance = draft, end - start, runs_tolerance
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
@@ -181,7 +189,7 @@ class _Placer:
         if not self.rarer:
             return np.where(depth < 0, -1, np.rint(depth * self.factor)).astype(np.int64)
         depth = np.where(depth < 0, like.distinct, depth)
-        order = np.argsort(-depth)
+        order = np.argsort(-depth, kind="stable")
         curve = _levels(like.count[order])
         wishes = np.lexsort((generator.random(len(depth)), -depth, hits))
         wished = np.empty(len(depth))
@@ -191,9 +199,15 @@ class _Placer:
         return np.rint(wished * self.factor).astype(np.int64)
 
     def _lives(self) -> tuple[np.ndarray, np.ndarray]:
-        """Requests from which to before which others may come to a file: from its first use until it has no name."""
+        """Requests from which to before which others may come to a file: from its first use until it has no name.
+
+        Where files are mapped none comes to the system's own: pages read of those do not count.
+        """
         born, dies = np.full(len(self.names), len(self.file)), np.full(len(self.names), len(self.file))
         np.minimum.at(born, self.requests.file, np.arange(len(self.file)))
+        if (self.draft.io["source"] == Source.MMAP).any():
+            system = [file for file, path in self.draft.paths.items() if is_system_path(path)]
+            born[np.isin(self.names, system)] = len(self.file)
         gone = np.isin(self.draft.fileops["op"], (Fileop.UNLINK, Fileop.RENAME, Fileop.LINK))
         gone &= (self.draft.fileops["result"] >= 0) & np.isin(self.draft.fileops["file"], self.names)
         operations = self.draft.fileops[gone]
@@ -222,7 +236,7 @@ class _Placer:
         curve = curve_of_requests(offset, offset + self.size, file)
         bent = change_of(self.curve, curve).beyond_least
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
-        rank = off, max(broken - RUNS_TOLERANCE, 0.0), bent
+        rank = off, max(broken - self.runs_tolerance, 0.0), bent
         return Placement(offset, file, unique, options, limit, wished, curve, rank)
 
     def refined(self, placement: Placement) -> Placement:
@@ -243,7 +257,7 @@ class _Placer:
         part = np.arange(POINTS + 1) / POINTS
         new = placement.wished < 0
         depth = np.where(new, np.inf, placement.wished / placement.limit)
-        order = np.argsort(-depth)
+        order = np.argsort(-depth, kind="stable")
         deeper = np.interp(part, depth[order][::-1], _levels(self.requests.blocks[order])[::-1])
         deeper[0] = 1.0
         wanted = deeper.copy()

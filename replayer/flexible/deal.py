@@ -9,8 +9,8 @@ import numpy as np
 from numba import njit, types
 from numba.typed import Dict
 
-# What an operation does to its file, for the order of operations on one file.
-READS, WRITES, SYNCS, CHANGES = range(4)
+# What an operation does to its file, or to all of them, for the order of operations on one file.
+READS, WRITES, SYNCS, CHANGES, SYNCS_ALL = range(5)
 # What it does to the names of files.
 NO_NAME, LOOKS_UP, RENAMES = range(3)
 
@@ -35,7 +35,8 @@ class Operations(NamedTuple):
     effect, naming : ndarray
         READS ... and NO_NAME ...
     waits : ndarray of bool
-        Reads of what is written in the trace: they start behind earlier writes of the file.
+        Reads of what is not in the file before the trace, or is taken from it: they start behind earlier writes of the
+        file. Others may come before writes to where they read.
     """
 
     row: np.ndarray
@@ -53,6 +54,24 @@ class Operations(NamedTuple):
     waits: np.ndarray
 
 
+class Done(NamedTuple):
+    """When what was dealt so far is over.
+
+    Attributes
+    ----------
+    files : ndarray of int64, shape (files, 3)
+        Of every file operations of any kind, writes, changes.
+    everywhere : ndarray of int64, shape (2,)
+        Of all files writes and changes; syncs of all of them.
+    names : ndarray of int64, shape (2,)
+        Uses of names; what makes or takes them.
+    """
+
+    files: np.ndarray
+    everywhere: np.ndarray
+    names: np.ndarray
+
+
 @njit(cache=True)
 def deal(
     operations: Operations, first_child: np.ndarray, window: int, slots: int, no_sooner: np.ndarray
@@ -61,7 +80,8 @@ def deal(
 
     A thread does one operation at a time, with the think time that the operation had before it. An operation that
     changes a file (opens, closes, resizes, removes it) starts behind all earlier ones on it, and all later ones start
-    behind it; a sync starts behind earlier writes. None starts before the one that stands `window` before it.
+    behind it; a sync starts behind earlier writes. One of all files starts behind all earlier writes and changes, and
+    later ones of these start behind it. None starts before the one that stands `window` before it.
 
     Parameters
     ----------
@@ -84,7 +104,7 @@ def deal(
     new, child, reached = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     begun = np.zeros(len(first_child), np.bool_)
     free, slot_free = np.zeros(threads, np.int64), np.zeros(slots, np.int64)
-    done_with, names_done = np.zeros((files, 3), np.int64), np.zeros(2, np.int64)
+    done = Done(np.zeros((files, 3), np.int64), np.zeros(2, np.int64), np.zeros(2, np.int64))
     last_user = np.full(files, -1, np.int64)
     last_end = Dict.empty(types.int64, types.int64)
     child_of = np.full(unit.max() + 2, -1, np.int64)
@@ -97,7 +117,7 @@ def deal(
             ended = end[before]
             behind = max(behind, new[before] + end[before] - start[before])
             position += 1
-        at = max(no_sooner[i], _behind_others(done_with, names_done, operations, i))
+        at = max(no_sooner[i], _behind_others(done, operations, i))
         if i >= window:
             at = max(at, reached[i - window])
         if not begun[mine]:
@@ -115,48 +135,56 @@ def deal(
                 slot = _fitting(slot_free, at)
                 at = max(at, slot_free[slot])
                 slot_free[slot] = at + end[i] - start[i]
-        done = at + end[i] - start[i]
-        new[i], child[i], free[chosen], last_user[name] = at, chosen, done, chosen
+        over = at + end[i] - start[i]
+        new[i], child[i], free[chosen], last_user[name] = at, chosen, over, chosen
         reached[i] = max(at, reached[i - 1]) if i else at
-        _remember(done_with, names_done, operations, i, done)
+        _remember(done, operations, i, over)
     return new, child
 
 
 @njit(cache=True)
-def _behind_others(done_with: np.ndarray, names_done: np.ndarray, operations: Operations, i: int) -> int:
-    """When all is done that an operation has to wait for; by file that of any kind, of writes, of changes."""
+def _behind_others(done: Done, operations: Operations, i: int) -> int:
+    """When all is done that an operation has to wait for."""
     file, other_file = operations.file[i], operations.other_file[i]
     effect, naming, waits = operations.effect[i], operations.naming[i], operations.waits[i]
-    at = done_with[file, 2]
+    at = done.files[file, 2]
     if waits or effect == SYNCS:
-        at = max(at, done_with[file, 1])
+        at = max(at, done.files[file, 1])
     if effect == CHANGES:
-        at = max(at, done_with[file, 0])
+        at = max(at, done.files[file, 0])
         if other_file >= 0:
-            at = max(at, done_with[other_file, 0])
+            at = max(at, done.files[other_file, 0])
+    if effect == SYNCS_ALL:
+        at = max(at, done.everywhere[0])
+    elif effect in (WRITES, CHANGES):
+        at = max(at, done.everywhere[1])
     if naming != NO_NAME:
-        at = max(at, names_done[1])
+        at = max(at, done.names[1])
     if naming == RENAMES:
-        at = max(at, names_done[0])
+        at = max(at, done.names[0])
     return at
 
 
 @njit(cache=True)
-def _remember(done_with: np.ndarray, names_done: np.ndarray, operations: Operations, i: int, done: int) -> None:
+def _remember(done: Done, operations: Operations, i: int, over: int) -> None:
     file, other_file = operations.file[i], operations.other_file[i]
     effect, naming = operations.effect[i], operations.naming[i]
-    done_with[file, 0] = max(done_with[file, 0], done)
+    done.files[file, 0] = max(done.files[file, 0], over)
     if effect == WRITES:
-        done_with[file, 1] = max(done_with[file, 1], done)
+        done.files[file, 1] = max(done.files[file, 1], over)
     if effect == CHANGES:
-        done_with[file, 2] = max(done_with[file, 2], done)
+        done.files[file, 2] = max(done.files[file, 2], over)
         if other_file >= 0:
-            done_with[other_file, 0] = max(done_with[other_file, 0], done)
-            done_with[other_file, 2] = max(done_with[other_file, 2], done)
+            done.files[other_file, 0] = max(done.files[other_file, 0], over)
+            done.files[other_file, 2] = max(done.files[other_file, 2], over)
+    if effect == SYNCS_ALL:
+        done.everywhere[1] = max(done.everywhere[1], over)
+    elif effect in (WRITES, CHANGES):
+        done.everywhere[0] = max(done.everywhere[0], over)
     if naming != NO_NAME:
-        names_done[0] = max(names_done[0], done)
+        done.names[0] = max(done.names[0], over)
     if naming == RENAMES:
-        names_done[1] = max(names_done[1], done)
+        done.names[1] = max(done.names[1], over)
 
 
 @njit(cache=True)

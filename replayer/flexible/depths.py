@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.typed import Dict
 
 from characterize.locality import BLOCK_BYTES
 from characterize.lru_stack import COLD, LruStack
@@ -70,8 +71,9 @@ class Stack(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """By thread and file: the run under way, and the end of the last request."""
+    """Numbers of the threads and files in use together; of each the run under way, and the end of the last request."""
 
+    number: Dict
     run: np.ndarray
     end: np.ndarray
 
@@ -126,10 +128,7 @@ def place_by_depth(  # noqa: PLR0917
     for name in range(files):
         file_of[room.base[name] : room.base[name] + room.blocks[name]] = name
     now = np.full(distinct, -1, np.int64)
-    streams = Streams(
-        np.full((requests.thread.max() + 1) * files, -1, np.int64),
-        np.full((requests.thread.max() + 1) * files, -1, np.int64),
-    )
+    streams = Streams(Dict.empty(types.int64, types.int64), np.empty(count, np.int64), np.empty(count, np.int64))
     moment = used = 0
     for i in range(count):
         place = -1
@@ -151,7 +150,10 @@ def place_by_depth(  # noqa: PLR0917
             file[i] = file_of[place]
             offset[i] = _offset(requests, room, i, place, file[i])
         key = requests.thread[i] * files + file[i]
-        streams.run[key], streams.end[key] = requests.run[i], offset[i] + requests.size[i]
+        if key not in streams.number:
+            streams.number[key] = len(streams.number)
+        stream = streams.number[key]
+        streams.run[stream], streams.end[stream] = requests.run[i], offset[i] + requests.size[i]
         for step in range(requests.blocks[i]):
             used += _touch(stack, place + step, moment)
             now[requests.original[i] + step] = place + step
@@ -183,9 +185,9 @@ def _unused(requests: Requests, room: Room, stack: Stack, streams: Streams, i: i
     first, room_blocks = room.base[name], room.blocks[name]
     place = first + requests.low[i] % max(room_blocks - requests.blocks[i] + 1, 1)
     if stack.moment[place] >= 0:
-        place = _next_unused(stack.unused, place)
+        place = next_unused(stack.unused, place)
         if place >= first + room_blocks:
-            place = _next_unused(stack.unused, first)
+            place = next_unused(stack.unused, first)
     return place if _fits(requests, room, streams, i, place, name) else -1
 
 
@@ -272,9 +274,12 @@ def _fits(requests: Requests, room: Room, streams: Streams, i: int, place: int, 
     if place < room.base[file] or place + requests.blocks[i] > room.base[file] + room.blocks[file]:
         return False
     key = requests.thread[i] * len(room.base) + file
-    if streams.run[key] > i and streams.run[key] != requests.run[i]:
+    if key not in streams.number:
+        return True
+    stream = streams.number[key]
+    if streams.run[stream] > i and streams.run[stream] != requests.run[i]:
         return False
-    return streams.end[key] != _offset(requests, room, i, place, file)
+    return streams.end[stream] != _offset(requests, room, i, place, file)
 
 
 @njit(cache=True)
@@ -341,7 +346,7 @@ def _touch(stack: Stack, place: int, moment: int) -> int:
 
 
 @njit(cache=True)
-def _next_unused(unused: np.ndarray, place: int) -> int:
+def next_unused(unused: np.ndarray, place: int) -> int:
     """The first place from `place` on that was never used (union-find)."""
     root = place
     while unused[root] != root:

@@ -30,6 +30,19 @@ class UnreachableError(FlextraceError):
         self.low, self.high = low, high
 
 
+class RowsOfFiles:
+    """Finds the rows of one file among records, or among those that are `chosen` (bool)."""
+
+    def __init__(self, records: np.ndarray, chosen: np.ndarray | None = None):
+        rows = np.arange(len(records)) if chosen is None else np.flatnonzero(chosen)
+        self._rows = rows[np.argsort(records["file"][rows], kind="stable")]
+        self._file = records["file"][self._rows].astype(np.int64)
+
+    def of(self, file: int) -> np.ndarray:
+        """In the order in which they stand; none where there is no such file."""
+        return self._rows[slice(*np.searchsorted(self._file, [file, file + 1]))]
+
+
 @dataclass
 class Draft:
     """Working copies of the records, in the order of their starts; ``notes`` says what was done to them."""
@@ -198,3 +211,8 @@ class Draft:
     def note(self, step: str, **facts: Any) -> None:
         """Remember what a step did, for the lineage."""
         self.notes.setdefault(step, {}).update(facts)
+
+    def note_all(self, notes: dict[str, Any]) -> None:
+        """Remember what was done to another draft that this one becomes, beside what was done before."""
+        for step, facts in notes.items():
+            self.note(step, **facts)

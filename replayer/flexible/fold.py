@@ -9,7 +9,7 @@ that is used once in any other order in the order of first use. Files that are m
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 
 import numpy as np
 import pandas as pd
@@ -186,14 +186,14 @@ def _lives(draft: Draft) -> pd.DataFrame:
 def _keepers(lives: pd.DataFrame, places: int) -> np.ndarray:
     """File whose place every life takes: a new one until there are `places`, then the one that is free the longest."""
     keepers = np.empty(len(lives), np.int64)
-    free: deque[tuple[int, int]] = deque()  # (end of the last life, file)
+    free: list[tuple[int, int]] = []  # a heap of (end of the last life, file)
     made = 0
     for number, (file, begin, end) in enumerate(zip(lives["file"], lives["begin"], lives["end"], strict=True)):
         keeper = file
         if made >= places and free and free[0][0] < begin:
-            keeper = free.popleft()[1]
+            keeper = heapq.heappop(free)[1]
         else:
             made += 1
         keepers[number] = keeper
-        free.append((end, keeper))
+        heapq.heappush(free, (end, keeper))
     return keepers

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
@@ -17,7 +19,7 @@ from characterize.workload import workload_of_records
 from replayer.flexible.draft import Draft
 
 
-def planned(parent: Trace, draft: Draft, made_by: str, process_num: float) -> Trace:
+def planned(parent: Trace, draft: Draft, made_by: str, process_num: float, resident: np.ndarray | None = None) -> Trace:
     """A trace that has not run yet: PLANNED, but for synthetic parents, which stay UNTIMED.
 
     Parameters
@@ -28,6 +30,8 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float) -> Tr
         The verb, for the lineage.
     process_num : float
         What the trace declares; NaN where it is not known.
+    resident : ndarray
+        RESIDENT records, where files have the places and sizes that they had.
     """
     arrays = {
         RecordKind.IO: draft.io,
@@ -37,6 +41,8 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float) -> Tr
         RecordKind.WAKE: draft.wakes,
         RecordKind.GAP: parent.arrays[RecordKind.GAP],
     }
+    if resident is not None:
+        arrays[RecordKind.RESIDENT] = resident
     metadata = {key: value for key, value in parent.header.metadata.items() if key not in RECORDING_KEYS}
     metadata |= _processors(metadata.get("processors"), draft)
     metadata["made_by"] = made_by

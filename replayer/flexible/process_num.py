@@ -3,10 +3,10 @@
 
 More: the runs of every thread are dealt to several (`replayer.flexible.split`).
 
-Fewer: where no more threads than wanted have the requests in flight, and so some have several, these begin later. Else
-threads become one thread, run by run; the schedule moves so that no two operations of one thread overlap and
-every operation still starts behind those that had ended before it. Where a run of another thread that shares only read
-data is let through whole, that holds for operations on the same data, else for all.
+Fewer: where no more threads than wanted have the requests in flight, and so some have several, these begin later
+(`replayer.flexible.queue_depth`). Else threads become one thread, run by run; the schedule moves so that no two
+operations of one thread overlap. Either way every operation still starts behind those that had ended before it; where a
+run of another thread that shares only read data is let through whole, that holds for operations on the same data.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def change_process_num(draft: Draft, target: float, *, queued: bool = False) -> 
         )
     present = in_flight(draft)
     if queued:
-        change_queue_depth(draft, int(target))
+        change_queue_depth(draft, int(target), busiest_requests(draft))
     elif target > present:
         split_threads(draft, int(target), _width(draft))
     elif target < present and target >= len(_busiest(draft)):
-        change_queue_depth(draft, int(target))
+        change_queue_depth(draft, int(target), busiest_requests(draft))
     elif target < present:
         _merge(draft, int(target))
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a schedule of requests that belong to no thread into one with another largest number in flight.
+"""Turns a schedule in which threads have several requests in flight into one with another largest number of them.
 
-Fewer: a request starts when it did, or later, when so many are in flight no more. More: requests come faster, by the
-least factor at which that number is wanted at once, and never more of them are let in. Durations and the order of the
-starts stay, and with that everything but the times; what was ordered may then overlap, as more of them at once has to.
+Fewer: an operation starts when it did, or later: when no more are in flight than wanted, and behind everything that had
+ended before it started. More, of requests that are of no thread: they come faster, by the least factor at which that
+number is wanted at once, and never more of them are let in; what was ordered may then overlap, as more of them at once
+has to. Durations and the order of the starts stay, and with that everything but the times.
 """
 
 from __future__ import annotations
@@ -21,8 +22,15 @@ FASTER_MAX = 2.0**40
 STEPS = 40
 
 
-def change_queue_depth(draft: Draft, target: int) -> None:
+def change_queue_depth(draft: Draft, target: int, together: np.ndarray) -> None:
     """Make `target` requests be in flight at most.
+
+    Parameters
+    ----------
+    draft : Draft
+    target : int
+    together : ndarray of int64
+        Indices of the IO records that are in flight at the moment when most are.
 
     Raises
     ------
@@ -41,44 +49,87 @@ def change_queue_depth(draft: Draft, target: int) -> None:
             1,
             float(counts.sum()),
         )
-    order = np.argsort(start, kind="stable")
-    lasting = np.maximum(duration, 1)
-
-    def scheduled(faster: float) -> tuple[int, np.ndarray]:
-        arrival = start[order[0]] + np.floor((start - start[order[0]]) / faster).astype(np.int64)
-        new = np.empty(len(start), np.int64)
-        new[order] = _let_in(arrival[order], lasting[order], counts[order], target)
-        in_flight = overlap_at_starts(new[counts], (new + lasting)[counts])
-        return int(in_flight.max(initial=0)), new
-
-    low = high = 1.0
-    reached, new = scheduled(high)
-    while reached < target and high < FASTER_MAX:
-        low, high = high, 2 * high
-        reached, new = scheduled(high)
-    for _ in range(STEPS if high > low else 0):
-        middle = math.sqrt(low * high)
-        reached, tried = scheduled(middle)
-        low, high, new = (middle, high, new) if reached < target else (low, middle, tried)
+    change = _more if target > len(together) else _fewer
+    faster, new = change(start, np.maximum(duration, 1), counts, target, together)
     before = int((start + duration).max() - start.min())
     draft.io["start_ns"], draft.fileops["start_ns"] = new[: len(draft.io)], new[len(draft.io) :]
     draft.sort()
     lasts = int((new + duration).max() - new.min())
-    draft.note("processNum", arrivals_faster=high, elapsed=lasts / max(before, 1))
+    draft.note("processNum", arrivals_faster=faster, elapsed=lasts / max(before, 1))
+
+
+def _fewer(
+    start: np.ndarray, lasting: np.ndarray, counts: np.ndarray, target: int, together: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Starts, not earlier than they were, in the order of the intervals."""
+    order, by_end = (np.argsort(moment, kind="stable") for moment in (start, start + lasting))
+    ended = np.searchsorted((start + lasting)[by_end], start[order], side="right")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+
+    def scheduled(arrival: np.ndarray) -> np.ndarray:
+        new = np.empty(len(start), np.int64)
+        new[order] = _let_in(arrival[order], lasting[order], counts[order], target, place[by_end], ended)
+        return new
+
+    new = scheduled(start)
+    if _in_flight(new, lasting, counts) < target:
+        # What they wait for had ended while all of them ran, so the latest does not move when the others wait for it.
+        meeting = together[:target]
+        arrival = start.copy()
+        arrival[meeting] = np.maximum(start, new[meeting].max() - lasting + 1)[meeting]
+        new = scheduled(arrival)
+    return 1.0, new
+
+
+def _more(
+    start: np.ndarray, lasting: np.ndarray, counts: np.ndarray, target: int, together: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """By which factor they come faster, and the starts."""
+    order = np.argsort(start, kind="stable")
+    in_no_order = np.zeros(len(start), np.int64)
+
+    def scheduled(faster: float) -> tuple[int, np.ndarray]:
+        arrival = start[order[0]] + np.floor((start - start[order[0]]) / faster).astype(np.int64)
+        new = np.empty(len(start), np.int64)
+        new[order] = _let_in(arrival[order], lasting[order], counts[order], target, in_no_order, in_no_order)
+        return _in_flight(new, lasting, counts), new
+
+    low, high, reached = 1.0, 1.0, len(together)
+    while reached < target and high < FASTER_MAX:
+        low, high = high, 2 * high
+        reached, new = scheduled(high)
+    for _ in range(STEPS):
+        middle = math.sqrt(low * high)
+        reached, tried = scheduled(middle)
+        low, high, new = (middle, high, new) if reached < target else (low, middle, tried)
+    return high, new
+
+
+def _in_flight(start: np.ndarray, lasting: np.ndarray, counts: np.ndarray) -> int:
+    return int(overlap_at_starts(start[counts], (start + lasting)[counts]).max(initial=0))
 
 
 @numba.njit(cache=True)
-def _let_in(arrival: np.ndarray, lasting: np.ndarray, counts: np.ndarray, most: int) -> np.ndarray:
-    """Starts, in the order of the arrivals, at which at most so many of those that count are in flight."""
+def _let_in(  # noqa: PLR0917
+    arrival: np.ndarray, lasting: np.ndarray, counts: np.ndarray, most: int, by_end: np.ndarray, ended: np.ndarray
+) -> np.ndarray:
+    """Starts, in the order of the arrivals, at which at most so many of those that count are in flight.
+
+    Every operation starts behind as many of the first ones of `by_end` as `ended` says.
+    """
     new = np.empty(len(arrival), np.int64)
     ends = [np.int64(0)]
     ends.pop()
-    reached = arrival[0] if len(arrival) else 0
-    for request in range(len(arrival)):
-        reached = max(reached, arrival[request])
-        if counts[request]:
+    reached, position = arrival[0] if len(arrival) else 0, 0
+    for operation in range(len(arrival)):
+        reached = max(reached, arrival[operation])
+        while position < ended[operation]:
+            reached = max(reached, new[by_end[position]] + lasting[by_end[position]])
+            position += 1
+        if counts[operation]:
             if len(ends) == most:
                 reached = max(reached, heapq.heappop(ends))
-            heapq.heappush(ends, reached + lasting[request])
-        new[request] = reached
+            heapq.heappush(ends, reached + lasting[operation])
+        new[operation] = reached
     return new

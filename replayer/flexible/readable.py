@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from characterize.layout import NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp
-from replayer.flexible.draft import Draft
+from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import grows
 
 ROUNDS = 6
@@ -29,8 +29,9 @@ def make_readable(draft: Draft, changed: np.ndarray) -> None:
 
     A file that the trace created and that now is read before it is written exists before the trace, with all of its
     data in the page cache (what had just been written was there). One that is removed, made again and read before it is
-    written is resized instead of removed, since nothing can be laid out in between. Reads that met the end of a
-    changed file ask for no more than they got, and those that got nothing stand behind its end.
+    written is resized instead of removed, since nothing can be laid out in between. Its other lives stay as they are.
+    Reads that met the end of a changed file ask for no more than they got, and those that got nothing stand behind its
+    end.
 
     Parameters
     ----------
@@ -39,20 +40,26 @@ def make_readable(draft: Draft, changed: np.ndarray) -> None:
         Ids of files whose requests were altered.
     """
     raised, pre_laid = set(), set()
+    described, used = RowsOfFiles(draft.files), RowsOfFiles(draft.fileops)
     for _ in range(ROUNDS):
         deficits = find_deficits(draft, changed)
         if not len(deficits.file):
             break
+        removals = RowsOfFiles(draft.fileops, draft.removals())
         for file, size, cause in zip(
             deficits.file.tolist(), deficits.size_bytes.tolist(), deficits.cause.tolist(), strict=True
         ):
             if cause < 0:
-                if _lay_out(draft, file, size):
+                opens = _opens(draft, used.of(file), removals.of(file), cause)
+                if _lay_out(draft, described.of(file), opens, size):
                     pre_laid.add(file)
             elif draft.fileops["op"][cause] == Fileop.TRUNCATE:
                 draft.fileops["argument"][cause] = size
             elif draft.fileops["op"][cause] == Fileop.UNLINK:
-                _keep(draft, cause, size)
+                opens = _opens(draft, used.of(file), removals.of(file), cause)
+                draft.fileops["flags"][opens] &= ~np.uint32(IoFlag.CREATED)
+                draft.fileops["op"][cause] = Fileop.TRUNCATE
+                draft.fileops["argument"][cause] = size
             else:
                 draft.fileops["flags"][cause] &= ~np.uint32(IoFlag.TRUNCATED)
             raised.add(file)
@@ -61,9 +68,16 @@ def make_readable(draft: Draft, changed: np.ndarray) -> None:
     _settle_ends(draft, changed)
 
 
-def _lay_out(draft: Draft, file: int, size: int) -> bool:
+def _opens(draft: Draft, operations: np.ndarray, removals: np.ndarray, begin: int) -> np.ndarray:
+    """Rows of the opens, of those of all operations on one file, that stand behind `begin` up to the next removal."""
+    removal = np.searchsorted(removals, begin, side="right")
+    end = removals[removal] if removal < len(removals) else len(draft.fileops)
+    life = operations[np.searchsorted(operations, begin, side="right") : np.searchsorted(operations, end)]
+    return life[draft.fileops["op"][life] == Fileop.OPEN]
+
+
+def _lay_out(draft: Draft, index: np.ndarray, opens: np.ndarray, size: int) -> bool:
     """Let a file have at least `size` bytes before the trace; whether the trace created it before."""
-    index = np.flatnonzero(draft.files["file"] == file)
     if not len(index):
         return False
     record = draft.files[index[0]].copy()
@@ -72,27 +86,12 @@ def _lay_out(draft: Draft, file: int, size: int) -> bool:
     if was_created:
         record["flags"] &= ~np.uint32(FileFlag.CREATED)
         record["resident_bytes"] = size
-        opens = (draft.fileops["file"] == file) & (draft.fileops["op"] == Fileop.OPEN)
         draft.fileops["flags"][opens] &= ~np.uint32(IoFlag.CREATED | IoFlag.TRUNCATED)
     elif resident != NOT_MEASURED_U64:
         record["resident_bytes"] = min(round(size * resident / before), size) if before else size
     record["size_bytes"] = max(size, before)
     draft.files[index[0]] = record
     return was_created
-
-
-def _keep(draft: Draft, removal: int, size: int) -> None:
-    """Let a file keep its name and have `size` bytes where it was removed; opens up to the next removal find it."""
-    operations = draft.fileops
-    record = operations[removal]
-    same = (operations["file"] == record["file"]) & (operations["start_ns"] > record["start_ns"])
-    removals = operations["start_ns"][same & draft.removals()]
-    opens = same & (operations["op"] == Fileop.OPEN)
-    if len(removals):
-        opens &= operations["start_ns"] < removals.min()
-    operations["flags"][opens] &= ~np.uint32(IoFlag.CREATED)
-    operations["op"][removal] = Fileop.TRUNCATE
-    operations["argument"][removal] = size
 
 
 def find_deficits(draft: Draft, changed: np.ndarray) -> Deficits:

@@ -54,7 +54,8 @@ def change_seq_frac(draft: Draft, target: float, generator: np.random.Generator)
     parent = draft.copy()
     present = float(draft.sequential().mean())
     best = _nearest_curve(parent, target, generator)
-    draft.io, draft.notes = best.io, draft.notes | best.notes
+    draft.io = best.io
+    draft.note_all(best.notes)
     achieved = float(draft.sequential().mean())
     if abs(achieved - target) > ACCEPTED:
         _approach(parent, 1.0 if achieved > target else 0.0, generator)
@@ -87,7 +88,8 @@ def _nearest_curve(parent: Draft, target: float, generator: np.random.Generator)
             if by_depth:
                 tried = plain.copy()
                 tried.notes = {"seqFrac": dict(plain.notes["seqFrac"])}
-                place_by_depths(tried, footprint, generator, parent)
+                room = max(ACCEPTED - abs(float(plain.sequential().mean()) - target), 0.0)
+                place_by_depths(tried, footprint, generator, parent, room)
             off = abs(float(tried.sequential().mean()) - target)
             bent = change_of(curve, curve_of_requests(*tried.intervals())).mean_error
             rank = max(off - ACCEPTED, 0.0), bent

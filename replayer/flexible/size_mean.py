@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from characterize.layout import NOT_MEASURED_U64, FileFlag, Fileop
+from characterize.requests import OFFSET_MAX
 from characterize.units import format_bytes
 from replayer.flexible.draft import Draft, UnreachableError
 
@@ -91,7 +92,8 @@ def _choose_stretch(
 
 
 def _stretch(position: np.ndarray, factor: float, grid: np.ndarray | int) -> np.ndarray:
-    return np.floor(position * factor / grid + 0.5).astype(np.int64) * grid
+    """Where positions are then; lengths near 2^63, which say "to the end wherever that is", stay about there."""
+    return np.floor(np.clip(position * factor, -OFFSET_MAX, OFFSET_MAX) / grid + 0.5).astype(np.int64) * grid
 
 
 def _stretch_the_rest(draft: Draft, factor: float, grid_of: dict[int, int]) -> None:
@@ -108,6 +110,8 @@ def _stretch_the_rest(draft: Draft, factor: float, grid_of: dict[int, int]) -> N
     grid = np.array([grid_of.get(file, 1) for file in draft.fileops["file"][placed].tolist()], np.int64)
     for name in ("argument", "length"):
         draft.fileops[name][placed] = _stretch(draft.fileops[name][placed].astype(np.int64), factor, grid)
+    room = OFFSET_MAX - draft.fileops["argument"][placed]
+    draft.fileops["length"][placed] = np.minimum(draft.fileops["length"][placed], room)
 
     described = np.flatnonzero((draft.files["flags"] & FileFlag.NEW_NAME) == 0)
     grid = np.array([grid_of.get(file, 1) for file in draft.files["file"][described].tolist()], np.int64)

@@ -19,7 +19,18 @@ import pandas as pd
 from characterize.intervals import overlap_at_starts
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp
 from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
-from replayer.flexible.deal import CHANGES, LOOKS_UP, NO_NAME, READS, RENAMES, SYNCS, WRITES, Operations, deal
+from replayer.flexible.deal import (
+    CHANGES,
+    LOOKS_UP,
+    NO_NAME,
+    READS,
+    RENAMES,
+    SYNCS,
+    SYNCS_ALL,
+    WRITES,
+    Operations,
+    deal,
+)
 from replayer.flexible.draft import Draft, UnreachableError
 
 CUTS_SHARE = 0.004
@@ -27,10 +38,7 @@ CUTS_SHARE = 0.004
 WINDOW_PIECES = 1
 # Moments at which the wanted number of requests could meet: looked at, and tried.
 MOMENTS, MEETINGS_MAX = 512, 24
-SYNC_OPERATIONS = (
-    *(Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE),
-    *(Fileop.SYNCFS, Fileop.MSYNC, Fileop.FADVISE),
-)
+SYNC_OPERATIONS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.MSYNC, Fileop.FADVISE)
 NAMING = (Fileop.RENAME, Fileop.UNLINK, Fileop.LINK, Fileop.SYMLINK, Fileop.MKDIR, Fileop.RMDIR)
 
 
@@ -125,7 +133,11 @@ def _operations(draft: Draft, threads: np.ndarray, unit: np.ndarray) -> Operatio
     effect = np.concatenate(
         [
             np.where(io["op"] == IoOp.READ, READS, WRITES),
-            np.where(np.isin(fileops["op"], SYNC_OPERATIONS), SYNCS, CHANGES),
+            np.where(
+                fileops["op"] == Fileop.SYNCFS,
+                SYNCS_ALL,
+                np.where(np.isin(fileops["op"], SYNC_OPERATIONS), SYNCS, CHANGES),
+            ),
         ]
     )
     other = np.full(len(start), -1, np.int64)

@@ -82,7 +82,7 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
             high,
         )
     draft.io, draft.fileops, draft.files, draft.paths = best.io, best.fileops, best.files, best.paths
-    draft.notes |= best.notes
+    draft.note_all(best.notes)
 
 
 def _best_of(  # noqa: PLR0917
