@@ -103,6 +103,8 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 			error = image_remove_created(image, table);
 		if (!error)
 			error = image_check_links(image, table);
+		if (error == -EINTR)
+			complain("interrupted while looking at the image in %s", image->path);
 		return error ? error : see_places(image);
 	}
 	if (!arguments->force_space)
