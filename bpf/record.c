@@ -307,8 +307,10 @@ static int record(struct session *session)
 static int record_with_buffers(struct session *session)
 {
 	int error = drain_init(&session->drain, session->tracer.rings, session->tracer.cpu_count, &session->writer);
-	if (error)
+	if (error) {
+		writer_abandon(&session->writer, session->path);
 		return fail("read", "the ring buffers", error, "");
+	}
 	session->drain.observe = observe;
 	session->drain.observer = session;
 	session->drain.path_prefix = *session->options->path_prefix ? session->options->path_prefix : NULL;
@@ -316,6 +318,8 @@ static int record_with_buffers(struct session *session)
 	error = losses_init(&session->losses, &session->tracer);
 	if (!error)
 		error = residency_init(&session->residency);
+	if (error)
+		writer_abandon(&session->writer, session->path);
 	if (session->options->trace_bytes_max)
 		writer_limit(&session->writer, session->options->trace_bytes_max,
 			     (uint64_t)TRACE_KINDS_MAX * session->tracer.cpu_count);
