@@ -202,26 +202,30 @@ void writer_flush_old(struct writer *writer)
 		writer_flush(writer);
 }
 
-static void note_inferred(struct writer *writer)
+/* False where it is not going to be worked out. */
+static bool note_inferred(struct writer *writer)
 {
 	if (writer->inferred_count == writer->inferred_room && writer->inferred_room < INFERRED_MAX) {
 		size_t room = writer->inferred_room ? writer->inferred_room * 2 : 1024;
 		uint64_t *grown = realloc(writer->inferred, room * sizeof(*grown));
 		if (!grown)
-			return;
+			return false;
 		writer->inferred = grown;
 		writer->inferred_room = room;
 	}
-	if (writer->inferred_count < writer->inferred_room)
-		writer->inferred[writer->inferred_count++] = writer->header.record_count;
+	if (writer->inferred_count == writer->inferred_room)
+		return false;
+	writer->inferred[writer->inferred_count++] = writer->header.record_count;
+	return true;
 }
 
 static void append(struct writer *writer, const void *record)
 {
-	const struct io_record *io = record;
-	if (io->kind == RECORD_IO && (io->flags & IO_OFFSET_INFERRED))
-		note_inferred(writer);
-	memcpy(writer->buffer + writer->buffered_bytes, record, TRACE_RECORD_BYTES);
+	struct io_record *io = (struct io_record *)(writer->buffer + writer->buffered_bytes);
+	memcpy(io, record, TRACE_RECORD_BYTES);
+	/* Nobody is going to make an offset of the width of its interval, which stands there: readers would count it. */
+	if (io->kind == RECORD_IO && io->flags & IO_OFFSET_INFERRED && !note_inferred(writer))
+		io->missed_bytes = TRACE_NOT_MEASURED_U32;
 	writer->buffered_bytes += TRACE_RECORD_BYTES;
 	writer->header.record_count++;
 	writer->header.count[io->kind]++;
@@ -272,7 +276,7 @@ int writer_deinit(struct writer *writer, const char *json)
 	writer_flush(writer);
 	if (!writer->error && writer->inferred_count)
 		writer->error = shared_offset_resolve(writer->descriptor, header->record_count, writer->inferred,
-						      writer->inferred_count);
+						      writer->inferred_count, writer->stop, &writer->given_up);
 	if (!writer->error) {
 		header->flags &= ~TRACE_INCOMPLETE;
 		for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)
