@@ -280,6 +280,8 @@ SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment plan cause
 build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS) $(SCHEDULE_SOURCES)
 build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
 build/tests/margins: replayer/engine/margin.h
+build/tests/shared_offsets: PROGRAM_LIBRARIES := bpf/shared_offset.c
+build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)

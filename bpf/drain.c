@@ -234,6 +234,14 @@ static int exchange_names(struct names *names, const char *from, const char *to,
 	return error ? error : names_move_directory(names, between, to);
 }
 
+/* A rename of a name to itself, or to another one of the same file: the kernel does nothing, and both stay. */
+static bool changes_nothing(const struct fileop_record *record, const char *old_path, const char *path,
+			    uint32_t replaced)
+{
+	return record->op == FILEOP_RENAME && old_path &&
+	       (!strcmp(path, old_path) || (replaced && replaced == record->file));
+}
+
 /* The name that the call has made, and whose name it is from now on. */
 static int enter_new_name(struct drain *drain, const char *path, const char *old_path, struct fileop_record *record)
 {
@@ -243,7 +251,7 @@ static int enter_new_name(struct drain *drain, const char *path, const char *old
 	}
 	uint32_t replaced = names_find(&drain->names, path);
 	record->argument = write_name_only_file(drain, path, record->start_ns, FILE_TYPE_UNKNOWN, FILE_NEW_NAME);
-	if (record->op == FILEOP_SYMLINK)
+	if (record->op == FILEOP_SYMLINK || changes_nothing(record, old_path, path, replaced))
 		return 0;
 	int error = names_put(&drain->names, path, record->file);
 	if (record->op != FILEOP_RENAME || !old_path)

@@ -13,7 +13,10 @@
 #include "counters.h"
 #include "json.h"
 
-enum { ARGUMENTS_MAX = 64 };
+enum {
+	ARGUMENTS_MAX = 64,
+	ARGUMENTS_BYTES_MAX = 16 << 10, /* of all of them, in JSON: --max-size leaves room for them */
+};
 
 static const char *const stop_names[] = {
 	[STOP_NOT_YET] = "",	      [STOP_END] = "end",	    [STOP_SIGNAL] = "signal",
@@ -50,11 +53,12 @@ static void put_target(FILE *json, const struct options *options)
 		json_string(json, options->group_path);
 	}
 	if (options->command) {
+		size_t left = ARGUMENTS_BYTES_MAX;
 		fputs(",\"command\":[", json);
-		for (int i = 0; options->command[i] && i < ARGUMENTS_MAX; i++) {
+		for (int i = 0; options->command[i] && i < ARGUMENTS_MAX && left; i++) {
 			if (i)
 				fputc(',', json);
-			json_string(json, options->command[i]);
+			left = json_string_within(json, options->command[i], left);
 		}
 		fputc(']', json);
 	}

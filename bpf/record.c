@@ -39,6 +39,7 @@ enum {
 		5, /* between two rounds. At 10^6 events per second on a CPU its default ring fills in 230 ms. */
 	RESIDENCY_NS_MAX = 1000000, /* of each round; the rings fill meanwhile */
 	SIGNAL_NS = 50000000, /* within which a signal that comes twice is one, as that of timeout(1) */
+	INFERRED_MANY = 1 << 16, /* offsets to work out that may take so long that the user is told */
 };
 
 /* Everything of one recording. */
@@ -246,6 +247,36 @@ static int end(struct session *session)
 	return error;
 }
 
+/* Those that came by now were meant for the recording. */
+static void forget_signals(const struct session *session)
+{
+	struct pollfd polled = {.fd = session->signals, .events = POLLIN};
+	struct signalfd_siginfo info;
+	while (poll(&polled, 1, 0) > 0 && read(session->signals, &info, sizeof(info)) == sizeof(info))
+		;
+}
+
+/* Closes the trace. 0 or a negative errno. */
+static int finish(struct session *session, bool goes_on, const char *json)
+{
+	struct writer *writer = &session->writer;
+	if (!goes_on)
+		forget_signals(session);
+	writer->stop = session->signals;
+	if (writer->inferred_count >= INFERRED_MANY && !session->options->quiet)
+		fprintf(stderr,
+			"flextrace record: working out the offsets of %zu calls that share a file position; Ctrl-C "
+			"leaves them as they are\n",
+			writer->inferred_count);
+	int error = writer_deinit(writer, json);
+	if (writer->given_up)
+		fprintf(stderr,
+			"flextrace record: warning: the offsets of %zu calls that share a file position are the lowest "
+			"possible ones: it would have taken too long to work them out\n",
+			writer->given_up);
+	return error;
+}
+
 static void say_unfinished(const char *path, int error)
 {
 	char words[256];
@@ -291,7 +322,7 @@ static int record(struct session *session)
 		writer_flush(&session->writer);
 		session->writer.error = error;
 	}
-	int close_error = writer_deinit(&session->writer, json ? json : "{}");
+	int close_error = finish(session, goes_on, json ? json : "{}");
 	error = error ? error : close_error;
 	if (error)
 		say_unfinished(session->path, error);
@@ -307,8 +338,10 @@ static int record(struct session *session)
 static int record_with_buffers(struct session *session)
 {
 	int error = drain_init(&session->drain, session->tracer.rings, session->tracer.cpu_count, &session->writer);
-	if (error)
+	if (error) {
+		writer_abandon(&session->writer, session->path);
 		return fail("read", "the ring buffers", error, "");
+	}
 	session->drain.observe = observe;
 	session->drain.observer = session;
 	session->drain.path_prefix = *session->options->path_prefix ? session->options->path_prefix : NULL;
@@ -316,6 +349,8 @@ static int record_with_buffers(struct session *session)
 	error = losses_init(&session->losses, &session->tracer);
 	if (!error)
 		error = residency_init(&session->residency);
+	if (error)
+		writer_abandon(&session->writer, session->path);
 	if (session->options->trace_bytes_max)
 		writer_limit(&session->writer, session->options->trace_bytes_max,
 			     (uint64_t)TRACE_KINDS_MAX * session->tracer.cpu_count);

@@ -9,6 +9,7 @@
 #include "shared_offset.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@
  */
 enum { STRANGERS_MAX = 512 };
 
+/* How many records are looked at for one offset, some ms: what takes more is given up. */
+enum { VISITS_MAX = 1 << 20 };
+
+/* After how many offsets it is looked whether somebody wants it to end. */
+enum { STOP_LOOK = 64 };
+
 /* Records in memory at a time; not a mapping, as not every file system lets a file be mapped for writing (9p). */
 enum { WINDOW_RECORDS = 16384 };
 
@@ -30,6 +37,8 @@ struct window {
 	uint64_t record_count; /* of the file */
 	uint64_t first, count; /* in memory */
 	struct io_record *records;
+	uint64_t visits_left; /* for the offset at hand; 0 = it is given up */
+	size_t given_up;
 };
 
 static off_t place_of(uint64_t index)
@@ -96,7 +105,9 @@ static uint64_t occupied_until(struct window *window, const struct io_record *re
 	uint64_t strangers = 0;
 
 	/* Below the first record the index wraps around, to beyond the last. */
-	for (uint64_t i = index + step; strangers < STRANGERS_MAX && (other = record_at(window, i)); i += step) {
+	for (uint64_t i = index + step;
+	     strangers < STRANGERS_MAX && window->visits_left && (other = record_at(window, i)); i += step) {
+		window->visits_left--;
 		if (!overlaps_in_time(record, other)) {
 			strangers++;
 			continue;
@@ -110,28 +121,42 @@ static uint64_t occupied_until(struct window *window, const struct io_record *re
 	return 0;
 }
 
-static void resolve(struct window *window, uint64_t index)
+static void resolve(struct window *window, uint64_t index, uint64_t visits_max)
 {
 	const struct io_record *here = record_at(window, index);
 	if (!here)
 		return;
 	struct io_record record = *here;
+	window->visits_left = visits_max;
 	uint64_t lowest = record.offset, highest = lowest + record.missed_bytes, offset = lowest, until;
 	while (offset <= highest && ((until = occupied_until(window, &record, index, -1, offset)) ||
 				     (until = occupied_until(window, &record, index, 1, offset))))
 		offset = until;
-	record.offset = offset <= highest ? offset : lowest;
+	window->given_up += !window->visits_left;
+	record.offset = offset <= highest && window->visits_left ? offset : lowest;
 	record.missed_bytes = TRACE_NOT_MEASURED_U32;
 	write_record(window, index, &record);
 }
 
-int shared_offset_resolve(int descriptor, uint64_t record_count, const uint64_t *inferred, size_t inferred_count)
+static bool is_stopped(int stop)
+{
+	struct pollfd polled = {.fd = stop, .events = POLLIN};
+	return poll(&polled, 1, 0) > 0;
+}
+
+int shared_offset_resolve(int descriptor, uint64_t record_count, const uint64_t *inferred, size_t inferred_count,
+			  int stop, size_t *given_up)
 {
 	_cleanup_free_ struct io_record *records = malloc((size_t)WINDOW_RECORDS * TRACE_RECORD_BYTES);
 	struct window window = {.descriptor = descriptor, .record_count = record_count, .records = records};
 	if (!records)
 		return -ENOMEM;
-	for (size_t i = 0; i < inferred_count && !window.error; i++)
-		resolve(&window, inferred[i]);
+	uint64_t visits_max = VISITS_MAX;
+	for (size_t i = 0; i < inferred_count && !window.error; i++) {
+		if (i % STOP_LOOK == 0 && is_stopped(stop))
+			visits_max = 0;
+		resolve(&window, inferred[i], visits_max);
+	}
+	*given_up = window.given_up;
 	return window.error;
 }

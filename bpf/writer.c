@@ -6,8 +6,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -74,22 +76,55 @@ void writer_cut_end(struct writer *writer, uint64_t end_ns)
 	header->end_monotonic_ns = end_ns;
 }
 
+/*
+ * Of a file that is there. Whoever reads that one, such as a replay, has it mapped: so it stays as it is, and another takes
+ * its place when recording begins. What is no regular file, such as /dev/null, is written itself.
+ */
+static int open_instead(struct writer *writer, const char *path)
+{
+	struct stat status;
+	/* Not O_CREAT, which root is refused in /tmp of another's file (fs.protected_regular). */
+	int there = open(path, O_RDWR | O_CLOEXEC);
+	if (there < 0)
+		return -errno;
+	if (fstat(there, &status) || !S_ISREG(status.st_mode)) {
+		writer->in_place = true;
+		return there;
+	}
+	close(there);
+	writer->place = realpath(path, NULL); /* not the link that leads to it */
+	char *name = writer->place ? strrchr(writer->place, '/') + 1 : NULL;
+	if (!name)
+		return -errno;
+	if (asprintf(&writer->beside, "%.*s.%s.%d.unfinished", (int)(name - writer->place), writer->place, name,
+		     getpid()) < 0) {
+		writer->beside = NULL;
+		return -ENOMEM;
+	}
+	int made = open(writer->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	return made < 0 ? -errno : made;
+}
+
+static void forget_places(struct writer *writer)
+{
+	free(writer->place);
+	free(writer->beside);
+	writer->place = writer->beside = NULL;
+}
+
 int writer_init(struct writer *writer, const char *path, bool force, const char *json)
 {
-	*writer = (struct writer){.descriptor = -1};
+	*writer = (struct writer){.descriptor = -1, .stop = -1};
 	writer->buffer = aligned_alloc(4096, WRITER_BUFFER_BYTES);
 	if (!writer->buffer)
 		return -ENOMEM;
 	writer->descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	if (writer->descriptor < 0 && errno == EEXIST && force) {
-		writer->replaces = true;
-		/* Not O_CREAT, which root is refused in /tmp of another's file (fs.protected_regular). */
-		writer->descriptor = open(path, O_RDWR | O_CLOEXEC);
-	}
+	if (writer->descriptor < 0)
+		writer->descriptor = errno == EEXIST && force ? open_instead(writer, path) : -errno;
 	if (writer->descriptor < 0) {
-		int error = -errno;
+		forget_places(writer);
 		free(writer->buffer);
-		return error;
+		return writer->descriptor;
 	}
 	struct trace_header *header = &writer->header;
 	memcpy(header->magic, TRACE_MAGIC, sizeof(header->magic));
@@ -101,7 +136,7 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 	writer_mark_start(writer);
 	/* An INCOMPLETE file has no end to put a long JSON block behind. */
 	int error = place_json(writer, strlen(json) <= TRACE_JSON_BYTES_MAX ? json : "{}");
-	if (!error && !writer->replaces)
+	if (!error && !writer->in_place)
 		error = write_all(writer->descriptor, header, sizeof(*header), 0);
 	if (error) {
 		close(writer->descriptor);
@@ -113,19 +148,20 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 
 void writer_begin(struct writer *writer)
 {
-	if (!writer->replaces)
-		return;
-	/* What is no regular file, such as /dev/null, cannot be cut. */
-	if (ftruncate(writer->descriptor, 0) && errno != EINVAL)
-		writer->error = -errno;
-	else
+	if (writer->in_place)
 		writer->error = write_all(writer->descriptor, &writer->header, sizeof(writer->header), 0);
+	else if (writer->beside && rename(writer->beside, writer->place))
+		writer->error = -errno;
+	if (writer->error && writer->beside)
+		unlink(writer->beside);
+	forget_places(writer);
 }
 
-void writer_abandon(const struct writer *writer, const char *path)
+void writer_abandon(struct writer *writer, const char *path)
 {
-	if (!writer->replaces)
-		unlink(path);
+	if (!writer->in_place)
+		unlink(writer->beside ? writer->beside : path);
+	forget_places(writer);
 }
 
 /*
@@ -166,26 +202,30 @@ void writer_flush_old(struct writer *writer)
 		writer_flush(writer);
 }
 
-static void note_inferred(struct writer *writer)
+/* False where it is not going to be worked out. */
+static bool note_inferred(struct writer *writer)
 {
 	if (writer->inferred_count == writer->inferred_room && writer->inferred_room < INFERRED_MAX) {
 		size_t room = writer->inferred_room ? writer->inferred_room * 2 : 1024;
 		uint64_t *grown = realloc(writer->inferred, room * sizeof(*grown));
 		if (!grown)
-			return;
+			return false;
 		writer->inferred = grown;
 		writer->inferred_room = room;
 	}
-	if (writer->inferred_count < writer->inferred_room)
-		writer->inferred[writer->inferred_count++] = writer->header.record_count;
+	if (writer->inferred_count == writer->inferred_room)
+		return false;
+	writer->inferred[writer->inferred_count++] = writer->header.record_count;
+	return true;
 }
 
 static void append(struct writer *writer, const void *record)
 {
-	const struct io_record *io = record;
-	if (io->kind == RECORD_IO && (io->flags & IO_OFFSET_INFERRED))
-		note_inferred(writer);
-	memcpy(writer->buffer + writer->buffered_bytes, record, TRACE_RECORD_BYTES);
+	struct io_record *io = (struct io_record *)(writer->buffer + writer->buffered_bytes);
+	memcpy(io, record, TRACE_RECORD_BYTES);
+	/* Nobody is going to make an offset of the width of its interval, which stands there: readers would count it. */
+	if (io->kind == RECORD_IO && io->flags & IO_OFFSET_INFERRED && !note_inferred(writer))
+		io->missed_bytes = TRACE_NOT_MEASURED_U32;
 	writer->buffered_bytes += TRACE_RECORD_BYTES;
 	writer->header.record_count++;
 	writer->header.count[io->kind]++;
@@ -236,7 +276,7 @@ int writer_deinit(struct writer *writer, const char *json)
 	writer_flush(writer);
 	if (!writer->error && writer->inferred_count)
 		writer->error = shared_offset_resolve(writer->descriptor, header->record_count, writer->inferred,
-						      writer->inferred_count);
+						      writer->inferred_count, writer->stop, &writer->given_up);
 	if (!writer->error) {
 		header->flags &= ~TRACE_INCOMPLETE;
 		for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)

@@ -21,24 +21,27 @@ struct writer {
 	uint64_t dropped_until; /* in the file: written back and out of the page cache */
 	uint64_t records_max; /* after this many only GAP records are taken, 0 = no limit */
 	bool full; /* a record was not taken because of records_max */
-	bool replaces; /* an earlier file, which stays as it is until writer_begin() */
+	char *place, *beside; /* an earlier file, and the new one until writer_begin(); NULL = there is none */
+	bool in_place; /* no regular file: nothing is written until writer_begin() */
 	struct trace_header header;
 	int error; /* first negative errno of a failed write; later records are not written */
 	/* Records whose offset still has to be resolved, see shared_offset.h. */
 	uint64_t *inferred;
 	size_t inferred_count;
 	size_t inferred_room;
+	size_t given_up; /* of them, as they took too long */
+	int stop; /* descriptor; what can be read there gives up all that are left */
 };
 
 /*
  * Makes the file, with an INCOMPLETE header that carries the JSON block so far. -EEXIST if it exists and force is not
- * given, else another negative errno. With force a file that exists is only opened.
+ * given, else another negative errno. With force a file that exists stays as it is.
  */
 int writer_init(struct writer *writer, const char *path, bool force, const char *json);
-/* Recording has begun: what the file held before goes now. */
+/* Recording has begun: now the file takes the place of the one that was there. */
 void writer_begin(struct writer *writer);
-/* Recording has not begun: removes the file, unless it was there before. */
-void writer_abandon(const struct writer *writer, const char *path);
+/* Recording has not begun: removes the file, and leaves one that was there before. */
+void writer_abandon(struct writer *writer, const char *path);
 /* The times between which the target ran; elapsed time and throughput are made from them. */
 void writer_mark_start(struct writer *writer);
 void writer_mark_end(struct writer *writer);

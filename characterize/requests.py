@@ -10,6 +10,7 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.layout import (
+    NOT_MEASURED_U32,
     NOT_MEASURED_U64,
     TRACE_RECORD_BYTES,
     BlockFlag,
@@ -160,8 +161,18 @@ def request_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
         "flags": np.ascontiguousarray(array["flags"]),
         **{name: np.ascontiguousarray(array[name]) for name in extra},
     }
+    if layer == "vfs":
+        columns["missed_bytes"] = missed_bytes_of(array)
     _check_possible(columns)
     return columns
+
+
+def missed_bytes_of(io: np.ndarray) -> np.ndarray:
+    """Of IO records; `NOT_MEASURED_U32` also where it is the width of an interval in which the offset lies."""
+    missed = np.ascontiguousarray(io["missed_bytes"])
+    # The recorder works such offsets out at the end, which a trace that is INCOMPLETE did not see.
+    inferred = (io["flags"] & IoFlag.OFFSET_INFERRED) != 0
+    return np.where(inferred, NOT_MEASURED_U32, missed) if inferred.any() else missed
 
 
 def actor_columns(array: np.ndarray, file: np.ndarray) -> dict[str, np.ndarray]:

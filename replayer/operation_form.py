@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from characterize.layout import Fileop, FileType, RecordKind, Source
+from characterize.layout import Fileop, FileType, IoOp, RecordKind, Source
 from characterize.stream import Arrays, Chunk, Stream
 from characterize.trace import Trace
 from replayer.repeated_operations import RepeatedIo, repeated_fileops
@@ -107,8 +107,11 @@ class WantedOperations:
         number = self._number_of(np.where((op == Fileop.SYMLINK) & ~data, argument, file))
         keeps_name = np.isin(op, (Fileop.RENAME, Fileop.UNLINK, Fileop.RMDIR, Fileop.MKDIR))
         number[~data & np.isin(file, self._directories) & ~keeps_name] = _DIRECTORY
-        spliced = operations["source"].to_numpy() == Source.SPLICE
-        length = np.where(spliced & data, np.maximum(operations["result"], 0), operations["length"])
+        # What the engine asks for: trace_reader.h, io_replay_bytes.
+        done = np.maximum(operations["result"].to_numpy(), 0)
+        short = (op == IoOp.WRITE) & (done < operations["length"].to_numpy())
+        bounded = (operations["source"].to_numpy() == Source.SPLICE) | short
+        length = np.where(bounded & data, done, operations["length"])
         op = np.where(~data & (op == Fileop.MSYNC), Fileop.FDATASYNC, op)
         woken = rows_of_ids(wakes["id"].astype(np.int64), operations["id"].to_numpy())
         cause = np.zeros(len(operations), np.int64)

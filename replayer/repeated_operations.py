@@ -19,6 +19,8 @@ ON_NAMES = (
     *(Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK),
 )
 
+CHANGE_SIZES = (Fileop.TRUNCATE, Fileop.FALLOCATE)
+
 # Failures of the caller: EFAULT, EBADF, EINTR, EAGAIN, and what is internal to the kernel.
 _CALLER_ERRORS = (-14, -9, -4, -11)
 _KERNEL_RESTART = -512
@@ -31,7 +33,7 @@ def _is_caller_error(records: np.ndarray) -> np.ndarray:
 class RepeatedIo:
     """Tells which IO records are repeated.
 
-    Not the pages of programs, what failed by its caller's fault, or names no file that has data.
+    Not the pages of programs, what failed by its caller's fault, writes that failed, nor what names no file with data.
 
     Parameters
     ----------
@@ -48,18 +50,19 @@ class RepeatedIo:
         """One bool per record."""
         has_data = (io["file"] != 0) & ~np.isin(io["file"], self._no_data)
         left_out = left_out_of(io, "data", self._system)
-        return has_data & np.isin(io["op"], list(IoOp)) & ~_is_caller_error(io) & ~left_out
+        failed = _is_caller_error(io) | ((io["op"] == IoOp.WRITE) & (io["result"] < 0))
+        return has_data & np.isin(io["op"], list(IoOp)) & ~failed & ~left_out
 
 
 def repeated_fileops(fileops: np.ndarray) -> np.ndarray:
     """Which FILEOP records are repeated; bool, one per record.
 
-    Not what changed no name since it failed, what failed by its caller's fault, names no file, or does nothing (msync
-    without MS_SYNC).
+    Not what changed no name or size since it failed, what failed by its caller's fault, names no file, or does nothing
+    (msync without MS_SYNC).
     """
     op = fileops["op"]
     nameless = (fileops["file"] == 0) & ~np.isin(op, (Fileop.SYNCFS, Fileop.SYMLINK))
     nameless |= np.isin(op, (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)) & (fileops["argument"] == 0)
-    failed = np.where(np.isin(op, ON_NAMES), fileops["result"] < 0, _is_caller_error(fileops))
+    failed = np.where(np.isin(op, (*ON_NAMES, *CHANGE_SIZES)), fileops["result"] < 0, _is_caller_error(fileops))
     idle = (op == Fileop.MSYNC) & ((fileops["flags"] >> 16 & MS_SYNC) == 0)
     return ~nameless & ~failed & ~idle

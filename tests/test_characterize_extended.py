@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from characterize.characterization import characterize
 from characterize.extended import cold_frac, extended_of
-from characterize.layout import BlockFlag, HeaderFlag, IoFlag
+from characterize.layout import NOT_MEASURED_U32, BlockFlag, HeaderFlag, IoFlag
 from characterize.requests import requests_of
 from characterize.response_time import syncs_of
 from tests.made_trace import made_trace, read, write
@@ -235,3 +235,12 @@ def test_what_an_imported_trace_does_not_say_is_unknown():
         shares += [layers["vfs"].extended[name] for name in ("directFrac", "syncWriteFrac")]
         assert shares == pytest.approx([0.5, 0.0, 0.5, 0.0] if flags else [math.nan] * 4, nan_ok=True)
         assert math.isnan(layers["block"].extended["attributedFrac"])
+
+
+def test_the_width_of_an_interval_of_offsets_is_no_missed_bytes():
+    """Of a trace whose recorder was killed before it had worked the offset out."""
+    told = read(0, 100, 0, missed_bytes=25)
+    inferred = read(100, 100, 1, missed_bytes=5000, flags=int(IoFlag.OFFSET_INFERRED))
+    trace = made_trace([told, inferred], files=[{"file": 1, "size_bytes": 200}], flags=HeaderFlag.INCOMPLETE)
+    assert extended(trace)["missFrac"] == 0.25
+    assert requests_of(trace)["missed_bytes"].tolist() == [25, NOT_MEASURED_U32]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the engine does to files, told by strace: exactly the operations of the trace, and nothing else."""
 
+import errno
 from itertools import pairwise
 
 import numpy as np
@@ -275,3 +276,27 @@ def test_recorded_times_are_never_early(run_phase):
     assert accuracy["lateness"]["count"] == accuracy["behind"]["count"] == 10
     assert set(accuracy["lateness"]) == {"count", "mean_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"}
     assert accuracy["schedule_ns"] == 4_500_000
+
+
+def test_what_failed_to_change_anything_is_left_out_and_what_came_up_short_stays_short(run_phase, tmp_path):
+    """A disk that was full when it was recorded is not full here: the rest would change what follows."""
+    io = [
+        write(0, 1000, 1, asked_bytes=4096),
+        write(4096, -errno.ENOSPC, 2, asked_bytes=4096),
+        write(8192, -errno.EIO, 3, asked_bytes=4096),
+        read(0, 1000, 6, asked_bytes=4096),
+    ]
+    fileops = [
+        op(Fileop.FALLOCATE, 4, length=1 << 20, result=-errno.ENOSPC),
+        op(Fileop.TRUNCATE, 5, argument=1 << 20, result=-errno.EFBIG),
+    ]
+    trace = made_trace(io, fileops=fileops, files=[{"file": 1, "flags": FileFlag.CREATED}])
+    document, calls = run_phase(trace, f"{DATA},fallocate,ftruncate", ["--keep-image"])
+    assert document["skipped_reasons"] == {"recorded_failure": 4}
+    assert document["operations"]["done"] == 2
+    assert not document["mismatches"]
+    assert [(call.name, *call.numbers) for call in calls if call.file == "f00000001"] == [
+        ("pwrite64", 1000, 0),
+        ("pread64", 4096, 0),
+    ]
+    assert (tmp_path / "image" / "f00000001").stat().st_size == 1000

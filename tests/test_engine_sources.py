@@ -82,7 +82,7 @@ def test_the_engine_leaves_out_what_characterize_leaves_out(run_phase):
 
 
 def test_a_splice_moves_what_it_moved_and_not_what_it_asked_for(run_phase):
-    """sendfile of a whole file to a pipe: 2 GiB asked for, 64 KiB moved. One that moved nothing moves nothing."""
+    """sendfile of a whole file to a pipe: 2 GiB asked for, 64 KiB moved. A read that moved nothing moves nothing."""
     huge = 0x7FFFF000
     io = [
         read(0, 65536, 1, source=Source.SPLICE, asked_bytes=huge),
@@ -95,9 +95,9 @@ def test_a_splice_moves_what_it_moved_and_not_what_it_asked_for(run_phase):
         ("pread64", 65536, 65536),
         ("pwrite64", 1000, 1000),
         ("pread64", 0, 0),
-        ("pwrite64", 0, 0),
     ]
-    assert document["mismatches"] == {"succeeded": 1}
+    assert not document["mismatches"]
+    assert document["skipped_reasons"] == {"recorded_failure": 1}
     assert document["operations"]["failed"] == 0
 
 

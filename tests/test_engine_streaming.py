@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 import characterize
-from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, Source
+from characterize.layout import (
+    RECORD_DTYPE,
+    TRACE_HEADER_BYTES,
+    TRACE_RECORD_BYTES,
+    FileFlag,
+    Fileop,
+    HeaderFlag,
+    IoFlag,
+    RecordKind,
+    Source,
+)
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import REQUEST_BYTES, make_large_trace
 from tests.made_trace import made_trace, read, write
@@ -197,3 +207,26 @@ def test_a_trace_of_many_records_takes_little_memory(tmp_path, options):
         assert operations["done"] == REQUESTS
     else:
         assert operations["skipped"] == document["skipped_reasons"]["stopped"]
+
+
+@needs_small
+@pytest.mark.parametrize("order", ["resource", "recorded", "thread"])
+def test_threads_that_appear_while_the_trace_is_replayed_are_left_out(tmp_path, order):
+    """Somebody writes to the file: a record may then be of a thread that was not there when they were counted."""
+    count, gap_ns = 1000, 2_000_000
+    io = [read(0, 512, 1000 + gap_ns * at, 1000, thread=1 + at % 2) for at in range(count)]
+    trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 512}]), tmp_path / "t.iotrace")
+    command = [SMALL, trace, f"--directory={tmp_path / 'image'}", "--timing=recorded", f"--order={order}"]
+    command += ["--interval-ms=200"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()  # it has begun
+        records = np.memmap(trace, np.uint8, "r+", TRACE_HEADER_BYTES).reshape(-1, TRACE_RECORD_BYTES)
+        late = records[records[:, 0] == RecordKind.IO][-500:].copy().view(RECORD_DTYPE[RecordKind.IO]).reshape(-1)
+        late["thread"][::2] = 999
+        records[np.flatnonzero(records[:, 0] == RecordKind.IO)[-500:]] = late.view(np.uint8).reshape(500, -1)
+        records.flush()
+        told, complaint = process.communicate(timeout=60)
+    assert process.returncode in (0, 3), complaint
+    document = json.loads(told[told.index("{\n") :])
+    assert document["operations"]["records"] == count
+    assert document["operations"]["done"] == count - 250

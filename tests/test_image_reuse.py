@@ -348,3 +348,27 @@ def test_a_stop_while_a_pass_is_undone_leaves_the_result(tmp_path):
     assert document["stopped"] == "signal"
     assert document["operations"]["done"] >= 2
     assert not (tmp_path / "image" / "f00000001").exists()
+
+
+@needs_strace
+@pytest.mark.parametrize("phase", ["all", "run"])
+def test_looking_at_the_files_of_an_image_is_interrupted(engine, tmp_path, phase):
+    """Of which there are many, all laid out already; strace makes looking slow."""
+    count = 2000
+    io = [read(0, 1, at, 0, file=at) for at in range(1, count + 1)]
+    trace = made_trace(io, files=[{"file": at, "size_bytes": 1} for at in range(1, count + 1)])
+    document_of(engine(trace, "--phase=prepare"))
+    path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
+    log = tmp_path / "log"
+    calls = "newfstatat" if phase == "run" else "openat"
+    slow = ["-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=10000:when=100+"]
+    command = ["strace", "-f", "-o", log, *slow, ENGINE, path, f"--directory={tmp_path / 'image'}", f"--phase={phase}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.read_text().count(f"{calls}(") > 120) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(int(log.read_text().split()[0]), signal.SIGINT)
+    complaint = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert complaint.startswith("flextrace-replay: interrupted while ")
+    assert log.read_text().count(f"{calls}(") < count / 2

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that one thread opens while another one changes their names: what is always there is always found."""
+"""Names that change: what one thread opens while another renames it is found, and links, renames and removals end."""
 
 import json
 import subprocess
 
+import numpy as np
 import pytest
 
 import characterize
-from characterize.layout import FileFlag, Fileop
+from characterize.layout import FileFlag, Fileop, IoFlag
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine, op
 
@@ -42,3 +43,62 @@ def test_a_file_is_found_while_it_is_renamed(tmp_path, exchange):
     assert not document["errors"]
     assert not document["mismatches"]
     assert document["operations"]["done"] == document["operations"]["records"] == 1 + 4 * ROUNDS
+
+
+def run_in_turn(tmp_path, operations):
+    """By one thread, of two files A and B (1, 2) and names that are no files; ends, or fails by its time."""
+    fileops = [op(kind, 10 * at, **fields) for at, (kind, fields) in enumerate(operations, 1)]
+    files = [{"file": file, "size_bytes": PAGE} for file in (1, 2)]
+    files += [{"file": NAMES_FROM + at, "flags": FileFlag.NEW_NAME} for at in range(4)]
+    trace = made_trace([read(0, PAGE, 1), read(0, PAGE, 2, file=2)], fileops=fileops, files=files)
+    path = characterize.write(trace, tmp_path / "t.iotrace")
+    command = [ENGINE, path, f"--directory={tmp_path / 'image'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in (0, 3), done.stderr
+    counts = json.loads(done.stdout)["operations"]
+    assert counts["records"] == counts["done"] + counts["short"] + counts["failed"] + counts["skipped"]
+    return counts
+
+
+def test_a_name_that_is_made_again_by_a_link_is_there_once(tmp_path):
+    """No recorder opens what is only a name, but a made or a damaged trace may: its file had the name twice."""
+    first, second = NAMES_FROM, NAMES_FROM + 1
+    operations = [
+        (Fileop.LINK, {"argument": first}),
+        (Fileop.LINK, {"argument": second}),
+        (Fileop.OPEN, {"file": second}),
+        (Fileop.UNLINK, {"file": second}),
+        (Fileop.LINK, {"argument": second}),
+        (Fileop.RENAME, {"file": 2, "argument": first}),
+    ]
+    assert run_in_turn(tmp_path, operations)["done"] == 8
+
+
+def test_a_file_that_is_renamed_to_another_of_its_names_keeps_both(tmp_path):
+    operations = [
+        (Fileop.LINK, {"argument": NAMES_FROM}),
+        (Fileop.RENAME, {"argument": NAMES_FROM}),
+        (Fileop.RENAME, {"argument": NAMES_FROM, "length": EXCHANGE}),
+        (Fileop.UNLINK, {}),
+        (Fileop.UNLINK, {}),
+    ]
+    assert run_in_turn(tmp_path, operations)["done"] == 7
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_is_done_to_names_ends(tmp_path, seed):
+    random = np.random.default_rng(seed)
+    kinds = (Fileop.LINK, Fileop.LINK, Fileop.RENAME, Fileop.UNLINK, Fileop.OPEN)
+    ids = [1, 2, *(NAMES_FROM + at for at in range(4))]
+    operations = []
+    for _ in range(1000):
+        kind = kinds[random.integers(len(kinds))]
+        fields = {"file": ids[random.integers(6)]}
+        if kind in (Fileop.LINK, Fileop.RENAME):
+            fields["argument"] = ids[2 + random.integers(4)]
+        if kind == Fileop.RENAME and random.random() < 0.3:
+            fields["length"] = EXCHANGE
+        if kind == Fileop.OPEN and random.random() < 0.5:
+            fields["flags"] = IoFlag.CREATED
+        operations.append((kind, fields))
+    run_in_turn(tmp_path, operations)

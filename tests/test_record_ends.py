@@ -63,6 +63,20 @@ def test_a_limit_on_the_size_of_files_is_told_and_leaves_what_was_written(tmp_pa
     assert len(trace.io) > 10_000
 
 
+def test_max_size_holds_whatever_the_length_of_the_command(tmp_path):
+    """Each byte that is not ASCII takes six in the JSON block."""
+    limit = 1 << 20
+    dd = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=50000"
+    command = ("sh", "-c", dd, *(["\u00e9" * 10_000] * 20))
+    done = run_recorder(tmp_path / "t", *command, options=("--max-size", "1M", "--layer", "vfs"))
+    assert done.returncode in (0, 3), done.stderr
+    trace = characterize.open(tmp_path / "t")
+    assert limit * 0.9 < (tmp_path / "t").stat().st_size <= limit
+    told = trace.header.metadata["command"]
+    assert told[:3] == list(command[:3])
+    assert told[-1].endswith("...")
+
+
 def test_a_command_finds_the_signals_that_python_ignores_as_they_are(tmp_path):
     """Whoever writes into a closed pipe is meant to end."""
     script = f"grep SigIgn /proc/self/status > {tmp_path}/ignored"

@@ -85,3 +85,35 @@ def test_names_of_calls_at_the_same_time_are_told_apart(tmp_path):
     assert [set(each["file"]) for each in calls] == [
         set(opened.loc[opened["process"] == each["process"].iloc[0], "file"]) for each in calls
     ]
+
+
+RENAME_TO_ITSELF = """
+import os
+os.mkdir("d")
+open("d/x", "w").close()
+os.rename("d", "d")
+os.unlink("d/x")
+open("a", "w").close()
+os.link("a", "b")
+os.rename("a", "b")
+os.unlink("a")
+os.unlink("b")
+"""
+
+
+def test_names_that_a_rename_leaves_as_they_are_are_known_after_it(tmp_path):
+    """Of a directory to itself, and between two names of one file, the kernel does nothing."""
+    place = tmp_path / "place"
+    place.mkdir()
+    options = ("--layer", "vfs", "--path", str(place))
+    done = run_recorder(tmp_path / "t", "python3", "-c", RENAME_TO_ITSELF, options=options, cwd=place)
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    operations = trace.fileops[trace.fileops["result"] >= 0]
+    made = {
+        trace.paths[row.file]: row.file
+        for row in operations.itertuples()
+        if row.op == Fileop.OPEN and row.flags & IoFlag.CREATED
+    }
+    removed = operations.loc[operations["op"] == Fileop.UNLINK, "file"].tolist()
+    assert removed == [made[f"{place}/d/x"], made[f"{place}/a"], made[f"{place}/a"]]

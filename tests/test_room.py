@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether what a trace writes has room, as said before it begins and as small file systems say when they are full."""
 
+import errno
 import json
 import os
 import re
@@ -122,6 +123,13 @@ def test_modes_of_fallocate(tmp_path, mode, fits):
     trace = trace_of([("allocate", 1, mode, 1, 2 * IMAGE_BYTES // MIB)], {1: 1})
     with loop_file_system("ext4", tmp_path) as system:
         check(trace, system.place, tmp_path, fits)
+
+
+def test_what_had_no_room_when_it_was_recorded_needs_none(small_file_system, tmp_path):
+    io = [write(0, MIB, 10, asked_bytes=64 * MIB), write(MIB, -errno.ENOSPC, 20, asked_bytes=64 * MIB)]
+    allocation = op(Fileop.FALLOCATE, 5, length=64 * MIB, result=-errno.ENOSPC)
+    trace = made_trace(io, fileops=[allocation], files=[{"file": 1, "flags": FileFlag.CREATED}])
+    check(trace, small_file_system, tmp_path, fits=True)
 
 
 class Disk:

@@ -2,11 +2,48 @@
 // Turns file ids into the names that they have now, while a replay runs and changes them.
 #include "replayer/engine/descriptors.h"
 
+/* Takes a name from whoever has it. Under lock. */
+static void take_name(struct descriptors *descriptors, uint32_t name)
+{
+	struct open_file *files = descriptors->files, *owner = &files[descriptors->owners[name]];
+	uint32_t *place = &owner->links;
+
+	if (!descriptors->owners[name])
+		return;
+	descriptors->owners[name] = 0;
+	if (owner->name == name) {
+		owner->name = owner->links;
+		name = owner->links;
+	}
+	while (*place && *place != name)
+		place = &files[*place].next_link;
+	if (*place)
+		*place = files[name].next_link;
+}
+
 /* Under lock. */
-void descriptors_give_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
+static void note_owner(struct descriptors *descriptors, uint32_t id, uint32_t name)
 {
 	descriptors->owners[name] = id;
 	descriptors->names[descriptors->table->files[name].path] = name;
+}
+
+void descriptors_give_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	take_name(descriptors, name);
+	if (descriptors->files[id].name)
+		descriptors->owners[descriptors->files[id].name] = 0;
+	descriptors->files[id].name = name;
+	note_owner(descriptors, id, name);
+}
+
+/* Besides those that it has. Under lock. */
+static void add_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
+{
+	take_name(descriptors, name);
+	descriptors->files[name].next_link = descriptors->files[id].links;
+	descriptors->files[id].links = name;
+	note_owner(descriptors, id, name);
 }
 
 void descriptors_use_name(struct descriptors *descriptors, uint32_t id)
@@ -86,21 +123,9 @@ enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, c
 static void lose_name(struct descriptors *descriptors, uint32_t id, uint32_t name)
 {
 	struct open_file *open_file = &descriptors->files[id];
-	uint32_t *place = &open_file->name;
 
-	descriptors->owners[name] = 0;
-	if (name != open_file->name) {
-		for (place = &open_file->links; *place && *place != name;)
-			place = &descriptors->files[*place].next_link;
-		*place = *place ? descriptors->files[*place].next_link : 0;
-		return;
-	}
-	open_file->name = open_file->links;
-	if (open_file->name) {
-		open_file->links = descriptors->files[open_file->name].next_link;
-		return;
-	}
-	if (!open_file->opens && !descriptors->table->files[id].used_after_unlink)
+	take_name(descriptors, name);
+	if (!open_file->name && !open_file->opens && !descriptors->table->files[id].used_after_unlink)
 		descriptors_close_slots(descriptors, open_file);
 }
 
@@ -114,24 +139,23 @@ void descriptors_unlinked(struct descriptors *descriptors, uint32_t id)
 void descriptors_linked(struct descriptors *descriptors, uint32_t id, uint32_t name)
 {
 	pthread_mutex_lock(&descriptors->lock);
-	descriptors->files[name].next_link = descriptors->files[id].links;
-	descriptors->files[id].links = name;
-	descriptors_give_name(descriptors, id, name);
+	add_name(descriptors, id, name);
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
+/* To two names of one file the kernel does nothing, here and below. */
 void descriptors_exchanged(struct descriptors *descriptors, uint32_t id, uint32_t name)
 {
 	pthread_mutex_lock(&descriptors->lock);
 	uint32_t before = descriptors->files[id].name;
 	uint32_t other = descriptors->owners[name];
 
-	descriptors->files[id].name = name;
-	descriptors_give_name(descriptors, id, name);
-	if (other && other != id) {
-		descriptors->files[other].name = before;
+	if (other != id)
+		descriptors_give_name(descriptors, id, name);
+	if (other && other != id && descriptors->files[other].name)
+		add_name(descriptors, other, before);
+	else if (other && other != id)
 		descriptors_give_name(descriptors, other, before);
-	}
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
@@ -141,17 +165,14 @@ void descriptors_renamed(struct descriptors *descriptors, uint32_t id, uint32_t 
 	uint32_t victim = descriptors->owners[name];
 	if (victim && victim != id)
 		lose_name(descriptors, victim, name);
-	if (descriptors->files[id].name)
-		descriptors->owners[descriptors->files[id].name] = 0;
-	descriptors->files[id].name = name;
-	descriptors_give_name(descriptors, id, name);
+	if (victim != id)
+		descriptors_give_name(descriptors, id, name);
 	pthread_mutex_unlock(&descriptors->lock);
 }
 
 void descriptors_created(struct descriptors *descriptors, uint32_t id)
 {
 	pthread_mutex_lock(&descriptors->lock);
-	descriptors->files[id].name = id;
 	descriptors->files[id].existed = true;
 	descriptors_give_name(descriptors, id, id);
 	pthread_mutex_unlock(&descriptors->lock);

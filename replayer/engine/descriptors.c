@@ -183,10 +183,8 @@ static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t clas
 	}
 	if (descriptor < 0)
 		return -errno;
-	if (!open_file->name) {
-		open_file->name = id;
+	if (!open_file->name)
 		descriptors_give_name(descriptors, id, id);
-	}
 	open_file->existed = true;
 	descriptors->open_count++;
 	return descriptor;
@@ -314,7 +312,6 @@ void descriptors_opened(struct descriptors *descriptors, uint32_t id, uint8_t cl
 		/* What had the name before is another file, to which a later use does not mean to go. */
 		if (!open_file->opens)
 			descriptors_close_slots(descriptors, open_file);
-		open_file->name = id;
 		descriptors_give_name(descriptors, id, id);
 	}
 	open_file->opens++;

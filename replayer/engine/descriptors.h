@@ -114,6 +114,7 @@ void descriptors_created(struct descriptors *descriptors, uint32_t id);
 
 /* What descriptors.c and descriptor_names.c have from each other; under lock. */
 void descriptors_await_move(struct descriptors *descriptors, uint32_t id);
+/* From now on a file goes by this name, and whoever had it has it no more. */
 void descriptors_give_name(struct descriptors *descriptors, uint32_t id, uint32_t name);
 void descriptors_close_slots(struct descriptors *descriptors, struct open_file *open_file);
 

@@ -197,6 +197,8 @@ int image_check_space(const struct image *image, const struct file_table *table)
 
 		if (!table->files[id].laid_out)
 			continue;
+		if (atomic_load(image->stop))
+			return -EINTR;
 		image_name(name, table->files[id].directory, id);
 		uint64_t there = 0;
 		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
@@ -274,6 +276,8 @@ int image_check(struct image *image, const struct file_table *table)
 
 		if (!file->laid_out)
 			continue;
+		if (atomic_load(image->stop))
+			return -EINTR;
 		image_name(name, file->directory, id);
 		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
 			complain("%s/%s of the image is missing (%s): run with --phase prepare first", image->path,
@@ -304,6 +308,8 @@ int image_check_links(const struct image *image, const struct file_table *table)
 
 		if (!table->files[id].laid_out || table->files[id].directory)
 			continue;
+		if (atomic_load(image->stop))
+			return -EINTR;
 		image_name(name, false, id);
 		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_nlink > 1) {
 			complain("%s/%s of the image has another name as well, by a link that a replay of another "
@@ -338,6 +344,8 @@ int image_remove_created(const struct image *image, const struct file_table *tab
 
 		if (!table->files[id].used || table->files[id].laid_out)
 			continue;
+		if (atomic_load(image->stop))
+			return -EINTR;
 		for (int directory = 0; directory < 2; directory++) {
 			image_name(name, directory, id);
 			int error = image_remove_name(image, name);

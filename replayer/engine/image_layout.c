@@ -188,6 +188,8 @@ static int lay_out_files(struct image *image, const struct file_table *table)
 
 		if (!file->laid_out)
 			continue;
+		if (atomic_load(image->stop))
+			return -EINTR;
 		image_name(name, file->directory, id);
 		if (!file->directory) {
 			error = remove_link(image, name);

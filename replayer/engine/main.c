@@ -13,6 +13,7 @@
 #include "replayer/engine/cache_state.h"
 #include "replayer/engine/engine_choice.h"
 #include "replayer/engine/message.h"
+#include "replayer/engine/read_memory.h"
 #include "replayer/engine/result.h"
 
 static atomic_bool stop;
@@ -102,6 +103,8 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 			error = image_remove_created(image, table);
 		if (!error)
 			error = image_check_links(image, table);
+		if (error == -EINTR)
+			complain("interrupted while looking at the image in %s", image->path);
 		return error ? error : see_places(image);
 	}
 	if (!arguments->force_space)
@@ -265,6 +268,9 @@ static int replay(struct arguments *arguments)
 	}
 	char engine_why[ENGINE_WHY_BYTES];
 	if (engine_choose(&arguments->run, &table, engine_why))
+		return EXIT_FAILURE;
+	bool runs = arguments->phase != PHASE_PREPARE && arguments->run.engine != ENGINE_NULL;
+	if (runs && read_memory_check(&schedule, &arguments->run))
 		return EXIT_FAILURE;
 	bool on_device = arguments->device && arguments->run.engine != ENGINE_NULL;
 	if (on_device && target_open(&target, arguments->device, arguments->write, arguments->confirm))

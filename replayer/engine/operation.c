@@ -270,6 +270,11 @@ static bool is_on_name(uint8_t op)
 	       op == FILEOP_MKDIR || op == FILEOP_RMDIR || op == FILEOP_LINK || op == FILEOP_SYMLINK;
 }
 
+static bool changes_size(uint8_t op)
+{
+	return op == FILEOP_TRUNCATE || op == FILEOP_FALLOCATE;
+}
+
 static struct done replay_on_name(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	if (op->result < 0)
@@ -314,8 +319,10 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 		done = skipped(SKIP_SYNC_OFF);
 	} else if (is_caller_error(op->result)) {
 		done = skipped(SKIP_CALLER_ERROR);
-	} else if ((op->op == FILEOP_FALLOCATE || op->op == FILEOP_TRUNCATE) && image_protects(run->image, file)) {
+	} else if (changes_size(op->op) && image_protects(run->image, file)) {
 		done = skipped(SKIP_WRITES_OFF);
+	} else if (changes_size(op->op) && op->result < 0) {
+		done = skipped(SKIP_RECORDED_FAILURE);
 	} else {
 		/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */
 		bool of_directory = file->directory || op->op == FILEOP_SYNCFS;

@@ -31,7 +31,11 @@ enum skip_reason request_skip_reason(const struct run *run, const struct io_reco
 		return SKIP_UNKNOWN_OPERATION;
 	if (is_caller_error(io->result))
 		return SKIP_CALLER_ERROR;
-	return io->op == IO_WRITE && image_protects(run->image, described) ? SKIP_WRITES_OFF : SKIP_REASONS;
+	if (io->op != IO_WRITE)
+		return SKIP_REASONS;
+	if (image_protects(run->image, described))
+		return SKIP_WRITES_OFF;
+	return io->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_REASONS;
 }
 
 bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t number, struct request *request)

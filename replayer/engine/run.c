@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "replayer/engine/device_traffic.h"
-#include "replayer/engine/first_touch.h"
 #include "replayer/engine/message.h"
+#include "replayer/engine/read_memory.h"
 #include "replayer/engine/ring.h"
 
 enum {
@@ -139,24 +139,6 @@ static void *work(void *argument)
 	return NULL;
 }
 
-static int map_read_data(struct worker *worker)
-{
-	const struct run *run = worker->run;
-	uint32_t bytes = worker->plan->read_bytes_max;
-	uint64_t slack_bytes_max = READ_SLACK_BYTES_MAX / run->schedule->thread_count;
-
-	worker->read_places = bytes && has_times(run) ? READ_PLACES : 1;
-	while (worker->read_places > 1 && (uint64_t)worker->read_places * READ_PLACE_BYTES > slack_bytes_max)
-		worker->read_places /= 2;
-	struct buffer *data = &worker->read_data;
-	uint64_t slack_bytes = (uint64_t)(worker->read_places - 1) * READ_PLACE_BYTES + FIRST_TOUCH_STRADDLE_BYTES;
-	int error = buffer_map(data, bytes ? bytes + slack_bytes : 0, 0);
-	/* The first touch of a page is not the read's to pay for, nor the memory group's, which is joined later. */
-	if (!error && bytes && run->options->engine != ENGINE_NULL)
-		memset(data->data, 0, data->bytes < BUFFER_WINDOW_BYTES ? data->bytes : BUFFER_WINDOW_BYTES);
-	return error;
-}
-
 static int prepare_workers(struct run *run)
 {
 	const struct schedule *schedule = run->schedule;
@@ -175,7 +157,7 @@ static int prepare_workers(struct run *run)
 		worker->run = run;
 		worker->plan = &schedule->threads[t];
 		worker->cursor = schedule_cursor(run->schedule, t);
-		error = map_read_data(worker);
+		error = read_memory_map(worker);
 		/* Mapped and not allocated: of each histogram only the few pages that are used are there. */
 		void *histograms =
 			mmap(NULL, histogram_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -314,7 +296,8 @@ static int start_threads(struct run *run, uint32_t *started)
 
 		error = pthread_create(&worker->thread, &attributes, work, worker);
 		if (error) {
-			complain("cannot start thread %u of %u: %s; raise the limit of processes (ulimit -u)",
+			complain("cannot start thread %u of %u: %s; raise the limits of processes (ulimit -u) and of "
+				 "mappings (sysctl vm.max_map_count)",
 				 *started + 1, run->schedule->thread_count, strerror(error));
 			break;
 		}
@@ -359,8 +342,10 @@ int run_prepare(struct run *run)
 		descriptors_reserve(&run->descriptors, RING_DESCRIPTORS * schedule->thread_count);
 	error = prepare_workers(run);
 	if (error) {
-		complain("cannot have the buffers and queues of %u threads: %s%s", schedule->thread_count,
-			 strerror(-error), run->options->engine == ENGINE_URING ? "; --engine sync needs less" : "");
+		complain("cannot have the buffers and queues of %u threads: %s%s%s", schedule->thread_count,
+			 strerror(-error),
+			 error == -ENOMEM ? "; if there is memory, raise sysctl vm.max_map_count" : "",
+			 run->options->engine == ENGINE_URING ? "; --engine sync needs less" : "");
 		return error;
 	}
 	error = prepare_schedule(run);

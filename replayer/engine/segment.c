@@ -164,31 +164,43 @@ static uint64_t gather(struct segment_builder *builder, struct segment *segment)
 	return count;
 }
 
-/* Groups the operations among `count` records by thread, which mostly puts them into the order of their starts there. */
-static void distribute(const struct schedule *schedule, struct segment *segment, const union record *records,
-		       uint64_t count)
+/* Index of the thread of an operation; thread_count where it is none, or the file has changed since the survey. */
+static uint32_t thread_of(const struct schedule *schedule, const union record *record)
 {
-	uint32_t *next = segment->first;
-	uint32_t first = 0;
+	uint32_t thread = record_is_operation(record) ? schedule_thread(schedule, record->io.thread) : UINT32_MAX;
 
-	memset(next, 0, (schedule->thread_count + 1) * sizeof(*next));
-	for (const union record *record = records; record < records + count; record++) {
-		if (record_is_operation(record))
-			next[schedule_thread(schedule, record->io.thread)]++;
-	}
-	for (uint32_t t = 0; t < schedule->thread_count; t++) {
+	return thread < schedule->thread_count ? thread : schedule->thread_count;
+}
+
+/*
+ * Groups the operations among `count` records by thread, which mostly puts them into the order of their starts there. How
+ * many there are.
+ */
+static uint32_t distribute(const struct schedule *schedule, struct segment *segment, const union record *records,
+			   uint64_t count)
+{
+	uint32_t threads = schedule->thread_count, first = 0;
+	uint32_t *next = segment->first;
+
+	memset(next, 0, (threads + 1) * sizeof(*next));
+	for (const union record *record = records; record < records + count; record++)
+		next[thread_of(schedule, record)]++;
+	for (uint32_t t = 0; t < threads; t++) {
 		uint32_t own = next[t];
 
 		next[t] = first;
 		first += own;
 	}
 	for (const union record *record = records; record < records + count; record++) {
-		if (record_is_operation(record))
-			segment->operations[next[schedule_thread(schedule, record->io.thread)]++].record = record;
+		uint32_t thread = thread_of(schedule, record);
+
+		if (thread < threads)
+			segment->operations[next[thread]++].record = record;
 	}
 	/* Each is now where the next thread begins. */
-	memmove(segment->first + 1, segment->first, schedule->thread_count * sizeof(*segment->first));
+	memmove(segment->first + 1, segment->first, threads * sizeof(*segment->first));
 	segment->first[0] = 0;
+	return first;
 }
 
 /* The format promises the order of starts within a thread; requests of AIO, foreign and damaged traces may break it. */
@@ -210,19 +222,19 @@ bool segment_build(struct segment_builder *builder)
 {
 	struct schedule *schedule = builder->schedule;
 	struct segment *segment = &schedule->kept[builder->number % SEGMENTS];
-	uint64_t count = schedule->count;
+	uint32_t count;
 
 	if (schedule->streams) {
-		count = gather(builder, segment);
+		uint64_t gathered = gather(builder, segment);
 		if (atomic_load(schedule->stop))
 			return false;
-		distribute(schedule, segment, segment->records, count);
+		count = distribute(schedule, segment, segment->records, gathered);
 	} else {
-		distribute(schedule, segment, schedule->trace->records, schedule->trace->count);
+		count = distribute(schedule, segment, schedule->trace->records, schedule->trace->count);
 	}
 	sort_threads(schedule, segment);
 	if (schedule->order)
-		plan_segment(&builder->planner, segment, builder->number, (uint32_t)count);
+		plan_segment(&builder->planner, segment, builder->number, count);
 	atomic_store(&segment->threads_left, schedule->thread_count);
 	builder->number++;
 	return true;

@@ -23,7 +23,7 @@ enum skip_reason {
 	SKIP_UNKNOWN_FILE, /* no file id, or one that is damaged */
 	SKIP_UNKNOWN_OPERATION, /* of a newer format version, or damaged */
 	SKIP_CALLER_ERROR, /* failed by the caller's own bad pointer, descriptor or signal, which is not in the trace */
-	SKIP_RECORDED_FAILURE, /* an open, rename, ... that failed when recorded: it changed nothing */
+	SKIP_RECORDED_FAILURE, /* an open, rename, write, ... that failed when recorded: it changed nothing, and here might */
 	SKIP_NO_SUCH_FILE, /* removed, or never made, at this point of the replay */
 	SKIP_NOT_OPEN, /* a close without a descriptor */
 	SKIP_SHARED_DESCRIPTOR, /* closes one of several, or the last of a removed file that is still used: one stays */

@@ -33,9 +33,10 @@ static uint64_t measure_wake_up(void)
 		uint64_t due_ns = now_ns() + CALIBRATION_NS;
 
 		sleep_until(due_ns);
-		uint64_t late_ns = now_ns() - due_ns;
-		if (late_ns > late_max_ns)
-			late_max_ns = late_ns;
+		uint64_t now = now_ns();
+		/* A signal ends a sleep too early. */
+		if (now > due_ns && now - due_ns > late_max_ns)
+			late_max_ns = now - due_ns;
 	}
 	return late_max_ns;
 }

@@ -52,11 +52,12 @@ static inline bool record_is_operation(const union record *record)
 
 /*
  * How many bytes a replay asks for. What sendfile, splice and copy_file_range moved was bounded by their other side (a
- * pipe, a socket), which is not replayed: a read or write of all that they asked for would move more.
+ * pipe, a socket), which is not replayed: a read or write of all that they asked for would move more. So would a write
+ * that came up short for lack of space, by a limit or by a signal, after which the application has written the rest.
  */
 static inline uint32_t io_replay_bytes(const struct io_record *io)
 {
-	if (io->source != SOURCE_SPLICE)
+	if (io->source != SOURCE_SPLICE && (io->op != IO_WRITE || io->result >= (int64_t)io->asked_bytes))
 		return io->asked_bytes;
 	return io->result > 0 ? (uint32_t)io->result : 0;
 }

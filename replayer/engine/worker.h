@@ -135,9 +135,14 @@ static inline bool run_stopped(const struct run *run)
 }
 
 /* Its calls have times between them, in which something can be done for the next. */
+static inline bool options_have_times(const struct run_options *options)
+{
+	return options->timing != TIMING_ASAP && options->engine != ENGINE_NULL;
+}
+
 static inline bool has_times(const struct run *run)
 {
-	return run->options->timing != TIMING_ASAP && run->options->engine != ENGINE_NULL;
+	return options_have_times(run->options);
 }
 
 /* Over how many places writes of a kind of memory go, and so how long the buffer of their data is. */

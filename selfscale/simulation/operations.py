@@ -16,7 +16,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.processor_share import processor_shares
-from characterize.requests import OFFSET_MAX, left_out
+from characterize.requests import OFFSET_MAX, left_out, missed_bytes_of
 from characterize.response_time import MS_SYNC
 from characterize.run_delay import run_delay_shares
 from characterize.trace import Trace
@@ -157,7 +157,7 @@ def operations_of(trace: Trace) -> Operations:
             "take a part of it with 'flextrace cut'"
         )
     reads = io[io["op"] == IoOp.READ]
-    if len(reads) and (reads["missed_bytes"] == NOT_MEASURED_U32).all():
+    if len(reads) and (missed_bytes_of(reads) == NOT_MEASURED_U32).all():
         raise FlextraceError("the trace does not say which reads were cached; record the application with flextrace")
     columns = _columns(io, fileops)
     order = np.argsort(columns["start_ns"], kind="stable")
@@ -250,7 +250,7 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
     length = np.minimum(np.where(fileops["length"] == 0, OFFSET_MAX, fileops["length"]), OFFSET_MAX - begin)
     delays = np.where(measured, run_delay_shares(flags), np.nan)
     renames = np.isin(operation, RENAMES) | ((operation == Fileop.OPEN) & ((flags & IoFlag.CREATED) != 0))
-    none = np.zeros(len(fileops), np.int64)
+    none, missed = np.zeros(len(fileops), np.int64), missed_bytes_of(io)
     pairs = {
         "kind": (np.where(io["op"] == IoOp.READ, Kind.READ, Kind.WRITE), kinds),
         "operation": (np.zeros(len(io)), operation),
@@ -262,7 +262,7 @@ def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
         "file": (io["file"], fileops["file"]),
         "offset": (io["offset"], np.where(truncated | ranged, begin, 0)),
         "size_bytes": (io["result"], np.where(ranged, length, 0)),
-        "missed_bytes": (np.where(io["missed_bytes"] == NOT_MEASURED_U32, 0, io["missed_bytes"]), none),
+        "missed_bytes": (np.where(missed == NOT_MEASURED_U32, 0, missed), none),
         "direct": ((io["flags"] & IoFlag.DIRECT) != 0, none),
         "synced": ((io["op"] == IoOp.WRITE) & ((io["flags"] & (IoFlag.SYNC | IoFlag.DSYNC)) != 0), none),
         "renames": (np.zeros(len(io)), renames),

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns what threads read at most into memory to read into, as far as the machine has it.
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bpf/cleanup.h"
+#include "replayer/engine/first_touch.h"
+#include "replayer/engine/message.h"
+#include "replayer/engine/read_memory.h"
+
+static uint32_t places_of(const struct run_options *options, uint32_t threads, uint32_t read_bytes_max)
+{
+	uint64_t slack_bytes_max = READ_SLACK_BYTES_MAX / threads;
+	uint32_t places = read_bytes_max && options_have_times(options) ? READ_PLACES : 1;
+
+	while (places > 1 && (uint64_t)places * READ_PLACE_BYTES > slack_bytes_max)
+		places /= 2;
+	return places;
+}
+
+/* Of a thread that reads. */
+static uint64_t bytes_of(uint32_t places, uint32_t read_bytes_max)
+{
+	return read_bytes_max ? read_bytes_max + (uint64_t)(places - 1) * READ_PLACE_BYTES + FIRST_TOUCH_STRADDLE_BYTES
+			      : 0;
+}
+
+static uint64_t touched_of(uint64_t bytes)
+{
+	return bytes < BUFFER_WINDOW_BYTES ? bytes : BUFFER_WINDOW_BYTES;
+}
+
+/* Without pushing anything else out of memory; UINT64_MAX where the kernel does not say. */
+static uint64_t available_bytes(void)
+{
+	_cleanup_fclose_ FILE *info = fopen("/proc/meminfo", "re");
+	unsigned long long kib;
+	char line[128];
+
+	while (info && fgets(line, sizeof(line), info)) {
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			return kib * 1024;
+	}
+	return UINT64_MAX;
+}
+
+int read_memory_check(const struct schedule *schedule, const struct run_options *options)
+{
+	uint64_t needed = 0, available = available_bytes();
+
+	for (uint32_t t = 0; t < schedule->thread_count; t++) {
+		uint32_t read_bytes_max = schedule->threads[t].read_bytes_max;
+
+		needed += touched_of(
+			bytes_of(places_of(options, schedule->thread_count, read_bytes_max), read_bytes_max));
+	}
+	if (needed <= available)
+		return 0;
+	complain("%u threads need %llu bytes of memory to read into, %llu are available, %llu are missing: replay the "
+		 "trace in parts (flextrace cut), or where there is more memory",
+		 schedule->thread_count, (unsigned long long)needed, (unsigned long long)available,
+		 (unsigned long long)(needed - available));
+	return -ENOMEM;
+}
+
+int read_memory_map(struct worker *worker)
+{
+	const struct run *run = worker->run;
+	uint32_t read_bytes_max = worker->plan->read_bytes_max;
+	struct buffer *data = &worker->read_data;
+
+	worker->read_places = places_of(run->options, run->schedule->thread_count, read_bytes_max);
+	int error = buffer_map(data, bytes_of(worker->read_places, read_bytes_max), 0);
+	/* The first touch of a page is not the read's to pay for, nor the memory group's, which is joined later. */
+	if (!error && data->bytes && run->options->engine != ENGINE_NULL)
+		memset(data->data, 0, touched_of(data->bytes));
+	return error;
+}

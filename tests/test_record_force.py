@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings in the place of earlier traces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import characterize
+from characterize.layout import HeaderFlag
+from tests.told import RECORDER
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+def interrupt_command(recorder: int) -> None:
+    """Before it has begun: it waits until the programs are attached, which takes some hundred times as long."""
+    children = Path(f"/proc/{recorder}/task/{recorder}/children")
+    while not (command := children.read_text().split()):
+        time.sleep(0.001)
+    os.kill(int(command[0]), signal.SIGINT)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_forced_recording_leaves_what_was_there_to_who_has_it_open(tmp_path, begins):
+    """A replay has it mapped, and would end by SIGBUS; and it is the trace until recording has begun."""
+    before, trace, link = os.urandom(1 << 20), tmp_path / "t", tmp_path / "link"
+    trace.write_bytes(before)
+    link.symlink_to(trace)
+    with trace.open("rb") as stream:
+        program = ("sh", "-c", f"sleep 0.3; cp {trace} {tmp_path}/copy") if begins else ("true",)
+        with subprocess.Popen(
+            ["env", "--default-signal=INT", RECORDER, "-o", link, "--force", "--", *program],
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as recorder:
+            if not begins:
+                interrupt_command(recorder.pid)
+            said = recorder.communicate(timeout=120)[1]
+        assert recorder.returncode == (0 if begins else 128 + signal.SIGINT), said
+        assert stream.read() == before
+    assert link.is_symlink()
+    if begins:
+        assert characterize.open(tmp_path / "copy").header.flags & HeaderFlag.INCOMPLETE
+        assert not characterize.open(trace).warnings
+    else:
+        assert trace.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"t", "link", *(["copy"] if begins else [])}
