@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace with losses: readFrac, sizeMean and processNum stay exact, uniqueBytes and seqFrac are marked as too low."""
+"""A trace with losses: what the totals say stays, as a rule exact, uniqueBytes and seqFrac are marked as too low."""
 
 import json
 
@@ -204,9 +204,24 @@ def test_pages_of_programs_are_taken_out_of_the_totals():
     # That share is an estimate; with all of them, or with none, the totals are exact.
     lines = {line.split()[0]: line for line in render(characterize(trace)).splitlines() if line.strip()}
     assert "ESTIMATE: from totals" in lines["readFrac"]
-    assert "exact: from totals" in lines["processNum"]
     for rule, exact in (("data", ()), ("all", ("readFrac", "sizeMean")), ("none", ("readFrac", "sizeMean"))):
-        assert known_from_totals(trace, rule) == (*exact, "processNum")
+        assert known_from_totals(trace, rule) == exact
+
+
+def test_the_number_in_flight_is_an_estimate_where_it_is_not_of_requests():
+    """Accesses to mapped files are counted when they end, one by one: three at once, of which the records know."""
+    mapped = [read(4096 * at, 4096, 10 * (at // 3), 9, source=Source.MMAP, thread=at) for at in range(30)]
+    empty, failed = read(0, 0, 5, 90), read(0, -5, 5, 90)
+    for rows, counted in ((mapped, 1), ([*whole_rows(), empty], 3), ([*whole_rows(), failed], 3)):
+        trace = lossy_trace(rows, [True] * len(rows), counted, lost=LOST)
+        trace.header.metadata["totals"] = totals_of([row for row in rows if row["result"] > 0])
+        trace.header.metadata["totals"]["read"].setdefault("syscall", {})["failed"] = int(counted == 3)
+        vfs = characterize(trace).layers["vfs"]
+        assert vfs.parameters.process_num == workload_of(trace).process_num == 3
+        assert "processNum" not in vfs.from_totals
+        assert "processNum" in vfs.estimated_from_totals
+        (line,) = (line for line in render(characterize(trace)).splitlines() if "processNum" in line)
+        assert "ESTIMATE: from totals of all operations" in line
 
 
 def test_an_altered_trace_is_what_its_records_are(lossy, tmp_path):
