@@ -37,8 +37,9 @@ SECONDS_DIGITS = 19
 Kind = Literal["integer", "time", "text", "unused"]
 ABSENT = -(2**63)
 """Integers of fields that a line leaves out."""
-INTEGER = r"\d{1,18}"
-DECIMAL = r"\d{1,18}(?:\.\d*)?(?:[eE][+-]?\d{1,2})?"
+# Times since 1970 in ns have 19 digits, and numbers of calls may: those that 64 bits hold whatever the others are.
+INTEGER = r"[1-8]?\d{1,18}"
+DECIMAL = rf"\d{{1,{SECONDS_DIGITS}}}(?:\.\d*)?(?:[eE][+-]?\d{{1,2}})?"
 TYPES = {"integer": pa.int64(), "text": pa.dictionary(pa.int32(), pa.binary())}
 Columns = dict[str, Any]
 """Integers and times (in ns; -1 = out of range) as ndarrays of int64, text as pyarrow.DictionaryArray of bytes."""
