@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from characterize.layout import HeaderFlag, IoOp, RecordKind, Source
+from characterize.layout import IoOp, RecordKind, Source
 from characterize.requests import Layer, Mmap, left_out
 from characterize.trace import Trace
 
@@ -66,11 +66,9 @@ class Totals:
 
 
 def is_lossy(trace: Trace, layer: Layer = "vfs") -> bool:
-    """Whether records of a layer were lost; where the trace does not say of which kind, of both."""
+    """Whether records of a layer were lost; what the trace does not say the kind of may be of both."""
     kinds = {RecordKind.IO} if layer == "vfs" else {RecordKind.BLOCK}
-    if trace.header.lost:
-        return any(trace.header.lost.get(kind) for kind in kinds)
-    return bool(trace.header.flags & (HeaderFlag.LOST | HeaderFlag.INCOMPLETE))
+    return trace.header.lacks_uncounted or any(trace.header.lost.get(kind) for kind in kinds)
 
 
 def totals_of(trace: Trace, mmap: Mmap = "data", kept: Mapping[IoOp, float] | None = None) -> Totals | None:

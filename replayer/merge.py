@@ -142,7 +142,8 @@ def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header
     flags = HeaderFlag(0) if joined.untimed else HeaderFlag.PLANNED
     lost: dict[RecordKind, int] = {}
     for trace in traces:
-        flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.INCOMPLETE | HeaderFlag.UNTIMED)
+        flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.UNTIMED)
+        flags |= HeaderFlag.INCOMPLETE if trace.header.lacks_uncounted else HeaderFlag(0)
         for kind, count in trace.header.lost.items():
             lost[kind] = lost.get(kind, 0) + count
     first = traces[0].header

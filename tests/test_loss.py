@@ -8,6 +8,7 @@ import pytest
 
 import characterize as package
 from characterize.characterization import characterize
+from characterize.cluster.characterize_set import characterize_set
 from characterize.layout import HeaderFlag, IoFlag, RecordKind, Source
 from characterize.loss import is_lossy
 from characterize.stream import open_stream
@@ -15,6 +16,7 @@ from characterize.text import render
 from characterize.workload import Workload, workload_of
 from flextrace.main import main
 from replayer.alter import alter
+from replayer.merge import merge
 from selfscale.comparison_runs import Setting, application_row
 from tests.made_trace import made_trace, read, write
 
@@ -142,6 +144,32 @@ def test_a_flag_without_counts_is_a_loss_of_anything():
     assert is_lossy(trace, "vfs")
     assert is_lossy(trace, "block")
     assert characterize(trace).as_document()["trustworthy"] is False
+
+
+def lossy_layers(facts):
+    return [layer for layer in ("vfs", "block") if is_lossy(facts, layer)]
+
+
+def test_what_nobody_counted_is_of_both_layers_whatever_was_counted(tmp_path):
+    """Blocks were lost and counted; then the recorder was killed, or the end of its file was cut off."""
+    clock = {"start_monotonic_ns": 1, "start_realtime_ns": 10**18, "end_monotonic_ns": 99}
+    rows = [read(4096 * at, 4096, 1 + at, id=1 + at) for at in range(20)]
+    about = {"files": [{"file": 1}], "tasks": [{"thread": 1, "process": 1}], **clock}
+    counted = made_trace(rows, lost={RecordKind.BLOCK: 3}, flags=HeaderFlag.LOST, **about)
+    whole = package.write(counted, tmp_path / "whole.iotrace")
+    assert lossy_layers(counted) == lossy_layers(package.open(whole)) == ["block"]
+    killed = made_trace(rows, lost={RecordKind.BLOCK: 3}, flags=HeaderFlag.INCOMPLETE, **about)
+    assert lossy_layers(killed) == ["vfs", "block"]
+    cut_off = tmp_path / "cut.iotrace"
+    cut_off.write_bytes(whole.read_bytes()[:-640])
+    assert "is truncated" in package.open(cut_off).warnings[0]
+    for facts in (package.open(cut_off), open_stream(cut_off).facts):
+        assert lossy_layers(facts) == ["vfs", "block"]
+    uncounted = package.write(made_trace(rows, flags=HeaderFlag.LOST, **about), tmp_path / "uncounted.iotrace")
+    assert lossy_layers(merge([package.open(whole), package.open(uncounted)])) == ["vfs", "block"]
+    assert lossy_layers(merge([package.open(whole)] * 2)) == ["block"]
+    together = characterize_set([whole, uncounted]).as_document()["layers"]
+    assert [bool(layer["lower_bounds"]) for layer in together.values()] == [True, True]
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def _facts(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> Trace:
     flags, lost, count = HeaderFlag(0), dict.fromkeys(RecordKind, 0), dict.fromkeys(RecordKind, 0)
     paths: dict[int, str] = {}
     for number, facts in enumerate(each, 1):
-        flags |= facts.header.flags
+        flags |= facts.header.flags | (HeaderFlag.INCOMPLETE if facts.header.lacks_uncounted else HeaderFlag(0))
         for kind in RecordKind:
             lost[kind] += facts.header.lost.get(kind, 0)
             count[kind] += facts.header.count[kind]
