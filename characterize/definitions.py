@@ -25,7 +25,8 @@ DEFINITIONS: dict[str, str] = {
     "low as a rule, since a lost request makes the one behind it look like a jump",
     "from_totals": "records were lost: these are from the totals that the recorder keeps beside its records, exact",
     "estimated_from_totals": "the same, but accesses to mapped files, of which only those to data count, are in them "
-    "by the share that their records have",
+    "by the share that their records have; processNum: operations that moved nothing, and accesses to mapped files one "
+    "after the other, are in the number that the recorder counted; it is at least what the records show",
     # locality
     "depth": "LRU stack depth: number of distinct other 4 KiB blocks touched since the last reference to a block, in "
     "bytes; a request that touches k blocks makes k references in ascending order",

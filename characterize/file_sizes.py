@@ -2,7 +2,7 @@
 """Turns writes and file operations into the bytes of every write that lie behind the end of its file at that time.
 
 Every file's size is followed from its FILE record through writes, truncations, O_TRUNC and fallocate, in the order of
-the starts. Block devices never grow.
+the starts. Block devices never grow, nor shrink: O_TRUNC does nothing to one.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _follow(  # noqa: PLR0917 (a kernel has its state in arguments)
     for request in range(len(start) + 1):
         while at < len(change) and (request == len(start) or change_start[at] <= start[request]):
             file = change_place[at]
-            if file >= 0:
+            if file >= 0 and sizes[file] != _ENDLESS:
                 if change[at] == _SET_SIZE:
                     sizes[file] = change_offset[at]
                     begin[file, 1] = 1

@@ -238,7 +238,9 @@ def _workload(
 ) -> Workload:
     count, conditions, process_num = summary.requests, summary.conditions, in_flight_max
     if not conditions.measured:
-        process_num = float(facts.declared.get("processNum", math.nan)) if conditions.layer == "vfs" else math.nan
+        # What is declared is of the whole trace, and of the application's layer.
+        declared = facts.declared if summary.whole and conditions.layer == "vfs" else {}
+        process_num = float(declared.get("processNum", math.nan))
     counted = Workload(
         unique_bytes=float(summary.unique_bytes()),
         seq_frac=seq_frac,

@@ -115,7 +115,7 @@ class LayerSummary:
     """
 
     def __init__(self, conditions: Conditions, *, whole: bool = True, follows: bool = False) -> None:
-        self.conditions, self._follows = conditions, follows
+        self.conditions, self.whole, self._follows = conditions, whole, follows
         layer, measured = conditions.layer, conditions.measured
         self.counts = dict.fromkeys(("reads", "writes", "read_bytes", "written_bytes", "failed", "empty", "syncs"), 0)
         if layer == "vfs":

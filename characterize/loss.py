@@ -4,6 +4,10 @@
 The recorder counts every data operation when it ends, whether or not its record gets through (metadata ``totals``, by
 direction and source) and the largest number in flight (``in_flight_max``). So readFrac, sizeMean and processNum of the
 application's layer survive a loss. uniqueBytes does not, and a lost request also breaks a sequential stream.
+
+The number in flight is that of all operations: those that move nothing are in it, and accesses to mapped files, which
+the recorder learns of when they end, are in it one after the other. Where there are such it is an estimate, and the
+records can show more.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from characterize.layout import HeaderFlag, IoOp, RecordKind, Source
+from characterize.layout import IoOp, RecordKind, Source
 from characterize.requests import Layer, Mmap, left_out
 from characterize.trace import Trace
 
@@ -41,6 +45,8 @@ class Totals:
     reads, writes, read_bytes, written_bytes : float
     in_flight_max : float
         NaN where it was not counted.
+    in_flight_exact : bool
+        Whether all that was in flight were requests that began when the recorder saw them.
     apportioned : bool
         Whether accesses to mapped files are in them by the proportion that their records have.
     """
@@ -50,6 +56,7 @@ class Totals:
     read_bytes: float
     written_bytes: float
     in_flight_max: float
+    in_flight_exact: bool = True
     apportioned: bool = False
 
     @property
@@ -59,11 +66,9 @@ class Totals:
 
 
 def is_lossy(trace: Trace, layer: Layer = "vfs") -> bool:
-    """Whether records of a layer were lost; where the trace does not say of which kind, of both."""
+    """Whether records of a layer were lost; what the trace does not say the kind of may be of both."""
     kinds = {RecordKind.IO} if layer == "vfs" else {RecordKind.BLOCK}
-    if trace.header.lost:
-        return any(trace.header.lost.get(kind) for kind in kinds)
-    return bool(trace.header.flags & (HeaderFlag.LOST | HeaderFlag.INCOMPLETE))
+    return trace.header.lacks_uncounted or any(trace.header.lost.get(kind) for kind in kinds)
 
 
 def totals_of(trace: Trace, mmap: Mmap = "data", kept: Mapping[IoOp, float] | None = None) -> Totals | None:
@@ -95,14 +100,17 @@ def totals_of(trace: Trace, mmap: Mmap = "data", kept: Mapping[IoOp, float] | No
                 for source, total in sources.items()
             )
     in_flight = trace.header.metadata.get("in_flight_max")
+    both = [recorded[name] for name in ("read", "write")]
+    mapped = any(_number(sources.get(MMAP_TOTAL), "count") > 0 for sources in both)
+    moved_nothing = any(_number(total, "failed") > 0 for sources in both for total in sources.values())
     return Totals(
         reads=sums["read", "count"],
         writes=sums["write", "count"],
         read_bytes=sums["read", "bytes"],
         written_bytes=sums["write", "bytes"],
         in_flight_max=float(in_flight) if isinstance(in_flight, int) else math.nan,
-        apportioned=mmap == "data"
-        and any(_number(recorded[name].get(MMAP_TOTAL), "count") > 0 for name in ("read", "write")),
+        in_flight_exact=not (mapped or moved_nothing),
+        apportioned=mmap == "data" and mapped,
     )
 
 
@@ -111,12 +119,15 @@ def exact_of(totals: Totals | None) -> tuple[str, ...]:
     if totals is None or not totals.requests:
         return ()
     means = () if totals.apportioned else MEANS
-    return means + (() if math.isnan(totals.in_flight_max) else ("processNum",))
+    return means + (("processNum",) if totals.in_flight_exact and not math.isnan(totals.in_flight_max) else ())
 
 
 def estimates_of(totals: Totals | None) -> tuple[str, ...]:
-    """Which of them they give but for the share of accesses to mapped files that count as requests."""
-    return MEANS if totals and totals.requests and totals.apportioned else ()
+    """Which of them they give but for accesses to mapped files, and operations that moved nothing."""
+    if totals is None or not totals.requests:
+        return ()
+    means = MEANS if totals.apportioned else ()
+    return means + (() if totals.in_flight_exact or math.isnan(totals.in_flight_max) else ("processNum",))
 
 
 def _number(total: Any, key: str) -> float:

@@ -27,7 +27,7 @@ from characterize.errors import FlextraceError
 from characterize.locality import Locality
 from characterize.log_histogram import BUCKETS, bucket_of, middle_of
 from characterize.lru_stack import COLD, LruStack
-from characterize.numbering import Numbering, grown
+from characterize.numbering import Numbering, room_for
 from characterize.references import BLOCK_BYTES, segment_keys
 
 _HASH_BITS = 40
@@ -86,6 +86,8 @@ class SampledLocality:
         self._touched = empty_map()
         self._segments = Numbering()
         self._blocks = Numbering()
+        # Of so many sampled blocks the arrays hold something; behind that is room.
+        self._known = 0
         self._hashes = np.zeros(0, np.int64)
         # References to each sampled block so far but the first, and their sum over the references of each bucket.
         self._reuses = np.zeros(0, np.int32)
@@ -105,7 +107,8 @@ class SampledLocality:
     def nbytes(self) -> int:
         """Memory that is in use, in bytes."""
         fixed = self._weights.nbytes + self._heat.nbytes + self._touched.nbytes + 24 * _BATCH
-        return fixed + self._blocks.nbytes + self._stack.nbytes + self._hashes.nbytes + self._reuses.nbytes
+        per_block = self._hashes.itemsize + self._reuses.itemsize
+        return fixed + self._blocks.nbytes + self._stack.nbytes + per_block * self._known
 
     def add(self, requests: Mapping[str, np.ndarray]) -> None:
         """Count the references of requests, ``file, offset, bytes``."""
@@ -126,22 +129,26 @@ class SampledLocality:
         keys = segments << _SEGMENT_BITS | (block & ((1 << _SEGMENT_BITS) - 1))
         while len(keys):
             numbers = self._blocks.number(keys)
-            end, known = len(keys), len(self._hashes)
+            end, known = len(keys), self._known
             if self._falls and len(self._blocks) > self._blocks_max:
                 end = int(np.argmax(numbers == self._blocks_max)) + 1
-            self._hashes = grown(self._hashes, max(known, int(numbers[:end].max()) + 1))
-            self._reuses = grown(self._reuses, len(self._hashes))
+            self._know(max(known, int(numbers[:end].max()) + 1))
             self._hashes[numbers[:end]] = hashes[:end]
             if self._follows:
-                new = len(self._hashes) - known
-                self._first = np.concatenate([self._first, np.arange(self._firsts, self._firsts + new)])
-                self._firsts += new
-            depths = self._stack.depths(numbers[:end], len(self._hashes))
+                self._first = room_for(self._first, self._known)
+                self._first[known : self._known] = np.arange(self._firsts, self._firsts + self._known - known)
+                self._firsts += self._known - known
+            depths = self._stack.depths(numbers[:end], self._known)
             _count(numbers[:end], depths, 1 / self.rate, self._weights, self._heat, self._reuses)
             keys, hashes = keys[end:], hashes[end:]
-            if self._falls and len(self._hashes) > self._blocks_max:
+            if self._falls and self._known > self._blocks_max:
                 self._shrink(self._threshold_that_fits())
                 keys, hashes = keys[hashes < self._threshold], hashes[hashes < self._threshold]
+
+    def _know(self, blocks: int) -> None:
+        """Have so many sampled blocks."""
+        self._known = blocks
+        self._hashes, self._reuses = room_for(self._hashes, blocks), room_for(self._reuses, blocks)
 
     @property
     def _falls(self) -> bool:
@@ -150,8 +157,8 @@ class SampledLocality:
 
     def _threshold_that_fits(self) -> int:
         """The next lower threshold with which there is room, of a list, so that parts of a trace come to the same."""
-        threshold = self._threshold
-        while threshold > self._threshold_least and np.count_nonzero(self._hashes < threshold) > self._blocks_max:
+        threshold, hashes = self._threshold, self._hashes[: self._known]
+        while threshold > self._threshold_least and np.count_nonzero(hashes < threshold) > self._blocks_max:
             threshold = max(threshold * 7 // 8, self._threshold_least)
         return threshold
 
@@ -161,6 +168,7 @@ class SampledLocality:
         order = self._stack.oldest_first()
         kept = order[self._hashes[order] < self._threshold]
         keys, self._hashes, self._reuses = self._blocks.keys[kept], self._hashes[kept], self._reuses[kept]
+        self._known = len(kept)
         self._first = self._first[kept] if self._follows else self._first
         self._blocks, self._stack = Numbering(), LruStack()
         self._stack.depths(self._blocks.number(keys), len(keys))
@@ -174,14 +182,14 @@ class SampledLocality:
         """
         if following._threshold < self._threshold:
             self._shrink(following._threshold)
-        first = np.argsort(following._first)
+        first = np.argsort(following._first[: following._known])
         first = first[following._hashes[first] < self._threshold]
         hashes, its = following._hashes[first], following._reuses[first].astype(np.int64)
-        before = len(self._hashes)
+        before = self._known
         number_of = self._number(following, first)
         numbers, oldest_first = number_of[first], number_of[following._stack.oldest_first()]
         distinct = len(self._blocks)
-        self._hashes, self._reuses = grown(self._hashes, distinct), grown(self._reuses, distinct)
+        self._know(distinct)
         self._hashes[numbers] = hashes
         known = np.where(numbers < before, self._reuses[numbers].astype(np.int64) + 1, 0)
         within = int((its * (its + 1)).sum()) / 2
@@ -192,7 +200,7 @@ class SampledLocality:
         depths = self._stack.append(numbers, oldest_first[oldest_first >= 0], distinct)
         _count(numbers, depths, 1 / self.rate, self._weights, self._heat, self._reuses)
         self._reuses[numbers] += its.astype(np.int32)
-        if self._falls and len(self._hashes) > self._blocks_max:
+        if self._falls and self._known > self._blocks_max:
             self._shrink(self._threshold_that_fits())
 
     def _number(self, other: SampledLocality, chosen: np.ndarray) -> np.ndarray:
@@ -238,7 +246,7 @@ class SampledLocality:
         """How much of a wrong number of references is due to each bucket; the sum is 1."""
         # Of a reference to a block that has r of them in the end, r so far is half of it on average. What is left when
         # the mean is taken off is each bucket's part of the covariance with the number of references of a block.
-        mean = float(self._reuses.mean()) if len(self._reuses) else 0.0
+        mean = float(self._reuses[: self._known].mean()) if self._known else 0.0
         part = 2 * self._heat[: len(counts)] - (1 + mean) * counts
         reached = np.maximum.accumulate(np.clip(np.cumsum(part) / (part.sum() or 1), 0, 1)) if part.sum() > 0 else None
         if reached is None or reached[-1] <= 0:

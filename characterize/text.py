@@ -146,6 +146,8 @@ def _layer(name: str, layer: LayerCharacterization) -> list[str]:
             mean[parameter] = "LOWER BOUND: records were lost"
         elif parameter in layer.from_totals:
             mean[parameter] = "exact: from totals, not from the records"
+        elif parameter == "processNum" and parameter in layer.estimated_from_totals:
+            mean[parameter] = "ESTIMATE: from totals of all operations, failed and mapped ones too"
         elif parameter in layer.estimated_from_totals:
             mean[parameter] = "ESTIMATE: from totals; mapped files by their records' share"
         elif layer.lower_bounds:

@@ -81,6 +81,11 @@ class Header:
         """Whether no record is missing: lost, not written by a recorder that was killed, or a malformed line."""
         return not self.lost and not self.flags & (HeaderFlag.LOST | HeaderFlag.INCOMPLETE)
 
+    @property
+    def lacks_uncounted(self) -> bool:
+        """Whether records are missing that nobody counted: its recorder was killed, or the file was cut off."""
+        return HeaderFlag.INCOMPLETE in self.flags or (HeaderFlag.LOST in self.flags and not self.lost)
+
 
 class Trace:
     """A trace: structured numpy arrays by record kind, and the same as DataFrames.
@@ -276,7 +281,7 @@ def open(path: str | os.PathLike[str], foreign: ReadOptions | None = None) -> Tr
     -------
     Trace
         An incomplete or truncated file is read up to its last whole record and says so in ``warnings``; what a
-        truncated one lacks is lost (`HeaderFlag.LOST`).
+        truncated one lacks is lost (`HeaderFlag.LOST`), and not counted (`INCOMPLETE`, too, where other losses are).
 
     Raises
     ------
@@ -296,9 +301,8 @@ def _read(path: Path) -> Content:
     head, file_bytes = read_head(path)
     raw = np.frombuffer(head, HEADER_DTYPE)[0]
     record_count = count_records(path, raw, file_bytes, [])
-    records: np.ndarray
     if record_count:
-        records = np.memmap(path, np.uint8, "r", TRACE_HEADER_BYTES, (record_count, TRACE_RECORD_BYTES))
+        records: np.ndarray = np.memmap(path, np.uint8, "r", TRACE_HEADER_BYTES, (record_count, TRACE_RECORD_BYTES))
     else:
         records = np.zeros((0, TRACE_RECORD_BYTES), np.uint8)
     kinds = np.asarray(records[:, 0])
@@ -326,7 +330,7 @@ def trace_of(path: Path, content: Content) -> Trace:
     records = count_records(path, raw, content.file_bytes, warnings)
     flags = HeaderFlag(int(raw["flags"]))
     if HeaderFlag.INCOMPLETE not in flags and records < int(raw["record_count"]):
-        flags |= HeaderFlag.LOST
+        flags |= HeaderFlag.LOST | (HeaderFlag.INCOMPLETE if raw["lost"].any() else HeaderFlag(0))
     arrays = content.arrays
     header = Header(
         flags=flags,

@@ -112,7 +112,7 @@ def with_totals(workload: Workload, totals: Totals | None) -> Workload:
     return workload.replace(
         read_frac=totals.reads / totals.requests,
         size_mean=(totals.read_bytes + totals.written_bytes) / totals.requests,
-        process_num=workload.process_num if math.isnan(totals.in_flight_max) else totals.in_flight_max,
+        process_num=float(np.fmax(workload.process_num, totals.in_flight_max)),
     )
 
 

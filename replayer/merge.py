@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
+from characterize.joint_metadata import joint_metadata
 from characterize.layout import HeaderFlag, RecordKind
-from characterize.loss import RECORDING_KEYS
 from characterize.requests import times_measured
 from characterize.trace import Header, Trace
 from replayer.flexible.draft import Draft
@@ -142,16 +142,12 @@ def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header
     flags = HeaderFlag(0) if joined.untimed else HeaderFlag.PLANNED
     lost: dict[RecordKind, int] = {}
     for trace in traces:
-        flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.INCOMPLETE | HeaderFlag.UNTIMED)
+        flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.UNTIMED)
+        flags |= HeaderFlag.INCOMPLETE if trace.header.lacks_uncounted else HeaderFlag(0)
         for kind, count in trace.header.lost.items():
             lost[kind] = lost.get(kind, 0) + count
     first = traces[0].header
-    # What all of them say, such as the kernel, holds of the merged trace as well.
-    metadata: dict[str, Any] = {
-        key: value
-        for key, value in first.metadata.items()
-        if key not in RECORDING_KEYS and all(trace.header.metadata.get(key) == value for trace in traces)
-    }
+    metadata = joint_metadata(traces)
     if any(_process_num_is_unknown(trace) for trace in traces):
         metadata["durations"] = "unknown"
         metadata["declared"] = {}

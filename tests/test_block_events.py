@@ -109,6 +109,22 @@ def test_blktrace_files_of_two_cpus(tmp_path, monkeypatch, more, read_bytes):
         assert trace.tasks[["thread", "comm"]].to_numpy().tolist() == [[77, "dbench"]]
 
 
+def test_what_is_queued_first_moves_to_where_a_front_merge_lets_its_request_begin(tmp_path):
+    """Twice in front of one request; a later one where that first began was queued for as long as its own bio."""
+    merged = (QUEUE, 3)
+    content = event(10, "Q", 116, 4096, READ)
+    content += event(20, "Q", 108, 4096, READ) + event(21, merged, 108, 4096, READ)
+    content += event(30, "Q", 100, 4096, READ) + event(31, merged, 100, 4096, READ)
+    content += event(50, "D", 100, 3 * 4096, READ) + event(90, "C", 100, 3 * 4096, READ)
+    content += event(1000, "Q", 116, 4096, READ) + event(1002, "D", 116, 4096, READ) + event(1009, "C", 116, 4096, READ)
+    content += event(2000, "Q", 108, 4096, READ) + event(2003, "D", 108, 4096, READ) + event(2009, "C", 108, 4096, READ)
+    assert found_in(characterize.open(write_cpus(tmp_path, (content,)))) == [
+        (50, 40, 100, 3 * 4096, BlockOp.READ, 0, 77, 40),
+        (1002, 7, 116, 4096, BlockOp.READ, 0, 77, 2),
+        (2003, 6, 108, 4096, BlockOp.READ, 0, 77, 3),
+    ]
+
+
 @needs_blkparse
 def test_blkparse_reads_the_same_and_its_text_gives_the_same(tmp_path):
     write_cpus(tmp_path, two_cpus())
@@ -253,7 +269,7 @@ def test_letters_of_the_kernel(letters, op, flags):
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from([Action.QUEUED, Action.MERGED, Action.ISSUED, Action.REQUEUED, Action.COMPLETED]),
+        st.sampled_from(sorted(set(Action) - {Action.OTHER, Action.REMAPPED})),
         st.integers(0, 2),
     ),
     max_size=40,
@@ -273,6 +289,9 @@ def test_pairing_is_that_of_queues_of_python(events, cuts):
             queued[sector].append(time)
         elif action == Action.MERGED and queued[sector]:
             queued[sector].pop()
+        elif action == Action.FRONT_MERGED:
+            queued[sector] = queued[sector][:-1] + queued[sector + 1][:1]
+            del queued[sector + 1][:1]
         elif action == Action.REQUEUED and issued[sector]:
             issued[sector][-1].update(start=issued[sector][-1]["first"], waits=True)
         elif action == Action.ISSUED and issued[sector] and issued[sector][-1]["waits"]:

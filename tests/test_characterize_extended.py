@@ -68,7 +68,11 @@ def test_operations_are_taken_in_the_order_of_their_starts():
 
 
 def test_block_devices_never_grow():
-    assert appended([write(1 << 30, 4096, 0)], size=0, type=2) == 0
+    rows = [write(1 << 30, 4096, 5), write(0, 4096, 6)]
+    assert appended(rows, size=0, type=2) == 0
+    truncating = {"op": OPEN, "flags": int(IoFlag.TRUNCATED), "start_ns": 1}
+    hole = {"op": FALLOCATE, "flags": COLLAPSE_RANGE << 16, "length": 30, "start_ns": 2}
+    assert appended(rows, size=1 << 40, type=2, fileops=[truncating, hole]) == 0
 
 
 def test_files_of_unknown_size_are_left_out():

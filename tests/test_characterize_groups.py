@@ -65,6 +65,16 @@ def test_a_group_is_what_a_trace_of_it_alone_is(trace, by, step):
         compare(group, alone(trace, lambda array, group=group: array[by] == group.key))
 
 
+@pytest.mark.parametrize("by", ["process", "file"])
+def test_what_a_whole_trace_declares_is_not_of_its_groups(by):
+    rows = [read(4096 * at, 4096, at, thread=at % 2, process=at % 2, file=1 + at % 2) for at in range(8)]
+    trace = made_trace(rows, flags=HeaderFlag.UNTIMED, metadata={"declared": {"processNum": 2}})
+    document = characterize(trace, grouping=Grouping(by=by)).as_document()
+    assert document["layers"]["vfs"]["parameters"]["processNum"] == 2
+    assert [group["parameters"]["processNum"] for group in document["groups"]] == [None, None]
+    assert [group["declared"] for group in document["groups"]] == [[], []]
+
+
 @settings(max_examples=15)
 @given(recordings(), st.integers(1, 9), st.sampled_from([3, 1000]))
 def test_a_window_is_what_a_trace_of_it_alone_is(trace, windows, step):

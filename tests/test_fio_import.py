@@ -106,6 +106,14 @@ def test_version_2_without_waits_is_an_order(tmp_path):
     assert HeaderFlag.UNTIMED in characterize.open(output).header.flags
 
 
+@pytest.mark.parametrize("time", [2**63 // 10**9 + 1, 2**64 // 10**9 + 1, 10**15 - 1])
+def test_a_time_of_version_3_that_64_bits_do_not_hold_is_malformed(tmp_path, time):
+    path = tmp_path / "log"
+    path.write_text(f"fio version 3 iolog\n0 /a add\n1 /a open\n{time} /a read 0 4096\n")
+    with pytest.raises(FlextraceError, match=r"line 4: expected a time of 0 to 2\^63 ns"):
+        read_foreign(path, ReadOptions("fio", time_unit="s"))
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -194,6 +194,8 @@ def test_units_can_be_given(tmp_path):
         ("0,R,513,512,1577808000000046\n", None, "line 1: expected an offset that is a multiple of 512 bytes, found"),
         ("0,R,512,4294967296,1577808000000046\n", None, "line 1: expected a size of at most 4294967295 bytes"),
         ("4294967296,R,512,512,1577808000000046\n", None, "line 1: expected a device number of 32 bits"),
+        (f"{MSR}{FILETIME},usr,,Read,0,512,0\n", None, "line 4: expected Timestamp,Hostname,DiskNumber"),
+        (f"{MSR}{FILETIME},usr,4294967296,Read,0,512,0\n", None, "line 4: expected a number of a disk of 32 bits"),
         ("1000,usr,0,Read,0,512,0\n", None, r"line 1: expected a time of 0 to 2\^63 ns"),
         ("x" * (lines.LINE_BYTES_MAX + lines.BLOCK_BYTES), ReadOptions("spc"), "line 1 is longer than"),
     ],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace with losses: readFrac, sizeMean and processNum stay exact, uniqueBytes and seqFrac are marked as too low."""
+"""A trace with losses: what the totals say stays, as a rule exact, uniqueBytes and seqFrac are marked as too low."""
 
 import json
 
@@ -8,6 +8,7 @@ import pytest
 
 import characterize as package
 from characterize.characterization import characterize
+from characterize.cluster.characterize_set import characterize_set
 from characterize.layout import HeaderFlag, IoFlag, RecordKind, Source
 from characterize.loss import is_lossy
 from characterize.stream import open_stream
@@ -15,6 +16,7 @@ from characterize.text import render
 from characterize.workload import Workload, workload_of
 from flextrace.main import main
 from replayer.alter import alter
+from replayer.merge import merge
 from selfscale.comparison_runs import Setting, application_row
 from tests.made_trace import made_trace, read, write
 
@@ -144,6 +146,32 @@ def test_a_flag_without_counts_is_a_loss_of_anything():
     assert characterize(trace).as_document()["trustworthy"] is False
 
 
+def lossy_layers(facts):
+    return [layer for layer in ("vfs", "block") if is_lossy(facts, layer)]
+
+
+def test_what_nobody_counted_is_of_both_layers_whatever_was_counted(tmp_path):
+    """Blocks were lost and counted; then the recorder was killed, or the end of its file was cut off."""
+    clock = {"start_monotonic_ns": 1, "start_realtime_ns": 10**18, "end_monotonic_ns": 99}
+    rows = [read(4096 * at, 4096, 1 + at, id=1 + at) for at in range(20)]
+    about = {"files": [{"file": 1}], "tasks": [{"thread": 1, "process": 1}], **clock}
+    counted = made_trace(rows, lost={RecordKind.BLOCK: 3}, flags=HeaderFlag.LOST, **about)
+    whole = package.write(counted, tmp_path / "whole.iotrace")
+    assert lossy_layers(counted) == lossy_layers(package.open(whole)) == ["block"]
+    killed = made_trace(rows, lost={RecordKind.BLOCK: 3}, flags=HeaderFlag.INCOMPLETE, **about)
+    assert lossy_layers(killed) == ["vfs", "block"]
+    cut_off = tmp_path / "cut.iotrace"
+    cut_off.write_bytes(whole.read_bytes()[:-640])
+    assert "is truncated" in package.open(cut_off).warnings[0]
+    for facts in (package.open(cut_off), open_stream(cut_off).facts):
+        assert lossy_layers(facts) == ["vfs", "block"]
+    uncounted = package.write(made_trace(rows, flags=HeaderFlag.LOST, **about), tmp_path / "uncounted.iotrace")
+    assert lossy_layers(merge([package.open(whole), package.open(uncounted)])) == ["vfs", "block"]
+    assert lossy_layers(merge([package.open(whole)] * 2)) == ["block"]
+    together = characterize_set([whole, uncounted]).as_document()["layers"]
+    assert [bool(layer["lower_bounds"]) for layer in together.values()] == [True, True]
+
+
 @pytest.fixture
 def written_anew(tmp_path):
     """The trace of a killed recorder, written as a whole file: what is missing was not counted by anybody."""
@@ -204,9 +232,24 @@ def test_pages_of_programs_are_taken_out_of_the_totals():
     # That share is an estimate; with all of them, or with none, the totals are exact.
     lines = {line.split()[0]: line for line in render(characterize(trace)).splitlines() if line.strip()}
     assert "ESTIMATE: from totals" in lines["readFrac"]
-    assert "exact: from totals" in lines["processNum"]
     for rule, exact in (("data", ()), ("all", ("readFrac", "sizeMean")), ("none", ("readFrac", "sizeMean"))):
-        assert known_from_totals(trace, rule) == (*exact, "processNum")
+        assert known_from_totals(trace, rule) == exact
+
+
+def test_the_number_in_flight_is_an_estimate_where_it_is_not_of_requests():
+    """Accesses to mapped files are counted when they end, one by one: three at once, of which the records know."""
+    mapped = [read(4096 * at, 4096, 10 * (at // 3), 9, source=Source.MMAP, thread=at) for at in range(30)]
+    empty, failed = read(0, 0, 5, 90), read(0, -5, 5, 90)
+    for rows, counted in ((mapped, 1), ([*whole_rows(), empty], 3), ([*whole_rows(), failed], 3)):
+        trace = lossy_trace(rows, [True] * len(rows), counted, lost=LOST)
+        trace.header.metadata["totals"] = totals_of([row for row in rows if row["result"] > 0])
+        trace.header.metadata["totals"]["read"].setdefault("syscall", {})["failed"] = int(counted == 3)
+        vfs = characterize(trace).layers["vfs"]
+        assert vfs.parameters.process_num == workload_of(trace).process_num == 3
+        assert "processNum" not in vfs.from_totals
+        assert "processNum" in vfs.estimated_from_totals
+        (line,) = (line for line in render(characterize(trace)).splitlines() if "processNum" in line)
+        assert "ESTIMATE: from totals of all operations" in line
 
 
 def test_an_altered_trace_is_what_its_records_are(lossy, tmp_path):

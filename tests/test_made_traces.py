@@ -136,6 +136,18 @@ def test_merged_traces_share_nothing_and_begin_together():
         assert getattr(after, field) == pytest.approx(mean)
 
 
+def test_what_one_of_several_traces_does_not_know_the_merged_one_does_not():
+    traces = [sort_like(1, 1 << 20) for _ in range(3)]
+    traces[0].header.metadata = {"imported": {"format": "strace", "path": "a"}, "flags": "known"}
+    traces[1].header.metadata = {"imported": {"format": "strace", "path": "b"}, "durations": "unknown"}
+    traces[1].header.metadata["declared"] = {"processNum": 1}
+    metadata = merge(traces).header.metadata
+    assert metadata["imported"] == {"format": "strace"}
+    assert metadata["durations"] == "unknown"
+    assert "flags" not in metadata
+    assert merge([traces[0], traces[2]]).header.metadata["flags"] == "known"
+
+
 def one_top(trace):
     return max(trace.io["id"].max(), trace.fileops["id"].max())
 

@@ -12,7 +12,7 @@ from characterize.cluster import plan
 from characterize.cluster.characterize_set import characterize_set
 from characterize.errors import FlextraceError
 from characterize.grouping import Grouping
-from characterize.layout import HeaderFlag
+from characterize.layout import HeaderFlag, RecordKind
 from characterize.requests import LAYERS, Layer
 from characterize.stream import open_stream
 from tests.made_trace import made_trace, read, write
@@ -161,6 +161,48 @@ def test_a_directory_of_archives_is_a_set(tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(FlextraceError, match=r"none has no \.parquet and no \.iotrace"):
         characterize_set([tmp_path / "none"])
+
+
+CLOCK = {"start_monotonic_ns": 900, "start_realtime_ns": DAY_NS + 900, "end_monotonic_ns": 9000}
+
+
+def imported(directory: Path, name: str, device: int, called: str, bad_lines: int = 0, **metadata: str) -> Path:
+    """What is made of a block trace of another tool."""
+    blocks = [{"op": 1, "bytes": BLOCK, "sector": 8 * at, "start_ns": 1000 + at, "device": device} for at in range(9)]
+    facts = {"format": "msr", "path": name, **({"bad_lines": bad_lines} if bad_lines else {})}
+    about = {"imported": facts, "devices": [{"device": f"0:{device}", "name": called}], **metadata}
+    lost = {RecordKind.BLOCK: bad_lines} if bad_lines else {}
+    return recording(directory, name, [], blocks=blocks, lost=lost, metadata=about, **CLOCK)
+
+
+def test_what_one_recording_does_not_know_the_set_does_not(tmp_path):
+    """Shares and times are null as they are of each trace alone, devices keep their names, and so does the advice."""
+    paths = [
+        imported(tmp_path, "a.iotrace", 1, "usr.0", bad_lines=2),
+        imported(tmp_path, "b.iotrace", 1, "usr.0", bad_lines=3),
+        imported(tmp_path, "c.iotrace", 2, "web.1", flags="known"),
+        recording(tmp_path, "d.iotrace", [read(0, BLOCK, 1000)], metadata={"kernel": "6.18"}, **CLOCK),
+    ]
+    unknown = dict.fromkeys(("attributedFrac", "readaheadFrac", "metadataFrac", "fuaFrac"))
+    result = characterize_set(paths[:3], grouping=Grouping("device", layers=("block",)), parts=4, piece_records=3)
+    layer = result.as_document()["layers"]["block"]
+    assert layer["extended"] == unknown
+    assert layer["parameters"]["processNum"] == 3
+    assert {group.name for group in result.groups} == {"usr.0", "usr.0 (2)", "web.1"}
+    assert result.trace["lineage"]["imported"] == {"format": "msr", "bad_lines": 5}
+    flags_known = characterize_set(paths[2:]).as_document()["layers"]["block"]["extended"]
+    assert flags_known == dict.fromkeys(unknown, 0.0) | {"attributedFrac": None}
+
+
+def test_a_set_with_arrivals_only_has_no_response_times(tmp_path):
+    arrivals = imported(tmp_path, "a.iotrace", 1, "usr.0", durations="unknown")
+    timed = recording(tmp_path, "b.iotrace", [read(0, BLOCK, 1000, 30)], **CLOCK)
+    for paths in ([arrivals, timed], [timed, arrivals]):
+        result = characterize_set(paths)
+        assert not result.trace["durations_measured"]
+        for layer in result.as_document()["layers"].values():
+            assert layer["parameters"]["processNum"] is None
+            assert set(layer["response_time"].values()) == {None}
 
 
 def test_recordings_without_a_common_clock_are_refused(tmp_path):

@@ -208,6 +208,18 @@ def test_a_sample_is_near_the_whole(options, error):
         assert result.sampled["rate"] < 1
 
 
+def test_what_is_known_of_sampled_blocks_is_copied_a_few_times_only():
+    """Not for every batch: each array is another one only where it doubles, 7 times in 64 batches of new blocks."""
+    sample, seen = SampledLocality(follows=True), []
+    for batch in range(64):
+        blocks = np.arange(4096 * batch, 4096 * (batch + 1))
+        sample.add({"file": np.ones(4096, np.int64), "offset": blocks * BLOCK, "bytes": np.full(4096, BLOCK)})
+        arrays = (sample._hashes, sample._reuses, sample._first)
+        seen += [array for array in arrays if not any(array is other for other in seen)]
+    assert len(seen) == 3 * 7
+    assert sample.result().cold == 64 * 4096
+
+
 def test_few_blocks_are_sampled_at_a_higher_rate():
     requests = mixed(200_000, 100_000)
     for rate, wanted in ((0.01, None), (0.3, 0.3)):

@@ -6,6 +6,7 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
+from characterize.formats import csv_export
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import FORMATS, found_format
@@ -42,6 +43,26 @@ def test_times_with_exponents(tmp_path, odd):
 def test_a_time_beyond_all_clocks_is_a_malformed_line(tmp_path):
     with pytest.raises(FlextraceError, match="line 2"):
         characterize.open(table(tmp_path, "start,op,offset,bytes", "1e99,R,0,4096"))
+
+
+@pytest.mark.parametrize("odd", ["", "# a line that only the pattern reads"], ids=["fast", "by the pattern"])
+def test_numbers_of_19_digits(tmp_path, odd):
+    """Of a recording whose clock is that of the day: times in ns; of a thread that is the millionth, calls."""
+    times, call = [1_700_000_000_123_456_789, 1_700_000_000_123_456_999], 2**20 << 40
+    made = made_trace([read(0, 4096, time, 5, id=call + at) for at, time in enumerate(times)])
+    path = tmp_path / "t.csv"
+    csv_export.write(made, path)
+    path.write_text(path.read_text() + f"{odd}\n")
+    trace = read_foreign(path, ReadOptions("csv", skip_bad=True))
+    assert trace.io["start_ns"].tolist() == times
+    assert trace.io["id"].tolist() == [call, call + 1]
+    assert trace.header.complete != bool(odd)
+
+
+def test_a_time_of_19_digits_may_be_beyond_64_bits(tmp_path):
+    lines = ["start_ns,op,offset,bytes", "1700000000123456789,R,0,4096", "9300000000000000000,R,0,4096"]
+    with pytest.raises(FlextraceError, match=r"line 3: expected a time of 0 to 2\^63 ns"):
+        characterize.open(table(tmp_path, *lines))
 
 
 def test_a_column_that_is_named_wins_over_one_of_that_name(tmp_path):

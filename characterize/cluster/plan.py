@@ -16,8 +16,8 @@ from characterize.cluster.survey import NEVER, Piece, Survey
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.groups import process_names
+from characterize.joint_metadata import joint_metadata
 from characterize.layout import RECORD_DTYPE, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
-from characterize.loss import RECORDING_KEYS
 from characterize.stream import Arrays
 from characterize.trace import Content, Header, Trace, trace_of
 
@@ -200,13 +200,12 @@ def _facts(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> Trace:
     flags, lost, count = HeaderFlag(0), dict.fromkeys(RecordKind, 0), dict.fromkeys(RecordKind, 0)
     paths: dict[int, str] = {}
     for number, facts in enumerate(each, 1):
-        flags |= facts.header.flags
+        flags |= facts.header.flags | (HeaderFlag.INCOMPLETE if facts.header.lacks_uncounted else HeaderFlag(0))
         for kind in RecordKind:
             lost[kind] += facts.header.lost.get(kind, 0)
             count[kind] += facts.header.count[kind]
         names = numbered(set(facts.paths.values()), set(paths.values()), number)
         paths |= {file: names[path] for file, path in facts.paths.items()}
-    first = each[0].header
     header = Header(
         flags=flags,
         start_monotonic_ns=min(facts.header.start_monotonic_ns for facts in each),
@@ -215,17 +214,15 @@ def _facts(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> Trace:
         end_realtime_ns=max(facts.header.end_realtime_ns for facts in each),
         count=count,
         lost={kind: lost[kind] for kind in RecordKind if lost[kind]},
-        # What all of them say, such as the kernel, holds of the set as well.
-        metadata={
-            key: value
-            for key, value in first.metadata.items()
-            if key not in RECORDING_KEYS and all(facts.header.metadata.get(key) == value for facts in each)
-        },
+        metadata=joint_metadata(each),
     )
     arrays: Arrays = {kind: np.concatenate([facts.arrays[kind] for facts in each]) for kind in each[0].arrays}
     together = Trace(header, arrays, paths, None, [warning for facts in each for warning in facts.warnings])
-    for number, (recording, facts) in enumerate(zip(recordings, each, strict=True), 1):
-        together.device_names |= {new: f"{facts.device_name(old)} ({number})" for old, new in recording.devices.items()}
+    for number, (recording, its, facts) in enumerate(zip(recordings, surveys, each, strict=True), 1):
+        devices = {device: recording.devices.get(device, device) for device in its.devices if device}
+        named = {new: facts.device_name(old) for old, new in devices.items()}
+        names = numbered(set(named.values()), set(together.device_names.values()), number)
+        together.device_names |= {device: names[name] for device, name in named.items()}
         if recording.tasks:
             together.process_names |= {it: f"{name} ({number})" for it, name in process_names(facts).items()}
     return together

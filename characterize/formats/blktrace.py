@@ -46,7 +46,7 @@ _ACT_MASK = 0xFF
 _ACTIONS = {
     1: Action.QUEUED,
     2: Action.MERGED,
-    3: Action.MERGED,
+    3: Action.FRONT_MERGED,
     6: Action.REQUEUED,
     7: Action.ISSUED,
     8: Action.COMPLETED,

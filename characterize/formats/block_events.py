@@ -2,7 +2,8 @@
 """Turns events of the block layer (queued, merged, issued, completed) into BLOCK records.
 
 What blktrace, blkparse and perf share. Events of one device, start sector and operation belong together: a completion
-ends the oldest issue that waits for one, and an issue takes the oldest queued bio. On a device that has no issues (a
+ends the oldest issue that waits for one, and an issue takes the oldest queued bio; one that was merged in front of a
+request takes its place there. On a device that has no issues (a
 bio-based one) a completion ends the queueing. Chunks may cut a request anywhere: what waits is kept.
 
 A remap says that a device passed a request on to another one (dm, md, multipath), where it is seen again: from then on
@@ -11,6 +12,7 @@ requests of that device are marked as `flextrace record` marks them, and no tota
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from enum import IntEnum
 
 import numba
@@ -28,6 +30,7 @@ from characterize.layout import (
     BlockOp,
     RecordKind,
 )
+from characterize.requests import SECTOR_BYTES
 
 WAITING_MAX = 1 << 18
 STATUS_OF_ERROR = 10
@@ -48,6 +51,7 @@ class Action(IntEnum):
     REQUEUED = 4
     COMPLETED = 5
     REMAPPED = 6
+    FRONT_MERGED = 7
 
 
 EVENT_DTYPE = np.dtype(
@@ -68,7 +72,7 @@ EVENT_DTYPE = np.dtype(
 ACTION_OF_LETTER = {
     "Q": Action.QUEUED,
     "M": Action.MERGED,
-    "F": Action.MERGED,
+    "F": Action.FRONT_MERGED,
     "D": Action.ISSUED,
     "R": Action.REQUEUED,
     "C": Action.COMPLETED,
@@ -135,6 +139,7 @@ class EventPairing:
     def chunk(self, events: np.ndarray) -> Chunk:
         """The requests that these events complete, and the threads that are new."""
         events = np.concatenate([self._waiting, self._without_remaps(events)])
+        _queue_where_requests_begin(events)
         order = np.lexsort((events["op"], events["sector"], events["device"]))
         grouped = events[order]
         new_group = np.ones(len(grouped), bool)
@@ -194,6 +199,44 @@ class EventPairing:
         return tasks
 
 
+def _queue_where_requests_begin(events: np.ndarray) -> None:
+    """Of requests that got a bio in front of them, take what was queued first to where the request begins now."""
+    front = events[events["action"] == Action.FRONT_MERGED]
+    if not len(front):
+        return
+    places = np.concatenate([front["sector"], front["sector"] + front["bytes"] // np.uint32(SECTOR_BYTES)])
+    rows = np.flatnonzero(np.isin(events["sector"], places))
+    names = ("action", "device", "sector", "op", "bytes")
+    queued: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
+    issued: Counter[tuple[int, int, int]] = Counter()
+    waits_again = set()
+    for row, what, device, sector, op, size in zip(
+        rows.tolist(), *(events[it][rows].tolist() for it in names), strict=True
+    ):
+        here = (device, sector, op)
+        if what == Action.QUEUED:
+            queued[here].append(row)
+        elif what in (Action.MERGED, Action.FRONT_MERGED):
+            merged = queued[here][-1:]
+            del queued[here][-1:]
+        elif what == Action.REQUEUED and issued[here]:
+            waits_again.add(here)
+        elif what == Action.ISSUED and here in waits_again:
+            waits_again.remove(here)
+        elif what == Action.COMPLETED and issued[here]:
+            issued[here] -= 1
+            waits_again -= set() if issued[here] else {here}
+        elif what in (Action.ISSUED, Action.COMPLETED):
+            issued[here] += what == Action.ISSUED
+            del queued[here][:1]
+        if what == Action.FRONT_MERGED and (behind := queued[device, sector + size // SECTOR_BYTES, op]):
+            first = behind.pop(0)
+            events[row] = events[first]
+            events["sector"][row] = sector
+            events["action"][[first, *merged]] = Action.OTHER
+            queued[here].append(row)
+
+
 @numba.njit(cache=True)
 def _pair(action: np.ndarray, new_group: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """Rows (queued, issued, completed, requeued) of each request, -1 = none; who still waits; odd completions."""
@@ -219,7 +262,7 @@ def _pair(action: np.ndarray, new_group: np.ndarray) -> tuple[np.ndarray, np.nda
         if what == Action.QUEUED:
             queued[last_queued] = row
             last_queued += 1
-        elif what == Action.MERGED:
+        elif what in (Action.MERGED, Action.FRONT_MERGED):
             last_queued = max(last_queued - 1, first_queued)
         elif what == Action.ISSUED:
             if first_issued < last_issued and issued[last_issued - 1, _STATE] == _WAITS_AGAIN:

@@ -112,7 +112,8 @@ class _Log:
 
     def _starts(self, columns: Columns, op: np.ndarray) -> np.ndarray:
         if self.version == 3:
-            return columns["time"] * self.ns_per_unit
+            time = columns["time"]
+            return np.where(time < 2**63 // self.ns_per_unit, time, -1) * self.ns_per_unit
         waits = np.where(op == _WAIT, columns["offset"].clip(0, 2**62 // self.ns_per_unit) * self.ns_per_unit, 0)
         return np.maximum.accumulate(np.concatenate([[self.waited_ns], waits]))[1:]
 

@@ -37,8 +37,9 @@ SECONDS_DIGITS = 19
 Kind = Literal["integer", "time", "text", "unused"]
 ABSENT = -(2**63)
 """Integers of fields that a line leaves out."""
-INTEGER = r"\d{1,18}"
-DECIMAL = r"\d{1,18}(?:\.\d*)?(?:[eE][+-]?\d{1,2})?"
+# Times since 1970 in ns have 19 digits, and numbers of calls may: those that 64 bits hold whatever the others are.
+INTEGER = r"[1-8]?\d{1,18}"
+DECIMAL = rf"\d{{1,{SECONDS_DIGITS}}}(?:\.\d*)?(?:[eE][+-]?\d{{1,2}})?"
 TYPES = {"integer": pa.int64(), "text": pa.dictionary(pa.int32(), pa.binary())}
 Columns = dict[str, Any]
 """Integers and times (in ns; -1 = out of range) as ndarrays of int64, text as pyarrow.DictionaryArray of bytes."""
@@ -75,6 +76,8 @@ class LineShape:
         Pattern of what may follow the last field.
     ignored : str
         Pattern of lines that belong to the format and carry no record.
+    interruption : str
+        Pattern of what may stand within a line and end it; the next line is the rest.
     end : str
         Pattern of the line where the records of a file end.
     header : str
@@ -92,6 +95,7 @@ class LineShape:
     pattern: str = ""
     tail: str = ""
     ignored: str = ""
+    interruption: str = ""
     end: str = ""
     header: str = ""
     quoted: bool = False
@@ -115,6 +119,12 @@ class LineShape:
         """A block, or what is before the end of the records in it."""
         end = re.search(self.end.encode(), block, re.MULTILINE) if self.end else None
         return block[: end.start()] if end else block
+
+    def uninterrupted(self, block: bytes) -> bytes:
+        """A block in which what interrupts a line stands before it, so that lines keep their numbers."""
+        if not self.interruption:
+            return block
+        return re.sub(rf"^(.+)({self.interruption}\n)(?=.)".encode(), rb"\2\1", block, flags=re.MULTILINE)
 
     def fits(self, head: bytes) -> bool:
         """Whether most of the first lines of a file have this shape; the last, which may be cut off, does not count."""
@@ -219,7 +229,7 @@ def records_of_lines(
         A line is malformed, and such lines are not to be left out.
     """
     for number, whole in line_blocks(reading, header=header):
-        block = shape.records_in(whole)
+        block = shape.uninterrupted(shape.records_in(whole))
         columns = _columns_by_delimiter(reading, shape, block) if shape.delimiter else None
         draft = convert(columns) if columns is not None else None
         if draft is None or draft.problems:

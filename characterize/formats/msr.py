@@ -57,6 +57,7 @@ def chunks(reading: Reading) -> Iterator[Chunk]:
             op=op,
             duration_ns=np.where(fits, response * ns_per_unit, -1),
         )
+        draft.require((columns["disk"] >= 0) & (columns["disk"] < 2**32), "a number of a disk of 32 bits")
         draft.require(op > 0, "Read or Write")
         return draft
 

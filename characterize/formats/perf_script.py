@@ -19,7 +19,7 @@ from characterize.formats.reading import Chunk, Reading
 ACTION_OF_EVENT = {
     "block_bio_queue": Action.QUEUED,
     "block_bio_backmerge": Action.MERGED,
-    "block_bio_frontmerge": Action.MERGED,
+    "block_bio_frontmerge": Action.FRONT_MERGED,
     "block_rq_issue": Action.ISSUED,
     "block_rq_requeue": Action.REQUEUED,
     "block_rq_complete": Action.COMPLETED,

@@ -2,9 +2,9 @@
 """Turns a log of ``strace -f -ttt -T`` into chunks of IO, FILEOP, FILE and TASK records.
 
 ``[PID] SECONDS CALL(ARGUMENTS) = RESULT [<SECONDS>]``; a call that others interrupt is in two lines, ``unfinished`` and
-``resumed``. Arrow parses the lines; the calls of `characterize.formats.strace_files` that remain then run through the
-tables of descriptors one by one, since each depends on those before it. strace itself writes a line in 10 to 50 us, so
-that this is not what one waits for.
+``resumed``. On a terminal it is ``[pid PID]``, and missing while there is one thread only. Arrow parses the lines; the
+calls of `characterize.formats.strace_files` that remain then run through the tables of descriptors one by one, since
+each depends on those before it. strace itself writes a line in 10 to 50 us, so that this is not what one waits for.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ SHAPE = LineShape(
     rf"(?:(?P<unfinished><unfinished \.\.\.>)|\)\s+{_RESULT})",
     # Signals, exits, and what strace says of itself.
     ignored=r"^(?:(?:\[pid\s+)?\d{1,9}\]?\s+)?(?:\d+\.\d+\s+)?(?:---|\+\+\+|strace:|\?\?\?\?)",
+    interruption=r"strace: Process \d+ attached",
     units={"time": "s", "duration": "s"},
 )
 ALONE = 1
-"""Number of the one thread of a log without -f."""
+"""Number of the one thread of a log without -f, and of the first one of a log that names it later."""
 
 
 def looks_like(head: bytes) -> bool:
@@ -71,6 +72,8 @@ class _Log:
         self.has_durations = False
         self._columns: Columns = {}
         self._unfinished: dict[int, tuple[int, str, str]] = {}
+        # The thread that the log begins with: its number here, and the one that it has while there are others.
+        self._first = self._first_named = 0
 
     def keep(self, columns: Columns) -> Draft:
         """Hold on to columns; the records are the numbers of their rows."""
@@ -89,13 +92,14 @@ class _Log:
         texts = [
             _texts(columns[name], rows) for name in ("name", "resumed", "arguments", "unfinished", "result", "more")
         ]
-        for thread, time_ns, duration_ns, name, resumed, arguments, unfinished, result, more in zip(
-            np.where(threads == ABSENT, ALONE, threads).tolist(),
+        for named, time_ns, duration_ns, name, resumed, arguments, unfinished, result, more in zip(
+            np.where(threads == ABSENT, 0, threads).tolist(),
             times.tolist(),
             np.where(durations == ABSENT, 0, durations).tolist(),
             *texts,
             strict=True,
         ):
+            thread = self._thread(named, resumed)
             start_ns, whole, called = time_ns, arguments, name
             if resumed:
                 if thread not in self._unfinished:
@@ -109,6 +113,23 @@ class _Log:
                     self.files.processes.clone_begins(thread, whole)
             elif result and result != "?":
                 yield Call(thread, start_ns, duration_ns, called, whole, int(result, 0), more)
+
+    def _thread(self, named: int, resumed: str) -> int:
+        """The number of a line's thread; on a terminal strace names the first one only while there are others."""
+        if not named:
+            self._first = self._first or ALONE
+            return self._first
+        if not self._first_named and self._is_first(named, resumed):
+            self._first_named = named
+            self._first = self._first or named
+        return self._first if named == self._first_named else named
+
+    def _is_first(self, named: int, resumed: str) -> bool:
+        """Whether no clone made a thread: it goes on with the first one's call, or no clone can have."""
+        if named in self._unfinished:
+            return False
+        begun = self._unfinished.get(ALONE)
+        return bool(begun and begun[1] == resumed) or not self.files.processes.may_be_a_child(named)
 
 
 def _texts(column: pa.DictionaryArray, rows: np.ndarray) -> list[str]:

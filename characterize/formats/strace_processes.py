@@ -69,6 +69,10 @@ class Processes:
             self._new_threads.append((thread, self._process_of[thread].number, start_ns))
         return self._process_of[thread]
 
+    def may_be_a_child(self, thread: int) -> bool:
+        """Whether a thread has a process already, or a clone that has not ended may have made it."""
+        return thread in self._process_of or bool(self._cloning)
+
     def clone_begins(self, thread: int, arguments: str) -> None:
         """A clone whose end stands further below."""
         self._cloning.append((thread, arguments))
