@@ -354,41 +354,6 @@ def test_without_f_there_is_one_thread(tmp_path):
     assert trace.header.metadata["durations"] == "unknown"
 
 
-@pytest.mark.parametrize(
-    "of_the_clone",
-    [
-        ("1700000000.000003 clone(flags=SIGCHLD) = 101",),
-        ("1700000000.000003 clone(flagsstrace: Process 101 attached", "=SIGCHLD) = 101"),
-        (
-            "1700000000.000003 clone(flags=SIGCHLDstrace: Process 101 attached",
-            " <unfinished ...>",
-            '[pid   101] 1700000000.000004 read(3, "", 1 <unfinished ...>',
-            '[pid   101] 1700000000.000005 <... read resumed>"", 1) = 1',
-            "[pid   100] 1700000000.000006 <... clone resumed>) = 101",
-        ),
-    ],
-)
-def test_the_first_thread_is_the_one_that_no_clone_made(tmp_path, of_the_clone):
-    path = tmp_path / "log"
-    lines = (
-        '1700000000.000001 open("/a", O_RDONLY) = 3',
-        '1700000000.000002 read(3, "", 10) = 10',
-        *of_the_clone,
-        '[pid   101] 1700000000.000007 read(3, "", 20) = 20',
-        "[pid   101] 1700000000.000008 clone(flags=SIGCHLD <unfinished ...>",
-        '[pid   102] 1700000000.000009 read(3, "", 30) = 30',
-        "[pid   101] 1700000000.000010 <... clone resumed>) = 102",
-        '[pid   100] 1700000000.000011 read(3, "", 40) = 40',
-        "[pid   101] 1700000000.000012 +++ exited with 0 +++",
-        '1700000000.000013 read(3, "", 50) = 50',
-    )
-    path.write_text("\n".join((*lines, "")))
-    io = characterize.open(path).io
-    threads = list(zip(io["thread"], io["process"], io["result"], strict=True))
-    early = [(101, 101, 1)] if len(of_the_clone) > 2 else []
-    assert threads == [(1, 1, 10), *early, (101, 101, 20), (102, 102, 30), (1, 1, 40), (1, 1, 50)]
-
-
 def test_a_call_whose_begin_is_not_in_the_log_is_counted(tmp_path):
     path = tmp_path / "log"
     path.write_text('7 1700000000.1 <... read resumed>"y"..., 70) = 70 <0.1>\n' + BY_HAND)
