@@ -2,7 +2,8 @@
 """Turns what was done to a file since it was first seen into what of it is in the page cache then, for parts of traces.
 
 What was read or written is there, unless O_DIRECT passed it by. POSIX_FADV_DONTNEED drops it again, but of what was
-written only what has been synced since; a direct write drops what it replaces. What the kernel dropped is not known.
+written only what has been synced since; a direct write drops what it replaces, and is taken to write back all of its
+file, not only what is dirty there. What the kernel dropped is not known.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from numba import njit
 
 from characterize.layout import RESIDENT_DTYPE, Fileop, IoFlag, IoOp, RecordKind
 from characterize.locality import BLOCK_BYTES
+from characterize.response_time import MS_SYNC
 from replayer.flexible.depths import next_unused
 
-SYNCS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.MSYNC)
+SYNCS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE)
 NEVER_NS = 2**63 - 1
 
 
-def cached_ranges(record: np.void, io: np.ndarray, fileops: np.ndarray, resident: np.ndarray) -> np.ndarray:
+def cached_ranges(
+    record: np.void, io: np.ndarray, fileops: np.ndarray, resident: np.ndarray, all_synced_ns: np.ndarray
+) -> np.ndarray:
     """RESIDENT records; their sum goes into the FILE record, which has the size of the file by then.
 
     Parameters
@@ -29,9 +33,11 @@ def cached_ranges(record: np.void, io: np.ndarray, fileops: np.ndarray, resident
         The FILE record.
     io, fileops, resident : ndarray
         IO, FILEOP and RESIDENT records of the file, by their starts.
+    all_synced_ns : ndarray of int64
+        Starts of syncs of all files.
     """
     size = int(record["size_bytes"])
-    start, end, cached = _events(size, io, fileops, resident)
+    start, end, cached = _events(size, io, fileops, resident, all_synced_ns)
     edges, place = np.unique(np.concatenate([start, end, [0]]), return_inverse=True)
     length = np.diff(edges)
     latest = _latest(place[: len(start)], place[len(start) : -1], len(length))
@@ -50,19 +56,26 @@ def cached_ranges(record: np.void, io: np.ndarray, fileops: np.ndarray, resident
     return ranges
 
 
+def all_synced(fileops: np.ndarray) -> np.ndarray:
+    """Starts of the syncs of all files among a trace's FILEOP records."""
+    return fileops["start_ns"][(fileops["op"] == Fileop.SYNCFS) & (fileops["result"] >= 0)].astype(np.int64)
+
+
 def _events(
-    size: int, io: np.ndarray, fileops: np.ndarray, resident: np.ndarray
+    size: int, io: np.ndarray, fileops: np.ndarray, resident: np.ndarray, all_synced_ns: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ranges of the file that came into the cache, or were dropped, in the order of time: begin, end, which of both."""
     done = fileops[fileops["result"] >= 0]
-    synced = done["start_ns"][np.isin(done["op"], SYNCS)].astype(np.int64)
     advice = done["flags"] >> 16
+    syncs = np.isin(done["op"], SYNCS) | ((done["op"] == Fileop.MSYNC) & ((advice & MS_SYNC) != 0))
     dropped = done[(done["op"] == Fileop.FADVISE) & (advice == os.POSIX_FADV_DONTNEED)]
     moved = io[io["result"] > 0]
     direct, writes = (moved["flags"] & IoFlag.DIRECT) != 0, moved["op"] == IoOp.WRITE
     moved, direct, writes = (of[~direct | writes] for of in (moved, direct, writes))
     dirty = writes & ~direct & ((moved["flags"] & (IoFlag.SYNC | IoFlag.DSYNC)) == 0)
     time = moved["start_ns"].astype(np.int64)
+    written = [done["start_ns"][syncs].astype(np.int64), all_synced_ns, time[direct]]
+    synced = np.sort(np.concatenate(written))
     time[dirty] = np.append(synced, NEVER_NS)[np.searchsorted(synced, time[dirty])]
     # The whole pages of what is dropped.
     length = np.minimum(np.where(dropped["length"] == 0, size, dropped["length"]), size).astype(np.int64)

@@ -295,7 +295,7 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
 
     `others` are those that were used by operations that are not in the part.
     """
-    from replayer.cached_ranges import cached_ranges  # noqa: PLC0415 (numba is slow to import)
+    from replayer.cached_ranges import all_synced, cached_ranges  # noqa: PLC0415 (numba is slow to import)
 
     states = states_after(earlier)
     size_bytes, named = states["size_bytes"].to_dict(), states["named"].to_dict()
@@ -318,7 +318,8 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
         record["flags"] &= ~np.uint32(FileFlag.CREATED)
         record["size_bytes"] = size_bytes[file]
         if record["resident_bytes"] != NOT_MEASURED_U64:
-            ranges.append(cached_ranges(record, *(records[rows.of(file)] for records, rows in uses)))
+            used = [records[rows.of(file)] for records, rows in uses]
+            ranges.append(cached_ranges(record, *used, all_synced(earlier.fileops)))
     return np.concatenate(ranges)
 
 

@@ -153,7 +153,8 @@ def test_time_grows_with_the_files_and_not_with_their_square(work, make, count):
         begin = time.process_time()
         work(trace)
         took.append(time.process_time() - begin)
-    assert took[1] < 6 * took[0]
+    # The square would be 16 times as much.
+    assert took[1] < 10 * took[0]
 
 
 def test_memory_grows_with_what_threads_use_and_not_with_threads_times_files():

@@ -134,13 +134,14 @@ def test_footprints_of_windows_are_those_of_their_requests():
 
 def cached_by(rows, pages=8, cached=()):
     """Pages of a file that a part says are cached after some operations (what, first page, pages) on it."""
-    kinds = {"sync": Fileop.FSYNC, "drop": Fileop.FADVISE}
+    kinds = {"sync": Fileop.FSYNC, "drop": Fileop.FADVISE, "sync of all": Fileop.SYNCFS, "begin": Fileop.MSYNC}
     io, fileops = [], []
     for at, (what, first, count) in enumerate(rows):
         times = {"start_ns": 10 * at, "duration_ns": 5, "id": at + 1}
         if what in kinds:
             place = {"argument": PAGE * first, "length": PAGE * count, "flags": os.POSIX_FADV_DONTNEED << 16}
-            fileops.append({"op": kinds[what], **times, **(place if what == "drop" else {})})
+            of_all = {"file": 0} if what == "sync of all" else {"file": 1}
+            fileops.append({"op": kinds[what], **times, **of_all, **(place if what == "drop" else {})})
         else:
             flags = int(IoFlag.DIRECT) if "direct" in what else 0
             io.append((write if "write" in what else read)(PAGE * first, PAGE * count, flags=flags) | times)
@@ -176,6 +177,11 @@ def cached_by(rows, pages=8, cached=()):
         ([("write", 0, 4), ("drop", 0, 0)], {0, 1, 2, 3}),
         ([("write", 0, 4), ("sync", 0, 0), ("drop", 0, 2)], {2, 3}),
         ([("write", 0, 4), ("sync", 0, 0), ("write", 1, 1), ("drop", 0, 0)], {1}),
+        ([("write", 0, 4), ("sync of all", 0, 0), ("drop", 0, 2)], {2, 3}),
+        ([("write", 0, 4), ("begin", 0, 0), ("drop", 0, 2)], {0, 1, 2, 3}),
+        ([("write", 0, 4), ("direct write", 1, 2), ("sync", 0, 0)], {0, 3}),
+        ([("write", 0, 4), ("direct write", 1, 2)], {0, 3}),
+        ([("direct write", 1, 2), ("write", 0, 4)], {0, 1, 2, 3}),
     ],
     ids=str,
 )

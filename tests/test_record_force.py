@@ -25,7 +25,8 @@ pytestmark = [
 def interrupt_command(recorder: int) -> None:
     """Before it has begun: it waits until the programs are attached, which takes some hundred times as long."""
     children = Path(f"/proc/{recorder}/task/{recorder}/children")
-    while not (command := children.read_text().split()):
+    deadline = time.monotonic() + 60
+    while not (command := children.read_text().split()) and time.monotonic() < deadline:
         time.sleep(0.001)
     os.kill(int(command[0]), signal.SIGINT)
 
@@ -37,7 +38,7 @@ def test_a_forced_recording_leaves_what_was_there_to_who_has_it_open(tmp_path, b
     trace.write_bytes(before)
     link.symlink_to(trace)
     with trace.open("rb") as stream:
-        program = ("sh", "-c", f"sleep 0.3; cp {trace} {tmp_path}/copy") if begins else ("true",)
+        program = ("sh", "-c", f"sleep 0.3; cp {trace} {tmp_path}/copy") if begins else ("sleep", "0.5")
         with subprocess.Popen(
             ["env", "--default-signal=INT", RECORDER, "-o", link, "--force", "--", *program],
             stderr=subprocess.PIPE,
