@@ -93,16 +93,22 @@ static int open_instead(struct writer *writer, const char *path)
 	}
 	close(there);
 	writer->place = realpath(path, NULL); /* not the link that leads to it */
-	char *name = writer->place ? strrchr(writer->place, '/') + 1 : NULL;
-	if (!name)
+	const char *slash = writer->place ? strrchr(writer->place, '/') : NULL;
+	if (!slash)
 		return -errno;
-	if (asprintf(&writer->beside, "%.*s.%s.%d.unfinished", (int)(name - writer->place), writer->place, name,
-		     getpid()) < 0) {
+	if (asprintf(&writer->beside, "%.*s/.flextrace-record.%d.unfinished", (int)(slash - writer->place),
+		     writer->place, getpid()) < 0) {
 		writer->beside = NULL;
 		return -ENOMEM;
 	}
-	int made = open(writer->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	return made < 0 ? -errno : made;
+	unlink(writer->beside); /* of a process of this number that was killed */
+	int made = open(writer->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (made < 0)
+		return -errno;
+	/* As readable as the one before. Who may not give files away has one of their own. */
+	if (fchown(made, status.st_uid, status.st_gid) == 0 || status.st_uid == geteuid())
+		fchmod(made, status.st_mode & 07777);
+	return made;
 }
 
 static void forget_places(struct writer *writer)
@@ -146,12 +152,25 @@ int writer_init(struct writer *writer, const char *path, bool force, const char 
 	return error;
 }
 
+/* What cannot be replaced, such as a file that is a mount point, is written itself. 0 or a negative errno. */
+static int go_in_place(struct writer *writer)
+{
+	int there = open(writer->place, O_RDWR | O_TRUNC | O_CLOEXEC);
+	if (there < 0)
+		return -errno;
+	close(writer->descriptor);
+	unlink(writer->beside);
+	writer->descriptor = there;
+	writer->in_place = true;
+	return 0;
+}
+
 void writer_begin(struct writer *writer)
 {
-	if (writer->in_place)
+	if (writer->beside && rename(writer->beside, writer->place))
+		writer->error = go_in_place(writer);
+	if (!writer->error && writer->in_place)
 		writer->error = write_all(writer->descriptor, &writer->header, sizeof(writer->header), 0);
-	else if (writer->beside && rename(writer->beside, writer->place))
-		writer->error = -errno;
 	if (writer->error && writer->beside)
 		unlink(writer->beside);
 	forget_places(writer);

@@ -56,3 +56,32 @@ def test_a_forced_recording_leaves_what_was_there_to_who_has_it_open(tmp_path, b
     else:
         assert trace.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"t", "link", *(["copy"] if begins else [])}
+
+
+def test_a_forced_recording_is_as_readable_as_what_was_there(tmp_path):
+    trace = tmp_path / "t"
+    trace.write_bytes(b"precious")
+    trace.chmod(0o640)
+    os.chown(trace, 1234, 5678)
+    subprocess.run([RECORDER, "-o", trace, "--force", "--", "true"], check=True, capture_output=True, timeout=120)
+    status = trace.stat()
+    assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o640, 1234, 5678)
+    assert not characterize.open(trace).warnings
+
+
+def test_what_cannot_be_replaced_is_written_itself(tmp_path):
+    """A file that is a mount point, as in containers."""
+    trace = tmp_path / "t"
+    trace.write_bytes(os.urandom(1 << 20))
+    mounted = subprocess.run(["mount", "--bind", trace, trace], capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
+    try:
+        done = subprocess.run(
+            [RECORDER, "-o", trace, "--force", "--", "true"], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        assert not characterize.open(trace).warnings
+    finally:
+        subprocess.run(["umount", trace], check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]

@@ -31,18 +31,19 @@ static uint64_t touched_of(uint64_t bytes)
 	return bytes < BUFFER_WINDOW_BYTES ? bytes : BUFFER_WINDOW_BYTES;
 }
 
-/* Without pushing anything else out of memory; UINT64_MAX where the kernel does not say. */
+/* With what may be swapped out; UINT64_MAX where the kernel does not say. */
 static uint64_t available_bytes(void)
 {
 	_cleanup_fclose_ FILE *info = fopen("/proc/meminfo", "re");
 	unsigned long long kib;
+	uint64_t bytes = 0;
 	char line[128];
 
 	while (info && fgets(line, sizeof(line), info)) {
-		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-			return kib * 1024;
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1 || sscanf(line, "SwapFree: %llu kB", &kib) == 1)
+			bytes += kib * 1024;
 	}
-	return UINT64_MAX;
+	return bytes ? bytes : UINT64_MAX;
 }
 
 int read_memory_check(const struct schedule *schedule, const struct run_options *options)
