@@ -318,8 +318,8 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
         record["flags"] &= ~np.uint32(FileFlag.CREATED)
         record["size_bytes"] = size_bytes[file]
         if record["resident_bytes"] != NOT_MEASURED_U64:
-            used = [records[rows.of(file)] for records, rows in uses]
-            ranges.append(cached_ranges(record, *used, all_synced_ns=all_synced(earlier.fileops)))
+            io, fileops, cached = (records[rows.of(file)] for records, rows in uses)
+            ranges.append(cached_ranges(record, io, fileops, cached, all_synced(earlier.fileops)))
     return np.concatenate(ranges)
 
 
