@@ -19,6 +19,7 @@ from replayer.run import prepare
 
 if TYPE_CHECKING:
     from characterize.requests import Layer
+    from characterize.trace import Trace
 
 JOB_SUFFIX, TABLE_SUFFIX, TIMELINE_SUFFIX, TRACE_SUFFIX = ".fio", ".csv", ".json", ".iotrace"
 # Options that mean something for outputs of one kind only.
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         said, after = _written(trace, arguments)
     warnings, complete = _missing(arguments.trace)
-    for line in dict.fromkeys([*said, *warnings]):
+    for line in [*said, *warnings]:
         print(f"flextrace export: {line}", file=sys.stderr)
     print(f"next: {after}", file=sys.stderr)
     return 0 if complete else 3
@@ -89,12 +90,24 @@ def run(arguments: argparse.Namespace) -> int:
 def _missing(trace: Path) -> tuple[list[str], bool]:
     """Warnings of a trace that lacks records, and whether it does not. Malformed lines of other tools are no export."""
     from characterize.open_header import open_header  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.trace_head import is_foreign  # noqa: PLC0415
 
-    if is_foreign(trace) and not is_trace_archive(trace):
+    if _is_foreign(trace):
         return [], True
     opened = open_header(trace)
     return [f"warning: {warning}" for warning in opened.warnings], opened.header.complete
+
+
+def _is_foreign(trace: Path) -> bool:
+    from characterize.trace_head import is_foreign  # noqa: PLC0415 (pandas is slow to import)
+
+    return is_foreign(trace) and not is_trace_archive(trace)
+
+
+def _foreign_warnings(opened: Trace) -> list[str]:
+    """What was found in reading a trace of another tool; of a flextrace trace its header says it."""
+    if opened.path is None or not _is_foreign(opened.path):
+        return []
+    return [f"warning: {warning}" for warning in opened.warnings]
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -190,7 +203,7 @@ def write_table(trace: Path, output: Path, layer: Layer | None, *, force: bool) 
 
     opened = trace_file.open(trace)
     table = csv_export.write(opened, output, layer, force=force)
-    lines = [f"warning: {warning}" for warning in opened.warnings]
+    lines = _foreign_warnings(opened)
     if not opened.measured:
         lines.append("warning: this trace has not run: its times are an order or a schedule, which a table cannot say")
     lines.append(f"{output}: {table.rows} rows of the layer {table.layer}")
@@ -228,7 +241,7 @@ def write_jobs(trace: Path, output: Path, directory: Path, *, force: bool) -> li
         opened = trace_file.open(path)
         exported = fio_iolog.write(opened, output, directory, force=force)
         image = prepare(path, directory)["image"]
-    lines = [f"warning: {warning}" for warning in opened.warnings]
+    lines = _foreign_warnings(opened)
     lines.append(f"{output}: {exported.operations} data operations and syncs of {len(exported.logs)} threads")
     lines.append(f"{directory}: {image['files']} files of {format_bytes(image['bytes'])}, out of the page cache")
     lines += [f"left out: {count} {what}" for what, count in exported.left_out.items()]
