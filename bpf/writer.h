@@ -22,7 +22,7 @@ struct writer {
 	uint64_t records_max; /* after this many only GAP records are taken, 0 = no limit */
 	bool full; /* a record was not taken because of records_max */
 	char *place, *beside; /* an earlier file, and the new one until writer_begin(); NULL = there is none */
-	bool in_place; /* no regular file: nothing is written until writer_begin() */
+	bool in_place; /* no regular file, or one that cannot be replaced: nothing is written until writer_begin() */
 	struct trace_header header;
 	int error; /* first negative errno of a failed write; later records are not written */
 	/* Records whose offset still has to be resolved, see shared_offset.h. */

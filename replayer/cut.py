@@ -300,6 +300,7 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
     states = states_after(earlier)
     size_bytes, named = states["size_bytes"].to_dict(), states["named"].to_dict()
     uses = [(records, RowsOfFiles(records)) for records in (earlier.io, earlier.fileops, resident)]
+    all_synced_ns = all_synced(earlier.fileops)
     made = set(part.fileops["file"][makers(part)].tolist())
     touched = set(np.unique(np.concatenate([earlier.io["file"], earlier.fileops["file"]])).tolist())
     untouched = [file for file in part.files["file"].tolist() if file not in touched]
@@ -319,7 +320,7 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
         record["size_bytes"] = size_bytes[file]
         if record["resident_bytes"] != NOT_MEASURED_U64:
             io, fileops, cached = (records[rows.of(file)] for records, rows in uses)
-            ranges.append(cached_ranges(record, io, fileops, cached, all_synced(earlier.fileops)))
+            ranges.append(cached_ranges(record, io, fileops, cached, all_synced_ns))
     return np.concatenate(ranges)
 
 
