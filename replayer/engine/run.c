@@ -220,12 +220,15 @@ static void print_interval(const struct run *run, uint64_t now, const struct dev
 			   struct interval_totals *last)
 {
 	struct interval_totals totals = {.traffic = device_traffic_now(counters)};
+	uint64_t pass_requests = 0;
 
-	for (uint32_t t = 0; t < run->schedule->thread_count; t++)
+	for (uint32_t t = 0; t < run->schedule->thread_count; t++) {
 		add_moved(&run->workers[t].moved, &totals);
-	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu", (double)now / 1e9,
-	       (unsigned long long)(totals.bytes - last->bytes),
-	       (unsigned long long)(totals.requests - last->requests));
+		pass_requests += run->workers[t].plan->operations[KIND_IO];
+	}
+	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu, \"requests_of_pass\": %llu", (double)now / 1e9,
+	       (unsigned long long)(totals.bytes - last->bytes), (unsigned long long)(totals.requests - last->requests),
+	       (unsigned long long)pass_requests);
 	if (totals.traffic.account_known)
 		printf(", \"device_read_bytes\": %llu, \"dirtied_bytes\": %llu",
 		       (unsigned long long)(totals.traffic.read_bytes - last->traffic.read_bytes),
