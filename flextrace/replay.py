@@ -4,33 +4,28 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import os
-import platform
-import shlex
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.expansion import expanded
-from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration
-from replayer.confine import MemoryGroup, current_limit, parse_limit
+from flextrace.measuring import terminated_as_interrupted
+from flextrace.replay_checks import check_arguments
+from flextrace.replay_progress import INTERVAL_MS, ReplayProgress
+from flextrace.replay_result import provenance, tell
+from replayer.confine import parse_limit
 from replayer.engine_options import EngineOptions
-from replayer.result_text import summary
+from replayer.phases import replay_in_phases
 from replayer.run import (
     CACHES,
     COMPUTING_CHOICES,
     DIRECT_CHOICES,
     ENGINES,
-    EXIT_INTERRUPTED,
-    EXIT_NOT_TRUSTWORTHY,
-    EXIT_OK,
     FITS,
     LATE_POLICIES,
     LAYERS,
@@ -39,12 +34,9 @@ from replayer.run import (
     SYNC_CHOICES,
     THREADS_MAX,
     TIMINGS,
-    RecorderCommand,
     replay,
 )
 from selfscale.recorded_replay import recorded_replay
-
-HASH_CHUNK_BYTES = 1 << 20
 
 
 def parse_factor(text: str) -> float:
@@ -220,83 +212,22 @@ def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Replay; 3 when the result is not to be trusted, 130 when it was interrupted."""
     arguments.directory = arguments.directory or arguments.image
-    _check_arguments(arguments)
-    _check_device_arguments(arguments)
-    with expanded(arguments.trace) as trace, _on_device(arguments, trace) as (placed, notes):
-        document = _recorded(arguments, placed) if arguments.record else _replay(arguments, placed)
-        document |= notes | {"trace": str(arguments.trace)}
-    if not notes.get("device_trace", {}).get("timed", True) and not arguments.lanes:
-        document["warnings"].append(
-            "the trace does not know how long requests took: replayed one at a time; --lanes N lets N be in flight"
-        )
-    document |= provenance(arguments.trace, arguments.memory)
-    text = json.dumps(document, indent=2)
-    if arguments.output:
-        write_text(arguments.output, text, force=arguments.force)
-    print(text if arguments.format == "json" else summary(document))
-    if "fidelity" in document and arguments.output:
-        print(f"next: flextrace report -o report.html --replay {arguments.output}", file=sys.stderr)
-    for warning in document["warnings"]:
-        print(f"warning: {warning}", file=sys.stderr)
-    for reason in document["reasons"]:
-        print(f"not trustworthy: {reason}", file=sys.stderr)
-    if document["stopped"] == "signal":
-        print("flextrace replay: interrupted; the result is of what was replayed until then", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY
-
-
-def _check_arguments(arguments: argparse.Namespace) -> None:
-    """Raise `FlextraceError` (usage) where the options do not go together, or there is no place for the result."""
-    if not arguments.directory and not arguments.device and arguments.engine != "null":
-        raise FlextraceError("replay where? give --directory DIR, --image DIR or --device DEV", 2)
-    if arguments.max_time is not None and arguments.max_time <= 0:
-        raise FlextraceError("--max-time needs more than 0 s", 2)
-    if arguments.late_limit is not None and arguments.late_limit <= 0:
-        raise FlextraceError("--late-limit needs more than 0 s", 2)
-    if arguments.loop and arguments.max_time is None:
-        raise FlextraceError("--loop never ends by itself: give --max-time as well", 2)
-    if arguments.record:
-        if arguments.loop:
-            raise FlextraceError("--record compares one pass with the trace: leave out --loop", 2)
-        if arguments.engine == "null":
-            raise FlextraceError("the null engine issues nothing that could be recorded: leave out --record", 2)
-        if arguments.device:
-            raise FlextraceError("--record compares what happens to files with the trace: leave out --device", 2)
-    if arguments.speed != 1 and arguments.timing == "asap":
-        raise FlextraceError("--speed divides recorded times, and --timing asap keeps none: give --timing as well", 2)
-    if arguments.late_limit is not None and arguments.late != "skip":
-        raise FlextraceError("--late-limit is for --late skip: give that as well", 2)
-    if arguments.computing != "recorded" and arguments.timing != "think":
-        raise FlextraceError("--computing is for think times: give --timing think as well", 2)
-    if arguments.memory and arguments.engine == "null":
-        raise FlextraceError("--memory bounds the page cache, and the null engine does no I/O: leave it out", 2)
-    for path in (arguments.output, arguments.record):
-        if isinstance(path, Path) and path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
-            raise FlextraceError(f"{path} is the trace that is read: choose another name for the result", 2)
-    if arguments.output:
-        check_new_file(arguments.output, force=arguments.force)
-
-
-def _check_device_arguments(arguments: argparse.Namespace) -> None:
-    """Raise `FlextraceError` (usage) where the options for a device do not go together."""
-    options = ("write", "confirm", "layer", "source", "lanes")
-    given = [f"--{name}" for name in options if getattr(arguments, name)]
-    given += ["--fit"] if arguments.fit != "exact" else []
-    if given and not arguments.device:
-        raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
-    if arguments.write and not arguments.confirm:
-        raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
-    if arguments.confirm and not arguments.write:
-        raise FlextraceError("--confirm is for --write, which overwrites the device: give that as well", 2)
-    if not arguments.device:
-        return
-    if arguments.memory and not arguments.directory:
-        raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
-    if arguments.directory and set(given) - {"--write", "--confirm"}:
-        raise FlextraceError(
-            "with --directory the trace stays as it is: leave --fit, --layer, --source, --lanes out", 2
-        )
+    check_arguments(arguments)
+    # What is undone at the end is undone when the result has been told.
+    with terminated_as_interrupted(), ExitStack() as cleanup:
+        progress = cleanup.enter_context(ReplayProgress(arguments.max_time, loop=arguments.loop))
+        progress.step("reading the trace")
+        origin = provenance(arguments.trace, arguments.memory)
+        trace = cleanup.enter_context(expanded(arguments.trace))
+        placed, notes = cleanup.enter_context(_on_device(arguments, trace))
+        document = _replay(arguments, placed, cleanup, progress)
+        progress.close()
+        document |= notes | {"trace": str(arguments.trace)} | origin
+        if not notes.get("device_trace", {}).get("timed", True) and not arguments.lanes:
+            document["warnings"].append(
+                "the trace does not know how long requests took: replayed one at a time; --lanes N lets N be in flight"
+            )
+        return tell(arguments, document)
 
 
 @contextmanager
@@ -308,12 +239,15 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
     # pandas and numba are slow to import
     from characterize.stream import open_stream  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
+    from selfscale.scratch import check_room, device_trace_bytes  # noqa: PLC0415
 
     geometry = geometry_of(arguments.device)
+    stream = open_stream(trace)
+    check_room(Path(tempfile.gettempdir()), device_trace_bytes(stream), "the trace as it runs on the device")
     with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
         placed = Path(directory) / "device.iotrace"
         notes = make_device_trace(
-            open_stream(trace),
+            stream,
             placed,
             geometry,
             layer=arguments.layer,
@@ -327,19 +261,37 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
         yield placed, {"device_trace": notes}
 
 
-def _recorded(arguments: argparse.Namespace, trace: Path) -> dict[str, Any]:
-    """Replay under the recorder; the result, with the comparison as ``fidelity``."""
+def _replay(arguments: argparse.Namespace, trace: Path, cleanup: ExitStack, progress: ReplayProgress) -> dict[str, Any]:
+    """The result; recorded, it has the comparison as ``fidelity``."""
+    options = _engine_options(arguments)
+    progress.step("laying out the files" if arguments.directory else "starting")
+    if not (arguments.memory or arguments.record) or arguments.engine == "null":
+        on_interval = progress.on_interval
+        return replay(trace, arguments.directory, finish_on_signal=True, on_interval=on_interval, **options)
+    run = partial(
+        replay_in_phases,
+        trace,
+        arguments.directory,
+        options,
+        cleanup,
+        memory_bytes=arguments.memory,
+        on_interval=progress.on_interval,
+    )
+    if not arguments.record:
+        return run()
     return recorded_replay(
         trace,
         arguments.directory,
-        lambda recorder: _replay(arguments, trace, recorder),
+        lambda recorder: run(recorder=recorder),
+        cleanup,
         keep_as=arguments.record if isinstance(arguments.record, Path) else None,
         force=arguments.force,
+        on_compare=lambda: progress.step("comparing the replay with the trace"),
     )
 
 
-def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderCommand | None = None) -> dict[str, Any]:
-    options: EngineOptions = {
+def _engine_options(arguments: argparse.Namespace) -> EngineOptions:
+    return {
         "timing": arguments.timing,
         "order": arguments.order,
         "cache": arguments.cache,
@@ -360,41 +312,5 @@ def _replay(arguments: argparse.Namespace, trace: Path, recorder: RecorderComman
         "force_space": arguments.force_space,
         "device": arguments.device,
         "confirm": arguments.confirm,
-    }
-    if not (arguments.memory or recorder) or arguments.engine == "null":
-        return replay(trace, arguments.directory, finish_on_signal=True, **options)
-    existed = arguments.directory.exists()
-    # Laid out and evicted outside of the group: pages stay charged to whoever read them first. And of the recording.
-    # With all options, so that those which do not go together are refused before anything is laid out.
-    with MemoryGroup(arguments.memory) if arguments.memory else nullcontext() as group:
-        built = replay(trace, arguments.directory, **(options | {"phase": "prepare"}))
-        document = replay(
-            trace,
-            arguments.directory,
-            memory_group=group,
-            recorder=recorder(group) if recorder else (),
-            finish_on_signal=True,
-            **(options | {"phase": "run"}),
-        )
-    if not existed and not arguments.image:
-        with suppress(OSError):  # somebody put something into it
-            arguments.directory.rmdir()
-    document["image"]["built_bytes"] = built["image"]["built_bytes"]
-    return document
-
-
-def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
-    """What a result needs to be understood later: the command, the input's hash, the machine."""
-    digest = hashlib.sha256()
-    with trace.open("rb") as stream:
-        while chunk := stream.read(HASH_CHUNK_BYTES):
-            digest.update(chunk)
-    return {
-        "command": shlex.join(["flextrace", *sys.argv[1:]]),
-        "trace_sha256": digest.hexdigest(),
-        "environment": {
-            "kernel": platform.release(),
-            "cpus": os.cpu_count(),
-            "memory_limit_bytes": memory or current_limit(),
-        },
+        "interval_ms": INTERVAL_MS,
     }

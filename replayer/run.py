@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -38,6 +39,9 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY, EXIT_INTERRUPTED = 0, 1,
 
 SHELL_SIGNALS = 128
 """A shell's, and the recorder's, exit status of a command that died of a signal: this and the signal's number."""
+
+SAME_S = 0.5
+"""Seconds within which signals are one: of a closed terminal both kernel and shell tell, timeout(1) signals twice."""
 
 RECORDER_TALK = "flextrace record: "
 
@@ -98,12 +102,13 @@ def replay(
     Returns
     -------
     dict
-        The document ``flextrace.replay/1``. ``trustworthy`` may be false, then ``reasons`` says why.
+        The document ``flextrace.replay/1``. ``trustworthy`` may be false, then ``reasons`` says why, such as that the
+        recorder failed.
 
     Raises
     ------
     FlextraceError
-        The engine refused the trace, the directory or an option, or it failed.
+        The engine refused the trace, the directory or an option, or it failed before it had a result.
     """
     command = engine_command(trace_path, directory, options)
     if recorder:
@@ -159,9 +164,14 @@ def _run(
             raise
         complaints.seek(0)
         talk = complaints.read().decode(errors="replace").strip()
-    if status in (EXIT_OK, EXIT_NOT_TRUSTWORTHY) and document is not None:
+    if document is not None and status in (EXIT_OK, EXIT_NOT_TRUSTWORTHY):
         return document, talk
     failure = _failure(status, talk, memory_group)
+    if document is not None:
+        # What has failed is beside the run: its recording, or the removal of its files.
+        document["reasons"].append(f"the replay has come to its result, but: {failure}")
+        document["trustworthy"] = False
+        return document, ""
     if forwarded:
         failure.exit_code = EXIT_INTERRUPTED
     raise failure
@@ -169,25 +179,33 @@ def _run(
 
 @contextmanager
 def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """SIGINT, SIGTERM and SIGHUP go to the engine, which then prints its result; a second one raises as usual.
+    """SIGINT, SIGTERM and SIGHUP end the engine, which then prints its result; a second one raises as usual.
 
     Which have come so far.
     """
     forwarded: list[int] = []
+    first_s = 0.0
     before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     if before[signal.SIGHUP] == signal.SIG_IGN:  # by nohup
         del before[signal.SIGHUP]
 
     def forward(number: int, frame: object) -> None:
+        nonlocal first_s
+        if not forwarded:
+            first_s = time.monotonic()
+            engine.send_signal(signal.SIGTERM)
+        elif time.monotonic() - first_s > SAME_S:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
         forwarded.append(number)
-        signal.signal(number, before[number])
-        engine.send_signal(signal.SIGTERM)
 
     for number in before:
         signal.signal(number, forward)
     try:
         yield forwarded
     finally:
+        if forwarded:  # another one would be taken for an interrupt of what is made of the result
+            time.sleep(max(0.0, first_s + SAME_S - time.monotonic()))
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -240,7 +258,7 @@ def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> Flextr
         )
     if status == -signal.SIGTERM:
         # The engine takes it as the end of a replay, but a recorder that still gets ready has not started the engine.
-        return FlextraceError("the replay was ended before it had begun; its files are still there for the next one")
+        return FlextraceError("the replay was ended before it had begun")
     if status < 0:
         return FlextraceError(f"the replay engine died of {signal.Signals(-status).name}. {talk}".strip())
     return FlextraceError(message or f"the replay engine failed with exit status {status} and said nothing")

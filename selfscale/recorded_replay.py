@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,18 @@ from characterize.expansion import ARCHIVE_SUFFIX
 from replayer.recorder import check_recorder, recorder_command
 from replayer.run import RecorderCommand
 
+INTERRUPTED = "it was interrupted"
+
 
 def recorded_replay(
     trace: Path,
     directory: Path,
     run: Callable[[RecorderCommand], dict[str, Any]],
+    cleanup: ExitStack,
     *,
     keep_as: Path | None = None,
     force: bool = False,
+    on_compare: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Replay a trace under the recorder and compare both.
 
@@ -34,21 +38,26 @@ def recorded_replay(
     run : callable
         Replays in two phases, the second one with `replayer.run.replay`'s ``recorder`` as the given function makes it
         of the memory group; returns the result.
+    cleanup : ExitStack
+        Removes a recording that is not kept when it is closed: not before the result has been told.
     keep_as : Path, optional
         Keeps the recording in this file.
     force : bool
         Overwrite that file.
+    on_compare : callable
+        Called when the replay has come to its end.
 
     Returns
     -------
     dict
         The document ``flextrace.replay/1`` with ``fidelity``, the document ``flextrace.fidelity/1``. What takes trust
-        from the comparison takes it from the whole.
+        from the comparison takes it from the whole. Where the comparison failed, or was interrupted, the document has
+        ``fidelity_missing`` instead, which says so.
 
     Raises
     ------
     FlextraceError
-        The file is there, recording does not work here, or the replay failed.
+        The file is there, recording does not work here, there is no room for it, or the replay failed.
     """
     if keep_as is not None:
         if keep_as.suffix.lower() == ARCHIVE_SUFFIX:
@@ -61,15 +70,30 @@ def recorded_replay(
     # pandas and numba only after the cheap refusals
     from characterize.stream import open_stream  # noqa: PLC0415
     from selfscale.fidelity import fidelity_of  # noqa: PLC0415
-    from selfscale.measure import trace_directory  # noqa: PLC0415
+    from selfscale.scratch import recording_bytes, scratch_directory  # noqa: PLC0415
 
-    scratch = nullcontext(None) if keep_as else tempfile.TemporaryDirectory(prefix="flextrace-", dir=trace_directory())
-    with scratch as place:
-        path = keep_as or Path(place or "") / "replay.iotrace"
-        document = run(lambda group: recorder_command(path, directory, memory_group=group, force=force))
+    path = keep_as
+    if path is None:
+        by_name = ", or name a file elsewhere: --record REPLAY.iotrace"
+        place = scratch_directory(recording_bytes(trace), "the recording of the replay", by_name)
+        scratch = tempfile.TemporaryDirectory(prefix="flextrace-", dir=place)
+        path = Path(cleanup.enter_context(scratch)) / "replay.iotrace"
+    document = run(lambda group: recorder_command(path, directory, memory_group=group, force=force))
+    try:
+        on_compare()
         fidelity = fidelity_of(open_stream(trace), open_stream(path), document)
-    fidelity["recording"] = None if keep_as is None else str(keep_as)
-    document["fidelity"] = fidelity
-    document["reasons"] += fidelity["reasons"]
-    document["trustworthy"] = document["trustworthy"] and fidelity["trustworthy"]
+    except KeyboardInterrupt:
+        missing = INTERRUPTED
+    except Exception as error:  # whatever it is, the replay itself has come to its result
+        missing = f"{type(error).__name__}: {error}" if not isinstance(error, FlextraceError) else str(error)
+    else:
+        fidelity["recording"] = None if keep_as is None else str(keep_as)
+        document["fidelity"] = fidelity
+        document["reasons"] += fidelity["reasons"]
+        document["trustworthy"] = document["trustworthy"] and fidelity["trustworthy"]
+        return document
+    kept = "" if keep_as is None else f"; the recording is {keep_as}"
+    document["fidelity_missing"] = missing
+    document["reasons"].append(f"the replay was not compared with the trace: {missing}{kept}")
+    document["trustworthy"] = False
     return document

@@ -9,9 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,7 @@ from flextrace.main import main
 from replayer.order_check import PROMISES
 from tests import ordinary_user
 from tests.kernel import has_tracepoint
-from tests.made_trace import made_trace, read
+from tests.running_replay import playing, slow, started, wait_until
 from tests.straced import ENGINE, ROOT
 from tests.told import PROGRAMS, RECORDER, arguments_of, run_recorder
 
@@ -162,13 +160,6 @@ def test_a_memory_group_is_that_of_the_recorded_replay(place, tmp_path):
     assert document["fidelity"]["order"]["violations"] == 0
 
 
-def slow(tmp_path: Path) -> Path:
-    """A trace that takes minutes with its think times."""
-    io = [read(4096 * at, 4096, 1 + 10**9 * at, 1000) for at in range(100)]
-    files = [{"file": 1, "size_bytes": 1 << 20, "resident_bytes": 1 << 20}]
-    return characterize.write(made_trace(io, files=files), tmp_path / "slow.iotrace")
-
-
 def assert_part(document: dict, stopped: str) -> None:
     """Of a replay that was ended early what ran is compared, and the verdict says how little of the trace it was."""
     order = document["fidelity"]["order"]
@@ -180,19 +171,10 @@ def assert_part(document: dict, stopped: str) -> None:
 
 
 def test_a_replay_that_is_ended_early_is_compared_as_far_as_it_got(tmp_path):
-    status, document = replay(slow(tmp_path), "--timing", "think", "--max-time", "1")
+    status, document = replay(slow(tmp_path / "slow.iotrace"), "--timing", "think", "--max-time", "1")
     assert status == 3
     assert_part(document, "max-seconds")
     assert document["operations"]["done"] > 0
-
-
-def is_playing(image: Path) -> bool:
-    """Whether the threads of a replay in this directory run."""
-    for comm in Path("/proc").glob("[0-9]*/task/*/comm"):
-        with suppress(OSError):  # ended meanwhile
-            if comm.read_text() == "play 1\n" and str(image) in (comm.parents[2] / "cmdline").read_text():
-                return True
-    return False
 
 
 def test_an_interrupt_before_the_replay_has_begun_is_said(tmp_path, capsys, monkeypatch):
@@ -201,20 +183,17 @@ def test_an_interrupt_before_the_replay_has_begun_is_said(tmp_path, capsys, monk
     stopped.write_text("#!/bin/sh\ncase $* in *--dry-run*) exit 0 ;; esac\nkill -TERM $$\n")
     stopped.chmod(0o755)
     monkeypatch.setattr("replayer.recorder.find_binary", lambda name: stopped)
-    assert main(["replay", str(slow(tmp_path)), "--directory", str(tmp_path / "image"), "--record"]) == 1
+    assert (
+        main(["replay", str(slow(tmp_path / "slow.iotrace")), "--directory", str(tmp_path / "image"), "--record"]) == 1
+    )
     assert "before it had begun" in capsys.readouterr().err
-    assert (tmp_path / "image" / "f00000001").exists()
+    assert not (tmp_path / "image").exists()
 
 
 def test_an_interrupt_ends_replay_and_recording_with_their_result(tmp_path):
-    trace, image, kept = slow(tmp_path), tmp_path / "image", tmp_path / "kept.iotrace"
-    command = [sys.executable, "-m", "flextrace", "replay", str(trace), "--directory", str(image), "--timing", "think"]
-    process = subprocess.Popen(
-        [*command, "--record", str(kept), "--format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    while not is_playing(image) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    trace, image, kept = slow(tmp_path / "slow.iotrace"), tmp_path / "image", tmp_path / "kept.iotrace"
+    process = started(trace, image, "--timing", "think", "--record", kept, "--format", "json")
+    wait_until(lambda: playing(image))
     process.send_signal(signal.SIGINT)
     assert_part(json.loads(process.communicate(timeout=60)[0]), "signal")
     assert process.returncode == 130

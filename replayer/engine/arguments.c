@@ -51,7 +51,7 @@ const char *const directs[] = {"recorded", "on", "off", NULL};
 const char *const syncs[] = {"recorded", "off", NULL};
 const char *const computings[] = {"recorded", "off", NULL};
 const char *const layouts[] = {"any", "recorded", NULL};
-const char *const phases[] = {"all", "prepare", "run", NULL};
+const char *const phases[] = {"all", "prepare", "run", "remove", NULL};
 
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "What the replay repeats:", 1},
@@ -105,7 +105,8 @@ static const struct argp_option options[] = {
 	 "engine "
 	 "keeps of the trace",
 	 3},
-	{"phase", KEY_PHASE, "PHASE", 0, "all (default), prepare (lay out the files), or run (files are there)", 3},
+	{"phase", KEY_PHASE, "PHASE", 0,
+	 "all (default), prepare (lay out the files), run (files are there), or remove (them; needs no trace)", 3},
 	{"keep-image", KEY_KEEP_IMAGE, NULL, 0, "Leave the files for the next replay", 3},
 	{"force-space", KEY_FORCE_SPACE, NULL, 0, "Begin although the space seems too little", 3},
 	{"data", KEY_DATA, "KIND", 0,
@@ -206,10 +207,11 @@ static error_t parse_computing_option(int key, const char *text, struct argument
 static void check_together(const struct arguments *arguments, const struct argp_state *state)
 {
 	bool null = arguments->run.engine == ENGINE_NULL;
+	bool removes = arguments->phase == PHASE_REMOVE;
 
-	if (!arguments->trace)
+	if (!arguments->trace && !removes)
 		argp_error(state, "no trace given");
-	if (!arguments->directory && !arguments->device && !null)
+	if (!arguments->directory && (removes || (!arguments->device && !null)))
 		argp_error(state, "no --directory given");
 	if (arguments->phase == PHASE_PREPARE && null)
 		argp_error(state, "--engine null needs no files: there is nothing to prepare");

@@ -90,6 +90,16 @@ static int see_places(struct image *image)
 	return error == -EINTR ? 0 : error; /* the run then ends with its result */
 }
 
+/*
+ * Of a layout that came to nothing what was made for this replay goes, unless it is to be kept. An earlier image stays,
+ * whatever has become of it.
+ */
+static void take_back(const struct arguments *arguments, struct image *image)
+{
+	if (image->made_directory || (!arguments->keep_image && image->begun))
+		image_remove(image);
+}
+
 /* Has the image ready. */
 static int prepare(const struct arguments *arguments, const struct file_table *table, struct image *image)
 {
@@ -115,10 +125,8 @@ static int prepare(const struct arguments *arguments, const struct file_table *t
 		error = see_places(image);
 	if (error == -EINTR)
 		complain("interrupted while laying out %s", image->path);
-	/* What was made for this replay goes, unless it is to be kept. An earlier image stays, whatever has become of it. */
-	bool kept = arguments->keep_image || arguments->phase == PHASE_PREPARE;
-	if (error && (image->made_directory || (!kept && image->begun)))
-		image_remove(image);
+	if (error)
+		take_back(arguments, image);
 	return error;
 }
 
@@ -217,6 +225,9 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	if (!error)
 		error = flush_output();
 	run_free(&run);
+	/* Who does not hear that the files are there is not going to have them removed. */
+	if (error && arguments->phase == PHASE_PREPARE)
+		take_back(arguments, image);
 	if (!null && !arguments->keep_image && arguments->phase != PHASE_PREPARE && image_remove(image))
 		return EXIT_FAILURE;
 	if (error)
@@ -293,11 +304,20 @@ static int replay(struct arguments *arguments)
 	return execute(arguments, &trace, &table, &schedule, &image, engine_why);
 }
 
+/* Takes away what was laid out for a run that has not come, or did not live to its end. */
+static int remove_image(const struct arguments *arguments)
+{
+	__attribute__((cleanup(image_close))) struct image image = {
+		.path = arguments->directory, .directory = -1, .stop = &stop};
+
+	return image_open(&image) || image_remove(&image) ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int main(int count, char **values)
 {
 	struct arguments arguments;
 
 	arguments_parse(&arguments, count, values);
 	watch_signals();
-	return replay(&arguments);
+	return arguments.phase == PHASE_REMOVE ? remove_image(&arguments) : replay(&arguments);
 }

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns the document of a replay into what the user gets: its origin in it, printed, written, and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shlex
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from characterize.new_file import write_text
+from replayer.confine import current_limit
+from replayer.result_text import summary
+from replayer.run import EXIT_INTERRUPTED, EXIT_NOT_TRUSTWORTHY, EXIT_OK
+from selfscale.recorded_replay import INTERRUPTED
+
+
+def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
+    """What a result needs to be understood later: the command, the input's hash, the machine.
+
+    Made before the replay: after it a trace of gigabytes would keep a result waiting that is there, and beside it the
+    hashing would take a processor from what is measured. The engine reads the trace right after, from the page cache.
+    """
+    digest = None
+    with suppress(OSError):  # the engine says what is wrong with it
+        if trace.is_file():  # a pipe would wait for who writes into it
+            with trace.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {
+        "command": shlex.join(["flextrace", *sys.argv[1:]]),
+        "trace_sha256": digest,
+        "environment": {
+            "kernel": platform.release(),
+            "cpus": os.cpu_count(),
+            "memory_limit_bytes": memory or current_limit(),
+        },
+    }
+
+
+def tell(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
+    """Print the result, and write it; the exit code."""
+    text = json.dumps(document, indent=2)
+    try:
+        print(text if arguments.format == "json" else summary(document), flush=True)
+        for warning in document["warnings"]:
+            print(f"warning: {warning}", file=sys.stderr)
+        for reason in document["reasons"]:
+            print(f"not trustworthy: {reason}", file=sys.stderr)
+    finally:
+        # Also where nobody reads what is printed; and after it, since the disk may be full.
+        if arguments.output:
+            write_text(arguments.output, text, force=arguments.force)
+    if "fidelity" in document and arguments.output:
+        print(f"next: flextrace report -o report.html --replay {arguments.output}", file=sys.stderr)
+    if document["stopped"] == "signal":
+        print("flextrace replay: interrupted; the result is of what was replayed until then", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    if document.get("fidelity_missing") == INTERRUPTED:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``flextrace replay`` as a process of its own, and what of it is running, for tests that end it early."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import characterize
+from tests.made_trace import made_trace, read
+from tests.straced import ROOT
+
+
+def started(trace: Path, directory: Path, *options: object, place: str = "--directory") -> subprocess.Popen[str]:
+    """The verb, on files in a directory."""
+    command = [sys.executable, "-m", "flextrace", "replay", trace, place, directory, *options]
+    return subprocess.Popen(
+        list(map(str, command)),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_until(happens: Callable[[], object], seconds: float = 60.0) -> None:
+    """Poll until it is true."""
+    deadline = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def playing(image: Path) -> int | None:
+    """The process whose threads replay in this directory, or None."""
+    for comm in Path("/proc").glob("[0-9]*/task/*/comm"):
+        with suppress(OSError):  # ended meanwhile
+            if comm.read_text() == "play 1\n" and str(image) in (comm.parents[2] / "cmdline").read_text():
+                return int(comm.parents[2].name)
+    return None
+
+
+def children(process: int) -> list[str]:
+    """Processes that this one waits for."""
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+def slow(path: Path) -> Path:
+    """A trace of 100 reads that takes minutes with its think times."""
+    io = [read(4096 * at, 4096, 1 + 10**9 * at, 1000) for at in range(100)]
+    files = [{"file": 1, "size_bytes": 1 << 20, "resident_bytes": 1 << 20}]
+    return characterize.write(made_trace(io, files=files), path)
+
+
+def endless_layout(path: Path) -> Path:
+    """A trace whose file of 40 GB nobody waits for."""
+    return characterize.write(made_trace([read(0, 4096, 1)], files=[{"file": 1, "size_bytes": 40 << 30}]), path)

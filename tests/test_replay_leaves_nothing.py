@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of a replay in two phases are gone however it ends, and nothing else is: real signals to real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import characterize
+from flextrace.main import main
+from replayer.phases import remove_image
+from replayer.run import prepare
+from tests.made_trace import made_trace, read
+from tests.running_replay import endless_layout, playing, slow, started, wait_until
+from tests.straced import ENGINE, needs_engine
+from tests.told import RECORDER
+
+pytestmark = [
+    needs_engine,
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="memory groups need root"),
+]
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture
+def image(tmp_path):
+    """An empty directory that is there, beside a file that is somebody's."""
+    (tmp_path / "beside").write_text("precious")
+    made = tmp_path / "image"
+    made.mkdir()
+    yield made
+    assert (tmp_path / "beside").read_text() == "precious"
+
+
+def small(path: Path, size_bytes: int = 65536) -> Path:
+    return characterize.write(made_trace([read(0, 4096, 1)], files=[{"file": 1, "size_bytes": size_bytes}]), path)
+
+
+def groups_of(process: int) -> list[Path]:
+    return list(Path("/sys/fs/cgroup").rglob(f"flextrace-{process}-*"))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_signal_during_the_layout_leaves_neither_files_nor_group(image, tmp_path, number, there):
+    directory = image if there else tmp_path / "new"
+    trace = endless_layout(tmp_path / "large.iotrace")
+    process = started(trace, directory, "--memory", "64M", "--force-space")
+    file = directory / "f00000001"
+    wait_until(lambda: file.exists() and file.stat().st_size > 1 << 20)
+    assert groups_of(process.pid)
+    process.send_signal(number)
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert said == "flextrace replay: interrupted\n"
+    assert not groups_of(process.pid)
+    assert directory.exists() == there
+    assert not there or list(directory.iterdir()) == []
+
+
+def test_an_earlier_image_outlives_an_interrupted_layout_as_in_one_phase(image, tmp_path):
+    prepare(small(tmp_path / "small.iotrace"), image)
+    other = characterize.write(
+        made_trace([read(0, 4096, 1, file=2)], files=[{"file": 2, "size_bytes": 40 << 30}]), tmp_path / "other.iotrace"
+    )
+    process = started(other, image, "--memory", "64M", "--force-space")
+    file = image / "f00000002"
+    wait_until(lambda: file.exists() and file.stat().st_size > 1 << 20)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert (image / "f00000001").stat().st_size == 65536
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_engine_that_is_killed_leaves_no_files_unless_they_are_to_stay(image, tmp_path, kept):
+    options = ["--memory", "64M", "--timing", "think"]
+    process = started(slow(tmp_path / "slow.iotrace"), image, *options, place="--image" if kept else "--directory")
+    wait_until(lambda: playing(image))
+    os.kill(playing(image), signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "was killed" in said
+    assert not groups_of(process.pid)
+    assert (image / "f00000001").exists() == kept
+    assert kept or list(image.iterdir()) == []
+
+
+@pytest.mark.skipif(not RECORDER.exists(), reason="recorder not built (make build)")
+def test_a_recorder_that_fails_leaves_no_files(image, tmp_path, capsys, monkeypatch):
+    failing = tmp_path / "recorder"
+    failing.write_text("#!/bin/sh\ncase $* in *--dry-run*) exit 0 ;; esac\necho no ring buffers >&2\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr("replayer.recorder.find_binary", lambda name: failing)
+    assert main(["replay", str(small(tmp_path / "t.iotrace")), "--directory", str(image), "--record"]) == 1
+    assert "no ring buffers" in capsys.readouterr().err
+    assert list(image.iterdir()) == []
+
+
+def test_a_layout_whose_result_nobody_reads_is_taken_back(image, tmp_path):
+    """As where flextrace is killed meanwhile: who does not hear of the files is not going to have them removed."""
+    trace = small(tmp_path / "t.iotrace", 64 << 20)
+    for directory, options in ((image, []), (tmp_path / "new", []), (image, ["--keep-image"])):
+        command = [ENGINE, trace, f"--directory={directory}", "--phase=prepare", *options]
+        engine = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        engine.stdout.close()
+        assert engine.wait(timeout=60) == 1
+        kept = [image / "f00000001"] if options else []
+        assert [path for path in image.iterdir() if path.name.startswith("f")] == kept
+        assert not (tmp_path / "new").exists()
+
+
+def test_only_what_the_engine_made_is_removed(image, tmp_path):
+    prepare(small(tmp_path / "t.iotrace"), image)
+    (image / "thesis.tex").write_text("precious")
+    (image / "f1").write_text("precious")
+    remove_image(image)
+    assert {path.name for path in image.iterdir()} == {"thesis.tex", "f1"}
+    # No image: nothing is looked at, whatever its files are called.
+    (image / "f00000001").write_text("precious")
+    remove_image(image)
+    remove_image(tmp_path / "none")
+    assert (image / "f00000001").read_text() == "precious"
+    done = subprocess.run(
+        [ENGINE, "--phase=remove", f"--directory={image}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "holds files that are not a replay's" in done.stderr
+    assert (image / "f00000001").read_text() == "precious"
+
+
+@pytest.mark.parametrize("options", [[], ["--device=/dev/null"]])
+def test_a_removal_needs_a_directory(options):
+    done = subprocess.run([ENGINE, "--phase=remove", *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no --directory given" in done.stderr

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a replay while it runs: a line on a terminal, or one now and then, and nothing of a short one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+
+from flextrace import replay_progress
+from flextrace.replay_progress import ERASE, ReplayProgress
+from replayer.run import replay
+from tests.running_replay import slow
+from tests.straced import ROOT, needs_engine
+
+
+def told(max_seconds: float | None = None, *, loop: bool = False) -> str:
+    """After 3 s and 300 of 1200 requests, in two intervals."""
+    progress = ReplayProgress(max_seconds, loop=loop)
+    progress.step("laying out the files")
+    assert progress.text().startswith("laying out the files: ")
+    progress.on_interval({"t_s": 1.5, "requests": 100, "requests_of_pass": 1200})
+    progress.on_interval({"t_s": 3.0, "requests": 200, "requests_of_pass": 1200})
+    return progress.text()
+
+
+def test_the_rest_is_expected_to_take_as_long_by_its_requests_but_no_longer_than_it_may():
+    assert told() == "replaying: 3 s, 25% of 1200 requests, ETA 9 s"
+    assert told(60.0) == "replaying: 3 s, 25% of 1200 requests, ETA 9 s"
+    assert told(10.0) == "replaying: 3 s, 25% of 1200 requests, ETA 7 s"
+    assert told(10.0, loop=True) == "replaying: 3 s, 300 requests, ETA 7 s"
+
+
+def test_a_trace_without_requests_has_no_share():
+    progress = ReplayProgress()
+    progress.on_interval({"t_s": 2.0, "requests": 0, "requests_of_pass": 0})
+    assert progress.text() == "replaying: 2 s, 0 requests"
+
+
+def test_a_line_now_and_then_and_nothing_at_first(capsys, monkeypatch):
+    monkeypatch.setattr(replay_progress, "LINE_S", 0.5)
+    with ReplayProgress() as progress:
+        progress.step("laying out the files")
+    assert capsys.readouterr().err == ""
+    with ReplayProgress() as progress:
+        progress.step("laying out the files")
+        progress._ended.wait(1.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert 1 <= len(lines) <= 2
+    assert all(line.startswith("flextrace replay: laying out the files: ") for line in lines)
+    progress.close()
+
+
+@needs_engine
+def test_the_engine_tells_how_many_requests_there_are(tmp_path):
+    lines = []
+    options = {"timing": "think", "interval_ms": 20, "max_seconds": 0.3}
+    replay(slow(tmp_path / "slow.iotrace"), tmp_path / "image", on_interval=lines.append, **options)
+    assert {line["requests_of_pass"] for line in lines} == {100}
+
+
+@needs_engine
+def test_on_a_terminal_a_line_follows_the_replay_and_is_gone_at_the_end(tmp_path):
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "flextrace", "replay", slow(tmp_path / "slow.iotrace"), "--directory"]
+    command += [tmp_path / "image", "--timing", "think", "--max-time", "5"]
+    process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, stderr=its, text=True)
+    os.close(its)
+    said = b""
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 4096):
+            said += part
+    os.close(ours)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    lines = said.decode().split(ERASE)
+    assert lines[0] == ""
+    assert any(line.startswith("replaying: ") and "of 100 requests, ETA " in line for line in lines)
+    assert 2 <= len(lines) <= 6
+    assert "replaying" not in lines[-1]
+    assert "ended by max-seconds" in out
+
+
+@needs_engine
+def test_a_short_replay_is_silent(tmp_path):
+    command = [sys.executable, "-m", "flextrace", "replay", slow(tmp_path / "slow.iotrace"), "--directory"]
+    command += [tmp_path / "image", "--timing", "think", "--max-time", "1.5"]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
