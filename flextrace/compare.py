@@ -72,10 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
             on_step=lambda text: print(f"  {text}", file=sys.stderr, flush=True),
         )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)
+    try:
+        print(text if arguments.format == "json" else format_comparison(comparison.document), flush=True)
+    finally:
+        # Also where nobody reads what is printed; and after it, since the disk may be full.
+        if arguments.output:
+            write_text(arguments.output, text, force=arguments.force)
     if arguments.output:
-        write_text(arguments.output, text, force=arguments.force)
         print(f"next: flextrace report -o report.html --comparison {arguments.output}", file=sys.stderr)
-    print(text if arguments.format == "json" else format_comparison(comparison.document))
     return 0 if comparison.trustworthy else 3
 
 

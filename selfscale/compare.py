@@ -79,6 +79,7 @@ def compare(
             2,
         )
     say = on_step or (lambda text: None)
+    trace_sha256 = sha256_of(trace.path)  # now: nothing is to come between the runs and their result
     say("characterizing the trace")
     layer = characterization_of(trace).as_document()["layers"]["vfs"]
     workload = Workload.from_document(layer["parameters"])
@@ -117,7 +118,7 @@ def compare(
         seed=seed,
         repeat=repeat,
         trace=str(trace.path),
-        trace_sha256=sha256_of(trace.path),
+        trace_sha256=trace_sha256,
         trace_command=trace.header.metadata.get("command"),
         trace_warnings=trace.warnings,
         profile=None if profile.path is None else str(profile.path),
