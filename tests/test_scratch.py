@@ -12,11 +12,12 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.layout import IoFlag
+from characterize.layout import FileType, IoFlag
 from characterize.stream import open_stream
 from flextrace.main import main
 from selfscale import scratch
 from selfscale.scratch import device_trace_bytes, recording_bytes, scratch_directory
+from tests.block_device import loop_device
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine
 from tests.told import RECORDER
@@ -26,13 +27,13 @@ pytest_plugins = ["small_file_system"]
 READS = 19_997
 
 
-def direct_reads(path: Path) -> Path:
+def direct_reads(path: Path, file_type: FileType = FileType.REGULAR) -> Path:
     """A trace of reads by O_DIRECT, each of which is a request to the device."""
     io = [
         read(4096 * (at * 7919 % 1024), 4096, 1 + 10 * at, 5, flags=IoFlag.DIRECT, thread=1 + at % 2)
         for at in range(READS)
     ]
-    return characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 4 << 20}]), path)
+    return characterize.write(made_trace(io, files=[{"file": 1, "type": file_type, "size_bytes": 4 << 20}]), path)
 
 
 def available_bytes() -> int:
@@ -75,3 +76,18 @@ def test_a_recording_is_estimated_before_anything_is_laid_out(tmp_path, small_fi
 def test_a_copy_for_a_device_takes_no_more_than_its_operations(tmp_path):
     trace = direct_reads(tmp_path / "t.iotrace")
     assert device_trace_bytes(open_stream(trace)) == 4096 + 64 * (1 + READS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_trace_for_a_device_is_not_begun_where_it_has_no_room(tmp_path, small_file_system, capsys, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(small_file_system))
+    (small_file_system / "most").write_bytes(bytes(3 << 20))
+    with loop_device(tmp_path / "disk", 8 << 20) as device:
+        words = ["replay", direct_reads(tmp_path / "t.iotrace", FileType.BLOCK_DEVICE), "--device", device.path]
+        assert main(list(map(str, words))) == 1
+        said = capsys.readouterr().err
+        assert "the trace as it runs on the device takes about 1.2" in said
+        assert "set TMPDIR" in said
+        (small_file_system / "most").unlink()
+        assert main(list(map(str, words))) == 0
+    assert list(small_file_system.iterdir()) == []
