@@ -85,3 +85,30 @@ def in_flight(fidelity: Mapping[str, Any]) -> Figure | None:
     figure.update_yaxes(title_text="percent of the time in I/O", rangemode="tozero")
     sentence = "How long how many requests were in flight at once, of the time in which any was."
     return Figure("Requests in flight, original and replay", sentence, figure, data)
+
+
+def lateness(fidelity: Mapping[str, Any]) -> Figure | None:
+    """How late the replay's operations began; None with timing asap, which has no due times, and from older engines."""
+    buckets = (fidelity["lateness"] or {}).get("buckets", {"counts": []})
+    if not buckets["counts"]:
+        return None
+    data = pd.DataFrame({"below_us": [below / 1e3 for below in buckets["below_ns"]], "operations": buckets["counts"]})
+    # A bar covers its bucket, from half of the bound to the bound: places and widths are linear on any axis.
+    middle, width = 0.75 * data["below_us"], 0.5 * data["below_us"]
+    figure = go.Figure(
+        go.Bar(
+            x=middle.tolist(),
+            y=data["operations"].tolist(),
+            width=width.tolist(),
+            customdata=data["below_us"].tolist(),
+            hovertemplate="%{y} below %{customdata} µs<extra></extra>",
+            marker_color=LINE,
+        )
+    )
+    figure.update_xaxes(title_text="late by, µs", **log_axis(data["below_us"]))
+    figure.update_yaxes(title_text="operations", rangemode="tozero")
+    sentence = (
+        "How long after they were due and could have begun the operations of the replay began, by powers of two: what "
+        "this host adds, not its storage."
+    )
+    return Figure("Lateness of the replay", sentence, figure, data)

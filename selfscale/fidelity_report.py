@@ -59,7 +59,12 @@ def fidelity_section(number: int, document: Mapping[str, Any]) -> Section:
     return section
 
 
-_FIGURES = (fidelity_figures.response_times, fidelity_figures.think_times, fidelity_figures.in_flight)
+_FIGURES = (
+    fidelity_figures.response_times,
+    fidelity_figures.think_times,
+    fidelity_figures.in_flight,
+    fidelity_figures.lateness,
+)
 
 
 def _cells(*texts: str) -> list[Cell]:

@@ -343,6 +343,19 @@ def test_the_report_has_the_comparison_and_its_figures(tmp_path):
     write_report(tmp_path / "empty.html", replays=[document | {"fidelity": empty}])
 
 
+def test_the_report_draws_how_late_the_replay_was():
+    """Where the engine tells it: older ones have no buckets, and timing asap has no due times."""
+    buckets = {"below_ns": [1, 1 << 10, 1 << 20], "counts": [13, 7, 3]}
+    document = result(busy()) | {"fidelity": awkward() | {"lateness": LATENESS | {"count": 23, "buckets": buckets}}}
+    figure = fidelity_section(1, document).figures[-1]
+    assert figure.title == "Lateness of the replay"
+    assert figure.data.to_dict("list") == {"below_us": [0.001, 1.024, 1048.576], "operations": [13, 7, 3]}
+    assert list(figure.plot.data[0].y) == [13, 7, 3]
+    for without in (LATENESS, None):
+        older = document | {"fidelity": awkward() | {"lateness": without}}
+        assert [one.title for one in fidelity_section(1, older).figures][-1].startswith("Requests in flight")
+
+
 def test_what_is_no_recorded_replay_is_refused(tmp_path):
     path = tmp_path / "r.json"
     with pytest.raises(FlextraceError, match="cannot read"):

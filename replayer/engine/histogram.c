@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns counts by log-linear class into percentiles.
+// Turns counts by log-linear class into percentiles, and into fewer classes.
 #include <math.h>
+#include <string.h>
 
 #include "replayer/engine/histogram.h"
 
@@ -24,6 +25,16 @@ static uint64_t class_middle(uint32_t class)
 	uint64_t low = ((uint64_t)(class & ((1u << HISTOGRAM_BITS) - 1)) | (1u << HISTOGRAM_BITS)) << power;
 
 	return low + (1ull << power) / 2;
+}
+
+void histogram_buckets(const struct histogram *histogram, uint64_t counts[static HISTOGRAM_BUCKETS])
+{
+	memset(counts, 0, HISTOGRAM_BUCKETS * sizeof(*counts));
+	for (uint32_t class = 0; class < HISTOGRAM_CLASSES; class ++) {
+		uint64_t middle = class_middle(class);
+
+		counts[middle ? 64 - __builtin_clzll(middle) : 0] += histogram->classes[class];
+	}
 }
 
 uint64_t histogram_quantile(const struct histogram *histogram, double fraction)

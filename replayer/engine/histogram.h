@@ -9,6 +9,7 @@ enum {
 	HISTOGRAM_BITS = 7, /* 128 classes per power of two: a class is at most 1/128 wide, its middle off by 1/256 */
 	HISTOGRAM_POWERS = 40, /* up to 2^47 ns, 39 hours; longer ones fall into the last class */
 	HISTOGRAM_CLASSES = (HISTOGRAM_POWERS + 1) << HISTOGRAM_BITS,
+	HISTOGRAM_BUCKETS = HISTOGRAM_BITS + HISTOGRAM_POWERS + 1, /* of which bucket b holds what is below 2^b ns */
 };
 
 struct histogram {
@@ -41,5 +42,8 @@ void histogram_merge(struct histogram *into, const struct histogram *from);
 
 /* The middle of the class that holds the value of rank ceil(fraction x count); 0 when nothing was counted. */
 uint64_t histogram_quantile(const struct histogram *histogram, double fraction);
+
+/* Counts by power of two: bucket 0 of 0 ns, bucket b of 2^(b-1) to 2^b - 1 ns, the last one also of all that is longer. */
+void histogram_buckets(const struct histogram *histogram, uint64_t counts[static HISTOGRAM_BUCKETS]);
 
 #endif

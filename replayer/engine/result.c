@@ -12,6 +12,7 @@
 #include "replayer/engine/json.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/result.h"
+#include "replayer/engine/result_times.h"
 #include "replayer/engine/ring.h"
 
 enum { FEW_RUNS_BYTES = 16 << 20 }; /* runs of recorded places are as long as this in a healthy file system */
@@ -94,19 +95,6 @@ static void print_operations(const struct tally *tally)
 	json_close('}');
 }
 
-static void print_times(const char *name, const struct histogram *histogram)
-{
-	json_open(name, '{');
-	json_count("count", histogram->count);
-	json_number("mean_ns", histogram->count ? (double)histogram->sum_ns / (double)histogram->count : 0);
-	json_count("p50_ns", histogram_quantile(histogram, 0.5));
-	json_count("p90_ns", histogram_quantile(histogram, 0.9));
-	json_count("p99_ns", histogram_quantile(histogram, 0.99));
-	json_count("p999_ns", histogram_quantile(histogram, 0.999));
-	json_count("max_ns", histogram->max_ns);
-	json_close('}');
-}
-
 static void print_measured(const struct result *result, const struct totals *totals)
 {
 	const struct tally *tally = &totals->tally;
@@ -182,11 +170,11 @@ static void print_accuracy(const struct result *result, const struct totals *tot
 	if (result->options->timing != TIMING_ASAP) {
 		json_count("limit_ns", run->late_after_ns);
 		json_number("late_share", accuracy->late_share);
-		print_times("lateness", &totals->histograms[HISTOGRAM_LATENESS]);
+		print_distribution("lateness", &totals->histograms[HISTOGRAM_LATENESS]);
 	}
 	if (result->options->timing == TIMING_RECORDED) {
 		json_number("behind_share", accuracy->behind_share);
-		print_times("behind", &totals->histograms[HISTOGRAM_BEHIND]);
+		print_distribution("behind", &totals->histograms[HISTOGRAM_BEHIND]);
 		json_count("drift_ns", accuracy->drift_ns);
 		json_count("schedule_ns", accuracy->schedule_ns);
 		json_text("late_policy", result->late);
