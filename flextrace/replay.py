@@ -143,7 +143,7 @@ def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--direct", choices=DIRECT_CHOICES, default="recorded", help="O_DIRECT (default: as recorded)")
     group.add_argument(
-        "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync and its kin (default: as recorded)"
+        "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync: recorded, off, or O_SYNC on each write"
     )
 
 

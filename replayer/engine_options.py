@@ -59,8 +59,9 @@ class EngineOptions(TypedDict, total=False):
         With timing "asap": operations that a thread may be ahead of the slowest (docs/decisions/0025); default: any.
     direct : {"recorded", "on", "off"}
         O_DIRECT.
-    sync : {"recorded", "off"}
-        O_SYNC, O_DSYNC, and the fsync family.
+    sync : {"recorded", "off", "dsync", "sync"}
+        O_SYNC, O_DSYNC, and the fsync family; dsync, sync: every write by O_DSYNC or O_SYNC, the fsync family as
+        recorded.
     force_space : bool
         Begin although the space seems too little.
     device : path-like, optional

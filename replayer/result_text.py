@@ -51,6 +51,8 @@ def _engine_line(engine: dict[str, Any]) -> str:
     for option in ("direct", "sync"):
         if engine[option] != "recorded":
             line += f", {option} {engine[option]}"
+    if "sync_changed_writes" in engine:
+        line += f" ({engine['sync_changed_writes']} writes changed)"
     return line
 
 

@@ -48,7 +48,7 @@ const char *const orders[] = {"resource", "recorded", "thread", NULL};
 const char *const caches[] = {"recorded", "warm", "cold", "keep", NULL};
 const char *const late_policies[] = {"catch-up", "skip", "slip", NULL};
 const char *const directs[] = {"recorded", "on", "off", NULL};
-const char *const syncs[] = {"recorded", "off", NULL};
+const char *const syncs[] = {"recorded", "off", "dsync", "sync", NULL};
 const char *const computings[] = {"recorded", "off", NULL};
 const char *const layouts[] = {"any", "recorded", NULL};
 const char *const phases[] = {"all", "prepare", "run", "remove", NULL};
@@ -95,7 +95,10 @@ static const struct argp_option options[] = {
 	{"depth", KEY_DEPTH, "N", 0,
 	 "io_uring: at most N requests in flight per thread (default: as recorded, or 1 for synthetic traces)", 2},
 	{"direct", KEY_DIRECT, "HOW", 0, "O_DIRECT: recorded (default), on or off", 2},
-	{"sync", KEY_SYNC, "HOW", 0, "O_SYNC, O_DSYNC, fsync and its kin: recorded (default) or off", 2},
+	{"sync", KEY_SYNC, "HOW", 0,
+	 "O_SYNC, O_DSYNC, fsync and its kin: recorded (default), off, or every write by O_DSYNC (dsync) or O_SYNC "
+	 "(sync) and fsync and its kin as recorded",
+	 2},
 	{NULL, 0, NULL, 0, "Where it begins:", 3},
 	{"directory", 'd', "DIR", 0, "Directory for the files of the replay; made if missing", 3},
 	{"cache", KEY_CACHE, "STATE", 0,

@@ -11,7 +11,7 @@ enum { EXIT_USAGE = 2, EXIT_NOT_TRUSTWORTHY = 3 };
 
 enum phase { PHASE_ALL, PHASE_PREPARE, PHASE_RUN, PHASE_REMOVE };
 enum direct_choice { DIRECT_RECORDED, DIRECT_ON, DIRECT_OFF };
-enum sync_choice { SYNC_RECORDED, SYNC_OFF };
+enum sync_choice { SYNC_RECORDED, SYNC_OFF, SYNC_DSYNC, SYNC_SYNC };
 enum computing_choice { COMPUTING_RECORDED, COMPUTING_OFF };
 enum layout_choice { LAYOUT_ANY, LAYOUT_RECORDED };
 

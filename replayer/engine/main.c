@@ -69,13 +69,13 @@ static int choose_order(struct arguments *arguments, const struct trace *trace, 
 
 static struct class_choice choose_classes(const struct arguments *arguments)
 {
-	bool sync_off = arguments->sync == SYNC_OFF;
+	static const uint8_t sync_added[] = {[SYNC_DSYNC] = CLASS_DSYNC, [SYNC_SYNC] = CLASS_SYNC};
 
 	return (struct class_choice){
 		.kept = (arguments->direct == DIRECT_RECORDED ? CLASS_DIRECT : 0) |
-			(sync_off ? 0 : CLASS_SYNC | CLASS_DSYNC),
-		.added = arguments->direct == DIRECT_ON ? CLASS_DIRECT : 0,
-		.sync_off = sync_off,
+			(arguments->sync == SYNC_RECORDED ? CLASS_SYNCED : 0),
+		.added = (arguments->direct == DIRECT_ON ? CLASS_DIRECT : 0) | sync_added[arguments->sync],
+		.sync_off = arguments->sync == SYNC_OFF,
 	};
 }
 

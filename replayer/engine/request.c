@@ -62,6 +62,8 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 			tally_result(&worker->tally, KIND_IO, io->result, descriptor);
 		return false;
 	}
+	if (io->op == IO_WRITE && (class ^ class_of_flags(io->flags)) & CLASS_SYNCED)
+		worker->tally.sync_changed++;
 	/* The sync after a write to a file whose times somebody had asked for takes longer. */
 	if (io->op == IO_WRITE && io->flags & IO_CTIME_QUERIED) {
 		struct stat status;

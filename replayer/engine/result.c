@@ -142,6 +142,8 @@ static void print_engine(const struct result *result, const struct totals *total
 	json_text("why", result->engine_why);
 	json_text("direct", result->direct);
 	json_text("sync", result->sync);
+	if (strcmp(result->sync, syncs[SYNC_RECORDED]) != 0)
+		json_count("sync_changed_writes", totals->tally.sync_changed);
 	if (options->engine == ENGINE_URING) {
 		if (options->depth)
 			json_count("depth", options->depth);

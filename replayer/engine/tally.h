@@ -49,6 +49,7 @@ struct tally {
 	uint64_t late; /* operations that began later than what is still trustworthy, though they could have begun */
 	uint64_t behind; /* that began later than that behind the schedule */
 	uint64_t unaligned[2]; /* direct requests that went through the page cache: by --direct on, as recorded */
+	uint64_t sync_changed; /* writes that --sync made synchronous in another way than recorded, or not at all */
 	uint64_t submits; /* calls that handed requests to the kernel */
 	uint64_t submits_blocked; /* of them, longer than SUBMIT_BLOCKED_NS */
 	uint64_t submits_blocked_ns;
