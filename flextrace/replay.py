@@ -220,7 +220,7 @@ def run(arguments: argparse.Namespace) -> int:
         origin = provenance(arguments.trace, arguments.memory)
         trace = cleanup.enter_context(expanded(arguments.trace))
         placed, notes = cleanup.enter_context(_on_device(arguments, trace))
-        document = _replay(arguments, placed, cleanup, progress)
+        document = _replay(arguments, trace, placed, cleanup, progress)
         progress.close()
         document |= notes | {"trace": str(arguments.trace)} | origin
         if not notes.get("device_trace", {}).get("timed", True) and not arguments.lanes:
@@ -255,22 +255,28 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
             lanes=arguments.lanes,
             fit=arguments.fit,
         )
+        if arguments.record and notes["layer"] != "block":
+            raise FlextraceError("--record onto a device compares block requests: give --layer block as well", 2)
         if not arguments.order and notes["layer"] == "block":
             # Lanes are no threads: only the interval order keeps the recorded depth, and none is to where it is given.
             arguments.order = "thread" if arguments.lanes else "recorded"
         yield placed, {"device_trace": notes}
 
 
-def _replay(arguments: argparse.Namespace, trace: Path, cleanup: ExitStack, progress: ReplayProgress) -> dict[str, Any]:
-    """The result; recorded, it has the comparison as ``fidelity``."""
+def _replay(
+    arguments: argparse.Namespace, trace: Path, placed: Path, cleanup: ExitStack, progress: ReplayProgress
+) -> dict[str, Any]:
+    """The result of what was placed, made of the trace; recorded, it has the comparison as ``fidelity``."""
     options = _engine_options(arguments)
     progress.step("laying out the files" if arguments.directory else "starting")
+    at_once = partial(
+        replay, placed, arguments.directory, finish_on_signal=True, on_interval=progress.on_interval, **options
+    )
     if not (arguments.memory or arguments.record) or arguments.engine == "null":
-        on_interval = progress.on_interval
-        return replay(trace, arguments.directory, finish_on_signal=True, on_interval=on_interval, **options)
-    run = partial(
+        return at_once()
+    in_phases = partial(
         replay_in_phases,
-        trace,
+        placed,
         arguments.directory,
         options,
         cleanup,
@@ -278,12 +284,13 @@ def _replay(arguments: argparse.Namespace, trace: Path, cleanup: ExitStack, prog
         on_interval=progress.on_interval,
     )
     if not arguments.record:
-        return run()
+        return in_phases()
     return recorded_replay(
-        trace,
-        arguments.directory,
-        lambda recorder: run(recorder=recorder),
+        placed,
+        arguments.directory or arguments.device,
+        lambda recorder: in_phases(recorder=recorder) if arguments.directory else at_once(recorder=recorder(None)),
         cleanup,
+        original=None if arguments.directory else trace,
         keep_as=arguments.record if isinstance(arguments.record, Path) else None,
         force=arguments.force,
         on_compare=lambda: progress.step("comparing the replay with the trace"),

@@ -149,7 +149,7 @@ class BlockOperations:
         self._with_stacked = source is not None or stream.all_stacked
         found: dict[int, np.ndarray] = {}  # by device: requests, those that are repeated, and of these with a duration
         for blocks in self._blocks():
-            kept = _can_be_repeated(blocks)
+            kept = can_be_repeated(blocks)
             every = np.column_stack([np.ones(len(blocks), bool), kept, kept & (blocks["duration_ns"] > 0)])
             for device in np.unique(blocks["device"]).tolist():
                 found[device] = found.get(device, 0) + every[blocks["device"] == device].sum(axis=0)
@@ -176,7 +176,7 @@ class BlockOperations:
         """
         partition, done, identity = Lanes(), 0, 1
         for every in self._blocks():
-            blocks = every[(every["device"] == self._device) & _can_be_repeated(every)]
+            blocks = every[(every["device"] == self._device) & can_be_repeated(every)]
             if self._chosen_lanes:
                 lane = np.arange(done, done + len(blocks)) % self._chosen_lanes
                 self.lanes = min(done + len(blocks), self._chosen_lanes)
@@ -211,7 +211,8 @@ def _data(blocks: np.ndarray) -> np.ndarray:
     return np.isin(blocks["op"], (BlockOp.READ, BlockOp.WRITE)) & (blocks["bytes"] > 0)
 
 
-def _can_be_repeated(blocks: np.ndarray) -> np.ndarray:
+def can_be_repeated(blocks: np.ndarray) -> np.ndarray:
+    """Which requests have an operation on a block device that does the same; bool, shape (n,)."""
     return _data(blocks) | np.isin(blocks["op"], (BlockOp.FLUSH, *_FALLOCATE_MODES))
 
 

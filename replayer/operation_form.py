@@ -17,6 +17,7 @@ import pandas as pd
 from characterize.layout import Fileop, FileType, IoOp, RecordKind, Source
 from characterize.stream import Arrays, Chunk, Stream
 from characterize.trace import Trace
+from replayer.block_lanes import DEVICE_FILE
 from replayer.repeated_operations import RepeatedIo, repeated_fileops
 from replayer.replay_recording import players_of
 
@@ -140,12 +141,16 @@ class DoneOperations:
     Attributes
     ----------
     foreign : int
-        Data operations so far that are not on files of the image.
+        Data operations so far that are neither on files of the image nor on its device.
     """
 
     def __init__(self, recording: Trace) -> None:
         self._players = pd.Series(players_of(recording), dtype=np.int64)
         self._numbers = {file: _number_of(path) for file, path in recording.paths.items()}
+        files = recording.arrays[RecordKind.FILE]
+        # Files stand for block devices in an image; on a device there is no other file (replayer/device_trace.py).
+        devices = files["file"][files["type"] == FileType.BLOCK_DEVICE].tolist()
+        self._numbers |= dict.fromkeys(devices, DEVICE_FILE)
         self.foreign = 0
 
     def __call__(self, arrays: Arrays) -> pd.DataFrame:

@@ -17,8 +17,8 @@ def recorder_command(
 ) -> list[str]:
     """The command that records a replay, for `replayer.run.replay`.
 
-    Only operations on files below `directory` are recorded, so that the engine's reading of its trace, its program and
-    its libraries is not.
+    Only operations on files below `directory`, or on a block device of that name, are recorded, so that the engine's
+    reading of its trace, its program and its libraries is not.
     """
     command = [str(find_binary("flextrace-record")), "--quiet", f"--output={recording}", f"--path={directory}"]
     command += [f"--cgroup={memory_group.path}"] if memory_group else []

@@ -24,7 +24,7 @@ from characterize.stream import Stream
 from characterize.trace import Trace
 from replayer.order_check import NEAR_OPERATIONS, OrderCheck, check_order
 from replayer.replay_recording import replay_part, run_part
-from selfscale.fidelity_side import KINDS, side_of
+from selfscale.fidelity_side import KINDS, Side, side_of
 
 SCHEMA = "flextrace.fidelity/1"
 
@@ -55,8 +55,15 @@ def fidelity_of(trace: Stream, recording: Stream, replay: Mapping[str, Any]) -> 
         The document ``flextrace.fidelity/1``. ``trustworthy`` is false where the recording lost records, the replay
         broke an order that it promises, or too little of the trace was compared; ``reasons`` says so.
     """
-    original, run = run_part(trace), replay_part(recording)
+    run = replay_part(recording)
     order = check_order(trace, run, replay["order"])
+    return document_of(comparison_of(run_part(trace), run), order, (trace.facts, recording.facts), replay)
+
+
+def document_of(
+    comparison: Mapping[str, Any], order: OrderCheck, recordings: tuple[Trace, Trace], replay: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The document of a comparison, as from `compared`; `recordings`: of the original and of its replay."""
     executed = replay["operations"]["records"] - replay["operations"]["skipped"]
     differed = sum(replay["mismatches"].values())
     idle = sum(replay.get("skipped_reasons", {}).get(reason, 0) for reason in CLOSES_OF_NOTHING)
@@ -64,15 +71,15 @@ def fidelity_of(trace: Stream, recording: Stream, replay: Mapping[str, Any]) -> 
     return plain(
         {
             "schema": SCHEMA,
-            **comparison_of(original, run),
+            **comparison,
             "results": {"compared": executed, "differed": differed, "share": differed / executed if executed else None},
             "lateness": replay["accuracy"].get("lateness"),
             "order": order.as_document() | {"closes_of_nothing": idle, "share": share},
             "lost": {
-                name: {kind.name: count for kind, count in one.facts.header.lost.items()}
-                for name, one in (("original", trace), ("replay", recording))
+                name: {kind.name: count for kind, count in facts.header.lost.items()}
+                for name, facts in zip(("original", "replay"), recordings, strict=True)
             },
-            **_verdict(recording.facts, order, share, replay),
+            **_verdict(recordings[1], order, share, replay),
         }
     )
 
@@ -87,7 +94,12 @@ def comparison_of(original: Stream, replay: Stream) -> dict[str, Any]:
         (``read, write, sync, think``) and ``in_flight``, each as from `distance_of` or None; ``curves``: for the same
         kinds ``percent``, ``original_ns``, ``replay_ns``.
     """
-    sides = [side_of(run) for run in (original, replay)]
+    return compared(side_of(original), side_of(replay))
+
+
+def compared(original: Side, replay: Side) -> dict[str, Any]:
+    """The numbers of two runs and the distances of their distributions: see `comparison_of`."""
+    sides = (original, replay)
     distance: dict[str, Any] = {kind: distance_of(*(side.times[kind] for side in sides)) for kind in KINDS}
     distance["in_flight"] = _in_flight_distance(*(side.numbers["in_flight"]["shares"] for side in sides))
     return {
@@ -201,6 +213,6 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise FlextraceError(
             f"{path} has no comparison of a replay with its original: write it by "
-            "'flextrace replay TRACE --directory DIR --record --output RESULT.json'"
+            "'flextrace replay TRACE --directory DIR --record --output RESULT.json', or with --device DEV"
         )
     return document

@@ -31,9 +31,10 @@ def fidelity_section(number: int, document: Mapping[str, Any]) -> Section:
     """
     fidelity = document["fidelity"]
     section = Section(f"fidelity-{number}", f"Replay: {name_of_file(document['trace'])}")
+    cache = "" if fidelity.get("layer") == "block" else f", page cache {document['cache']}"
     section.sentences = [
-        f"The trace and a recording of its replay, timing {document['timing']}, order {document['order']}, page cache "
-        f"{document['cache']}: only what the replay repeats, from the first operation to the last one.",
+        f"The trace and a recording of its replay, timing {document['timing']}, order {document['order']}{cache}: only "
+        "what the replay repeats, from the first operation to the last one.",
         *(f"Not trustworthy: {reason}." for reason in fidelity["reasons"]),
         *(f"{line[0].upper()}{line[1:]}." for line in [*account_lines(fidelity), *fidelity["notes"]]),
     ]

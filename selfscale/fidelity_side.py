@@ -17,8 +17,9 @@ from characterize.layer_chunks import ApplicationChunks
 from characterize.layout import BlockDataClass, BlockFlag, RecordKind
 from characterize.links import pieces_of
 from characterize.log_histogram import LogHistogram
-from characterize.references import BlockNumbers, Columns
-from characterize.requests import times_measured
+from characterize.references import BlockNumbers, Columns, References
+from characterize.requests import Layer, times_measured
+from characterize.response_time import end_seen
 from characterize.run_delay import RunDelays
 from characterize.sequentiality import SequentialitySummary
 from characterize.stream import Linked, Stream
@@ -50,7 +51,7 @@ class Side:
 
 def side_of(run: Stream) -> Side:
     """The numbers of one run, as from `replayer.replay_recording.run_part` and `replay_part`."""
-    application, requests, block = ApplicationChunks(run, "all"), _Requests(run), _BlockTraffic(run)
+    application, requests, block = ApplicationChunks(run, "all"), _ApplicationRequests(run), _BlockTraffic(run)
     operations = 0
     for part in run.chunks():
         if isinstance(part, Linked):
@@ -62,46 +63,50 @@ def side_of(run: Stream) -> Side:
     return Side(requests.numbers(run, operations) | {"block": block.result(run)}, requests.times)
 
 
-class _Requests:
-    """Requests and syncs of the application's layer."""
+class LayerRequests:
+    """Requests and syncs of one layer, and what both layers have numbers for.
 
-    def __init__(self, run: Stream) -> None:
+    Attributes
+    ----------
+    times : dict of str to LogHistogram
+        As `Side.times`.
+    """
+
+    def __init__(self, run: Stream, layer: Layer) -> None:
         self.measured = times_measured(run.facts)
         self.times = {kind: LogHistogram() for kind in KINDS}
         self.counts = dict.fromkeys(("reads", "writes", "read_bytes", "written_bytes", "syncs"), 0)
-        self.load = ConcurrencySummary(self.measured, thinking=self.measured)
+        # Below the page cache a thread is at best who submitted a request, so that its pauses mean nothing.
+        self.load = ConcurrencySummary(self.measured, thinking=self.measured and layer == "vfs")
         self.in_flight = InFlightTime()
-        self.sequentiality = SequentialitySummary("vfs")
-        self.extended = ExtendedSummary(run.facts.arrays[RecordKind.FILE], run.facts.measured)
-        self.blocks, self.unique, self.touched = BlockNumbers(), UniqueBytes(), FreshBytes()
-        self.times["think"] = self.load.thinks
-        self.run_delays = RunDelays()
+        self.sequentiality = SequentialitySummary(layer)
+        self.blocks, self.unique = BlockNumbers(), UniqueBytes()
 
     def add(self, requests: Columns, syncs: Columns, waits: Columns) -> None:
         """Count a chunk."""
-        size, read, sync_count = requests["bytes"], requests["read"], len(syncs["start_ns"])
+        size, read = requests["bytes"], requests["read"]
         for name, count in (
             ("reads", read.sum()),
             ("writes", (~read).sum()),
             ("read_bytes", size[read].sum()),
             ("written_bytes", size[~read].sum()),
-            ("syncs", sync_count),
+            ("syncs", len(syncs["start_ns"])),
         ):
             self.counts[name] += int(count)
         self.load.add(requests, waits)
         self.sequentiality.add(requests)
-        fresh = [np.zeros(0, np.int64)]
         for references in self.blocks.references(requests):
-            self.unique.add(requests, references)
-            fresh.append(self.touched.add(requests, references))
-        self.extended.add({**requests, "fresh": np.concatenate(fresh)}, sync_count)
+            self.refer(requests, references)
         if self.measured:
-            duration = requests["end_ns"] - requests["start_ns"]
-            self.times["read"].add(duration[read])
-            self.times["write"].add(duration[~read])
+            duration, seen = requests["end_ns"] - requests["start_ns"], end_seen(requests)
+            self.times["read"].add(duration[read & seen])
+            self.times["write"].add(duration[~read & seen])
             self.times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
-            self.run_delays.add(requests, syncs)
             self.in_flight.add(requests)
+
+    def refer(self, requests: Columns, references: References) -> None:
+        """Count which blocks some of the requests are of."""
+        self.unique.add(requests, references)
 
     def parameters(self, run: Stream, in_flight_max: float) -> Workload:
         """The five."""
@@ -116,8 +121,8 @@ class _Requests:
         )
 
     def numbers(self, run: Stream, operations: int) -> dict[str, Any]:
-        """All but the block layer."""
-        counts, load, extended = self.counts, self.load.result(), self.extended.result()
+        """All but the block traffic; None for what the other layer has."""
+        counts, load = self.counts, self.load.result()
         header = run.facts.header
         lasted_ns = header.end_monotonic_ns - header.start_monotonic_ns
         elapsed_s = lasted_ns / 1e9 if run.facts.measured and lasted_ns > 0 else math.nan
@@ -126,7 +131,7 @@ class _Requests:
             "parameters": self.parameters(run, load.in_flight_max).as_document(),
             "requests": counts,
             "operations": operations,
-            "threads": load.threads,
+            "threads": None,
             "elapsed_s": elapsed_s,
             "requests_per_s": (counts["reads"] + counts["writes"]) / elapsed_s,
             "bytes_per_s": (counts["read_bytes"] + counts["written_bytes"]) / elapsed_s,
@@ -136,6 +141,38 @@ class _Requests:
                 "shares": self.in_flight.result(),
             },
             "response_time": response if self.measured else None,
+            **dict.fromkeys(("run_delay", "think_time", "computing", "waits", "page_cache")),
+        }
+
+
+class _ApplicationRequests(LayerRequests):
+    """Those of the application's layer, and its pauses and page cache."""
+
+    def __init__(self, run: Stream) -> None:
+        super().__init__(run, "vfs")
+        self.extended = ExtendedSummary(run.facts.arrays[RecordKind.FILE], run.facts.measured)
+        self.touched, self.run_delays = FreshBytes(), RunDelays()
+        self.times["think"] = self.load.thinks
+        self._fresh: list[np.ndarray] = []
+
+    def add(self, requests: Columns, syncs: Columns, waits: Columns) -> None:
+        """Count a chunk."""
+        self._fresh = [np.zeros(0, np.int64)]
+        super().add(requests, syncs, waits)
+        self.extended.add({**requests, "fresh": np.concatenate(self._fresh)}, len(syncs["start_ns"]))
+        if self.measured:
+            self.run_delays.add(requests, syncs)
+
+    def refer(self, requests: Columns, references: References) -> None:
+        """Count which blocks some of the requests are of, and what of them is touched for the first time."""
+        super().refer(requests, references)
+        self._fresh.append(self.touched.add(requests, references))
+
+    def numbers(self, run: Stream, operations: int) -> dict[str, Any]:
+        """All but the block layer."""
+        extended = self.extended.result()
+        return super().numbers(run, operations) | {
+            "threads": self.load.result().threads,
             "run_delay": self.run_delays.shares() if self.measured else None,
             "think_time": self.times["think"].distribution() if self.measured else None,
             "computing": self.load.computing() if self.measured else None,

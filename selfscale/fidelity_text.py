@@ -54,6 +54,10 @@ _NUMBERS: tuple[tuple[str, tuple[str, ...], Format], ...] = (
     ("readFrac", ("parameters", "readFrac"), share),
     ("sizeMean", ("parameters", "sizeMean"), format_bytes),
     ("processNum", ("parameters", "processNum"), number),
+    ("read size, p50", ("sizes", "read", "p50_bytes"), format_bytes),
+    ("read size, p99", ("sizes", "read", "p99_bytes"), format_bytes),
+    ("write size, p50", ("sizes", "write", "p50_bytes"), format_bytes),
+    ("write size, p99", ("sizes", "write", "p99_bytes"), format_bytes),
     ("reads", ("requests", "reads"), number),
     ("writes", ("requests", "writes"), number),
     ("syncs", ("requests", "syncs"), number),
@@ -197,10 +201,28 @@ def account_lines(fidelity: Mapping[str, Any]) -> list[str]:
     ]
     if order["shuffled_threads"]:
         lines.append(f"{order['shuffled_threads']} threads did not do the operations of the trace in its order")
+    lines += _block_request_lines(fidelity)
     if late := fidelity["lateness"]:
         times = ", ".join(f"{name} {time_ns(late[key])}" for key, name in (TIMES | {"max_ns": "max"}).items())
         lines.append(f"late: {times}")
     return lines
+
+
+def _block_request_lines(fidelity: Mapping[str, Any]) -> list[str]:
+    """What a comparison of block requests has none of, and how many requests of one side the other one has none for."""
+    if fidelity.get("layer") != "block":
+        return []
+    beyond: dict[str, list[str]] = {"original": [], "replay": []}
+    for kind, counts in fidelity["requests_by_kind"].items():
+        more = counts["replay"] - counts["original"]
+        if more:
+            beyond["replay" if more > 0 else "original"].append(f"{abs(more)} {kind.replace('_', ' ')}")
+    told = "; ".join(f"{', '.join(counts)} only of the {run}" for run, counts in beyond.items() if counts)
+    return [
+        f"compared: block requests of {fidelity['source']}, and on {fidelity['device']}",
+        f"not applicable to block requests: {', '.join(fidelity['not_applicable'].values())}",
+        f"block requests that are unaccounted for: {told or 'none'}",
+    ]
 
 
 def fidelity_lines(document: Mapping[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ def recorded_replay(
     run: Callable[[RecorderCommand], dict[str, Any]],
     cleanup: ExitStack,
     *,
+    original: Path | None = None,
     keep_as: Path | None = None,
     force: bool = False,
     on_compare: Callable[[], None] = lambda: None,
@@ -34,12 +35,14 @@ def recorded_replay(
     trace : Path
         A trace file.
     directory : Path
-        Of the replay.
+        Of the replay, or its block device.
     run : callable
         Replays in two phases, the second one with `replayer.run.replay`'s ``recorder`` as the given function makes it
         of the memory group; returns the result.
     cleanup : ExitStack
         Removes a recording that is not kept when it is closed: not before the result has been told.
+    original : Path, optional
+        The trace that this one was made of, for a block device (`replayer.device_trace`).
     keep_as : Path, optional
         Keeps the recording in this file.
     force : bool
@@ -65,10 +68,13 @@ def recorded_replay(
             raise FlextraceError(f"--record writes a trace file: name it {name}; 'flextrace export' archives it", 2)
         if keep_as.exists() and not force:
             raise FlextraceError(f"{keep_as} exists already: choose another name or give --force", 2)
+    if original:
+        directory = directory.resolve()  # a name of udev's; files are recorded by their own
     check_recorder(directory)
 
     # pandas and numba only after the cheap refusals
     from characterize.stream import open_stream  # noqa: PLC0415
+    from selfscale.device_fidelity import device_fidelity_of  # noqa: PLC0415
     from selfscale.fidelity import fidelity_of  # noqa: PLC0415
     from selfscale.scratch import recording_bytes, scratch_directory  # noqa: PLC0415
 
@@ -81,7 +87,10 @@ def recorded_replay(
     document = run(lambda group: recorder_command(path, directory, memory_group=group, force=force))
     try:
         on_compare()
-        fidelity = fidelity_of(open_stream(trace), open_stream(path), document)
+        if original:
+            fidelity = device_fidelity_of(open_stream(original), open_stream(trace), open_stream(path), document)
+        else:
+            fidelity = fidelity_of(open_stream(trace), open_stream(path), document)
     except KeyboardInterrupt:
         missing = INTERRUPTED
     except Exception as error:  # whatever it is, the replay itself has come to its result
