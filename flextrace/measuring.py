@@ -219,8 +219,12 @@ def measure_in(
     from selfscale.disturbed import undisturbed  # noqa: PLC0415
     from selfscale.measure import measure  # noqa: PLC0415
 
+    device = image.stat().st_dev if image else 0
+
     def once(request: Step) -> Point:
-        return measure(
+        if image:
+            _check_there(image, device)
+        point = measure(
             request.workload,
             image,
             access=access,
@@ -231,6 +235,9 @@ def measure_in(
             min_seconds=min(1.0, request.max_seconds / 2),
             **(storage.options_of(request.parameter) if request.role == storage.ROLE else {}),
         )
+        if image:
+            _check_there(image, device)
+        return point
 
     of_two = undisturbed(once, [point for point in known if point.role != storage.ROLE])
 
@@ -239,6 +246,24 @@ def measure_in(
         return once(request) if request.role == storage.ROLE else of_two(request)
 
     return step
+
+
+def _check_there(image: Path, device: int) -> None:
+    """Refuse to go on where a file system vanished: its mount point is a directory, too, of another one.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    try:
+        there = image.stat().st_dev == device
+    except OSError:
+        there = False
+    if not there:
+        raise FlextraceError(
+            f"cannot measure in {image}: it is not there any more; mount its file system again, and leave the "
+            "directory alone while it is measured"
+        )
 
 
 class Progress:
@@ -297,13 +322,30 @@ class Progress:
         return told
 
 
-def kept(error: FlextraceError, journal: Journal, again: str) -> FlextraceError:
-    """The error of a run, with where is what it measured before and how to go on; without that nothing is left."""
-    if not journal.holds_points():
-        journal.remove()
-        return error
-    told = f"{error}\nwhat was measured before is kept in {journal.path}; continue with: flextrace {again}"
-    return FlextraceError(told, error.exit_code)
+def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:
+    """The failures of a run as one, with where is what it measured before and how to go on; else nothing is left."""
+    code = failures[0].exit_code if isinstance(failures[0], FlextraceError) else 1
+    told = "\n".join(map(reason_of, failures))
+    if not journal.measured:
+        with contextlib.suppress(OSError):
+            journal.remove()
+        return FlextraceError(told, code)
+    place, move = journal.path, ""
+    if not journal.is_there():
+        try:
+            place, move = journal.copy_elsewhere(), f"move it to {journal.path} and "
+        except OSError as error:
+            return FlextraceError(f"{told}\nwhat was measured before is lost with {journal.path} ({error})", code)
+    return FlextraceError(
+        f"{told}\nwhat was measured before is kept in {place}; {move}continue with: flextrace {again}", code
+    )
+
+
+def reason_of(end: BaseException) -> str:
+    """What ended a run early, in words."""
+    if isinstance(end, KeyboardInterrupt):
+        return "interrupted"
+    return f"cannot read or write: {end}" if isinstance(end, OSError) else str(end)
 
 
 def _outcome(point: Point) -> str:

@@ -10,6 +10,7 @@ import math
 import os
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,9 @@ from replayer.run import make_directory
 
 if TYPE_CHECKING:
     from selfscale.access import Access
+    from selfscale.journal import Journal
     from selfscale.plan import Settings
+    from selfscale.profile import Profile
     from selfscale.self_scaling import SelfScaling
 
 DEPTH_MAX = 4096
@@ -107,13 +110,14 @@ def _add_access_arguments(group: argparse._ArgumentGroup) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure; an interrupted run leaves a usable profile with ``complete`` false and can be resumed."""
+    """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
 
     _check(arguments)
     access = _access(arguments)
     chosen = {
         "directory": str(arguments.directory.resolve()) if arguments.directory else None,
+        "mounted": _mounted(arguments.directory),
         "memory_bytes": arguments.memory,
         "budget_s": arguments.budget,
         "seed": arguments.seed,
@@ -129,7 +133,6 @@ def run(arguments: argparse.Namespace) -> int:
     machine = journal.machine if journal else _machine(arguments, access)
     if arguments.directory:
         measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
-    code = 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
         group = None
@@ -141,6 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = _settings(arguments, machine)
         spent_s = measuring.lay_out(settings, image, _say)
         spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
+        environment = _environment(arguments)  # while there is one: the directory may vanish
         if journal is None:
             machine["spent_s"] = spent_s
             journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
@@ -149,32 +153,70 @@ def run(arguments: argparse.Namespace) -> int:
         progress = stack.enter_context(measuring.Progress(arguments.budget, len(journal.points), _say))
         measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points)
         exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
-        try:
-            exploration.run()
-        except KeyboardInterrupt:
-            code = 130
-        except FlextraceError as error:
-            raise measuring.kept(error, journal, f"scale --resume {_same_options(arguments)}") from error
+        ends = [_end_of(exploration.run)]
         progress.close()
-        _finish(arguments, exploration, _environment(arguments), chosen)
-    if code:
-        _say(f"interrupted; continue with: flextrace scale --resume {_same_options(arguments)}")
-        return code
+        missing = _missing(exploration, arguments.random)
+        if _worth_a_profile(exploration, journal, ends[0]):
+            profile = exploration.profile()
+            profile.environment = environment
+            profile.settings = {**chosen, "spent_s": exploration.spent_s}
+            profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
+            ends.append(_end_of(lambda: _finish(arguments, profile)))
+    if any(end is not None for end in ends):
+        return _unfinished(ends, journal, f"scale --resume {_same_options(arguments)}")
     journal.remove()
-    missing = _missing(exploration, arguments.random)
     if missing:
-        _say(f"the budget ended before {missing}; use a larger --budget and --force")
+        _say(f"{missing}; use a larger --budget and --force")
         return 3
     return 0
+
+
+def _mounted(directory: Path | None) -> str | None:
+    """What file system a directory is on: a run that is resumed must not go on below an empty mount point."""
+    from selfscale.environment import mount_of  # noqa: PLC0415
+
+    return None if directory is None else "{} of {}".format(*mount_of(directory)[:2])
+
+
+def _end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
+    """What ended some work before it was done; None if nothing did."""
+    try:
+        work()
+    except (KeyboardInterrupt, FlextraceError, OSError) as end:
+        return end
+    return None
+
+
+def _unfinished(ends: Sequence[BaseException | None], journal: Journal, again: str) -> int:
+    """Say how to go on behind what ended a run early.
+
+    Raises
+    ------
+    FlextraceError
+        It was a failure, and not only an interruption.
+    """
+    if failures := [end for end in ends if isinstance(end, Exception)]:
+        raise measuring.kept(failures, journal, again) from failures[0]
+    _say(f"interrupted; continue with: flextrace {again}")
+    return 130
+
+
+def _worth_a_profile(exploration: SelfScaling, journal: Journal, end: BaseException | None) -> bool:
+    """Whether there is no failure without a point, and no earlier profile of the same run that may hold more."""
+    measured = len(exploration.points) + len(exploration.storage)
+    return measured >= len(journal.points) and (measured > 0 or not isinstance(end, Exception))
 
 
 def _missing(exploration: SelfScaling, random_workloads: int) -> str:
     """What the budget did not pay for; empty if it paid for all."""
     if not exploration.complete:
-        return "every curve had its ends: predictions will be poor"
+        return "the budget ended before every curve had its ends: predictions will be poor"
     repeated = sum(point.role == "random" and point.repeat == 1 for point in exploration.points)
     if repeated < random_workloads:
-        return f"more than {repeated} of {random_workloads} random workloads had been measured twice"
+        return (
+            f"the budget ended before more than {repeated} of {random_workloads} random workloads had been measured "
+            "twice"
+        )
     return ""
 
 
@@ -312,30 +354,28 @@ def _same_options(arguments: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-def _finish(
-    arguments: argparse.Namespace, exploration: SelfScaling, environment: dict[str, Any], chosen: dict[str, Any]
-) -> None:
-    """Write the profile and say what it found."""
+def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
+    """Write the profile, also without the errors of its models, which take their time; and say what it found."""
     from selfscale.conclusions import record_findings  # noqa: PLC0415
     from selfscale.findings import findings  # noqa: PLC0415
     from selfscale.good_ranges import knee_sentences  # noqa: PLC0415
     from selfscale.predict import record_scores  # noqa: PLC0415
 
-    profile = exploration.profile()
-    profile.environment = environment
-    profile.settings = {**chosen, "spent_s": exploration.spent_s}
     if arguments.cost is not None:
         profile.settings["cost"] = arguments.cost
     profile.tool_version = tool_version()
     profile.command = ["flextrace", *sys.argv[1:]]
     profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    record_scores(profile)
     record_findings(profile)
+    profile.save(arguments.output)
+    lacks = "" if profile.complete else ", which is not complete"
+    spent = format_duration(profile.settings["spent_s"])
+    _say(f"{len(profile.measured)} points in {spent} are in {arguments.output}{lacks}")
+    record_scores(profile)
     profile.save(arguments.output)
     for line in findings(profile) + knee_sentences(profile):
         print(line, file=sys.stderr)
-    _say(f"{len(profile.measured)} points in {format_duration(exploration.spent_s)} are in {arguments.output}")
-    if exploration.complete:
+    if profile.complete:
         _say(f"next: flextrace predict {shlex.quote(str(arguments.output))} --trace TRACE.iotrace")
 
 

@@ -119,8 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
             progress.close()
             _say(f"interrupted; continue with: flextrace validate --resume {_same_options(arguments)}")
             return 130
-        except FlextraceError as error:
-            raise measuring.kept(error, journal, f"validate --resume {_same_options(arguments)}") from error
+        except (FlextraceError, OSError) as error:
+            raise measuring.kept([error], journal, f"validate --resume {_same_options(arguments)}") from error
     document = _document(arguments, profile, result, chosen, warnings)
     text = json.dumps(document, indent=1, allow_nan=False)
     write_text(output, text, force=arguments.force or arguments.resume)
@@ -162,10 +162,9 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
 def _check_models(profile: Profile, path: Path) -> None:
     """Refuse, before hours of measuring, a profile of which no model is to be judged."""
     from selfscale.predict import Predictor  # noqa: PLC0415
-    from selfscale.profile import TO_COMPLETE  # noqa: PLC0415
 
-    if not profile.complete:
-        _say(f"profile {path} is not complete: {TO_COMPLETE}")
+    if profile.lacks:
+        _say(f"profile {path} {profile.lacks}")
     Predictor(profile)
 
 

@@ -12,7 +12,6 @@ from selfscale.application import simulated_in_io, simulation_of
 from selfscale.comparison import Row, Sample, finite, little_response_time_ns, sample_of
 from selfscale.comparison_runs import Setting
 from selfscale.predict import Predictor
-from selfscale.profile import TO_COMPLETE
 from selfscale.simulation.operations import operations_of
 from selfscale.simulation.simulate import Simulated
 from selfscale.uncached import knows_device, with_device_reads
@@ -64,8 +63,8 @@ def _prediction(
         row.reasons.append("the profile was measured with O_DIRECT, all other rows go by the page cache")
     elif setting.cold_frac and not knows_device(predictor):
         row.notes.append("the profile tells no region beyond the cache: cold reads are predicted as cached ones")
-    if not setting.profile.complete:
-        row.reasons.append(f"the profile is not complete: {TO_COMPLETE}")
+    if setting.profile.lacks:
+        row.reasons.append(f"the profile {setting.profile.lacks}")
     return row
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,16 @@ class Journal:
         self.path = path
         self.points: list[Point] = []
         self.machine = dict(machine)
+        self._documents: list[dict[str, Any]] = []
         if resume:
             self._read(settings)
         else:
             self._write_line({"schema": SCHEMA, "settings": dict(settings), "machine": self.machine}, "w")
+
+    @property
+    def measured(self) -> int:
+        """Points that it was given, now or before."""
+        return len(self._documents) - 1
 
     def _read(self, settings: Mapping[str, Any]) -> None:
         try:
@@ -55,7 +62,7 @@ class Journal:
             raise FlextraceError(
                 f"there is nothing to resume: {self.path} does not exist; run without --resume", 2
             ) from None
-        documents = []
+        documents = self._documents
         whole_bytes = 0
         for line in lines:
             if not line.endswith(b"\n"):
@@ -83,9 +90,12 @@ class Journal:
         self.machine = documents[0]["machine"]
         self.points = [Point.from_document(document) for document in documents[1:]]
 
-    def _write_line(self, document: Mapping[str, Any], mode: str = "a") -> None:
+    def _write_line(self, document: dict[str, Any], mode: str = "r+") -> None:
+        self._documents.append(document)
         try:
+            # Never a new file for a point: where its directory was unmounted, that would lie in another one.
             with self.path.open(mode) as stream:
+                stream.seek(0, os.SEEK_END)
                 stream.write(json.dumps(document, allow_nan=False) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -116,9 +126,18 @@ class Journal:
 
         return step
 
-    def holds_points(self) -> bool:
-        """Whether anything was measured, now or before."""
-        return len(self.path.read_bytes().splitlines()) > 1
+    def is_there(self) -> bool:
+        """Whether the file still holds what it was given, but for a last point that could not be written."""
+        try:
+            return len(self.path.read_bytes().splitlines()) >= self.measured
+        except OSError:
+            return False
+
+    def copy_elsewhere(self) -> Path:
+        """Write everything into a new directory for temporary files: the file itself is lost."""
+        copy = Path(tempfile.mkdtemp(prefix="flextrace-")) / self.path.name
+        copy.write_text("".join(json.dumps(document, allow_nan=False) + "\n" for document in self._documents))
+        return copy
 
     def remove(self) -> None:
         """Delete the file, when the profile holds everything."""

@@ -331,14 +331,25 @@ def evict(directory: Path) -> None:
 
     The engine evicts the files that its trace uses. What other points left of other files would stay charged to the
     memory group and narrow the cache.
+
+    Raises
+    ------
+    FlextraceError
+        A file is gone, or its device failed.
     """
     for path in directory.glob("f*"):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fdatasync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise FlextraceError(
+                f"cannot write {path} back and drop it from the page cache: {error.strerror}; look into the kernel's "
+                "log for the cause, or measure another place"
+            ) from error
 
 
 def _engine() -> Callable[..., dict[str, Any]]:

@@ -10,7 +10,7 @@ from selfscale.access import Access
 from selfscale.application import Application
 from selfscale.comparison import same_limit
 from selfscale.predict import Predictor
-from selfscale.profile import TO_COMPLETE, Profile
+from selfscale.profile import Profile
 from selfscale.storage import storage_times
 from selfscale.uncached import knows_device
 
@@ -19,8 +19,8 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
     """What a profile, read from `path`, cannot say of an application."""
     profile = predictor.profile
     warnings = []
-    if not profile.complete:
-        warnings.append(f"profile {path} is not complete: {TO_COMPLETE}")
+    if profile.lacks:
+        warnings.append(f"profile {path} {profile.lacks}")
     warnings += [f"profile {path}: {text}" for text in Access.of(profile.settings).contradictions(application.extended)]
     if application.operations is None:
         return warnings

@@ -99,6 +99,8 @@ class Profile:
         Of storage behind the page cache (`selfscale.storage`); empty in older profiles and where no cache takes part.
     findings : dict
         What is concluded from the points (`selfscale.conclusions.record_findings`); empty in older profiles.
+    ended_early : str
+        Why not everything that was asked for was measured; empty if it was, and in older profiles.
     """
 
     measured: list[Point] = field(default_factory=list)
@@ -117,6 +119,7 @@ class Profile:
     table: dict[str, Any] = field(default_factory=dict)
     storage: list[Point] = field(default_factory=list)
     findings: dict[str, Any] = field(default_factory=dict)
+    ended_early: str = ""
     path: Path | None = None
 
     @cached_property
@@ -137,6 +140,13 @@ class Profile:
     def cache_environment(self) -> dict[str, Any]:
         """The environment, where requests went through the page cache; else, and of a table, empty."""
         return self.environment if Access.of(self.settings).cached and not self.table else {}
+
+    @property
+    def lacks(self) -> str:
+        """That it is not complete, why, and what to do about it, to be put behind its name; empty if it is complete."""
+        if self.complete:
+            return ""
+        return f"is not complete: {self.ended_early}{'; ' if self.ended_early else ''}{TO_COMPLETE}"
 
     def range_of(self, parameter: str) -> tuple[float, float]:
         """Least and largest measured value of a parameter."""
@@ -199,6 +209,7 @@ class Profile:
             ],
             "drift": self.drift,
             "complete": self.complete,
+            **({"ended_early": self.ended_early} if self.ended_early else {}),
             "models": self.models,
             **({"knee": self.knee} if self.knee else {}),
             **({"table": self.table} if self.table else {}),
@@ -288,6 +299,7 @@ class Profile:
                 table=table,
                 storage=[Point.from_document(point) for point in document.get("storage", [])],
                 findings=document.get("findings", {}),
+                ended_early=str(document.get("ended_early", "")),
                 path=path,
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:

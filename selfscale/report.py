@@ -31,7 +31,7 @@ from selfscale.fidelity_report import fidelity_section
 from selfscale.figures import SHOWN_ROWS, format_cell
 from selfscale.machine_report import machine_sections
 from selfscale.prediction_errors import MeasuredAgain
-from selfscale.profile import TO_COMPLETE, Profile
+from selfscale.profile import Profile
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
 from selfscale.trace_figures import trace_figures
 
@@ -120,8 +120,8 @@ def _warnings(
         warnings += [f"replay of {document['trace']}: {reason}" for reason in document["reasons"]]
     for profile in profiles:
         name = f"profile {name_of_file(profile.path)}"
-        if not profile.complete:
-            warnings.append(f"{name} is not complete: {TO_COMPLETE}")
+        if profile.lacks:
+            warnings.append(f"{name} {profile.lacks}")
         unsteady = sum(not point.steady for point in profile.measured)
         if unsteady:
             warnings.append(f"{unsteady} of {len(profile.measured)} points of {name} were not steady when stopped")

@@ -115,7 +115,7 @@ class FakeGroup:
 
 def profile(limit: int | None = 128 * MIB, mode: str = "buffered", *, regions: int = 2, complete: bool = True) -> Any:
     return SimpleNamespace(
-        complete=complete,
+        lacks="" if complete else "is not complete: the budget ended",
         regions=[None] * regions,
         environment={"memory_limit_bytes": limit},
         path=None,

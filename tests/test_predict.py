@@ -240,7 +240,10 @@ def test_an_incomplete_profile_warns(profile, tmp_path, capsys):
     document["complete"] = False
     (tmp_path / "p.json").write_text(json.dumps(document))
     assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 0
-    assert "--resume" in capsys.readouterr().err
+    assert "is not complete: continue it with 'flextrace scale --resume'" in capsys.readouterr().err
+    (tmp_path / "p.json").write_text(json.dumps(document | {"ended_early": "cannot write to d"}))
+    assert main(["predict", str(tmp_path / "p.json"), *OPTIONS]) == 0
+    assert "is not complete: cannot write to d; continue it with" in capsys.readouterr().err
 
 
 def test_a_profile_around_a_knee_says_what_it_does_not_know(profile, tmp_path, capsys):

@@ -229,7 +229,10 @@ def test_a_device_that_begins_to_fail_ends_the_run_and_what_was_measured_is_kept
     journal = tmp_path / "p.json.points.ndjson"
     assert f"is kept in {journal}; continue with: flextrace scale --resume --device {disk.path}" in error
     assert len(journal.read_text().splitlines()) == 1 + 2
-    assert not (tmp_path / "p.json").exists()
+    kept = load(tmp_path / "p.json")
+    assert len(kept.measured) == 2
+    assert not kept.complete
+    assert " EIO)" in kept.ended_early
 
 
 def test_a_device_in_use_is_refused_and_nothing_is_left(files, tmp_path, capsys):

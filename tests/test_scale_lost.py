@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stays of a measurement whose places fill up, vanish or fail, and of one that is interrupted again."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from characterize.errors import FlextraceError
+from flextrace import measuring
+from flextrace.main import main
+from selfscale.measure import evict
+from selfscale.profile import load
+from tests.block_device import loop_device, mounted, run
+from tests.small_file_system import small_file_system  # noqa: F401
+from tests.straced import needs_engine
+from tests.synthetic_machine import MIB, Machine
+
+CACHE_BYTES = 16 * MIB
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
+
+
+class Disturbed:
+    """Steps of a measurement; before one of them, or several, something happens."""
+
+    def __init__(self):
+        self.measured = 0
+        self.before = {}
+
+    def wrap(self, measure):
+        def step(request):
+            self.before.pop(self.measured, lambda: None)()
+            point = measure(request)
+            self.measured += 1
+            return point
+
+        return step
+
+
+@pytest.fixture
+def disturbed(tmp_path, monkeypatch):
+    """What happens during the verb, on a machine that is a formula; its files and documents are real."""
+    machine, disturbed = Machine([(CACHE_BYTES, 500e-6)]), Disturbed()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: CACHE_BYTES)
+    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
+    monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
+    monkeypatch.setattr(measuring, "measure_in", lambda *arguments: disturbed.wrap(machine.measure))
+    return disturbed
+
+
+@pytest.fixture
+def disturbed_engine(monkeypatch):
+    """What happens during the verb, with everything as it is."""
+    disturbed, measure_in = Disturbed(), measuring.measure_in
+    monkeypatch.setattr(measuring, "measure_in", lambda *arguments: disturbed.wrap(measure_in(*arguments)))
+    return disturbed
+
+
+def command(directory, output, *more):
+    return ["scale", "--directory", str(directory), "-o", str(output), "--budget", "120s", *more]
+
+
+def fill_up(directory: Path) -> None:
+    """Until not a byte more fits in."""
+    filled = subprocess.run(["cp", "/dev/zero", directory / "filler"], capture_output=True, text=True, check=False)
+    assert "No space left on device" in filled.stderr
+
+
+def points_of(profile):
+    return profile.measured + profile.storage
+
+
+def test_a_second_interruption_while_models_are_scored_leaves_the_profile(tmp_path, disturbed, monkeypatch, capsys):
+    def interrupt(*profile):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    disturbed.before[5] = interrupt
+    with monkeypatch.context() as patch:
+        patch.setattr("selfscale.predict.record_scores", interrupt)
+        assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
+    assert "flextrace scale --resume --directory" in capsys.readouterr().err
+    kept = load(tmp_path / "p.json")
+    assert len(points_of(kept)) == 5
+    assert (kept.complete, kept.ended_early) == (False, "interrupted")
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
+    assert disturbed.measured == len(points_of(load(tmp_path / "p.json")))
+
+
+def test_an_interruption_while_a_whole_profile_is_scored_leaves_it_and_what_to_do(
+    tmp_path, disturbed, monkeypatch, capsys
+):
+    with monkeypatch.context() as patch:
+        patch.setattr("selfscale.predict.record_scores", lambda profile: os.kill(os.getpid(), signal.SIGTERM))
+        assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
+    assert "flextrace scale --resume --directory" in capsys.readouterr().err
+    kept = load(tmp_path / "p.json")
+    assert kept.complete
+    measured = disturbed.measured
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
+    assert points_of(load(tmp_path / "p.json")) == points_of(kept)
+    assert disturbed.measured == measured
+
+
+@pytest.mark.parametrize("points", [1, 5, 20])
+def test_a_failure_leaves_a_profile_that_says_why_it_is_not_whole(tmp_path, disturbed, capsys, points):
+    """A link that leads to itself cannot be opened: an error of the kernel with a number and a name."""
+
+    def fail():
+        (tmp_path / "link").symlink_to("link")
+        (tmp_path / "link").read_bytes()
+
+    disturbed.before[points] = fail
+    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 1
+    error = capsys.readouterr().err
+    journal = tmp_path / "p.json.points.ndjson"
+    assert f"cannot read or write: [Errno 40] Too many levels of symbolic links: '{tmp_path / 'link'}'" in error
+    assert f"is kept in {journal}; continue with: flextrace scale --resume --directory" in error
+    kept = load(tmp_path / "p.json")
+    assert len(points_of(kept)) == points
+    assert not kept.complete
+    assert "Too many levels" in kept.ended_early
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
+    whole = load(tmp_path / "p.json")
+    assert points_of(whole)[:points] == points_of(kept)
+    assert (whole.complete, whole.ended_early) == (True, "")
+    assert disturbed.measured == len(points_of(whole))
+
+
+def test_a_journal_that_does_not_fit_leaves_the_better_profile(tmp_path, disturbed, capsys):
+    """Of a run that was resumed, and fails before it has come to where it was."""
+    disturbed.before[9] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
+    journal = tmp_path / "p.json.points.ndjson"
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([*lines[:4], lines[6], lines[5], *lines[7:]]))
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 1
+    assert "another version" in capsys.readouterr().err
+    assert len(points_of(load(tmp_path / "p.json"))) == 9
+
+
+@needs_root
+def test_a_file_system_of_documents_that_fills_up(tmp_path, small_file_system, disturbed, capsys):  # noqa: F811
+    output = small_file_system / "p.json"
+    disturbed.before[5] = lambda: fill_up(small_file_system)
+    assert main(command(tmp_path / "d", output)) == 1
+    error = capsys.readouterr().err
+    journal = small_file_system / "p.json.points.ndjson"
+    assert f"cannot write {journal}: No space left on device" in error
+    assert f"cannot write {output}: No space left on device" in error
+    assert f"is kept in {journal}; continue with: flextrace scale --resume --directory" in error
+    assert not output.exists()
+    kept = sum(line.endswith("\n") for line in journal.read_text().splitlines(keepends=True)) - 1
+    assert kept >= 5
+    assert disturbed.measured == kept + 1  # the last one did not fit
+    (small_file_system / "filler").unlink()
+    assert main(command(tmp_path / "d", output, "--resume")) == 0
+    assert disturbed.measured == len(points_of(load(output))) + 1
+
+
+def test_a_directory_of_documents_that_vanishes(tmp_path, disturbed, capsys):
+    output = tmp_path / "documents" / "p.json"
+    output.parent.mkdir()
+    disturbed.before[5] = lambda: shutil.rmtree(output.parent)
+    assert main(command(tmp_path / "d", output)) == 1
+    error = capsys.readouterr().err
+    journal = output.with_name("p.json.points.ndjson")
+    assert f"cannot write {journal}: No such file or directory" in error
+    copy = Path(error.split("is kept in ")[1].split(";")[0])
+    assert f"move it to {journal} and continue with: flextrace scale --resume --directory" in error
+    output.parent.mkdir()
+    shutil.move(copy, journal)
+    copy.parent.rmdir()
+    assert main(command(tmp_path / "d", output, "--resume")) == 0
+    assert disturbed.measured == len(points_of(load(output)))
+
+
+@needs_root
+def test_no_journal_is_begun_below_a_mount_point_whose_file_system_vanished(
+    tmp_path,
+    small_file_system,  # noqa: F811
+    disturbed,
+    capsys,
+):
+    """What was written before is on the file system that went, and nothing of it where that was mounted."""
+    (tmp_path / "bound").mkdir()
+    run("mount", "--bind", small_file_system, tmp_path / "bound")
+    output = tmp_path / "bound" / "p.json"
+    disturbed.before[5] = lambda: run("umount", "--lazy", tmp_path / "bound")
+    assert main(command(tmp_path / "d", output)) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+    assert not (tmp_path / "bound" / "p.json.points.ndjson").exists()
+    lines = (small_file_system / "p.json.points.ndjson").read_text().splitlines()
+    assert len(lines) == 1 + 5
+
+
+@pytest.fixture
+def disk(tmp_path):
+    with loop_device(tmp_path / "disk", 400 * MIB) as device:
+        yield device
+
+
+DIRECT = ("--direct", "--span", "16M", "--budget", "12s")
+
+
+@needs_engine
+@needs_root
+def test_a_measured_file_system_that_vanishes(tmp_path, disk, disturbed_engine, capsys):
+    """Unmounted under its users: its mount point is a directory of another file system, which nobody asked for."""
+    output = tmp_path / "p.json"
+    with mounted("ext4", disk, tmp_path / "mount") as place:
+        disturbed_engine.before[4] = lambda: run("umount", "--lazy", place)
+        assert main(command(place, output, *DIRECT)) == 1
+        error = capsys.readouterr().err
+        assert f"cannot measure in {place / measuring.IMAGE}: it is not there any more" in error
+        assert "continue with: flextrace scale --resume --directory" in error
+        assert list(place.iterdir()) == []
+        kept = load(output)
+        assert len(kept.measured) == disturbed_engine.measured == 4
+        assert not kept.complete
+        assert "not there any more" in kept.ended_early
+        assert kept.environment["filesystem"] == "ext4"
+        assert main(command(place, output, *DIRECT, "--resume")) == 2
+        assert f"mounted was ext4 of {disk.path}, is " in capsys.readouterr().err
+        run("mount", disk.path, place)
+        assert main(command(place, output, *DIRECT, "--resume")) in {0, 3}
+        resumed = load(output)
+        assert resumed.measured[:4] == kept.measured
+        assert len(resumed.measured) == disturbed_engine.measured > 4
+
+
+@needs_engine
+@needs_root
+def test_a_measured_file_system_that_fills_up(tmp_path, disk, disturbed_engine, capsys):
+    """On btrfs what is written again needs room, since somebody keeps a copy that shares the old."""
+    output = tmp_path / "p.json"
+    with mounted("btrfs", disk, tmp_path / "mount") as place:
+
+        def fill():
+            subprocess.run(["cp", "-r", "--reflink=always", place / measuring.IMAGE, place / "copy"], check=True)
+            fill_up(place)
+
+        disturbed_engine.before[4] = fill
+        assert main(command(place, output, *DIRECT)) == 1
+        error = capsys.readouterr().err
+        assert f"cannot write to {place / measuring.IMAGE}: No space left on device" in error
+        assert "continue with: flextrace scale --resume --directory" in error
+        kept = load(output)
+        assert len(kept.measured) == disturbed_engine.measured >= 4
+        assert "No space left on device" in kept.ended_early
+        (place / "filler").unlink()
+        shutil.rmtree(place / "copy")
+        assert main(command(place, output, *DIRECT, "--resume")) in {0, 3}
+        resumed = load(output)
+        assert resumed.measured[: len(kept.measured)] == kept.measured
+        assert len(resumed.measured) == disturbed_engine.measured > len(kept.measured)
+
+
+@needs_root
+def test_a_device_that_fails_while_pages_are_written_back_is_told_by_the_name_of_the_file(tmp_path):
+    """It promises more than there is behind it, as thin provisioning does."""
+    thin = tmp_path / "thin"
+    thin.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=64M", "none", thin)
+    try:
+        with (
+            loop_device(thin / "disk", 256 * MIB) as device,
+            mounted("ext4", device, tmp_path / "mount", make_options=["-J", "size=4"]) as place,
+        ):
+            fill_up(thin)
+            (place / "f1").write_bytes(os.urandom(MIB))
+            with pytest.raises(FlextraceError, match=f"cannot write {place / 'f1'} back .*: .*(error|No space)"):
+                evict(place)
+            (thin / "filler").unlink()
+    finally:
+        run("umount", thin)
