@@ -18,6 +18,7 @@ from flextrace.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
     from selfscale.application import Application, Estimate, Relative
+    from selfscale.conclusions import Repeatability
     from selfscale.predict import Predictor
     from selfscale.profile import Profile
     from selfscale.relative import Ratio
@@ -182,13 +183,20 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
             lines += text.relative_lines(arguments.measured_on.name, estimate, relative)
     if arguments.trace is not None:
         lines += text.recorded_lines(made.application)
-    lines += text.models_lines(predictor.scores, predictor.score.model)
+    lines += text.models_lines(predictor.scores, predictor.score.model, _repeatability(profile))
     but = " by all but the simulation" if any(estimate.simulated for estimate in made.estimates) else ""
     return [
         *lines,
         *text.treatment_lines(f"used{but}", made.used),
         *text.treatment_lines(f"ignored{but}", made.ignored),
     ]
+
+
+def _repeatability(profile: Profile) -> Repeatability | None:
+    """How far equal measurements of the machine lay apart; None of a table."""
+    from selfscale.conclusions import repeatability  # noqa: PLC0415
+
+    return None if profile.table else repeatability(profile.measured)
 
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:
@@ -200,6 +208,7 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
         return None if path is None else provenance_of(path)["input"]
 
     times = made.application.times
+    repeated = _repeatability(profile)
     return {
         "schema": SCHEMA,
         **provenance_of(arguments.trace),
@@ -216,6 +225,7 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
         ],
         "recorded": None if times is None else plain({**asdict(times), "outside_s": times.outside_s}),
         "models": [plain(asdict(score)) for score in predictor.scores],
+        "repeatability": asdict(repeated) if repeated else None,
         "against": input_of(arguments.against),
         "ratios": [asdict(ratio) if ratio else None for ratio in made.ratios],
         "measured_on": input_of(arguments.measured_on),

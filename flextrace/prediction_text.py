@@ -12,6 +12,7 @@ from characterize.units import format_bytes, format_duration, format_megabytes
 if TYPE_CHECKING:
     from characterize.workload import Workload
     from selfscale.application import Application, Estimate, Relative
+    from selfscale.conclusions import Repeatability
     from selfscale.cross_validation import Score
     from selfscale.profile import Profile
     from selfscale.relative import Estimated, Ratio
@@ -103,16 +104,27 @@ def ratio_lines(name: str, ratio: Ratio) -> list[str]:
     ]
 
 
-def models_lines(scores: list[Score], used: str) -> list[str]:
-    """All models' errors."""
+def models_lines(scores: list[Score], used: str, repeated: Repeatability | None) -> list[str]:
+    """All models' errors and, beside them, that of measuring again (thesis, table 5.1); a table has none, since nothing
+    was measured of it."""
     parts = []
     for score in scores:
         if score.usable:
             mark = " (used)" if score.model == used else ""
             parts.append(f"{score.model}{mark} {score.errors['median']:.0%} / {score.errors['p90']:.0%}")
     left_out = [f"{score.model} (not fitted)" for score in scores if not score.usable]
-    text = "cross-validated error, median / 90th percentile: " + ", ".join(parts + left_out)
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+    texts = ["cross-validated error, median / 90th percentile: " + ", ".join(parts + left_out)]
+    if repeated:
+        texts.append(f"repeatability error, the same: {repeatability_text(repeated)}")
+    return [line for text in texts for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+
+
+def repeatability_text(repeated: Repeatability) -> str:
+    """Median and 90th percentile of how far equal measurements lay apart."""
+    if repeated.median is None:
+        return "not known, nothing was measured twice"
+    of = f"{repeated.repeated} workload{'s' * (repeated.repeated != 1)}"
+    return f"{repeated.median:.0%} / {repeated.p90:.0%}, of {of} measured again"
 
 
 def treatment_lines(verb: str, treated: list[tuple[str, float, str]]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from characterize.workload import Workload
 from selfscale.access import Access
 from selfscale.direction_caches import READS, WRITES, DirectionCache, differ, direction_cache, file_cache_size
 from selfscale.measure import Point
@@ -70,9 +71,8 @@ class Repeatability:
 
     Attributes
     ----------
-    median : float or None
+    median, p90, largest : float or None
         Of |difference| / mean of workloads that were measured again; None without any.
-    largest : float or None
     repeated : int
         Workloads measured more than once.
     points, unsteady : int
@@ -80,6 +80,7 @@ class Repeatability:
     """
 
     median: float | None
+    p90: float | None
     largest: float | None
     repeated: int
     points: int
@@ -191,16 +192,26 @@ def _verdict(factor: float, low: float, high: float) -> str:
     return GAIN if factor > 1 else LOSS
 
 
-def repeatability(points: Sequence[Point]) -> Repeatability:
-    """Spread of the workloads that were measured more than once, random ones and focal points, also those that are
-    probes of sizes and processes; not of a curve, where what looked disturbed is measured again."""
-    groups: dict[Any, list[float]] = {}
+def spreads_of(points: Sequence[Point]) -> dict[Workload, float]:
+    """|difference| / mean of the workloads that were measured more than once, random ones and focal points, also those
+    that are probes of sizes and processes; not of a curve, where what looked disturbed is measured again."""
+    groups: dict[Workload, list[float]] = {}
     for point in points:
         if point.throughput_bytes_per_s > 0 and point.role in {"reference", "explore", "random"}:
             groups.setdefault(point.workload, []).append(point.throughput_bytes_per_s)
-    spreads = [(max(values) - min(values)) / float(np.mean(values)) for values in groups.values() if len(values) > 1]
+    return {
+        workload: (max(values) - min(values)) / float(np.mean(values))
+        for workload, values in groups.items()
+        if len(values) > 1
+    }
+
+
+def repeatability(points: Sequence[Point]) -> Repeatability:
+    """How far equal measurements lay apart, by `spreads_of`."""
+    spreads = list(spreads_of(points).values())
     return Repeatability(
         float(np.median(spreads)) if spreads else None,
+        float(np.quantile(spreads, 0.9)) if spreads else None,
         max(spreads, default=None),
         len(spreads),
         len(points),

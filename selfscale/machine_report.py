@@ -7,13 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_megabytes
 from characterize.workload import PARAMETERS
 from selfscale import machines
-from selfscale.conclusions import conclude
+from selfscale.conclusions import conclude, spreads_of
 from selfscale.figures import format_cell
 from selfscale.machines_figures import machines_figures
+from selfscale.models.measured import region_of
 from selfscale.prediction_errors import MeasuredAgain, PredictionErrors, applications_of, errors_of
 from selfscale.prediction_figures import prediction_figures, title_of
 from selfscale.profile import Profile
@@ -102,16 +105,29 @@ def _error_table(errors: PredictionErrors, where: str) -> Table:
 
 
 def _model_table(profile: Profile) -> list[Table]:
-    """Errors of every model on workloads that it had not learned from (as thesis table 5.1)."""
+    """Errors of every model on workloads that it had not learned from, and the repeatability (as thesis table 5.1)."""
     scores = profile.models.get("scores", [])
-    rows = []
+    rows = [_repeatability_row(profile)]
     for score in scores:
         used = " (used for predictions)" if score["model"] == profile.models.get("best") else ""
         errors = [f"{score['errors'][name]:.1%}" if score["errors"] else "-" for name in ("median", "p75", "p90")]
         regions = ", ".join(f"{part['median']:.1%}" for part in score["by_region"]) or score["reason"]
         rows.append([Cell(text) for text in (score["model"] + used, str(score["count"]), *errors, regions)])
     titles = ["model", "workloads left out", "median error", "75th percentile", "90th percentile", "median by region"]
-    return [Table("Cross-validated errors of the models", titles, rows)] if rows else []
+    return [Table("Cross-validated errors of the models", titles, rows)] if scores else []
+
+
+def _repeatability_row(profile: Profile) -> list[Cell]:
+    """How far equal measurements lay apart, of all that were measured again."""
+    spreads = spreads_of(profile.measured)
+    if not spreads:
+        return [Cell("repeatability", "nothing was measured twice"), *[Cell("-")] * 5]
+    by_region: dict[int, list[float]] = {}
+    for workload, spread in spreads.items():
+        by_region.setdefault(region_of(profile.regions, workload.unique_bytes), []).append(spread)
+    quantiles = [f"{np.quantile(list(spreads.values()), share):.1%}" for share in (0.5, 0.75, 0.9)]
+    regions = ", ".join(f"{np.median(by_region[region]):.1%}" for region in sorted(by_region))
+    return [Cell(text) for text in ("repeatability", f"{len(spreads)} measured again", *quantiles, regions)]
 
 
 def side_by_side_section(profiles: Sequence[Profile]) -> Section:

@@ -106,7 +106,7 @@ def test_repeatability_by_hand():
     points = [point(FOCAL, 90.0), point(FOCAL, 110.0), point(other, 95.0, "random"), point(other, 105.0, "random")]
     points += [point(other.replace(seq_frac=0.0), 5.0, steady=False), point(FOCAL, 300.0, "curve")]
     found = repeatability(points)
-    assert (found.median, found.largest) == (pytest.approx(0.15), pytest.approx(0.2))
+    assert (found.median, found.p90, found.largest) == tuple(map(pytest.approx, (0.15, 0.19, 0.2)))
     assert (found.repeated, found.points, found.unsteady) == (2, 6, 1)
     # A focal point that was a probe before.
     assert repeatability([point(FOCAL, 90.0, "explore"), point(FOCAL, 110.0)]).median == pytest.approx(0.2)

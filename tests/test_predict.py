@@ -108,6 +108,30 @@ def test_options_as_text(profile, capsys):
     assert captured.err == ""
 
 
+def test_the_error_of_measuring_again_stands_beside_those_of_predicting(profile, tmp_path, capsys):
+    document = profile.as_document()
+    once = {json.dumps(point["workload"]): point for point in reversed(document["points"])}
+    document["points"] = list(once.values())
+    path = tmp_path / "p.json"
+
+    def told(*options):
+        document["models"]["points"] = len(document["points"])
+        path.write_text(json.dumps(document))
+        assert main(["predict", str(path), *OPTIONS, *options]) == 0
+        return capsys.readouterr().out
+
+    assert "repeatability error, the same: not known, nothing was measured twice" in told()
+    assert json.loads(told("--format", "json"))["repeatability"]["median"] is None
+    for percent in (10, 20, 30):
+        workload = Workload(percent * MIB, 0.5, 0.5, 4096.0, 1.0).as_document()
+        for repeat, factor in enumerate((1 - percent / 200, 1 + percent / 200)):
+            point = {"workload": workload, "throughput_bytes_per_s": 1e6 * factor, "role": "random", "repeat": repeat}
+            document["points"].append({**document["points"][0], **point})
+    assert "repeatability error, the same: 20% / 28%, of 3 workloads measured again" in told()
+    repeated = json.loads(told("--format", "json"))["repeatability"]
+    assert (repeated["median"], repeated["largest"]) == (pytest.approx(0.2), pytest.approx(0.3))
+
+
 def test_outside_is_said(profile, capsys):
     assert main(["predict", str(profile.path), *OPTIONS, "--unique-bytes", "1T"]) == 0
     out = capsys.readouterr().out

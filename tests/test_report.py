@@ -21,10 +21,13 @@ from characterize.figure_data import figure_data_of
 from characterize.places import POINTS_MAX
 from characterize.provenance import sha256_of
 from characterize.trace import Header, Trace
+from selfscale.machine_report import machine_section
 from selfscale.prediction_errors import applications_of, errors_of
 from selfscale.prediction_figures import prediction_figures
+from selfscale.profile import Profile
 from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report import write_report
+from selfscale.report_parts import Cell
 from selfscale.trace_figures import by_file, places, trace_figures
 from tests.made_report import EVIL, MIB, Page, make_comparison, make_profile, make_trace
 from tests.made_trace import made_trace, read
@@ -195,6 +198,36 @@ def test_figures_5_3_and_5_4_have_every_model_beside_the_repeatability() -> None
     shaded = [trace for trace in parameters.plot.data if trace.fill == "tozeroy"]
     assert [trace.name for trace in shaded] == ["repeatability"] * 5
     assert [line.x0 for line in parameters.plot.layout.shapes] == [100 * MIB]
+
+
+def test_cross_validated_errors_stand_beside_the_repeatability() -> None:
+    profile = make_profile()
+    row = model_table(profile)["repeatability"]
+    assert (row[0].below, {cell.text for cell in row[1:]}) == ("nothing was measured twice", {"-"})
+    random = [point for point in profile.measured if point.role == "random"]
+    # As far apart as a tenth to a fifth of their mean, the more the larger uniqueBytes are.
+    random.sort(key=lambda point: point.workload.unique_bytes)
+    spreads = np.linspace(0.1, 0.2, len(random))
+    profile.measured += [
+        dataclasses.replace(
+            point, throughput_bytes_per_s=point.throughput_bytes_per_s * (2 + spread) / (2 - spread), repeat=1
+        )
+        for point, spread in zip(random, spreads, strict=True)
+    ]
+    within = [spread for point, spread in zip(random, spreads, strict=True) if point.workload.unique_bytes <= 100 * MIB]
+    beyond = spreads[len(within) :]
+    expected = [f"{value:.1%}" for value in np.quantile(spreads, (0.5, 0.75, 0.9))]
+    expected += [f"{np.median(within):.1%}, {np.median(beyond):.1%}"]
+    row = model_table(profile)["repeatability"]
+    assert [cell.text for cell in row[1:]] == ["12 measured again", *expected]
+    assert len(model_table(profile)) > 2
+
+
+def model_table(profile: Profile) -> dict[str, list[Cell]]:
+    """Rows by model."""
+    profile.models["points"] = len(profile.measured)
+    tables = {table.title: table for table in machine_section(profile).tables}
+    return {row[0].text: row for row in tables["Cross-validated errors of the models"].rows}
 
 
 def test_figure_5_3_has_the_applications_that_were_compared_with_this_profile(tmp_path: Path) -> None:
