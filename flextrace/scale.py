@@ -112,6 +112,7 @@ def _add_access_arguments(group: argparse._ArgumentGroup) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
+    from selfscale.steadiness import DISTRUSTED_SHARE, REMEDY, unsteady  # noqa: PLC0415
 
     _check(arguments)
     access = _access(arguments)
@@ -156,6 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
         ends = [_end_of(exploration.run)]
         progress.close()
         missing = _missing(exploration, arguments.random)
+        found = unsteady(exploration.points)
         if _worth_a_profile(exploration, journal, ends[0]):
             profile = exploration.profile()
             profile.environment = environment
@@ -167,8 +169,9 @@ def run(arguments: argparse.Namespace) -> int:
     journal.remove()
     if missing:
         _say(f"{missing}; use a larger --budget and --force")
-        return 3
-    return 0
+    if found.above(DISTRUSTED_SHARE):
+        _say(f"the machine did not become steady: {found} were not; {REMEDY}, and --force")
+    return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
 
 
 def _mounted(directory: Path | None) -> str | None:

@@ -11,6 +11,7 @@ from selfscale.application import Application
 from selfscale.comparison import same_limit
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
+from selfscale.steadiness import REMEDY, WARNED_SHARE, unsteady
 from selfscale.storage import storage_times
 from selfscale.uncached import knows_device
 
@@ -21,6 +22,8 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
     warnings = []
     if profile.lacks:
         warnings.append(f"profile {path} {profile.lacks}")
+    if (found := unsteady(profile.measured)).above(WARNED_SHARE):
+        warnings.append(f"profile {path}: {found} that predictions rest on were not steady; {REMEDY}")
     warnings += [f"profile {path}: {text}" for text in Access.of(profile.settings).contradictions(application.extended)]
     if application.operations is None:
         return warnings

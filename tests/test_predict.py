@@ -270,6 +270,22 @@ def test_an_incomplete_profile_warns(profile, tmp_path, capsys):
     assert "is not complete: cannot write to d; continue it with" in capsys.readouterr().err
 
 
+def test_a_machine_that_was_hardly_ever_steady_warns_and_says_the_share(profile, tmp_path, capsys):
+    document = profile.as_document()
+    document["points"] = document["points"][:20]
+    document["points"] += [point | {"role": "random", "steady": False} for point in document["points"]]
+    path = tmp_path / "p.json"
+    for unsteady, warned in ((10, False), (11, True)):
+        for point in document["points"][:unsteady]:
+            point["steady"] = False
+        path.write_text(json.dumps(document))
+        told = f"profile {path}: {unsteady} of 20 points (55%) that predictions rest on were not steady"
+        assert main(["predict", str(path), *OPTIONS, "--model", "product"]) == 0
+        assert (told in capsys.readouterr().err) == warned
+        assert main(["rank", "--workloads", "table5.2", str(path), "--model", "product"]) == 0
+        assert (told in capsys.readouterr().err) == warned
+
+
 def test_a_profile_around_a_knee_says_what_it_does_not_know(profile, tmp_path, capsys):
     document = profile.as_document()
     document["knee"] = {"converged": True}

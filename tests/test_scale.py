@@ -236,6 +236,21 @@ def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
     assert "larger --budget" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("disturbed", "code"), [(0.6, 0), (1.0, 3)])
+def test_a_machine_that_never_becomes_steady_is_exit_code_3_and_one_that_seldom_does_is_not(
+    place, formula, capsys, disturbed, code
+):
+    formula.disturbed = disturbed
+    assert main(command(place)) == code
+    profile = load(place / "p.json")
+    assert profile.complete
+    unsteady, points = sum(not point.steady for point in profile.measured), len(profile.measured)
+    told = capsys.readouterr().err
+    assert f"{unsteady} of {points} points were not steady within the time they had" in told
+    assert (f"did not become steady: {unsteady} of {points} points (100%) were not" in told) == (code == 3)
+
+
 def test_random_workloads_that_the_budget_does_not_pay_for_leave_a_complete_profile(place, formula, capsys):
     formula.cost_s = 2.0
     assert main(command(place, "--random", "60")) == 3
