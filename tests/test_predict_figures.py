@@ -36,6 +36,7 @@ from tests.bench.predict_figures import (
     places_of_errors,
     ratios,
 )
+from tests.bench.repeatability_cost import repeatability_cost
 from tests.synthetic_storage import MIB, RAM, SSD, StorageMachine
 
 pytestmark = pytest.mark.computes
@@ -140,6 +141,28 @@ def test_errors_are_those_of_validate(noisy):
     assert worst.measured >= everywhere - 1e-9
     (covered,) = coverage([results], POINTS_FEW)
     assert covered.measured == pytest.approx(rows[used].coverage)
+
+
+def test_repeatability_stands_with_the_time_that_it_cost(noisy):
+    table = repeatability_cost([Results("ssd", noisy)]).set_index("where")
+    both = [point for stage in ("random 0", "random 1") for point in noisy[stage] if point["role"] == "random"]
+    cost_s = sum(point["cost_s"] for point in both)
+    assert cost_s > EFFORT.workloads
+    assert table.loc["all", "both took"] == f"{cost_s:.0f} s"
+    assert table.loc["all", "a workload"] == f"{cost_s / EFFORT.workloads:.1f} s"
+    assert table.loc["all", "workloads"] == EFFORT.workloads == table["workloads"].iloc[1:].sum()
+    first, second = (
+        {json.dumps(point["workload"]): point["throughput_bytes_per_s"] for point in both if point["repeat"] == repeat}
+        for repeat in (0, 1)
+    )
+    errors = [abs(second[workload] / value - 1) for workload, value in first.items()]
+    assert table.loc["all", "median"] == f"{100 * np.median(errors):.1f} %"
+    old = json.loads(json.dumps(noisy))
+    for point in old["random 0"] + old["random 1"]:
+        del point["cost_s"]
+    older = repeatability_cost([Results("ssd", old)]).set_index("where")
+    assert older["median"].tolist() == table["median"].tolist()
+    assert set(older["both took"]) == set(older["a workload"]) == {"-"}
 
 
 def test_repeatability_of_a_machine_without_noise_is_nothing_and_regions_keep_the_bar(exact):

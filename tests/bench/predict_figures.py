@@ -34,6 +34,7 @@ from tests.bench.lab_measurements import (
     names_of_models,
     profile_of,
 )
+from tests.bench.repeatability_cost import repeatability_cost
 
 WORKLOADS_MIN = 5
 """A region with fewer random workloads has no median."""
@@ -372,6 +373,7 @@ def tables_of(document: Document) -> list[tuple[str, pd.DataFrame]]:
     applications = pd.DataFrame([{**each, "error %": 100 * error_of(each)} for each in predictions])
     parts = [
         ("File-cache size: error of what was found", frame(cache_sizes(machines))),
+        ("Repeatability, and the time that it cost", repeatability_cost(judged)),
         (f"Every model, {few} (product form as published: reported, no bar)", all_models(judged, POINTS_FEW)),
         (f"Every model, {more}", all_models(many, POINTS_MANY)),
         (f"Best model, {few}, whole space", frame(best_model(judged, POINTS_FEW, 0.10, 0.30))),
