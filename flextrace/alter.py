@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.expansion import refuse_archive_name
-from characterize.layout import RecordKind
 from characterize.new_file import check_new_file
 from characterize.units import format_bytes, parse_seed
+from flextrace.made_trace import place_of
 
 if TYPE_CHECKING:
     from replayer.alter import Manifest
@@ -91,8 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 3
-    place = "--directory DIR" if len(trace.arrays[RecordKind.IO]) else "--device DEV"
-    print(f"flextrace alter: run it with: flextrace replay {arguments.output} {place}", file=sys.stderr)
+    print(f"flextrace alter: run it with: flextrace replay {arguments.output} {place_of(trace)}", file=sys.stderr)
     return 0 if parent.header.complete else 3
 
 

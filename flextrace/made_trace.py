@@ -32,7 +32,6 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[list[Trace]], Trace]) -> int:
     """Read traces, write the one that is made of them, print its parameters; 3 if one of them lacks records."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.layout import RecordKind  # noqa: PLC0415
 
     output = arguments.output
     refuse_archive_name(output)
@@ -50,9 +49,19 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
         print(json.dumps({"schema": SCHEMA, "output": str(output), **lineage}, indent=1))
     else:
         print(render(lineage))
-    place = "--directory DIR" if len(made.arrays[RecordKind.IO]) else "--device DEV"
-    print(f"flextrace {verb}: run it with: flextrace replay {output} {place}", file=sys.stderr)
+    print(f"flextrace {verb}: run it with: flextrace replay {output} {place_of(made)}", file=sys.stderr)
     return 0 if all(parent.header.complete for parent in parents) else 3
+
+
+def place_of(trace: Trace) -> str:
+    """The option that says where a trace is to be replayed."""
+    from characterize.layout import RecordKind  # noqa: PLC0415 (numpy is slow to import)
+    from characterize.requests import block_records  # noqa: PLC0415 (pandas is slow to import)
+
+    if len(trace.arrays[RecordKind.IO]):
+        return "--directory DIR"
+    devices = set(block_records(trace)["device"].tolist())
+    return "--device DEV" + (" --source all" if len(devices) > 1 else "")
 
 
 def render(lineage: dict[str, Any]) -> str:

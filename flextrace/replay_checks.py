@@ -27,6 +27,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             raise FlextraceError("the null engine issues nothing that could be recorded: leave out --record", 2)
         if arguments.device and arguments.directory:
             raise FlextraceError("--record compares files or a device: leave out --directory or --device", 2)
+        if arguments.source == "all":
+            raise FlextraceError("--record compares one recorded device with DEV: give --source MAJOR:MINOR", 2)
     if arguments.speed != 1 and arguments.timing == "asap":
         raise FlextraceError("--speed divides recorded times, and --timing asap keeps none: give --timing as well", 2)
     if arguments.late_limit is not None and arguments.late != "skip":

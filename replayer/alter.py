@@ -28,7 +28,6 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.layout import IoFlag, RecordKind
 from characterize.provenance import sha256_of
-from characterize.requests import block_records, data_moved
 from characterize.trace import Trace
 from characterize.units import format_bytes, parse_fraction, parse_size
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
@@ -36,7 +35,7 @@ from replayer.flexible.block_layer import blocks_of_operations, operations_of_bl
 from replayer.flexible.curve import CurveChange, change_of, curve_of, scaled_curve_of
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
-from replayer.flexible.planned import planned, request_count, require_requests, unchanged
+from replayer.flexible.planned import layer_of, planned, request_count, unchanged
 from replayer.flexible.process_num import change_process_num, in_flight
 from replayer.flexible.read_frac import change_read_frac
 from replayer.flexible.readable import make_readable
@@ -118,10 +117,8 @@ def alter(
     FlextraceError
         The trace has no requests to alter, or a change is not understood.
     """
-    of_blocks = not request_count(trace) and bool(data_moved(block_records(trace)).any())
-    if not of_blocks:
-        require_requests(trace)
-    elif "thinkScale" in changes:
+    of_blocks = layer_of(trace, "alter") == "block"
+    if of_blocks and "thinkScale" in changes:
         raise FlextraceError(
             "thinkScale cannot be changed: block requests are of no thread, so that nobody is known to think between "
             "them; change timeScale",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns chunks of BLOCK records into operations on one block device, in lanes that the engine runs as threads.
 
+They are of one recorded device, or of all, which then lie end to end on the one.
+
 A *lane* is a row of requests that do not overlap in time. Requests are given to the fewest lanes that are possible
 (interval partitioning): as many as were in flight at once. The engine then starts a request when all that had ended
 before its recorded start have completed (docs/decisions/0002-order.md), so that the recorded depth is kept
@@ -33,9 +35,12 @@ from characterize.layout import (
 )
 from characterize.requests import SECTOR_BYTES
 from characterize.stream import Chunk, Stream
+from characterize.trace import Trace
 from replayer.run import THREADS_MAX
 
 DEVICE_FILE = 1  # file id of the device in the operations
+ALL_DEVICES = "all"
+_PAGE_BYTES = 4096
 _ERROR_IO = -5  # what a request that failed came to
 _PUNCH_HOLE = 0x02 | 0x01  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _ZERO_RANGE = 0x10 | 0x01  # FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE
@@ -113,7 +118,7 @@ def _partition(  # noqa: PLR0917 (a kernel has its state in arguments)
 
 
 class BlockOperations:
-    """The block requests of one device as operations on it, by direct I/O.
+    """The block requests of one device, or of all, as operations on one, by direct I/O.
 
     Reads and writes stay what they are (a write with FUA gets O_DSYNC), flushes become fsync, discards and secure
     erases punch a hole, write-zeroes zero a range. Other kinds (zones, pass-through) are left out and counted.
@@ -122,8 +127,8 @@ class BlockOperations:
     ----------
     stream : Stream
     source : str, optional
-        ``major:minor`` of a device; default: the only one that the trace has, apart from stacked ones (dm, md, loop),
-        whose requests those below them repeat.
+        ``major:minor`` of a device, or `ALL_DEVICES`; default: the only one that the trace has, apart from stacked ones
+        (dm, md, loop), whose requests those below them repeat.
     lanes : int, optional
         At most so many requests in flight, given in turn, instead of as many as were recorded.
 
@@ -131,6 +136,8 @@ class BlockOperations:
     ----------
     source : str
         Where they were recorded.
+    size_bytes : int
+        Of the recorded devices together: as the trace tells it, at least as far as their requests reach.
     lanes : int
         As many as the last pass over the operations needed.
     left_out : dict of str to int
@@ -146,18 +153,29 @@ class BlockOperations:
 
     def __init__(self, stream: Stream, source: str | None = None, lanes: int | None = None) -> None:
         self._stream, self._chosen_lanes = stream, lanes
-        self._with_stacked = source is not None or stream.all_stacked
+        self._with_stacked = source not in {None, ALL_DEVICES} or stream.all_stacked
         found: dict[int, np.ndarray] = {}  # by device: requests, those that are repeated, and of these with a duration
+        reach: dict[int, int] = {}
         for blocks in self._blocks():
             kept = can_be_repeated(blocks)
-            every = np.column_stack([np.ones(len(blocks), bool), kept, kept & (blocks["duration_ns"] > 0)])
-            for device in np.unique(blocks["device"]).tolist():
-                found[device] = found.get(device, 0) + every[blocks["device"] == device].sum(axis=0)
-        self._device = _choose(sorted(found), source)
-        requests, repeated, lasting = found[self._device].tolist()
+            devices, row = np.unique(blocks["device"], return_inverse=True)
+            every = np.zeros((len(devices), 3), np.int64)
+            np.add.at(every, row, np.column_stack([row >= 0, kept, kept & (blocks["duration_ns"] > 0)]))
+            placed, last = kept & (blocks["op"] != BlockOp.FLUSH), np.zeros(len(devices), np.uint64)
+            np.maximum.at(last, row[placed], (blocks["sector"] * np.uint64(SECTOR_BYTES) + blocks["bytes"])[placed])
+            for device, counts, end in zip(devices.tolist(), every, last.tolist(), strict=True):
+                found[device] = found.get(device, 0) + counts
+                reach[device] = max(reach.get(device, 0), end)
+        chosen = _choose(sorted(found), source)
+        requests, repeated, lasting = np.sum([found[device] for device in chosen], axis=0).tolist()
         if not repeated:
             raise FlextraceError("the trace has no block request that can be repeated")
-        self.source, self.lanes, self.timed = device_name(self._device), 0, lasting > 0
+        sizes = [max(reach[device], _size_bytes(stream.facts, device)) for device in chosen]
+        ends = np.cumsum([-(-size // _PAGE_BYTES) * _PAGE_BYTES for size in sizes])
+        self._devices, self._base = np.array(chosen), np.concatenate([[0], ends[:-1]]).astype(np.uint64)
+        self.size_bytes = int(self._base[-1]) + sizes[-1]
+        self.source = device_name(chosen[0]) if len(chosen) == 1 else f"{len(chosen)} devices"
+        self.lanes, self.timed = 0, lasting > 0
         self.left_out = {"other_kinds": requests - repeated} if requests > repeated else {}
 
     def _blocks(self) -> Iterator[np.ndarray]:
@@ -176,7 +194,8 @@ class BlockOperations:
         """
         partition, done, identity = Lanes(), 0, 1
         for every in self._blocks():
-            blocks = every[(every["device"] == self._device) & can_be_repeated(every)]
+            blocks = every[np.isin(every["device"], self._devices) & can_be_repeated(every)]
+            blocks["sector"] += self._base[np.searchsorted(self._devices, blocks["device"])] // np.uint64(SECTOR_BYTES)
             if self._chosen_lanes:
                 lane = np.arange(done, done + len(blocks)) % self._chosen_lanes
                 self.lanes = min(done + len(blocks), self._chosen_lanes)
@@ -195,15 +214,29 @@ class BlockOperations:
             yield io, fileops
 
 
-def _choose(devices: list[int], source: str | None) -> int:
+def _choose(devices: list[int], source: str | None) -> list[int]:
     names = {device_name(device): device for device in devices}
     if not names:
         raise FlextraceError("the trace has no block requests and no I/O on a block device: replay it in a --directory")
+    if source == ALL_DEVICES:
+        return devices
     if source is None and len(names) > 1:
-        raise FlextraceError(f"the trace has requests of the devices {', '.join(names)}: choose one by --source", 2)
+        raise FlextraceError(
+            f"the trace has requests of the devices {', '.join(names)}: choose one by --source, or lay all end to end "
+            f"on the device by --source {ALL_DEVICES}",
+            2,
+        )
     if source is not None and source not in names:
         raise FlextraceError(f"the trace has no requests of device {source}, only of {', '.join(names)}", 2)
-    return names[source or next(iter(names))]
+    return [names[source or next(iter(names))]]
+
+
+def _size_bytes(facts: Trace, device: int) -> int:
+    """Of a recorded device, if the trace tells it, else 0."""
+    for it in facts.header.metadata.get("devices", []):
+        if it.get("device") == device_name(device) and it.get("sectors"):
+            return int(it["sectors"]) * SECTOR_BYTES
+    return 0
 
 
 def _data(blocks: np.ndarray) -> np.ndarray:

@@ -27,11 +27,11 @@ from replayer.flexible.planned import derived, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.flexible.readable import make_readable
 from replayer.flexible.wakes import standing
-from replayer.merge import begin_ns
+from replayer.merge import LAYER_KINDS, begin_ns
 
 NANOSECONDS = 10**9
 FOREVER_NS = 2**63 - 1
-OPERATIONS = (RecordKind.IO, RecordKind.FILEOP)
+OPERATIONS = LAYER_KINDS["vfs"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _kinds(trace: Trace) -> tuple[RecordKind, ...]:
     if any(len(trace.arrays[kind]) for kind in OPERATIONS):
         return OPERATIONS
     if len(trace.arrays[RecordKind.BLOCK]):
-        return (RecordKind.BLOCK,)
+        return LAYER_KINDS["block"]
     raise FlextraceError(f"cannot cut {trace.path or 'the trace'}: it has neither operations nor block requests")
 
 

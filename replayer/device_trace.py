@@ -83,7 +83,7 @@ def make_device_trace(
     layer : {"vfs", "block"}, optional
         Default: vfs where all files that data was moved of are block devices, or where the trace is synthetic.
     source : str, optional
-        ``major:minor`` of the recorded device whose requests are repeated; layer block.
+        ``major:minor`` of the recorded device whose requests are repeated, or ``all``, end to end; layer block.
     lanes : int, optional
         At most so many requests in flight; layer block.
     fit : {"exact", "wrap", "scale"}
@@ -105,12 +105,11 @@ def make_device_trace(
     operations: BlockOperations | ProgramOperations
     if layer == "block":
         operations = BlockOperations(stream, source, lanes)
-        recorded_bytes = _recorded_size(facts, operations.source)
     else:
         if source is not None or lanes is not None:
             raise FlextraceError("--source and --lanes are for block requests: give --layer block", 2)
         operations = ProgramOperations(stream)
-        recorded_bytes = operations.size_bytes
+    recorded_bytes = operations.size_bytes
     if fit != "wrap":
         recorded_bytes = max([recorded_bytes, *(reach_of(*chunk, geometry.block_bytes) for chunk in operations)])
     places = Places(geometry, fit, recorded_bytes)
@@ -167,14 +166,6 @@ def _on_devices(stream: Stream) -> bool:
 def _device_files(facts: Trace) -> np.ndarray:
     files = facts.arrays[RecordKind.FILE]
     return files if facts.untimed else files[files["type"] == FileType.BLOCK_DEVICE]
-
-
-def _recorded_size(facts: Trace, source: str) -> int:
-    """Of the recorded device, if the trace tells it, else 0."""
-    for device in facts.header.metadata.get("devices", []):
-        if device.get("device") == source and device.get("sectors"):
-            return int(device["sectors"]) * SECTOR_BYTES
-    return 0
 
 
 class ProgramOperations:

@@ -3,6 +3,8 @@
 
 With copies of one trace that is scaling out: N independent instances of an application (TBBT's spatial scaling;
 research/replay.md D3, rule v). uniqueBytes and processNum add up, the other three are means.
+
+Traces of block requests alone are merged as well, on disjoint devices (`replayer.merged_blocks`).
 """
 
 from __future__ import annotations
@@ -17,21 +19,28 @@ from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.joint_metadata import joint_metadata
 from characterize.layout import HeaderFlag, RecordKind
-from characterize.requests import times_measured
+from characterize.requests import Layer, times_measured
 from characterize.trace import Header, Trace
+from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import NAMING
-from replayer.flexible.planned import derived, require_requests, unchanged
+from replayer.flexible.planned import derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
+from replayer.merged_blocks import merged_blocks
 
 COPIES_MAX = 1024
 FIRST_NAME_ID = 2**31
 
 Align = Literal["starts", "clocks"]
+LAYER_KINDS: dict[Layer, tuple[RecordKind, ...]] = {
+    "vfs": (RecordKind.IO, RecordKind.FILEOP),
+    "block": (RecordKind.BLOCK,),
+}
+"""What a trace of a layer is made of."""
 
 
 def merge(traces: Sequence[Trace], align: Align = "starts") -> Trace:
-    """One trace of all operations of several traces, which have no file and no thread in common in it.
+    """One trace of all operations of several traces, which have no file, device or thread in common in it.
 
     Parameters
     ----------
@@ -48,34 +57,45 @@ def merge(traces: Sequence[Trace], align: Align = "starts") -> Trace:
     Raises
     ------
     FlextraceError
-        Nothing to merge, a trace without requests, synthetic and timed traces together, or a clock is not known.
+        Nothing to merge, a trace without requests, block requests and those of programs, synthetic and timed traces
+        together, or a clock is not known.
     """
     if not traces:
         raise FlextraceError("nothing to merge: give at least one trace", 2)
-    for trace in traces:
-        require_requests(trace)
+    layer = _common_layer(traces)
     if len(traces) == 1:
         return derived(unchanged(traces[0]), traces, "merge", {"traces": "1"})
-    merged = _merge(traces, _shifts(traces, align))
+    merged = _merge(traces, _shifts(traces, align, LAYER_KINDS[layer]), layer)
     return derived(merged, traces, "merge", {"traces": str(len(traces)), "align": align})
 
 
 def clone(trace: Trace, copies: int) -> Trace:
-    """`copies` independent instances of a trace at the same time, each on files and threads of its own.
+    """`copies` independent instances of a trace at the same time, each on files, devices and threads of its own.
 
     Raises
     ------
     FlextraceError
         A number of copies that makes no sense, or a trace without requests.
     """
-    require_requests(trace)
+    layer = layer_of(trace, "clone")
     if not 1 <= copies <= COPIES_MAX:
         raise FlextraceError(f"{copies} copies cannot be made: give a number from 1 to {COPIES_MAX}", 2)
-    copied = unchanged(trace) if copies == 1 else _merge([trace] * copies, [0] * copies)
+    copied = unchanged(trace) if copies == 1 else _merge([trace] * copies, [0] * copies, layer)
     return derived(copied, [trace], "clone", {"copies": str(copies)})
 
 
-def _shifts(traces: Sequence[Trace], align: Align) -> list[int]:
+def _common_layer(traces: Sequence[Trace]) -> Layer:
+    """What is merged of all traces."""
+    of = {layer_of(trace, "merge"): trace.path or "a trace" for trace in traces}
+    if len(of) > 1:
+        raise FlextraceError(
+            f"cannot merge {of['block']} with {of['vfs']}: of the first there are only block requests, which a replay "
+            "makes on a device, of the other requests of programs, which it makes in files: merge traces of one kind"
+        )
+    return next(iter(of))
+
+
+def _shifts(traces: Sequence[Trace], align: Align, kinds: Sequence[RecordKind]) -> list[int]:
     """What to add to the times of every trace, ns."""
     if any(trace.untimed for trace in traces):
         if all(trace.untimed for trace in traces):
@@ -86,7 +106,7 @@ def _shifts(traces: Sequence[Trace], align: Align) -> list[int]:
             "replay, and merge the recording"
         )
     if align == "starts":
-        begins = [begin_ns(trace) for trace in traces]
+        begins = [begin_ns(trace, kinds) for trace in traces]
         return [begins[0] - begin for begin in begins]
     for trace in traces:
         if not trace.header.start_realtime_ns:
@@ -94,17 +114,22 @@ def _shifts(traces: Sequence[Trace], align: Align) -> list[int]:
     ahead = [trace.header.start_realtime_ns - trace.header.start_monotonic_ns for trace in traces]
     # By the first one's clock; where the machine has booted since the earliest trace, that began before it did. A start
     # of 0 would be an unknown one.
-    earliest = min(begin_ns(trace) + mine - ahead[0] for trace, mine in zip(traces, ahead, strict=True))
+    earliest = min(begin_ns(trace, kinds) + mine - ahead[0] for trace, mine in zip(traces, ahead, strict=True))
     return [mine - ahead[0] - min(earliest - 1, 0) for mine in ahead]
 
 
-def begin_ns(trace: Trace, kinds: Sequence[RecordKind] = (RecordKind.IO, RecordKind.FILEOP)) -> int:
+def begin_ns(trace: Trace, kinds: Sequence[RecordKind]) -> int:
     """When the recording began; where that is not known, the first start of a record of these kinds."""
     starts = [int(trace.arrays[kind]["start_ns"].min()) for kind in kinds if len(trace.arrays[kind])]
     return trace.header.start_monotonic_ns or min(starts)
 
 
-def _merge(traces: Sequence[Trace], shifts: list[int]) -> Trace:
+def _merge(traces: Sequence[Trace], shifts: list[int], layer: Layer) -> Trace:
+    if layer == "block":
+        merged = merged_blocks(traces, shifts)
+        header = _header(traces, shifts, in_flight(Draft.of(operations_of_blocks(merged))))
+        header.metadata |= merged.header.metadata
+        return Trace(header, merged.arrays, warnings=merged.warnings)
     labels = _Labels()
     drafts, residents, gaps = [], [], []
     for trace, shift in zip(traces, shifts, strict=True):
@@ -131,15 +156,17 @@ def _merge(traces: Sequence[Trace], shifts: list[int]) -> Trace:
         RecordKind.GAP: np.concatenate(gaps),
     }
     return Trace(
-        _header(traces, shifts, joined),
+        _header(traces, shifts, in_flight(joined)),
         arrays,
         joined.paths,
         warnings=[line for trace in dict.fromkeys(traces) for line in trace.warnings],
     )
 
 
-def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header:
-    flags = HeaderFlag(0) if joined.untimed else HeaderFlag.PLANNED
+def _header(traces: Sequence[Trace], shifts: list[int], scheduled: int) -> Header:
+    """`scheduled`: number in flight by the times of the merged trace."""
+    untimed = traces[0].untimed
+    flags = HeaderFlag(0) if untimed else HeaderFlag.PLANNED
     lost: dict[RecordKind, int] = {}
     for trace in traces:
         flags |= trace.header.flags & HeaderFlag(HeaderFlag.LOST | HeaderFlag.UNTIMED)
@@ -153,7 +180,7 @@ def _header(traces: Sequence[Trace], shifts: list[int], joined: Draft) -> Header
         metadata["declared"] = {}
     else:
         declared = [trace.declared.get("processNum", math.nan) for trace in traces]
-        number = sum(declared) if joined.untimed else in_flight(joined)
+        number = sum(declared) if untimed else scheduled
         metadata["declared"] = {} if math.isnan(number) else {"processNum": int(number)}
     headers = [trace.header for trace in traces]
     begins = [

@@ -4,7 +4,7 @@
 Every pass finds its files as the first one did. A file that only is read and overwritten is the same one in all passes.
 One that grew or shrank gets its size back between two passes. One that is made, removed, renamed or linked (a temporary
 file, a journal) is another file in every pass, as it would be if the program ran again; what of it was in the page
-cache when the trace began is so of each.
+cache when the trace began is so of each. Block requests find their devices as they were, whatever was written there.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.layout import FILEOP_DTYPE, Fileop, FileType, IoFlag, RecordKind, Source
 from characterize.trace import Trace
-from characterize.workload import workload_of_records
+from replayer.flexible.block_layer import requests_to_run
 from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, states_after
-from replayer.flexible.planned import derived, planned, require_requests, unchanged
+from replayer.flexible.planned import derived, layer_of, layer_workload, planned, planned_blocks, unchanged
 from replayer.merge import FIRST_NAME_ID
 
 TIMES_MAX = 100_000
@@ -40,24 +40,44 @@ def repeat(trace: Trace, times: int) -> Trace:
     FlextraceError
         A number that makes no sense, or a trace without requests.
     """
-    require_requests(trace)
+    layer = layer_of(trace, "repeat")
     if not 1 <= times <= TIMES_MAX:
         raise FlextraceError(f"a trace cannot be repeated {times} times: give a number from 1 to {TIMES_MAX}", 2)
     if times == 1:
         return derived(unchanged(trace), [trace], "repeat", {"times": "1"})
-    draft = Draft.of(trace)
-    if (len(draft.io) + len(draft.fileops)) * times > RECORDS_MAX:
+    repeated, length_ns = _repeated_blocks(trace, times) if layer == "block" else _repeated(trace, times)
+    repeated.header.end_monotonic_ns += (times - 1) * length_ns
+    repeated.header.end_realtime_ns += (times - 1) * length_ns
+    return derived(repeated, [trace], "repeat", {"times": str(times)})
+
+
+def _check_size(records: int, times: int) -> None:
+    if records * times > RECORDS_MAX:
         raise FlextraceError(f"{times} times this trace are more than {RECORDS_MAX} records, which no replay takes", 2)
+
+
+def _repeated(trace: Trace, times: int) -> tuple[Trace, int]:
+    """All passes, and how long one takes, ns."""
+    draft = Draft.of(trace)
+    _check_size(len(draft.io) + len(draft.fileops), times)
     passes = _Passes(draft, trace.arrays[RecordKind.RESIDENT], times)
     draft.io, draft.fileops, draft.files, draft.wakes, resident = (
         np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files, passes.wakes, passes.resident)
     )
     draft.paths = passes.paths
     draft.sort()
-    repeated = planned(trace, draft, "repeat", workload_of_records(trace).process_num, resident)
-    repeated.header.end_monotonic_ns += (times - 1) * passes.length_ns
-    repeated.header.end_realtime_ns += (times - 1) * passes.length_ns
-    return derived(repeated, [trace], "repeat", {"times": str(times)})
+    process_num = layer_workload(trace, "vfs").process_num
+    return planned(trace, draft, "repeat", process_num, resident), passes.length_ns
+
+
+def _repeated_blocks(trace: Trace, times: int) -> tuple[Trace, int]:
+    """As `_repeated`, of block requests: a pass begins behind the last end of the one before it."""
+    blocks = requests_to_run(trace)
+    _check_size(len(blocks), times)
+    length_ns = int((blocks["start_ns"] + blocks["duration_ns"]).max() - blocks["start_ns"].min()) + 1
+    every = np.tile(blocks, times)
+    every["start_ns"] += np.repeat(np.arange(times, dtype=np.uint64) * np.uint64(length_ns), len(blocks))
+    return planned_blocks(trace, every, "repeat", layer_workload(trace, "block").process_num), length_ns
 
 
 class _Passes:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb replay onto a device, from block requests to block requests: what was recorded of it equals the original."""
 
+import errno
 import json
 import os
 from collections import Counter
@@ -20,6 +21,7 @@ pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop
 
 SIZE = 64 << 20
 COUNT = 211
+PAGE = 4096
 
 
 @pytest.fixture
@@ -76,6 +78,39 @@ def test_an_altered_trace_of_block_requests_is_replayed(trace, disk, tmp_path, c
     assert document["requests"] == {"read": COUNT, "write": 0}
     assert document["device_trace"]["lanes"] == 9
     assert document["order"] == "recorded"
+
+
+def data_in(image):
+    """Bytes of a sparse file that somebody wrote, by page."""
+    pages, at = set(), 0
+    with image.open("rb") as stream:
+        while at < SIZE:
+            try:
+                first = os.lseek(stream.fileno(), at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                break
+            at = os.lseek(stream.fileno(), first, os.SEEK_HOLE)
+            pages.update(range(first // PAGE, -(-at // PAGE)))
+    return pages
+
+
+def test_copies_of_block_requests_lie_end_to_end_on_one_device(disk, tmp_path, capsys):
+    rows = overlapping_requests(SIZE // 2)
+    trace = characterize.write(made_trace(blocks=rows), tmp_path / "blocks.iotrace")
+    both = tmp_path / "both.iotrace"
+    assert main(["clone", str(trace), "--copies", "2", "-o", str(both)]) == 0
+    assert main(["replay", str(both), "--device", disk.path]) == 2
+    assert "--source all" in capsys.readouterr().err
+    document = replayed(capsys, both, "--device", disk.path, "--source", "all", "--write", "--confirm", SIZE)
+    assert document["operations"]["done"] == 2 * COUNT
+    assert document["device_trace"]["lanes"] == 10
+    assert document["device_trace"]["source"] == "2 devices"
+    end = max(512 * row["sector"] + row["bytes"] for row in rows)
+    written = [(512 * row["sector"], row["bytes"]) for row in rows if row["op"] == BlockOp.WRITE]
+    pages = {page for at, size in written for page in range(at // PAGE, (at + size) // PAGE)}
+    assert data_in(tmp_path / "disk") == pages | {page + end // PAGE for page in pages}
 
 
 @pytest.mark.skipif(not RECORDER.exists(), reason="build/flextrace-record is not built")
@@ -172,6 +207,7 @@ def test_loss_of_the_recording_is_still_told(disk, tmp_path, capsys):
         (["--device", "DEV", "--memory", "1G"], "page cache"),
         (["--device", "DEV", "--directory", "D", "--fit", "wrap"], "leave --fit"),
         (["--device", "DEV", "--source", "9:9"], "no requests of device 9:9"),
+        (["--device", "DEV", "--source", "all", "--record"], "one recorded device"),
         (["--device", "FILE"], "not a block device"),
     ],
 )

@@ -56,6 +56,14 @@ def operations_of_blocks(trace: Trace) -> Trace:
     return Trace(trace.header, arrays, paths, trace.path, trace.warnings)
 
 
+def requests_to_run(trace: Trace) -> np.ndarray:
+    """The block requests of a trace in the order of their starts, without what is not known before they have run."""
+    blocks = block_records(trace)
+    blocks = blocks[np.argsort(blocks["start_ns"], kind="stable")]
+    blocks["queued_ns"], blocks["cause"] = NOT_MEASURED_U64, 0
+    return blocks
+
+
 def _common(records: np.ndarray, blocks: np.ndarray, number: np.ndarray) -> np.ndarray:
     records["source"], records["thread"], records["process"] = Source.SYNTHETIC, 1, 1
     records["start_ns"], records["duration_ns"] = blocks["start_ns"], blocks["duration_ns"]

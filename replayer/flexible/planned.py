@@ -13,9 +13,10 @@ from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
 from characterize.provenance import sha256_of, tool_version
-from characterize.requests import left_out
+from characterize.requests import Layer, block_records, data_moved, left_out
 from characterize.trace import Header, Trace
-from characterize.workload import workload_of_records
+from characterize.workload import Workload, workload_of_records
+from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
 
 
@@ -43,12 +44,29 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float, resid
     }
     if resident is not None:
         arrays[RecordKind.RESIDENT] = resident
+    made = _planned(parent, arrays, draft.paths, made_by, process_num)
+    made.header.metadata |= _processors(made.header.metadata.get("processors"), draft)
+    return made
+
+
+def planned_blocks(parent: Trace, blocks: np.ndarray, made_by: str, process_num: float) -> Trace:
+    """As `planned`, of BLOCK records; who caused them is as it was."""
+    arrays = {
+        RecordKind.BLOCK: blocks,
+        RecordKind.TASK: parent.arrays[RecordKind.TASK],
+        RecordKind.GAP: parent.arrays[RecordKind.GAP],
+    }
+    return _planned(parent, arrays, {}, made_by, process_num)
+
+
+def _planned(
+    parent: Trace, arrays: dict[RecordKind, np.ndarray], paths: dict[int, str], made_by: str, process_num: float
+) -> Trace:
     metadata = {key: value for key, value in parent.header.metadata.items() if key not in RECORDING_KEYS}
-    metadata |= _processors(metadata.get("processors"), draft)
     metadata["made_by"] = made_by
     metadata["declared"] = {} if math.isnan(process_num) else {"processNum": int(process_num)}
     flags = parent.header.flags | (HeaderFlag(0) if parent.untimed else HeaderFlag.PLANNED)
-    return Trace(_header(parent, flags, arrays, metadata), arrays, draft.paths, warnings=list(parent.warnings))
+    return Trace(_header(parent, flags, arrays, metadata), arrays, paths, warnings=list(parent.warnings))
 
 
 def _processors(known: Any, draft: Draft) -> dict[str, Any]:
@@ -100,8 +118,12 @@ def derived(trace: Trace, parents: Sequence[Trace], verb: str, options: dict[str
 
 def _parameters(trace: Trace) -> dict[str, float | None]:
     """The five of the application's layer; of a trace with block requests only, of the block layer."""
-    only_blocks = len(trace.arrays[RecordKind.BLOCK]) and not request_count(trace)
-    return workload_of_records(trace, "block" if only_blocks else "vfs").as_document()
+    return layer_workload(trace, "vfs" if request_count(trace) or not _has_blocks(trace) else "block").as_document()
+
+
+def layer_workload(trace: Trace, layer: Layer) -> Workload:
+    """The five parameters of one layer; processNum as declared where the trace has not run yet."""
+    return workload_of_records(operations_of_blocks(trace) if layer == "block" else trace)
 
 
 def request_count(trace: Trace) -> int:
@@ -109,19 +131,25 @@ def request_count(trace: Trace) -> int:
     return int(((trace.arrays[RecordKind.IO]["result"] > 0) & ~left_out(trace)).sum())
 
 
-def require_requests(trace: Trace) -> None:
-    """Refuse a trace without requests of the application's layer.
+def _has_blocks(trace: Trace) -> bool:
+    return bool(data_moved(block_records(trace)).any())
+
+
+def layer_of(trace: Trace, verb: str) -> Layer:
+    """What a trace is made another one of: requests of the application's layer or, without any, of the block layer.
 
     Raises
     ------
     FlextraceError
+        It has neither.
     """
     if request_count(trace):
-        return
-    only_blocks = " (it has block requests only)" if len(trace.arrays[RecordKind.BLOCK]) else ""
+        return "vfs"
+    if _has_blocks(trace):
+        return "block"
     raise FlextraceError(
-        f"cannot alter {trace.path or 'the trace'}: it has no requests of the application's layer{only_blocks}: "
-        "record with --layer vfs or both"
+        f"cannot {verb} {trace.path or 'the trace'}: it has no requests that moved data, neither of programs nor of "
+        "the block layer; 'flextrace info' shows what it has"
     )
 
 
