@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nearest",
         action="store_true",
-        help="where the wanted or the held cannot be met within 1 %%, write what comes near, say so, and exit with 3",
+        help="where the wanted or the held cannot be met within 1 %%, write what comes near, say so, and exit with 3 "
+        "(as does a miss-ratio curve that is not held in any case)",
     )
     parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
     output = parser.add_argument_group("output")
@@ -61,10 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the flexible trace and print its five parameters.
 
-    3 if one is off, which only --nearest lets happen, or if the trace lacks records.
+    3 if one is off, which only --nearest lets happen, if the curve is not held, or if the trace lacks records.
     """
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
     from replayer.alter import alter, parse_change  # noqa: PLC0415
+    from replayer.flexible.curve import CURVE_HELD  # noqa: PLC0415
 
     known = OPTIONS | TIME_OPTIONS
     changes = {name: parse_change(name, text) for name in known if (text := getattr(arguments, name)) is not None}
@@ -92,7 +94,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return 3
     print(f"flextrace alter: run it with: flextrace replay {arguments.output} {place_of(trace)}", file=sys.stderr)
-    return 0 if parent.header.complete else 3
+    if not manifest.curve.held:
+        print(
+            f"flextrace alter: {arguments.output}: the miss-ratio curve is not held: miss ratios moved by "
+            f"{manifest.curve.beyond_least:.3f} more than they had to, {CURVE_HELD} are allowed: a replay finds other "
+            "shares of its data in the page cache; change less at once, or replay it with --direct on",
+            file=sys.stderr,
+        )
+    return 0 if parent.header.complete and manifest.curve.held else 3
 
 
 def render(manifest: Manifest) -> str:

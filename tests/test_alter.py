@@ -20,11 +20,14 @@ from characterize.layout import (
     IoFlag,
     RecordKind,
 )
+from characterize.locality import locality_of
+from characterize.requests import requests_of
 from characterize.trace import Header, Trace
 from characterize.workload import PARAMETERS, workload_of
 from flextrace.main import main
 from replayer.alter import Relative, alter, parse_change
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.manifest import TIMES
 from replayer.flexible.readable import find_deficits, make_readable
 from tests.flexible_traces import (
     Recording,
@@ -224,7 +227,9 @@ def test_refuses_what_is_out_of_reach_with_the_range():
         alter(parent, {"sizeMean": 2.0**32})
     with pytest.raises(FlextraceError, match=r"reachable is 0\.00\d to 0\.\d+"):
         alter(database_like(300), {"seqFrac": 1.0})
-    for changes in ({"readFrac": Relative(3)}, {"seqFrac": 1.5}, {"processNum": 2.5}, {"uniqueBytes": 0.0}):
+    impossible = [{"readFrac": Relative(3)}, {"seqFrac": 1.5}, {"processNum": 2.5}, {"uniqueBytes": 0.0}]
+    impossible += [{name: value} for name in (*PARAMETERS, *TIMES) for value in (-2.0, Relative(-0.5))]
+    for changes in impossible:
         with pytest.raises(FlextraceError, match="reachable") as raised:
             alter(parent, changes)
         assert raised.value.exit_code == 2
@@ -331,6 +336,27 @@ def test_command_writes_what_is_off_only_if_asked(tmp_path, capsys):
     assert out.exists()
 
 
+def test_command_tells_scripts_of_a_curve_that_is_not_held(tmp_path, capsys):
+    """An external sort on half of its footprint; both curves are compared as `characterize` says them."""
+    parent, out = tmp_path / "parent.iotrace", tmp_path / "out.iotrace"
+    trace_file.write(sort_like(4, 4 << 20), parent)
+    for change, held in (("0.5", False), ("0.9", True)):
+        options = ["--unique-bytes", f"{change}x", "--force", "--format", "json"]
+        code = main(["alter", str(parent), "-o", str(out), *options])
+        told = capsys.readouterr()
+        document = json.loads(told.out)
+        before, after = (locality_of(requests_of(trace_file.open(path))) for path in (parent, out))
+        sizes = np.arange(1, 64) / 64
+        ratios = [it.miss_ratio(sizes * it.cold * 4096) for it in (before, after)]
+        assert document["curve"]["mean_error"] == pytest.approx(np.abs(ratios[0] - ratios[1]).mean())
+        beyond = document["curve"]["mean_error"] - document["curve"]["least_error"]
+        assert (beyond <= 0.02) == held
+        assert document["curve"]["held"] == held
+        assert code == (0 if held else 3)
+        assert (f"{beyond:.3f} more than they had to" in told.err) != held
+        assert document["achieved"] == workload_of(trace_file.open(out)).as_document()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -342,6 +368,10 @@ def test_command_writes_what_is_off_only_if_asked(tmp_path, capsys):
         "--unique-bytes 0x",
         "--time-scale 0",
         "--think-scale fast",
+        *(f"--{name}=-{value}" for name in ("unique-bytes", "size-mean") for value in ("4096", "1MiB", "2x")),
+        *(f"--{name}=-{value}" for name in ("seq-frac", "read-frac") for value in ("0.1", "10%", "2x")),
+        *(f"--{name}=-{value}" for name in ("process-num", "time-scale", "think-scale") for value in ("1", "2x")),
+        "--process-num -1",
     ],
 )
 def test_command_refuses_bad_input(tmp_path, capsys, wrong):
