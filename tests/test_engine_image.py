@@ -200,6 +200,7 @@ def test_too_little_space_is_said_before_anything_is_written(engine, small_file_
     done = engine(one_file(16 << 20), directory=small_file_system)
     assert done.returncode == 1
     assert "too little space" in done.stderr
+    assert "no holes" in done.stderr  # a sparse original would fit
     needed = (16 << 20) + (16 << 20) // 100
     assert f"{needed - (4 << 20)} are missing" in done.stderr
     assert list(small_file_system.iterdir()) == []

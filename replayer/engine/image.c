@@ -215,8 +215,9 @@ int image_check_space(const struct image *image, const struct file_table *table)
 	needed = add_saturating(needed, needed / 100);
 	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
 	if (needed > available) {
-		complain("%s has too little space: the image and what the trace writes need %llu bytes more, %llu are "
-			 "available, %llu are missing; give another directory, make room, or insist with --force-space",
+		complain("%s has too little space: the image, whose files have no holes, and what the trace writes "
+			 "need %llu bytes more, %llu are available, %llu are missing; give another directory, make "
+			 "room, or insist with --force-space",
 			 image->path, (unsigned long long)needed, (unsigned long long)available,
 			 (unsigned long long)(needed - available));
 		return -ENOSPC;
