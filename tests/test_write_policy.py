@@ -78,8 +78,9 @@ def test_without_points_of_a_direction_nothing_is_said():
 
 @pytest.mark.root
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
+@pytest.mark.parametrize("direct_io", ["on", "off"])
 @pytest.mark.parametrize(("option", "expected"), [("sync", THROUGH), ("async", CANCELLING)])
-def test_of_a_real_mount(tmp_path, kind, option, expected):
+def test_of_a_real_mount(tmp_path, kind, direct_io, option, expected):
     """The loop device counts what it was told to write, which is what the classification is compared with."""
     try:
         find_binary("flextrace-replay")
@@ -89,7 +90,7 @@ def test_of_a_real_mount(tmp_path, kind, option, expected):
         pytest.skip(str(error))
     focal = Workload(8 * MIB, 0.5, 0.5, 32768.0, 1.0)
     with (
-        loop_device(tmp_path / "image", 512 * MIB, "--direct-io=on") as disk,
+        loop_device(tmp_path / "image", 512 * MIB, f"--direct-io={direct_io}") as disk,
         mounted(kind, disk, tmp_path / "place", "-o", option) as place,
     ):
         read, write = (
