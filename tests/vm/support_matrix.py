@@ -41,6 +41,7 @@ ROWS = {
     "flush and FUA": "test_flushes",
     "discard": "test_discards",
     "zone operations": "test_zone",
+    "memory groups (--memory), of version 1 or 2": r"test_confine::",
     "errors of devices": "test_an?_.*error|done_in_parts",
     "partitions": "partition",
     "dm and md: no byte counted twice": "disk_made_of_disks|pass_data_on",
