@@ -9,6 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from characterize.errors import FlextraceError
 from characterize.expansion import refuse_archive_name
 from characterize.new_file import check_new_file
 from characterize.units import format_bytes, parse_fraction, parse_seed, parse_size
@@ -29,15 +30,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--requests", type=int, metavar="N", help="default: 4 x what the five need, 10000 at least")
     shape.add_argument(
         "--depth",
-        choices=("uniform", "binomial"),
+        choices=("uniform", "binomial", "empirical"),
         default="uniform",
-        help="family of the LRU stack depth; uniform is random access, binomial the thesis's words (default: uniform)",
+        help="family of the LRU stack depth; uniform is random access (default), binomial the thesis's words, "
+        "empirical that of --like",
     )
     shape.add_argument(
         "--size",
-        choices=("binomial", "bernoulli", "fixed"),
+        choices=("binomial", "bernoulli", "fixed", "empirical"),
         default="binomial",
-        help="family of the request sizes; bernoulli has a coefficient of variation of 1 (default: binomial)",
+        help="family of the request sizes; bernoulli has a coefficient of variation of 1, empirical that of --like "
+        "(default: binomial)",
+    )
+    shape.add_argument(
+        "--like",
+        type=Path,
+        metavar="TRACE",
+        help="trace to draw empirical depths (by share of the data) and sizes from",
     )
     shape.add_argument(
         "--sync-frac",
@@ -60,12 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the trace; print the five parameters as wanted and as measured on it."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.provenance import provenance_of, sha256_of  # noqa: PLC0415
     from characterize.workload import PARAMETERS, Workload, workload_of  # noqa: PLC0415
+    from replayer.source_shape import EMPIRICAL, source_shape_of  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
     refuse_archive_name(arguments.output)
-    check_new_file(arguments.output, force=arguments.force)
+    like = arguments.like
+    if (like is not None) != (EMPIRICAL in {arguments.depth, arguments.size}):
+        raise FlextraceError("--depth empirical and --size empirical are drawn from --like TRACE: give both", 2)
+    check_new_file(arguments.output, force=arguments.force, inputs=[like] if like else [])
     wanted = Workload(
         float(arguments.unique_bytes),
         arguments.seq_frac,
@@ -78,10 +91,13 @@ def run(arguments: argparse.Namespace) -> int:
         requests=arguments.requests,
         depth=arguments.depth,
         size=arguments.size,
+        like=source_shape_of(trace_file.open(like)) if like else None,
         seed=arguments.seed,
         align_bytes=arguments.align,
         sync_frac=arguments.sync_frac,
     )
+    if like:
+        trace.header.metadata["like"] = {"path": str(like), "sha256": sha256_of(like)}
     trace.header.metadata["command"] = shlex.join(["flextrace", *sys.argv[1:]])
     trace_file.write(trace, arguments.output, force=arguments.force)
     asked, achieved = wanted.as_document(), workload_of(trace).as_document()

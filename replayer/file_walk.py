@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from replayer.flexible.size_mean import RESULT_BYTES_MAX
-from replayer.request_sizes import draw_sizes
+from replayer.request_sizes import Sizes, draw_sizes
+from replayer.source_shape import SourceShape
 
 # How far seqFrac may miss because of rounding before a workload is called impossible.
 SHARE_TOLERANCE = 0.01
@@ -44,8 +45,8 @@ def walk_file(
     count: int,
     total_units: int,
     start_count: int,
-    depth: str,
-    size: str,
+    depth: str | SourceShape,
+    size: str | Sizes,
     covering: bool,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +60,7 @@ def walk_file(
     count, total_units, start_count : int
         Requests, sum of their sizes, and how many of them are not sequential.
     depth, size : str
-        Families, see `replayer.willy.make_trace`.
+        Families, see `replayer.willy.make_trace`; or what to draw from.
     covering : bool
         Touch the whole file; `total_units` must be enough for it.
     seed : int
@@ -75,6 +76,7 @@ def walk_file(
     # A stack of blocks of about one request: finer ones would cost time and be touched together anyway.
     block_units = geometry.step if geometry.step > 1 else 1 << int(math.log2(geometry.size_units))
     blocks = -(-file_units // block_units)
+    stacked = depth != "uniform"
     wished = start_count
     for _ in range(PLACEMENT_ATTEMPTS):
         generator = np.random.default_rng([seed, process])
@@ -91,12 +93,11 @@ def walk_file(
                 sizes,
                 starts,
                 file_units=file_units,
-                first_of_all=few or depth == "binomial",
+                first_of_all=few or stacked,
                 downwards=few,
                 generator=generator,
             )
-        stacked = depth == "binomial"
-        depths = np.minimum(generator.binomial(blocks, 0.5, count if stacked else 0), blocks - 1)
+        depths = _draw_depths(depth, count, blocks, generator)
         primed = generator.permutation(blocks if stacked and not covering else 0)
         wishes = Wishes(sizes, starts, planned, locked, generator.random(count), depths, primed)
         offsets = place(wishes, file_units, largest_units, geometry.step, block_units)
@@ -106,6 +107,13 @@ def walk_file(
         # Files of very few requests: starts over at the end of the file come so often that not all could be paid back.
         wished = min(max(wished - excess, 1), count)
     return offsets, sizes
+
+
+def _draw_depths(depth: str | SourceShape, count: int, blocks: int, generator: np.random.Generator) -> np.ndarray:
+    """Depths in a stack of so many blocks; of the family uniform there are none."""
+    if isinstance(depth, SourceShape):
+        return depth.draw_depths(count, blocks, generator)
+    return np.minimum(generator.binomial(blocks, 0.5, count if depth == "binomial" else 0), blocks - 1)
 
 
 def _plan_coverage(

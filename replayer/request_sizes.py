@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a mean and a family of distributions into request sizes whose sum is exact, for Willy.
+"""Turns a mean and a family of distributions, or that of a trace, into request sizes whose sum is exact, for Willy.
 
 Sizes are drawn stratified (one draw from each of n equal slices of the distribution, in random order) instead of
 independently, so that also a short trace has the wanted mean and shape.
@@ -11,24 +11,27 @@ from typing import Literal, get_args
 
 import numpy as np
 
+Sizes = tuple[np.ndarray, np.ndarray]
+"""Sizes in units, ascending, and the share of each."""
 SizeFamily = Literal["binomial", "bernoulli", "fixed"]
 SIZE_FAMILIES: tuple[str, ...] = get_args(SizeFamily)
 
 
 def draw_sizes(
-    family: str, count: int, total_units: int, limit_units: int, generator: np.random.Generator
+    family: str | Sizes, count: int, total_units: int, limit_units: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Draw sizes in whole units, every one from 1 to `limit_units`, that sum up to `total_units`.
 
     Parameters
     ----------
-    family : {"binomial", "bernoulli", "fixed"}
+    family : {"binomial", "bernoulli", "fixed"} or Sizes
         binomial: the thesis (3.4.1.2: "a binomial distribution with a mean of sizeMean"), whose number of trials it
         does not give; here 1 + Binomial(n, p) with p about 1/2, so that no request is empty.
         bernoulli: Chen & Patterson 1994, section 5 ("a Bernoulli distribution, with a coefficient of variation equal to
         1"). A Bernoulli variable has that coefficient at p = 1/2, but then half of the requests were empty; here two
         outcomes, of which the smaller is one unit and the larger and its probability follow from mean and coefficient.
         fixed: all alike, or the two sizes next to a mean that is not a whole number of units.
+        Sizes: such a distribution, rounded to whole units.
     count : int
     total_units, limit_units : int
         ``count <= total_units <= count * limit_units``.
@@ -47,15 +50,18 @@ def draw_sizes(
     return drawn
 
 
-def coefficient_of_variation(family: str, mean: float, limit_units: int) -> float:
+def coefficient_of_variation(family: str | Sizes, mean: float, limit_units: int) -> float:
     """Standard deviation by mean of the distribution that `draw_sizes` draws from."""
     sizes, weights = _distribution(family, mean, limit_units)
     variance = np.average((sizes - mean) ** 2, weights=weights)
     return float(np.sqrt(max(variance, 0.0)) / mean)
 
 
-def _distribution(family: str, mean: float, limit: int) -> tuple[np.ndarray, np.ndarray]:
+def _distribution(family: str | Sizes, mean: float, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """Possible sizes, ascending, and their probabilities."""
+    if not isinstance(family, str):
+        sizes, weights = family
+        return np.clip(np.rint(sizes), 1, limit).astype(np.int64), weights
     if family == "binomial" and mean > 1:
         from scipy.stats import binom  # noqa: PLC0415 (slow to import)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -40,7 +40,8 @@ from characterize.trace import Header, Trace
 from characterize.units import format_bytes
 from characterize.workload import Workload
 from replayer.file_walk import SHARE_TOLERANCE, Geometry, walk_file
-from replayer.request_sizes import SIZE_FAMILIES, SizeFamily, coefficient_of_variation
+from replayer.request_sizes import SIZE_FAMILIES, SizeFamily, Sizes, coefficient_of_variation
+from replayer.source_shape import EMPIRICAL, SourceShape
 
 DepthFamily = Literal["uniform", "binomial"]
 DEPTH_FAMILIES: tuple[str, ...] = get_args(DepthFamily)
@@ -50,6 +51,15 @@ PROCESSES_MAX = 4096
 REQUESTS_MIN = 100
 REQUESTS_PER_PROCESS_MIN = 50
 UNIQUE_TOLERANCE = 0.0025
+# Sizes of a trace are missed by more than this share of them in at most that share of the requests.
+ROUNDING, ROUNDED_SHARE_MAX = 1 / 16, 0.1
+
+
+class Families(NamedTuple):
+    """What depths and sizes are drawn from."""
+
+    depth: str | SourceShape
+    size: str | Sizes
 
 
 def requests_needed(workload: Workload) -> int:
@@ -76,8 +86,9 @@ def make_trace(
     workload: Workload,
     *,
     requests: int | None = None,
-    depth: DepthFamily = "uniform",
-    size: SizeFamily = "binomial",
+    depth: DepthFamily | Literal["empirical"] = "uniform",
+    size: SizeFamily | Literal["empirical"] = "binomial",
+    like: SourceShape | None = None,
     seed: int = 0,
     align_bytes: int = 4096,
     sync_frac: float = 0.0,
@@ -90,11 +101,14 @@ def make_trace(
     workload : Workload
     requests : int, optional
         Of all processes together; default `requests_default`.
-    depth : {"uniform", "binomial"}
-        Distribution of the LRU stack depth of requests that are not sequential; the mean of both is half of uniqueBytes
-        (3.4.1.1). The thesis says binomial, whose requests then keep to half of the data; uniform equals random access.
-    size : {"binomial", "bernoulli", "fixed"}
-        See `replayer.request_sizes.draw_sizes`.
+    depth : {"uniform", "binomial", "empirical"}
+        Distribution of the LRU stack depth of requests that are not sequential; the mean of the first two is half of
+        uniqueBytes (3.4.1.1). The thesis says binomial, whose requests then keep to half of the data; uniform equals
+        random access; empirical is that of `like`, by shares of uniqueBytes.
+    size : {"binomial", "bernoulli", "fixed", "empirical"}
+        See `replayer.request_sizes.draw_sizes`; empirical is that of `like`, stretched to sizeMean.
+    like : SourceShape, optional
+        Of the trace to draw from.
     seed : int
         Equal arguments and seed give an equal trace.
     align_bytes : int
@@ -116,16 +130,23 @@ def make_trace(
         A parameter is out of its range, or the five are not possible together or not with so few requests.
     """
     _check(workload, depth, size, align_bytes, sync_frac)
-    geometry = _geometry(workload, size, align_bytes)
+    if like is None and EMPIRICAL in {depth, size}:
+        raise FlextraceError("depth or size is empirical: say of which trace", 2)
+    sizes_bytes = like.sizes(workload.size_mean) if like is not None and size == EMPIRICAL else None
+    geometry = _geometry(workload, size, align_bytes, sizes_bytes)
     count = requests_default(workload) if requests is None else requests
     processes = len(geometry.file_units)
     if count < processes:
         raise FlextraceError(f"{count} requests are too few for {processes} processes: give one to each at least", 2)
     covering, warnings = _covers(workload, count, allow_partial=allow_partial)
     starts, clipped = _starts_by_process(workload, geometry, _split(count, processes), allow_partial)
-    parts = _make_records(workload, geometry, starts, count, depth, size, sync_frac, seed, covering=covering)
+    families = Families(
+        like if like is not None and depth == EMPIRICAL else depth,
+        (sizes_bytes[0] / geometry.unit_bytes, sizes_bytes[1]) if sizes_bytes is not None else size,
+    )
+    parts = _make_records(workload, geometry, starts, count, families, sync_frac, seed, covering=covering)
     largest = min(geometry.largest_units(process) for process in range(processes))
-    spread = coefficient_of_variation(size, geometry.size_units, largest)
+    spread = coefficient_of_variation(families.size, geometry.size_units, largest)
     metadata = {
         "made_by": "willy",
         "tool_version": tool_version(),
@@ -177,15 +198,15 @@ def _check(workload: Workload, depth: str, size: str, align_bytes: int, sync_fra
             f"or raise uniqueBytes to {format_bytes(workload.size_mean * processes)}",
             2,
         )
-    if depth not in DEPTH_FAMILIES or size not in SIZE_FAMILIES:
+    if depth not in {*DEPTH_FAMILIES, EMPIRICAL} or size not in {*SIZE_FAMILIES, EMPIRICAL}:
         raise FlextraceError(
-            f"depth {depth!r}, size {size!r} is unknown: choose of {DEPTH_FAMILIES}, {SIZE_FAMILIES}", 2
+            f"depth {depth!r}, size {size!r} is unknown: choose of {DEPTH_FAMILIES}, {SIZE_FAMILIES}, {EMPIRICAL!r}", 2
         )
     if align_bytes < 1:
         raise FlextraceError(f"an alignment of {align_bytes} bytes is not possible: give 1 or more, such as 4096", 2)
 
 
-def _geometry(workload: Workload, size: str, align_bytes: int) -> Geometry:
+def _geometry(workload: Workload, size: str, align_bytes: int, sizes_bytes: Sizes | None) -> Geometry:
     unique, mean, processes = workload.unique_bytes, workload.size_mean, int(workload.process_num)
     slots = round(unique / mean)
     if size == "fixed" and mean % align_bytes == 0 and abs(slots * mean - unique) <= UNIQUE_TOLERANCE * unique:
@@ -198,9 +219,16 @@ def _geometry(workload: Workload, size: str, align_bytes: int) -> Geometry:
         mean < unit * smallest_mean_units
         or abs(round(unique / unit) * unit - unique) > UNIQUE_TOLERANCE * unique
         or round(unique / unit) // processes * unit < mean
+        or (sizes_bytes is not None and _rounded_share(sizes_bytes, unit) > ROUNDED_SHARE_MAX)
     ):
         unit //= 2
     return Geometry(unit, 1, _split(round(unique / unit), processes), mean / unit)
+
+
+def _rounded_share(sizes_bytes: Sizes, unit: int) -> float:
+    """Share of the requests whose sizes whole units miss by more than `ROUNDING`."""
+    sizes, shares = sizes_bytes
+    return float(shares[np.abs(np.rint(sizes / unit) * unit - sizes) > ROUNDING * sizes].sum())
 
 
 def _split(total: int, parts: int) -> list[int]:
@@ -237,8 +265,7 @@ def _make_records(  # noqa: PLR0917
     geometry: Geometry,
     starts: list[int],
     count: int,
-    depth: str,
-    size: str,
+    families: Families,
     sync_frac: float,
     seed: int,
     *,
@@ -261,8 +288,8 @@ def _make_records(  # noqa: PLR0917
             count=end - begin,
             total_units=int(total_units[process]),
             start_count=starts[process],
-            depth=depth,
-            size=size,
+            depth=families.depth,
+            size=families.size,
             covering=covering,
             seed=seed,
         )
