@@ -210,10 +210,12 @@ def measure_in(
     access: Access,
     confirm: str | None = None,
     known: Sequence[Point] = (),
+    **stopping: Any,
 ) -> Callable[[Step], Point]:
     """What measures a step of an exploration in an image directory, or on a device; again, where it was disturbed.
 
-    What is usual is told by the points that are known already, of a run that is resumed.
+    What is usual is told by the points that are known already, of a run that is resumed; when a run stops, by ``rule``
+    and ``target`` (`selfscale.measure.measure`).
     """
     from selfscale import storage  # noqa: PLC0415
     from selfscale.disturbed import undisturbed  # noqa: PLC0415
@@ -233,6 +235,7 @@ def measure_in(
             seed=request.seed,
             max_seconds=request.max_seconds,
             min_seconds=min(1.0, request.max_seconds / 2),
+            **stopping,
             **(storage.options_of(request.parameter) if request.role == storage.ROLE else {}),
         )
         if image:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from characterize.errors import FlextraceError
 from characterize.new_file import check_replaceable
 from characterize.provenance import tool_version
-from characterize.units import format_duration, parse_duration, parse_seed, parse_size
+from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed, parse_size
 from flextrace import measuring
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
@@ -70,6 +70,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_access_arguments(parser.add_argument_group("how requests reach storage"))
     parser.add_argument(
+        "--stop-rule",
+        choices=("confidence", "raidperf"),
+        default="confidence",
+        help="when a point has been measured: its 95 %% confidence half-width is within --target, transient and drift "
+        "apart (default); or Lee's raidPerf rule, less than 1 %% change over two intervals, each 20 %% longer",
+    )
+    parser.add_argument(
+        "--target",
+        type=parse_fraction,
+        metavar="SHARE",
+        help="largest half-width of a point's throughput at which it stops, as a share of it (default 5%%)",
+    )
+    parser.add_argument(
         "--seed", type=parse_seed, default=0, metavar="N", help="of workloads and of their order (default 0)"
     )
     parser.add_argument(
@@ -113,6 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
     from selfscale.steadiness import DISTRUSTED_SHARE, REMEDY, unsteady  # noqa: PLC0415
+    from selfscale.stop_rule import TARGET, stopping_of  # noqa: PLC0415
 
     _check(arguments)
     access = _access(arguments)
@@ -127,6 +141,8 @@ def run(arguments: argparse.Namespace) -> int:
         "span_bytes": arguments.span,
         "fill": arguments.fill,
         "access": access.as_document(),
+        "stop_rule": arguments.stop_rule,
+        "target": TARGET if arguments.target is None else arguments.target,
     }
     if access.device:
         measuring.try_device(access, arguments.confirm)
@@ -152,7 +168,8 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             _say(f"resuming behind {len(journal.points)} points")
         progress = stack.enter_context(measuring.Progress(arguments.budget, len(journal.points), _say))
-        measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points)
+        stopping = stopping_of(chosen)
+        measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping)
         exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
         ends = [_end_of(exploration.run)]
         progress.close()
@@ -298,6 +315,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
     if arguments.random < 0:
         raise FlextraceError(f"--random {arguments.random}: give a number of workloads, or leave it out", 2)
+    if arguments.target is not None and (arguments.target == 0 or arguments.stop_rule != "confidence"):
+        raise FlextraceError("--target needs a share above 0, such as 5%, and --stop-rule confidence", 2)
     _check_access(arguments)
     if arguments.directory:
         make_directory(arguments.directory)
@@ -349,6 +368,8 @@ def _same_options(arguments: argparse.Namespace) -> str:
     words += ["--engine", arguments.engine] if arguments.engine != "auto" else []
     for name in ("span", "depth"):
         words += [f"--{name}", str(getattr(arguments, name))] if getattr(arguments, name) is not None else []
+    words += ["--stop-rule", arguments.stop_rule] if arguments.stop_rule != "confidence" else []
+    words += [] if arguments.target is None else ["--target", f"{arguments.target!r}"]
     words += ["--memory", str(arguments.memory)] if arguments.memory else []
     words += [] if arguments.cost is None else ["--cost", f"{arguments.cost:g}"]
     words += ["--random", str(arguments.random)] if arguments.random else []

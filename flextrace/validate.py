@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.access import Access  # noqa: PLC0415 (only when something is measured)
     from selfscale.journal import Journal  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
+    from selfscale.stop_rule import stopping_of  # noqa: PLC0415
     from selfscale.validate import plan, validate  # noqa: PLC0415
 
     profile = Profile.load(arguments.profile)
@@ -112,7 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
         measuring.age_cache(settings, image, group, access, _say)
         journal = Journal(journal_path, chosen, {}, resume=arguments.resume)
         progress = stack.enter_context(measuring.Progress(math.inf, len(journal.points), _say))
-        measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points)
+        measure = measuring.measure_in(
+            image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)
+        )
         try:
             result = validate(profile, validation, progress.wrap(journal.wrap(measure)))
         except KeyboardInterrupt:

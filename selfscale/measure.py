@@ -44,7 +44,7 @@ from selfscale.access import BUFFERED, Access
 from selfscale.computing import computing
 from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
 from selfscale.point_trace import trace_directory, trace_length, write_willy
-from selfscale.stop_rule import RULES, Estimate
+from selfscale.stop_rule import CONFIDENCE, RULES, TARGET, Estimate
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
@@ -192,10 +192,10 @@ def measure(
     confirm: str | None = None,
     memory_group: MemoryGroup | None = None,
     seed: int = 0,
-    target: float = 0.05,
+    target: float = TARGET,
     min_seconds: float = 1.0,
     max_seconds: float = 30.0,
-    rule: str = "confidence",
+    rule: str = CONFIDENCE,
     timing: str = "asap",
     others_compute: bool = False,
     make_trace: Callable[..., Any] | None = None,

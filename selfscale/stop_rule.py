@@ -9,12 +9,15 @@ there by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+CONFIDENCE, RAIDPERF = "confidence", "raidperf"
+TARGET = 0.05
+"""95 % half-width of the throughput, as a share of it, at which a measurement stops (design.md section 5)."""
 MSER_BATCH = 5
 BATCHES_MIN, BATCHES_MAX = 8, 32
 DRIFT_T = 2.5
@@ -185,7 +188,7 @@ class ConfidenceRule:
     """
 
     def __init__(
-        self, target: float = 0.05, min_seconds: float = 1.0, settle_bytes: float = 0.0, check_every: int = MSER_BATCH
+        self, target: float = TARGET, min_seconds: float = 1.0, settle_bytes: float = 0.0, check_every: int = MSER_BATCH
     ):
         self.target = target
         self.min_seconds = min_seconds
@@ -294,5 +297,10 @@ def _raidperf(target: float, min_seconds: float, settle: float) -> StopRule:
     return RaidPerfRule()
 
 
-RULES: dict[str, Callable[[float, float, float], StopRule]] = {"confidence": _confidence, "raidperf": _raidperf}
+RULES: dict[str, Callable[[float, float, float], StopRule]] = {CONFIDENCE: _confidence, RAIDPERF: _raidperf}
 """Rules by name: ``(target, min_seconds, settle_bytes) -> StopRule``."""
+
+
+def stopping_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``rule`` and ``target`` that the points of a profile were measured with; older ones do not say, and had these."""
+    return {"rule": settings.get("stop_rule", CONFIDENCE), "target": settings.get("target", TARGET)}

@@ -60,7 +60,7 @@ def formula(monkeypatch):
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: (image / "f1").write_text("") or 1.5)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): step)
+    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     machine.interrupt_at = interrupt_at
     return machine
@@ -132,7 +132,7 @@ def test_a_failure_keeps_what_was_measured_and_says_where(place, formula, capsys
         return formula.measure(request)
 
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): fails)
+    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: fails)
     assert main(command(place)) == 1
     error = capsys.readouterr().err
     journal = place / "p.json.points.ndjson"
@@ -146,7 +146,7 @@ def test_a_failure_before_the_first_point_leaves_nothing(place, formula, capsys,
         raise FlextraceError("--depth needs a whole number up to 4096", 2)
 
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): fails)
+    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: fails)
     assert main(command(place)) == 2
     assert "kept" not in capsys.readouterr().err
     assert not list(place.glob("p.json*"))
@@ -161,7 +161,16 @@ def quick(monkeypatch):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("mode", [["--focal", "knee"], ["--direct"], ["--direct", "--span", "200M", "--depth", "4"]])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        ["--focal", "knee"],
+        ["--direct"],
+        ["--direct", "--span", "200M", "--depth", "4"],
+        ["--target", "0.07"],
+        ["--stop-rule", "raidperf"],
+    ],
+)
 def test_terminated_and_resumed_in_other_modes(place, formula, capsys, mode):
     formula.interrupt_at.append(13)
     assert main(command(place, *mode)) == 130
@@ -200,6 +209,10 @@ def test_resuming_in_another_mode_is_refused(place, formula, capsys):
         (["--depth", "0"], "--depth needs a number"),
         (["--depth", "4", "--engine", "sync"], "--depth needs a number"),
         (["--device", "/dev/null"], "not allowed with"),
+        (["--target", "0"], "--target needs a share above 0"),
+        (["--target", "nan"], "give a number from 0 to 1"),
+        (["--target", "2%", "--stop-rule", "raidperf"], "and --stop-rule confidence"),
+        (["--stop-rule", "lee"], "invalid choice"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(place, formula, capsys, options, complaint):

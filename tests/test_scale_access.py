@@ -212,7 +212,7 @@ def test_a_device_that_begins_to_fail_ends_the_run_and_what_was_measured_is_kept
     """A loop device answers with EIO behind the end of a file that was cut: here before the third point."""
     taken = []
 
-    def measure_in(image, group, access, confirm=None, known=()):
+    def measure_in(image, group, access, confirm=None, known=(), **stopping):
         def step(request):
             if len(taken) == 2:
                 os.truncate(tmp_path / "disk", 0)
@@ -274,7 +274,7 @@ def test_a_device_interrupted_and_resumed(disk, tmp_path, monkeypatch, capsys):
             os.kill(os.getpid(), signal.SIGTERM)
         return machine.measure(request)
 
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm, known: step)
+    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: step)
     monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
     monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
     command = ["scale", "--device", disk.path, "-o", str(tmp_path / "p.json"), "--budget", "100s"]

@@ -57,7 +57,7 @@ def machine(monkeypatch):
 
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): step)
+    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     return machine
 
@@ -156,7 +156,7 @@ def test_a_failure_keeps_what_was_measured_and_says_where(place, machine, capsys
         return machine.measure(request)
 
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda image, group, access, confirm=None, known=(): fails)
+    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: fails)
     assert main(command(place, "--no-orthogonal")) == 1
     error = capsys.readouterr().err
     assert "points.ndjson; continue with: flextrace validate --resume" in error
