@@ -182,7 +182,7 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
         if made.relatives and (relative := made.relatives[number]):
             lines += text.relative_lines(arguments.measured_on.name, estimate, relative)
     if arguments.trace is not None:
-        lines += text.recorded_lines(made.application)
+        lines += text.recorded_lines(made.application, made.estimates[0])
     lines += text.models_lines(predictor.scores, predictor.score.model, _repeatability(profile))
     but = " by all but the simulation" if any(estimate.simulated for estimate in made.estimates) else ""
     return [

@@ -64,20 +64,24 @@ def application_lines(application: Application, estimate: Estimate) -> list[str]
     elapsed = wrapped(f"elapsed {durations(estimate.elapsed_s, of_its_own=simulated)}")
     if simulated:
         return elapsed
+    what = "I/O" if estimate.times is times else "I/O and syncs"
     from_device = f", {estimate.device_share:.0%} of the bytes from the device" if estimate.device_share else ""
-    return [*wrapped(f"I/O with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"), *elapsed]
+    return [*wrapped(f"{what} with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"), *elapsed]
 
 
-def recorded_lines(application: Application) -> list[str]:
-    """Where the time of the recording went."""
-    times = application.times
+def recorded_lines(application: Application, estimate: Estimate | None = None) -> list[str]:
+    """Where the time of the recording went, as it compares with an estimate of a profile."""
+    times = application.times if estimate is None else estimate.times
     if times is None:
         return ["no elapsed time: the trace has no recorded times"]
+    what, syncs = "I/O", f"; {format_duration(times.sync_s)} with a sync in flight"
+    if times is not application.times:
+        what, syncs = "I/O and syncs", ""
     text = (
-        f"recorded: {format_megabytes(times.throughput_bytes_per_s)} MB/s in I/O, "
+        f"recorded: {format_megabytes(times.throughput_bytes_per_s)} MB/s in {what}, "
         f"elapsed {format_duration(times.elapsed_s)} = "
-        f"{format_duration(times.outside_s)} not in I/O (taken as it is; {format_duration(times.sync_s)} with a sync "
-        f"in flight) + {format_duration(times.waiting_s)} waiting for I/O"
+        f"{format_duration(times.outside_s)} not in {what} (taken as it is{syncs}) + "
+        f"{format_duration(times.waiting_s)} waiting for {what}"
     )
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
 

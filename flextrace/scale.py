@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from characterize.errors import FlextraceError
 from characterize.new_file import check_replaceable
 from characterize.provenance import tool_version
-from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed, parse_size
-from flextrace import measuring
+from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
+from flextrace import access_options, measuring
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from selfscale.plan import Settings
     from selfscale.profile import Profile
     from selfscale.self_scaling import SelfScaling
-
-DEPTH_MAX = 4096
-"""Requests in flight per thread that the replay engine takes (replayer/engine/ring.h)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default); or the one point where every parameter has 75 %% of its largest throughput, to see which workloads "
         "perform well",
     )
-    _add_access_arguments(parser.add_argument_group("how requests reach storage"))
+    access_options.add_arguments(parser.add_argument_group("how requests reach storage"))
     parser.add_argument(
         "--stop-rule",
         choices=("confidence", "raidperf"),
@@ -96,32 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_access_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--direct", action="store_true", help="with O_DIRECT on the files of DIR: the device without the page cache"
-    )
-    group.add_argument("--write", action="store_true", help="write DEV as well, which destroys what is on it")
-    group.add_argument(
-        "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
-    )
-    group.add_argument(
-        "--fill",
-        action="store_true",
-        help="write all that is to be measured of DEV once before, outside the budget: flash that was never written or "
-        "was discarded answers reads without a look at its cells; needs --write",
-    )
-    group.add_argument(
-        "--span",
-        type=parse_size,
-        metavar="SIZE",
-        help="largest uniqueBytes with --direct (default: up to 1G, by the budget and the room) or --device (all)",
-    )
-    group.add_argument("--engine", choices=("auto", "sync", "io_uring"), default="auto", help="what issues requests")
-    group.add_argument(
-        "--depth", type=int, metavar="N", help="keep N requests in flight in each process, by io_uring (default 1)"
-    )
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
@@ -129,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.stop_rule import TARGET, stopping_of  # noqa: PLC0415
 
     _check(arguments)
-    access = _access(arguments)
+    access = access_options.access_of(arguments)
     chosen = {
         "directory": str(arguments.directory.resolve()) if arguments.directory else None,
         "mounted": _mounted(arguments.directory),
@@ -240,16 +211,6 @@ def _missing(exploration: SelfScaling, random_workloads: int) -> str:
     return ""
 
 
-def _access(arguments: argparse.Namespace) -> Access:
-    from selfscale.access import Access  # noqa: PLC0415
-
-    mode = "device" if arguments.device else "direct" if arguments.direct else "buffered"
-    writes = arguments.write or not arguments.device
-    # With --engine auto a kernel that refuses io_uring would make one request at a time of --depth.
-    engine = "io_uring" if arguments.depth is not None else arguments.engine
-    return Access(mode, arguments.device, writes, engine, arguments.depth)
-
-
 def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
     """What the ranges of workloads follow from; a resumed run keeps it."""
     from selfscale.access import direct_block_bytes  # noqa: PLC0415
@@ -260,6 +221,7 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)),
         "spent_s": 0.0,
         "read_only": not access.writes,
+        "stable_writes": access.stable,
     }
     if access.mode == "device":
         from replayer.device_trace import geometry_of  # noqa: PLC0415
@@ -317,7 +279,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise FlextraceError(f"--random {arguments.random}: give a number of workloads, or leave it out", 2)
     if arguments.target is not None and (arguments.target == 0 or arguments.stop_rule != "confidence"):
         raise FlextraceError("--target needs a share above 0, such as 5%, and --stop-rule confidence", 2)
-    _check_access(arguments)
+    access_options.check(arguments)
     if arguments.directory:
         make_directory(arguments.directory)
         if not os.access(arguments.directory, os.W_OK | os.X_OK):
@@ -338,22 +300,6 @@ def _check(arguments: argparse.Namespace) -> None:
         )
 
 
-def _check_access(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together, see `_check`."""
-    measuring.check_device_options(arguments.device, arguments.write, arguments.confirm)
-    if arguments.fill and not arguments.write:
-        raise FlextraceError("--fill writes a whole --device: give --write and --confirm as well", 2)
-    uncached = arguments.direct or arguments.device
-    if arguments.memory and uncached:
-        raise FlextraceError("--memory bounds the page cache, which direct I/O does not use: leave it out", 2)
-    if arguments.direct and arguments.device:
-        raise FlextraceError("--direct is for files; requests to a --device go by no page cache anyway", 2)
-    if arguments.span is not None and not uncached:
-        raise FlextraceError("--span is for --direct and --device: else the page cache gives the range", 2)
-    if arguments.depth is not None and (not 1 <= arguments.depth <= DEPTH_MAX or arguments.engine == "sync"):
-        raise FlextraceError(f"--depth needs a number from 1 to {DEPTH_MAX}, and io_uring: leave --engine sync out", 2)
-
-
 def _journal_path(arguments: argparse.Namespace) -> Path:
     return arguments.output.with_name(arguments.output.name + ".points.ndjson")
 
@@ -362,12 +308,7 @@ def _same_options(arguments: argparse.Namespace) -> str:
     place = ["--device", arguments.device] if arguments.device else ["--directory", str(arguments.directory)]
     words = [*place, "-o", str(arguments.output), "--budget", f"{arguments.budget:g}"]
     words += ["--focal", arguments.focal] if arguments.focal != "middle" else []
-    words += ["--direct"] if arguments.direct else []
-    words += ["--write", "--confirm", arguments.confirm] if arguments.write else []
-    words += ["--fill"] if arguments.fill else []
-    words += ["--engine", arguments.engine] if arguments.engine != "auto" else []
-    for name in ("span", "depth"):
-        words += [f"--{name}", str(getattr(arguments, name))] if getattr(arguments, name) is not None else []
+    words += access_options.same(arguments)
     words += ["--stop-rule", arguments.stop_rule] if arguments.stop_rule != "confidence" else []
     words += [] if arguments.target is None else ["--target", f"{arguments.target!r}"]
     words += ["--memory", str(arguments.memory)] if arguments.memory else []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the choice between page cache, O_DIRECT and a raw device (thesis 4.5.1.6) into what a replay has to be told.
+"""Turns the choice between page cache, O_DIRECT and a raw device (thesis 4.5.1.6), and of what is written stable, into
+what a replay and its trace have to be told.
 
 A profile carries it in its settings, so that validations measure, and predictions speak of, the same.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.workload import Workload
 
 MODES = ("buffered", "direct", "device")
 ENGINES = ("auto", "sync", "io_uring")
@@ -24,6 +26,8 @@ BLOCK_SIZES = (512, 1024, 2048, 4096)
 """Larger ones would not fit workloads, whose sizes are multiples of 4 KiB."""
 PROBE_BYTES = 1 << 16
 DIRECT_FRAC_TOLERANCE = 0.05
+SYNC_FRAC_TOLERANCE, SYNC_FRAC_NEGLIGIBLE = 0.1, 0.005
+"""Of the larger one of two shares of syncs, as their time is proportional to it; and what is no sync to speak of."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,10 @@ class Access:
     engine : {"auto", "sync", "io_uring"}
     depth : int or None
         Requests in flight in each of processNum processes; None: one.
+    sync_frac : float
+        Share of the writes that an fdatasync of the process follows (design.md section 4, syncFrac).
+    dsync : bool
+        Whether writes have O_DSYNC.
     """
 
     mode: str = "buffered"
@@ -48,6 +56,8 @@ class Access:
     writes: bool = True
     engine: str = "auto"
     depth: int | None = None
+    sync_frac: float = 0.0
+    dsync: bool = False
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Access:
@@ -61,10 +71,33 @@ class Access:
         return self.mode == "buffered"
 
     @property
+    def stable(self) -> bool:
+        """Whether the workloads have what they write made stable, so that their throughput has the time of that."""
+        return self.dsync or self.sync_frac > 0
+
+    @property
+    def syncs(self) -> str:
+        """The same in words."""
+        if self.dsync:
+            return "O_DSYNC on every write"
+        if not self.sync_frac:
+            return "no sync"
+        return f"an fdatasync behind {'every write' if self.sync_frac == 1 else f'{self.sync_frac:.3g} of the writes'}"
+
+    @property
     def classic(self) -> str:
         """What predictions take for granted, in words."""
         cache = "warm cache, overwrites, buffered" if self.cached else "overwrites, O_DIRECT"
-        return f"classic behaviour: {cache}, no sync, no think time"
+        return f"{'' if self.stable else 'classic behaviour: '}{cache}, {self.syncs}, no think time"
+
+    def dirty_bytes_max(self, workload: Workload) -> float:
+        """Bytes that a workload leaves dirty in the page cache: in the mean, what is written between a file's syncs.
+
+        Each of its processes has a file of its own.
+        """
+        if self.dsync:
+            return 0.0
+        return workload.process_num * workload.size_mean / self.sync_frac if self.sync_frac else math.inf
 
     def as_document(self) -> dict[str, Any]:
         """The reverse of `of`."""
@@ -90,9 +123,16 @@ class Access:
             options["depth"] = self.depth
         return options
 
-    def contradictions(self, extended: Mapping[str, Any]) -> list[str]:
-        """In which of its extended parameters a trace does not go about storage as the profile's workloads did."""
-        warnings = []
+    def contradictions(self, extended: Mapping[str, Any], *, simulated: bool = False) -> list[str]:
+        """In which of its extended parameters a trace does not go about storage as the profile's workloads did.
+
+        Parameters
+        ----------
+        extended : mapping
+        simulated : bool
+            The operations of the trace are, with their syncs, which then need not be among those of the profile.
+        """
+        warnings = [] if simulated else self._other_syncs(extended)
         direct = extended.get("directFrac")
         if isinstance(direct, float) and math.isfinite(direct):
             expected = 0.0 if self.cached else 1.0
@@ -106,6 +146,27 @@ class Access:
             warnings.append(
                 f"the profile has {self.depth} requests in flight in each process: processNum counts processes, not "
                 "requests in flight"
+            )
+        return warnings
+
+    def _other_syncs(self, extended: Mapping[str, Any]) -> list[str]:
+        warnings = []
+        syncs = extended.get("syncFrac")
+        if isinstance(syncs, float) and math.isfinite(syncs):
+            tolerance = SYNC_FRAC_NEGLIGIBLE + SYNC_FRAC_TOLERANCE * max(syncs, self.sync_frac)
+            if abs(syncs - self.sync_frac) > tolerance:
+                nearest = min(1.0, syncs) if syncs > SYNC_FRAC_NEGLIGIBLE else 0.0
+                option = f" --sync-frac {nearest:.2g}" if nearest else ""
+                remedy = f": measure one with 'flextrace scale{option}'" if nearest != self.sync_frac else ""
+                warnings.append(
+                    f"the trace has {syncs:.2g} syncs per write, the profile was measured with {self.syncs}{remedy}"
+                )
+        stable = extended.get("syncWriteFrac")
+        if isinstance(stable, float) and math.isfinite(stable) and abs(stable - self.dsync) > DIRECT_FRAC_TOLERANCE:
+            remedy = "" if self.dsync else " --dsync"
+            warnings.append(
+                f"{stable:.0%} of the trace's writes have O_SYNC or O_DSYNC, the profile was measured with "
+                f"{self.syncs}: measure one with 'flextrace scale{remedy}'"
             )
         return warnings
 

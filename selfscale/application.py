@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
 import characterize
 from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
 from characterize.requests import requests_of, times_measured
+from characterize.response_time import syncs_of
 from characterize.workload import Workload
 from selfscale.access import Access
 from selfscale.elapsed import RecordedTimes, recorded_times
@@ -72,6 +75,8 @@ class Application:
         Read bytes / bytes.
     times : RecordedTimes or None
         None where the trace's times are not measurements.
+    times_with_syncs : RecordedTimes or None
+        The same with syncs as requests of no bytes: what compares with the throughput of workloads that sync.
     fixed_processes : bool
         processNum was asked for, so that it is not to be replaced with the recorded number in flight.
     memory_limit_bytes : float or None
@@ -87,6 +92,7 @@ class Application:
     extended: dict[str, Any] = field(default_factory=dict)
     read_share: float = math.nan
     times: RecordedTimes | None = None
+    times_with_syncs: RecordedTimes | None = None
     fixed_processes: bool = False
     memory_limit_bytes: float | None = None
     operations: Operations | None = None
@@ -109,6 +115,8 @@ class Estimate:
     workload : Workload
     prediction : Prediction
         Of the five parameters, as the thesis has it.
+    times : RecordedTimes or None
+        Of the recording, as they compare with the profile's: the application's, with its syncs where those have them.
     in_io : Estimated or None
         Throughput in I/O with the recorded number in flight and with the reads that come from the device, bytes per s.
     in_flight : float
@@ -126,6 +134,7 @@ class Estimate:
     basis: str
     workload: Workload
     prediction: Prediction
+    times: RecordedTimes | None = None
     in_io: Estimated | None = None
     in_flight: float = math.nan
     device_share: float = 0.0
@@ -160,9 +169,13 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
     if "unique_bytes" not in changes and math.isfinite(equivalent) and equivalent > 0:
         basis = f"uniqueBytes = 2 x mean LRU depth of the trace{changed}"
         workloads.append((basis, footprint.replace(unique_bytes=equivalent)))
-    times = None
+    times = with_syncs = None
     if times_measured(trace) and math.isfinite(characterization.elapsed_s):
-        times = recorded_times(requests_of(trace), characterization.elapsed_s, layer.time["time_in_sync_s"])
+        requests, elapsed_s = requests_of(trace), characterization.elapsed_s
+        times = recorded_times(requests, elapsed_s, layer.time["time_in_sync_s"])
+        columns = ["thread", "start_ns", "end_ns", "bytes"]
+        both = pd.concat([requests[columns], syncs_of(trace).assign(bytes=0)[columns]])
+        with_syncs = recorded_times(both.sort_values("start_ns", kind="stable"), elapsed_s, 0.0)
     operations, warnings = None, list(characterization.warnings)
     if times is not None and not changes:
         try:
@@ -175,6 +188,7 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
         extended=layer.extended,
         read_share=layer.counts["read_bytes"] / moved,
         times=times,
+        times_with_syncs=with_syncs,
         fixed_processes="process_num" in changes,
         memory_limit_bytes=trace.header.metadata.get("memory_limit_bytes"),
         operations=operations,
@@ -269,7 +283,9 @@ def _simulated(predictor: Predictor, application: Application, measured_on: Pred
         ),
         elapsed_s + math.hypot(io_s.high - io_s.value, span_s.high - span_s.value, more_s),
     )
-    return [Estimate(SIMULATION, workload, prediction, in_io, times.in_flight, elapsed_s=elapsed, simulated=found)]
+    return [
+        Estimate(SIMULATION, workload, prediction, times, in_io, times.in_flight, elapsed_s=elapsed, simulated=found)
+    ]
 
 
 def _estimated(value: float, sigma: float) -> Estimated:
@@ -278,7 +294,8 @@ def _estimated(value: float, sigma: float) -> Estimated:
 
 def _estimate(predictor: Predictor, application: Application, basis: str, workload: Workload) -> Estimate:
     prediction = predictor.predict(workload)
-    times = application.times
+    synced = Access.of(predictor.profile.settings).sync_frac > 0
+    times = application.times_with_syncs if synced else application.times
     if times is None:
         return Estimate(basis, workload, prediction)
     in_flight = workload.process_num if application.fixed_processes else times.in_flight
@@ -287,7 +304,7 @@ def _estimate(predictor: Predictor, application: Application, basis: str, worklo
     in_io = with_device_reads(predictor, as_run, predictor.predict(as_run).estimated, share)
     saturation = max(1.0, with_device_reads(predictor, workload, prediction.estimated, share).value / in_io.value)
     elapsed_s = elapsed_of(times, in_io, saturation)
-    return Estimate(basis, workload, prediction, in_io, in_flight, share, saturation, elapsed_s)
+    return Estimate(basis, workload, prediction, times, in_io, in_flight, share, saturation, elapsed_s)
 
 
 def elapsed_of(times: RecordedTimes, in_io: Estimated, saturation: float) -> Estimated:
@@ -325,8 +342,8 @@ def relative_of(application: Application, here: Estimate, there: Estimate) -> Re
     FlextraceError
         The trace has no throughput.
     """
-    times = application.times
-    if times is None or here.in_io is None or there.in_io is None:
+    times = there.times
+    if times is None or here.times is None or here.in_io is None or there.in_io is None:
         raise FlextraceError(
             "the trace has no recorded throughput to start from: its times are not measurements; "
             "record the application, or its replay, on that machine",
@@ -338,7 +355,7 @@ def relative_of(application: Application, here: Estimate, there: Estimate) -> Re
         elapsed_s = _changed(times.elapsed_s, here.elapsed_s, there.elapsed_s)
         return Relative(_inverse(io_s, times.moved_bytes), elapsed_s, off, there.prediction.outside)
     in_io = relative(times.throughput_bytes_per_s, here.in_io, there.in_io)
-    return Relative(in_io, elapsed_of(times, in_io, here.saturation), off, there.prediction.outside)
+    return Relative(in_io, elapsed_of(here.times, in_io, here.saturation), off, there.prediction.outside)
 
 
 def _inverse(estimated: Estimated, moved_bytes: float) -> Estimated:
@@ -371,9 +388,10 @@ def treatment(
         usable = {"syncFrac"} | ({"coldFrac", "directFrac"} if knows_device(predictor) else set())
     used: list[tuple[str, float, str]] = []
     ignored: list[tuple[str, float, str]] = []
-    cached = Access.of(predictor.profile.settings).cached
+    access = Access.of(predictor.profile.settings)
+    own = {"directFrac": not access.cached, "syncFrac": access.sync_frac > 0, "syncWriteFrac": access.dsync}
     for name, text in IGNORED.items():
-        if name == "directFrac" and not cached:
+        if own.get(name):
             continue  # as the profile's own workloads are
         value = application.extended.get(name, math.nan)
         if math.isfinite(value) and value > NEGLIGIBLE:

@@ -57,7 +57,11 @@ def _prediction(
         row.notes.append(f"median errors of the profile's models on workloads left out: {each}")
     if prediction.extended_note:
         row.notes.append(prediction.extended_note)
-    if setting.sync_frac:
+    if access.sync_frac:
+        row.reasons.append(
+            f"the profile was measured with {access.syncs}, whose time is in its throughput, and not in that of others"
+        )
+    elif setting.sync_frac:
         row.notes.append(f"the profile has no syncs, the application {setting.sync_frac:.2g} per write")
     if not access.cached:
         row.reasons.append("the profile was measured with O_DIRECT, all other rows go by the page cache")
@@ -109,6 +113,8 @@ def prediction_rows(setting: Setting) -> list[Row]:
             unknown = "the profile does not say what storage takes"
             if not knows_device(predictor):
                 unknown = "the profile tells no region beyond the cache"
+            elif Access.of(setting.profile.settings).stable:
+                unknown = "the profile was measured with writes that are made stable"
             rows[0].notes.append(f"the operations of the trace are not simulated: {unknown}")
         else:
             rows.append(_prediction_simulated(setting, rows[0], found, operations.span_s))

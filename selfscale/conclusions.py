@@ -124,12 +124,13 @@ class Conclusions:
 def conclude(profile: Profile) -> Conclusions:
     """Everything that the points of a profile say; also of profiles that were written before there were findings."""
     read, write = (direction_cache(profile.measured, profile.regions, frac) for frac in (READS, WRITES))
+    access = Access.of(profile.settings)
     return Conclusions(
-        Access.of(profile.settings).cached,
+        access.cached,
         read,
         write,
         differ(read, write),
-        write_policy(profile.measured, profile.regions),
+        write_policy(profile.measured, profile.regions, synced=access.stable),
         {
             parameter: [benefit(profile, profile.curve(parameter, index)) for index in range(len(profile.regions))]
             for parameter in ("sizeMean", "seqFrac", "processNum", "readFrac")

@@ -9,9 +9,11 @@ from characterize.units import format_bytes
 from selfscale.access import Access
 from selfscale.conclusions import conclude, file_cache_bytes
 from selfscale.cross_validation import Score
+from selfscale.direction_caches import READS, direction_cache
 from selfscale.predict import errors_on_random
 from selfscale.profile import Profile
 from selfscale.regions import APART
+from selfscale.stop_rule import CONFIDENCE, stopping_of
 from selfscale.strengths import region_name, strengths
 
 MEMORY = ("tmpfs", "ramfs")
@@ -20,7 +22,7 @@ MEMORY = ("tmpfs", "ramfs")
 
 def findings(profile: Profile) -> list[str]:
     """What the profile says in lines of text, for people who know storage but not the thesis."""
-    sentences = [_cache(profile)]
+    sentences = [_cache(profile), *conditions(profile)]
     for index, region in enumerate(profile.regions):
         name = region_name(index, len(profile.regions)).capitalize()
         sentences.append(
@@ -31,19 +33,39 @@ def findings(profile: Profile) -> list[str]:
     return sentences + _quality(profile) + strengths(conclude(profile))
 
 
+def conditions(profile: Profile) -> list[str]:
+    """What the throughput of all points is with, where that is not the usual."""
+    access, rule = Access.of(profile.settings), stopping_of(profile.settings)["rule"]
+    sentences = []
+    if access.stable:
+        sentences.append(f"Measured with {access.syncs}: throughput is with the time until what was written is stable.")
+    if rule != CONFIDENCE:
+        sentences.append(f"Points were measured until the {rule} rule was met, which cuts no transient off.")
+    return sentences
+
+
 def _cache(profile: Profile) -> str:
     limit = profile.environment.get("memory_limit_bytes")
     inside = f" (memory limit {format_bytes(limit)})" if limit else ""
     if not profile.regions:
         return "Where throughput falls with uniqueBytes was not measured."
-    if not Access.of(profile.settings).cached:
+    access = Access.of(profile.settings)
+    if not access.cached:
         sizes = ", ".join(format_bytes(size) for size in profile.boundaries_bytes)
         falls = f"falls at uniqueBytes of {sizes}" if sizes else "does not fall with uniqueBytes"
         return f"The page cache took no part; throughput {falls}."
     if not profile.boundaries_bytes:
+        hidden = ", or syncs take so much longer than reads that these do not show" if access.stable else ""
         return (
             f"Throughput does not fall with uniqueBytes{inside}: either nothing is cached, or the device is as fast as "
-            "the cache, or uniqueBytes did not reach the size of the cache."
+            f"the cache, or uniqueBytes did not reach the size of the cache{hidden}."
+        )
+    if access.stable and direction_cache(profile.measured, profile.regions, READS) is None:
+        # Half of the requests of that curve are writes, whose syncs may be slower for reasons of their own.
+        sizes = ", ".join(format_bytes(size) for size in profile.boundaries_bytes)
+        return (
+            f"Throughput falls at uniqueBytes of {sizes}{inside}; whether the page cache ends there is not known, no "
+            "fall of reads alone was measured."
         )
     cache = file_cache_bytes(profile) or 0.0
     text = f"The effective size of the page cache is {format_bytes(cache)}{inside}."

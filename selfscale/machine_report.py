@@ -15,6 +15,7 @@ from characterize.workload import PARAMETERS
 from selfscale import machines
 from selfscale.conclusions import conclude, spreads_of
 from selfscale.figures import format_cell
+from selfscale.findings import conditions
 from selfscale.machines_figures import machines_figures
 from selfscale.models.measured import region_of
 from selfscale.prediction_errors import MeasuredAgain, PredictionErrors, applications_of, errors_of
@@ -71,6 +72,7 @@ def machine_section(
     section.sentences = [
         f"{len(profile.measured)} workloads measured by the self-scaling benchmark (thesis, chapter 4); "
         f"borders between performance regions: {borders}.",
+        *conditions(profile),
         *strengths(conclude(profile)),
     ]
     section.tables = [*_model_table(profile)]

@@ -21,7 +21,8 @@ Where a run begins
     first ones not at all. Which part of a file matters, too: with the first part of each cached, the accesses of
     requests of 16 KiB doubled within three seconds on a device of 4000 requests/s (`selfscale.last_used`).
 
-With O_DIRECT, on files or on a device (`selfscale.access`), there is no cache to be warmed, settled or confined.
+With O_DIRECT, on files or on a device (`selfscale.access`), there is no cache to be warmed, settled or confined. Where
+writes are made stable as they come, no more is dirty than what was written since the sync before, and little settles.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def settle_bytes(workload: Workload, limit_bytes: float, dirty_limit: float) -> 
     limit_bytes : float
         Size of the cache: the memory group's limit or the memory available.
     dirty_limit : float
-        Dirty bytes at which the kernel throttles writers.
+        Dirty bytes at which the kernel throttles writers, or their own syncs make them clean.
     """
     write_share = 1 - workload.read_frac
     if write_share <= 0:
@@ -209,7 +210,7 @@ def measure(
     directory : path-like, optional
         The image lies here; files that are there from other points are used again. None for a device.
     access : Access
-        How the requests reach storage.
+        How the requests reach storage, and which of the writes are made stable; `make_trace` has syncs of its own.
     confirm : str, optional
         Serial number or size of the device that `access` has written.
     memory_group : MemoryGroup, optional
@@ -238,9 +239,11 @@ def measure(
         raise FlextraceError(f"readFrac {workload.read_frac:g} would write {access.device}: give --write and --confirm")
     run = replay or _engine()
     begin = time.monotonic()
-    requests, loop = trace_length(workload, max_seconds)
+    requests, loop = trace_length(workload, max_seconds, access.sync_frac)
     limit_bytes = cache_limit_bytes(memory_group.limit_bytes if memory_group else None)
-    dirty_limit = dirty_limit_bytes(limit_bytes, confined=memory_group is not None)
+    dirty_limit = min(
+        dirty_limit_bytes(limit_bytes, confined=memory_group is not None), access.dirty_bytes_max(workload)
+    )
     settle = settle_bytes(workload, limit_bytes, dirty_limit) if access.cached else 0.0
     stop_rule = RULES[rule](target, min_seconds, settle)
     intervals: list[dict[str, Any]] = []
@@ -252,9 +255,14 @@ def measure(
 
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
         trace = Path(scratch) / "point.iotrace"
-        (make_trace or partial(write_willy, device=access.device, cache_bytes=limit_bytes))(
-            workload, trace, requests, seed
+        write = make_trace or partial(
+            write_willy,
+            device=access.device,
+            cache_bytes=limit_bytes,
+            sync_frac=access.sync_frac,
+            dsync=access.dsync,
         )
+        write(workload, trace, requests, seed)
         if directory is not None:
             # Outside the group: what is read in while confined would be charged to it, what was read before would not.
             run(trace, directory, phase="prepare", keep_image=True)

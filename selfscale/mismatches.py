@@ -24,10 +24,14 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
         warnings.append(f"profile {path} {profile.lacks}")
     if (found := unsteady(profile.measured)).above(WARNED_SHARE):
         warnings.append(f"profile {path}: {found} that predictions rest on were not steady; {REMEDY}")
-    warnings += [f"profile {path}: {text}" for text in Access.of(profile.settings).contradictions(application.extended)]
+    access = Access.of(profile.settings)
+    storage_known = storage_times(profile.storage) is not None
+    simulated = application.operations is not None and knows_device(predictor) and storage_known
+    texts = access.contradictions(application.extended, simulated=simulated)
+    warnings += [f"profile {path}: {text}" for text in texts]
     if application.operations is None:
         return warnings
-    if knows_device(predictor) and storage_times(profile.storage) is None:
+    if knows_device(predictor) and not storage_known and not access.stable:
         warnings.append(
             f"profile {path} does not say what storage takes, so the operations of the trace are not simulated; "
             "measure it again with 'flextrace scale --budget 100s' or more"

@@ -32,6 +32,9 @@ class Settings:
         Smallest request.
     read_only : bool
         readFrac is 1 throughout.
+    stable_writes : bool
+        Workloads have what they write made stable. No application is simulated from their times, which have that in
+        them, so that storage need not be probed for it.
     points_max : int, optional
         Most points; each uses up its share of the budget, as its seconds do. None: no limit.
     """
@@ -45,6 +48,7 @@ class Settings:
     span_bytes: float | None = None
     block_bytes: int = 1
     read_only: bool = False
+    stable_writes: bool = False
     points_max: int | None = None
 
     @property

@@ -41,8 +41,16 @@ SCATTERED_RUN_BYTES_MAX = 256 * 1024
 scattered, and the engine can bring the first part of a file into the cache in large folios, as they do."""
 
 
-def trace_length(workload: Workload, max_seconds: float) -> tuple[int, bool]:
+def trace_length(workload: Workload, max_seconds: float, sync_frac: float = 0.0) -> tuple[int, bool]:
     """Requests of the trace, and whether it may be repeated (see the top of this file).
+
+    Parameters
+    ----------
+    workload : Workload
+    max_seconds : float
+        Of the run.
+    sync_frac : float
+        Syncs per write, which are records of the trace, too.
 
     Returns
     -------
@@ -54,7 +62,8 @@ def trace_length(workload: Workload, max_seconds: float) -> tuple[int, bool]:
     write_frac = 1 - workload.read_frac
     written = math.ceil(min(cover / write_frac, WRITTEN_REQUESTS_MAX)) if write_frac > 0 else 0
     usable = math.ceil(REQUESTS_PER_S_MAX * max_seconds * workload.process_num)
-    requests = max(REQUESTS_MIN, min(max(cover, written), usable, REQUESTS_MAX))
+    most = math.floor(REQUESTS_MAX / (1 + write_frac * sync_frac))
+    requests = max(REQUESTS_MIN, min(max(cover, written), usable, most))
     return requests, requests >= cover
 
 
@@ -76,6 +85,7 @@ def write_willy(
     cache_bytes: float = math.inf,
     cached_share: float = 1.0,
     sync_frac: float = 0.0,
+    dsync: bool = False,
     gap_ns: int = 0,
     computing: bool = False,
     first_file: int = 1,
@@ -89,6 +99,8 @@ def write_willy(
         short runs it is what the trace used last (`selfscale.last_used`), else the first part of each.
     sync_frac : float
         Syncs per write.
+    dsync : bool
+        Writes have O_DSYNC.
     gap_ns : int
         Between the starts of two requests; 0: the trace has no times.
     computing : bool
@@ -99,7 +111,7 @@ def write_willy(
     import numpy as np  # noqa: PLC0415 (this, pandas and Willy only when something is measured)
 
     import characterize  # noqa: PLC0415
-    from characterize.layout import PROCESSOR_SHARE_ALL, HeaderFlag, RecordKind  # noqa: PLC0415
+    from characterize.layout import PROCESSOR_SHARE_ALL, HeaderFlag, IoFlag, IoOp, RecordKind  # noqa: PLC0415
     from characterize.stream import stream_of  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
@@ -107,8 +119,10 @@ def write_willy(
 
     trace = make_trace(workload, requests=requests, seed=seed, sync_frac=sync_frac, allow_partial=True)
     move_files(trace, first_file)
+    io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
+    if dsync:
+        io["flags"][io["op"] == IoOp.WRITE] |= np.uint32(IoFlag.DSYNC)
     if gap_ns:
-        io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
         # A sync comes right behind its write.
         fileops["start_ns"] = np.searchsorted(io["start_ns"], fileops["start_ns"] - 1) * gap_ns + 1
         io["start_ns"] = np.arange(len(io)) * gap_ns

@@ -23,6 +23,7 @@ from characterize.new_file import new_file
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.access import Access
 from selfscale.measure import Point
+from selfscale.stop_rule import CONFIDENCE, RULES
 from selfscale.table_workload import TableWorkload
 
 if TYPE_CHECKING:
@@ -318,6 +319,12 @@ def _check_shape(document: dict[str, Any]) -> None:
             value = point.get("throughput_bytes_per_s", 0.0)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise ValueError(f"{name}[{number}] has throughput {value!r}")
+    settings = document.get("settings", {})
+    access, target = settings.get("access", {}), settings.get("target", 1.0)
+    if not isinstance(access, dict) or not _is_amount(sync_frac := access.get("sync_frac", 0.0)) or sync_frac > 1:
+        raise ValueError(f"settings has access {access!r}")
+    if settings.get("stop_rule", CONFIDENCE) not in RULES or not _is_amount(target) or not target:
+        raise ValueError(f"settings stops at {settings.get('stop_rule')!r}, {target!r}")
     models = document.get("models", {})
     if scores := models.get("scores"):
         best = models["best"]

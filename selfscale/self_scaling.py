@@ -275,10 +275,11 @@ class SelfScaling(ABC):
 
     def _storage_s(self) -> float:
         """What is set aside to measure storage behind the cache, all of it or nothing."""
-        if self.settings.span_bytes is not None or self.settings.read_only:
+        settings = self.settings
+        if settings.span_bytes is not None or settings.read_only or settings.stable_writes:
             return 0.0
         cost_s = self._probes_s()
-        return cost_s if cost_s <= STORAGE_SHARE_MAX * self.settings.budget_s else 0.0
+        return cost_s if cost_s <= STORAGE_SHARE_MAX * settings.budget_s else 0.0
 
     def _probes_s(self) -> float:
         """What it costs to measure storage behind the cache, by what points cost now."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from characterize.units import format_bytes, format_megabytes
 from selfscale.conclusions import GAIN, LOSS, NONE, UNCLEAR, Benefit, Conclusions, Repeatability
 from selfscale.direction_caches import DirectionCache
-from selfscale.write_policy import CANCELLING, THROUGH, UNCACHED, WritePolicy
+from selfscale.write_policy import CANCELLING, SYNCED, THROUGH, UNCACHED, WritePolicy
 
 VALUES_MIN = 3
 """A curve with fewer values says what its ends are and not more."""
@@ -56,7 +56,7 @@ def _caches(conclusions: Conclusions) -> str:
     known, name, other = (read, "reads", "writes") if read else (write, "writes", "reads")
     if known:
         flat = "they are as fast beyond it, or were not measured"
-        if not write and conclusions.write_policy.kind == THROUGH:
+        if not write and conclusions.write_policy.kind in {SYNCED, THROUGH}:
             flat = "they go to storage anyway"
         return f"File cache: {name} keep their speed {_cache(known)}; no such fall was found for {other} ({flat})."
     return "File cache: none was found for reads or writes alone (no fall, or the budget did not pay for the points)."
@@ -78,6 +78,8 @@ def _policy(policy: WritePolicy) -> str:
     rates = f"writes {rate(policy.write_bytes_per_s)}, reads {rate(policy.read_bytes_per_s)}"
     if policy.kind == UNCACHED:
         return f"Write policy: nothing to tell, {place} reads come from storage, too ({rates})."
+    if policy.kind == SYNCED:
+        return f"Write policy: not told, the workloads have what they write made stable themselves: {place} {rates}."
     if policy.written_frac is not None:
         share = f"at most {100 * policy.written_frac:.2g} % of the bytes written went to storage"
         known = {

@@ -22,6 +22,8 @@ from selfscale.profile import Region
 from selfscale.regions import CACHED_DEVICE_FRAC
 
 THROUGH, CANCELLING, UNCACHED, UNDECIDED = "write-through", "write-cancelling", "uncached", "undecided"
+SYNCED = "synced"
+"""The workloads themselves have what they write sent to storage, whatever the policy is."""
 
 THROUGH_FRAC = 0.9
 """From this share of the written bytes on: all went to storage (the rest is what was in flight at the ends), unless
@@ -41,7 +43,7 @@ class WritePolicy:
     Attributes
     ----------
     kind : str
-        `THROUGH`, `CANCELLING`, `UNCACHED` or `UNDECIDED`.
+        `THROUGH`, `CANCELLING`, `UNCACHED`, `SYNCED` or `UNDECIDED`.
     basis : str
         ``traffic``, or ``throughput`` where that is not counted; empty where nothing was measured.
     unique_bytes : float or None
@@ -61,7 +63,7 @@ class WritePolicy:
     write_bytes_per_s: float | None = None
 
 
-def write_policy(points: Sequence[Point], regions: Sequence[Region]) -> WritePolicy:
+def write_policy(points: Sequence[Point], regions: Sequence[Region], *, synced: bool = False) -> WritePolicy:
     """Classify a machine's file cache by the smallest uniqueBytes at which writes alone were measured.
 
     Parameters
@@ -69,6 +71,8 @@ def write_policy(points: Sequence[Point], regions: Sequence[Region]) -> WritePol
     points : sequence of Point
         Of a profile.
     regions : sequence of Region
+    synced : bool
+        Whether its workloads have what they write made stable.
     """
     reads, writes = (of_direction(points, regions, frac) if regions else {} for frac in (READS, WRITES))
     if not writes or not reads:
@@ -81,6 +85,8 @@ def write_policy(points: Sequence[Point], regions: Sequence[Region]) -> WritePol
         kind, basis = sign, "throughput"
     elif (kind, sign) == (THROUGH, CANCELLING):
         kind = UNDECIDED
+    if synced and kind != UNCACHED:
+        kind = SYNCED
     return WritePolicy(
         kind,
         basis,

@@ -7,12 +7,15 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
+from characterize.layout import Fileop
 from characterize.workload import Workload
+from flextrace.prediction_text import application_lines, recorded_lines
 from replayer.willy import make_trace
 from selfscale.application import application_of, estimates, relative_of, treatment
 from tests.formula_predictor import FormulaPredictor
+from tests.made_trace import made_trace, write
 from tests.synthetic_machine import MIB
-from tests.two_threads import two_threads
+from tests.two_threads import MS, two_threads
 
 pytestmark = pytest.mark.computes
 
@@ -74,6 +77,42 @@ def test_the_relative_prediction_cancels_what_a_model_gets_wrong_on_both(recorde
     times = application.times
     assert found.elapsed_s.value == pytest.approx(times.outside_s + times.waiting_s / 4)
     assert relative_of(application, there, there).elapsed_s.value == pytest.approx(times.elapsed_s)
+
+
+def test_syncs_count_once_where_the_profile_has_them(tmp_path):
+    """Ten times a write of 1 ms, its sync of 5 ms and 4 ms of computing."""
+    rows = [write(0, 4096, 10 * MS * number, MS) for number in range(10)]
+    syncs = [
+        {"op": Fileop.FDATASYNC, "start_ns": (10 * number + 1) * MS, "duration_ns": 5 * MS} for number in range(10)
+    ]
+    files = [{"file": 1, "size_bytes": 4096, "resident_bytes": 4096}]
+    recording = made_trace(rows, fileops=syncs, files=files, start_monotonic_ns=1, end_monotonic_ns=100 * MS + 1)
+    application = application_of(characterize.write(recording, tmp_path / "t.iotrace"), {})
+    assert application.extended["syncFrac"] == 1
+    moved_bytes = 10 * 4096
+    for sync_frac, in_io_s in ((0.0, 0.010), (1.0, 0.060)):
+        as_recorded, twice = (
+            FormulaPredictor(lambda workload, factor=factor, s=in_io_s: factor * moved_bytes / s) for factor in (1, 2)
+        )
+        for predictor in (as_recorded, twice):
+            predictor.profile.settings = {"access": {"sync_frac": sync_frac}}
+        (there,) = estimates(as_recorded, application)[:1]
+        assert there.elapsed_s.value == pytest.approx(0.1, rel=0.01)
+        (here,) = estimates(twice, application)[:1]
+        # Threads live from their first request to the end of the last one: 91 ms, or with syncs 96 ms.
+        waiting_s = 0.010 if not sync_frac else 0.060
+        assert here.elapsed_s.value == pytest.approx(0.1 - waiting_s / 2, rel=0.02)
+        found = relative_of(application, here, there)
+        assert found.off == pytest.approx(0, abs=0.01)
+        assert found.elapsed_s.value == pytest.approx(here.elapsed_s.value)
+        text = " ".join(application_lines(application, here))
+        assert ("I/O and syncs with 1 in flight" in text) == (sync_frac == 1)
+        text = " ".join(" ".join(recorded_lines(application, here)).split())
+        split = "40 ms not in I/O and syncs (taken as it is) + 60 ms waiting for I/O and syncs"
+        assert (split if sync_frac else "90 ms not in I/O (taken as it is; 50 ms with a sync in flight) + 10") in text
+        used, ignored = treatment(application, as_recorded)
+        assert "syncFrac" not in [name for name, *_ in ignored]
+        assert ("syncFrac" in [name for name, *_ in used]) == (sync_frac == 0)
 
 
 def test_a_trace_that_has_not_run_has_no_elapsed_time(tmp_path):

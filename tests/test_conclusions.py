@@ -151,6 +151,33 @@ def test_write_through_is_said():
     assert "goes to storage, however often it is written" in text
 
 
+@pytest.mark.parametrize("access", [{"sync_frac": 1.0}, {"dsync": True}])
+@pytest.mark.parametrize("write_cache_bytes", [0, 128 * MIB])
+def test_syncs_of_the_workloads_are_not_taken_for_a_policy_of_the_machine(access, write_cache_bytes):
+    profile = profile_of(DirectionMachine(128 * MIB, write_cache_bytes))
+    profile.settings = {"access": access, "stop_rule": "raidperf"}
+    record_findings(profile)
+    assert profile.findings["write_policy"]["kind"] == "synced"
+    text = "\n".join(findings(profile))
+    assert "Write policy: not told, the workloads have what they write made stable themselves: at uniqueBytes" in text
+    assert "write-through" not in text
+    assert "write-cancelling" not in text
+    conditions = [
+        "Measured with O_DSYNC on every write: throughput is with the time until what was written is stable."
+        if "dsync" in access
+        else "Measured with an fdatasync behind every write: throughput is with the time until what was written is "
+        "stable.",
+        "Points were measured until the raidperf rule was met, which cuts no transient off.",
+    ]
+    assert all(sentence in text for sentence in conditions)
+    assert set(conditions) <= set(machine_section(profile).sentences)
+    assert findings(profile)[0].startswith("The effective size of the page cache is")
+    # A fall of what is half writes may be one of their syncs.
+    profile.measured = [point for point in profile.measured if point.workload.read_frac < 1]
+    assert findings(profile)[0].startswith("Throughput falls at uniqueBytes of")
+    assert findings(profile)[0].endswith("no fall of reads alone was measured.")
+
+
 def test_one_cache_and_what_is_not_counted_are_said():
     text = "\n".join(strengths(conclude(profile_of(DirectionMachine(128 * MIB, 128 * MIB, counts_traffic=False)))))
     assert "no certain difference between reads and writes" in text

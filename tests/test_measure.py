@@ -9,9 +9,10 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.layout import IoOp, RecordKind
+from characterize.layout import Fileop, IoFlag, IoOp, RecordKind
 from characterize.workload import Workload
 from replayer.willy import make_trace
+from selfscale.access import Access
 from selfscale.measure import (
     LEAD_MAX,
     LEAD_MIN,
@@ -172,6 +173,33 @@ def test_writes_into_a_cache_of_16_mib_are_measured_behind_what_it_absorbs(tmp_p
     assert point.steady
 
 
+@pytest.mark.parametrize("access", [Access(sync_frac=1.0), Access(dsync=True)])
+def test_synced_writes_leave_nothing_for_the_cache_to_absorb(tmp_path, access):
+    point = run(FakeReplay(quiet(2e7)), tmp_path, memory_group=FakeGroup(), min_seconds=0.4, access=access)
+    assert point.steady
+    assert point.elapsed_s < 16 * MIB / 2e7
+
+
+@pytest.mark.parametrize(("sync_frac", "dsync"), [(0.0, False), (0.1, False), (1.0, False), (0.0, True)])
+def test_so_many_writes_are_followed_by_a_sync_of_their_file(tmp_path, sync_frac, dsync):
+    found = []
+
+    class Reads(FakeReplay):
+        def __call__(self, trace, directory, **options):
+            found.append(characterize.open(trace))
+            return super().__call__(trace, directory, **options)
+
+    measure(WORKLOAD, tmp_path, replay=Reads(quiet(1e9)), access=Access(sync_frac=sync_frac, dsync=dsync))
+    io, syncs = found[-1].arrays[RecordKind.IO], found[-1].arrays[RecordKind.FILEOP]
+    writes = io[io["op"] == IoOp.WRITE]
+    assert len(syncs) == round(sync_frac * len(writes))
+    assert set(syncs["op"].tolist()) <= {int(Fileop.FDATASYNC)}
+    synced = set(zip(syncs["start_ns"] - 1, syncs["thread"], syncs["file"], strict=True))
+    assert synced <= set(zip(writes["start_ns"], writes["thread"], writes["file"], strict=True))
+    assert ((writes["flags"] & IoFlag.DSYNC) != 0).all() == dsync
+    assert not (io[io["op"] == IoOp.READ]["flags"] & IoFlag.DSYNC).any()
+
+
 def test_failed_requests_are_no_point(tmp_path):
     with pytest.raises(
         FlextraceError, match=r"cannot measure uniqueBytes 64 MiB, .*: of its requests 3 failed .*\(3 EIO\)"
@@ -197,6 +225,8 @@ def test_lees_rule_by_name(tmp_path):
 @pytest.mark.parametrize("seconds", [0.5, 5, 60])
 def test_a_repeated_trace_goes_four_times_over_its_bytes_and_another_is_not_repeated(unique, size, seconds):
     requests, loop = trace_length(Workload(unique, 0.5, 0.5, size, 1), seconds)
+    synced, _ = trace_length(Workload(unique, 0.5, 0.5, size, 1), seconds, sync_frac=1.0)
+    assert synced * 1.5 <= REQUESTS_MAX  # syncs are records, too
     assert requests <= REQUESTS_MAX
     if loop:
         assert requests * size >= 4 * unique

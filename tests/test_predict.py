@@ -70,6 +70,51 @@ def test_a_trace_that_goes_about_storage_otherwise_is_warned_of(access, direct_f
     assert Access.of({}).contradictions({}) == []
 
 
+@pytest.mark.parametrize(
+    ("access", "syncs", "stable", "warned"),
+    [
+        (Access(), 0.0, 0.0, []),
+        (Access(sync_frac=0.1), 0.1, 0.0, []),
+        (Access(sync_frac=1.0), 1.0, 0.0, []),
+        (Access(sync_frac=0.1), math.nan, math.nan, []),
+        (Access(dsync=True), 0.0, 1.0, []),
+        (Access(), 0.1, 0.0, ["the trace has 0.1 syncs per write, the profile was measured with no sync: mea"]),
+        (Access(sync_frac=0.1), 0.0, 0.0, ["with an fdatasync behind 0.1 of the writes: measure one with 'flextrace"]),
+        (Access(sync_frac=0.1), 0.3, 0.0, ["measure one with 'flextrace scale --sync-frac 0.3'"]),
+        (Access(sync_frac=1.0), 2.5, 0.0, ["2.5 syncs per write, the profile was measured with an fdatasync behind"]),
+        (Access(), 0.0, 1.0, ["measured with no sync: measure one with 'flextrace scale --dsync'"]),
+        (Access(dsync=True), 0.0, 0.0, ["0% of the trace's writes have O_SYNC or O_DSYNC"]),
+    ],
+)
+def test_a_trace_that_syncs_otherwise_is_warned_of(access, syncs, stable, warned):
+    extended = {"directFrac": 0.0, "syncFrac": syncs, "syncWriteFrac": stable}
+    warnings = access.contradictions(extended)
+    assert [text in warning for text, warning in zip(warned, warnings, strict=True)] == [True] * len(warned)
+    # A simulation of the operations has their syncs.
+    assert access.contradictions(extended, simulated=True) == []
+    assert Access.of({"access": access.as_document()}) == access
+    older = {name: value for name, value in access.as_document().items() if name not in {"sync_frac", "dsync"}}
+    assert not Access.of({"access": older}).stable
+
+
+def test_a_trace_with_syncs_on_profiles_with_and_without(profile, trace, tmp_path, capsys):
+    """The trace has a sync behind every tenth write."""
+    for sync_frac, warned in ((0.0, True), (0.1, False), (1.0, True)):
+        document = profile.as_document() | {"settings": {"access": Access(sync_frac=sync_frac).as_document()}}
+        (tmp_path / "p.json").write_text(json.dumps(document))
+        for verb in (
+            ["predict", str(tmp_path / "p.json"), "--trace", str(trace), "--model", "product"],
+            ["rank", str(trace), str(tmp_path / "p.json"), "--model", "product"],
+        ):
+            assert main(verb) == 0
+            captured = capsys.readouterr()
+            assert ("the trace has 0.1 syncs per write" in captured.err) == warned
+            assert ("ignored: syncFrac" in captured.out) == (sync_frac == 0 and verb[0] == "predict")
+            if verb[0] == "predict":
+                told = {0.0: "buffered, no sync", 0.1: "fdatasync behind 0.1 of the writes", 1.0: "behind every write"}
+                assert told[sync_frac] in " ".join(captured.out.split())
+
+
 def test_a_buffered_trace_on_a_direct_profile(profile, trace, tmp_path, capsys):
     document = profile.as_document() | {"settings": {"access": Access("direct").as_document()}}
     (tmp_path / "direct.json").write_text(json.dumps(document))
@@ -224,6 +269,11 @@ def test_values_that_no_workload_has(profile, capsys, words, said):
     [
         ({"settings": None}, "settings is no object"),
         ({"environment": []}, "environment is no object"),
+        ({"settings": {"access": {"sync_frac": "often"}}}, "settings has access {'sync_frac': 'often'}"),
+        ({"settings": {"access": {"sync_frac": 1.5}}}, "settings has access"),
+        ({"settings": {"access": 3}}, "settings has access 3"),
+        ({"settings": {"stop_rule": "lee"}}, "settings stops at 'lee'"),
+        ({"settings": {"target": 0}}, "settings stops at None, 0"),
         ({"models": "x"}, "models is no object"),
         ({"throughput_bytes_per_s": "fast"}, "points[3] has throughput 'fast'"),
         ({"throughput_bytes_per_s": math.nan}, "points[3] has throughput nan"),

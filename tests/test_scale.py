@@ -167,6 +167,8 @@ def quick(monkeypatch):
         ["--focal", "knee"],
         ["--direct"],
         ["--direct", "--span", "200M", "--depth", "4"],
+        ["--sync-frac", "0.3"],
+        ["--dsync"],
         ["--target", "0.07"],
         ["--stop-rule", "raidperf"],
     ],
@@ -195,9 +197,43 @@ def test_terminated_and_resumed_in_other_modes(place, formula, capsys, mode):
 @pytest.mark.usefixtures("quick")
 def test_resuming_in_another_mode_is_refused(place, formula, capsys):
     formula.interrupt_at.append(3)
-    assert main(command(place)) == 130
-    assert main(command(place, "--resume", "--focal", "knee")) == 2
-    assert "focal was middle, is knee" in capsys.readouterr().err
+    assert main(command(place, "--sync-frac", "10%")) == 130
+    for other, said in (
+        (["--sync-frac", "0.1", "--focal", "knee"], "focal was middle, is knee"),
+        (["--sync-frac", "0.2"], "access was"),
+        (["--dsync"], "access was"),
+        ([], "access was"),
+        (["--sync-frac", "0.1", "--target", "1%"], "target was 0.05, is 0.01"),
+        (["--sync-frac", "0.1", "--stop-rule", "raidperf"], "stop_rule was confidence, is raidperf"),
+    ):
+        capsys.readouterr()
+        assert main(command(place, "--resume", *other)) == 2
+        assert said in capsys.readouterr().err
+    assert main(command(place, "--resume", "--sync-frac", "0.1")) == 0
+    assert load(place / "p.json").settings["access"]["sync_frac"] == 0.1
+
+
+@pytest.mark.usefixtures("quick")
+def test_points_stop_by_the_rule_that_was_asked_for_and_storage_is_not_probed_where_syncs_are_measured(
+    place, formula, monkeypatch
+):
+    told = []
+
+    def measure_in(*of, **stopping):
+        told.append(stopping)
+        return formula.measure
+
+    monkeypatch.setattr(measuring, "measure_in", measure_in)
+    assert main(command(place)) == 0
+    assert load(place / "p.json").storage
+    assert main(command(place, "--force", "--stop-rule", "raidperf", "--dsync")) == 0
+    assert not load(place / "p.json").storage
+    assert main(command(place, "--force", "--target", "3%")) == 0
+    assert told == [
+        {"rule": "confidence", "target": 0.05},
+        {"rule": "raidperf", "target": 0.05},
+        {"rule": "confidence", "target": 0.03},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -209,6 +245,10 @@ def test_resuming_in_another_mode_is_refused(place, formula, capsys):
         (["--depth", "0"], "--depth needs a number"),
         (["--depth", "4", "--engine", "sync"], "--depth needs a number"),
         (["--device", "/dev/null"], "not allowed with"),
+        (["--sync-frac=-0.1"], "give a number from 0 to 1"),
+        (["--sync-frac", "1.01"], "give a number from 0 to 1"),
+        (["--sync-frac", "nan"], "give a number from 0 to 1"),
+        (["--sync-frac", "0.5", "--dsync"], "give one of both"),
         (["--target", "0"], "--target needs a share above 0"),
         (["--target", "nan"], "give a number from 0 to 1"),
         (["--target", "2%", "--stop-rule", "raidperf"], "and --stop-rule confidence"),

@@ -155,6 +155,8 @@ def test_writing_a_device_needs_its_confirmation(disk, tmp_path, capsys):
     assert main([*command, "--write", "--confirm", "4711"]) == 1
     assert "does not confirm" in capsys.readouterr().err
     assert main([*command, "--write"]) == 2
+    assert main([*command, "--sync-frac", "0.5"]) == 2
+    assert "only read without --write" in capsys.readouterr().err
     assert disk.statistics()["write_bytes"] == written_bytes
     assert not (tmp_path / "p.json.points.ndjson").exists()
     assert main([*command, "--write", "--confirm", str(SIZE)]) in {0, 3}
