@@ -146,7 +146,8 @@ struct io_record {
 	 * Of a read: bytes that came from the device and not from the page cache. Each byte of a page that the kernel
 	 * fetched, wanted or ahead, counts once, for the read that takes it first; so one pass over a cold file misses
 	 * everything. ~0 = not measured. With IO_OFFSET_INFERRED, in a trace that is INCOMPLETE: by how much more than `offset`
-	 * the offset may be.
+	 * the offset may be. In a trace that is PLANNED: of the request that its duration was measured of, whatever it is now;
+	 * a write that has it was a read.
 	 */
 	__u32 missed_bytes;
 	__u64 id; /* operation id, unique in the trace; block records name it as their cause; 0 = none */

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from characterize.durations_of import DIFFERENT
+from characterize.durations_of import KEY as DURATIONS_OF
 from characterize.loss import RECORDING_KEYS
 from characterize.trace import Trace
 
@@ -21,12 +23,14 @@ def joint_metadata(traces: Sequence[Trace]) -> dict[str, Any]:
     dict
         What all of them say, such as the kernel. One trace of another tool makes the whole one (``imported``: what all
         such say, and the malformed lines of all), one without ``durations`` leaves the whole without, and flags are
-        known if all know theirs.
+        known if all know theirs. Where durations are of different requests (`characterize.durations_of`) it says so.
     """
     every = [trace.header.metadata for trace in traces]
     metadata = {key: value for key, value in _common(every).items() if key not in RECORDING_KEYS}
     if any(it.get("durations") == "unknown" for it in every):
         metadata["durations"] = "unknown"
+    if DURATIONS_OF not in metadata and any(DURATIONS_OF in it for it in every):
+        metadata[DURATIONS_OF] = DIFFERENT
     if imported := [it["imported"] for it in every if isinstance(it.get("imported"), Mapping)]:
         bad_lines = sum(it.get("bad_lines", 0) for it in imported)
         metadata["imported"] = _common(imported) | ({"bad_lines": bad_lines} if bad_lines else {})

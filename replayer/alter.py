@@ -7,9 +7,9 @@ think times and the time scale. Each works on what the one before it left. The r
 the manifest has wanted, achieved and held. A trace of which something is off is not returned, unless asked for.
 
 BLOCK and BLOCK_DATA records are not carried over: what the altered requests do to the device is not known before they
-run. Neither are RESIDENT records, since places and sizes of files change; how much of a file is cached stays in its
-FILE record. Pages read of mapped programs are no requests and are left out. WAKE records stay where they still hold
-(`replayer.flexible.wakes`): not those of threads that were dealt or merged.
+run. Neither are RESIDENT records where requests or files change, since places and sizes do; how much of a file is
+cached stays in its FILE record. Pages read of mapped programs are no requests and are left out. WAKE records stay where
+they still hold (`replayer.flexible.wakes`): not those of threads that were dealt or merged.
 
 Of a trace that has block requests only, these are altered (`replayer.flexible.block_layer`), and the result has BLOCK
 records, for ``replay --device``. There processNum is the queue depth, and nobody thinks.
@@ -159,18 +159,19 @@ def _altered(
         change_read_frac(draft, wanted.read_frac, generator)
     changed = _drop_what_moved(draft, parent)
     make_readable(draft, changed)
+    files_changed, resident = not np.array_equal(draft.files, parent.files), trace.arrays[RecordKind.RESIDENT].copy()
     if not _same(wanted, before, "processNum"):
         change_process_num(draft, wanted.process_num, queued=queued)
     if times.get("thinkScale", 1) != 1:
         result.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
     if times.get("timeScale", 1) != 1:
         present = elapsed_ns(draft)
-        scale_times(draft, times["timeScale"])
+        scale_times(draft, times["timeScale"], resident)
         # A trace of one moment stays one.
         result.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present if present else times["timeScale"]
     recorded = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
     draft.wakes = settled(draft.wakes, recorded, (draft.io, draft.fileops))
-    return result.of(draft)
+    return result.of(draft, None if len(changed) or files_changed else resident)
 
 
 def _refusal(
@@ -308,10 +309,12 @@ class Result:
     wanted: Workload
     times: dict[str, tuple[float, float]]
 
-    def of(self, draft: Draft | None) -> tuple[Trace, Manifest]:
+    def of(self, draft: Draft | None, resident: np.ndarray | None = None) -> tuple[Trace, Manifest]:
         """Measure the altered trace and write its lineage; without a draft nothing was changed."""
         trace, before = self.trace, self.before
-        altered = unchanged(trace) if draft is None else planned(trace, draft, "alter", self._process_num(draft))
+        altered = unchanged(trace)
+        if draft is not None:
+            altered = planned(trace, draft, "alter", self._process_num(draft), resident)
         achieved = before if draft is None else workload_of_records(altered)
         old_requests, requests = request_count(trace), request_count(altered)
         notes = {} if draft is None else draft.notes

@@ -45,9 +45,7 @@ def repeat(trace: Trace, times: int) -> Trace:
         raise FlextraceError(f"a trace cannot be repeated {times} times: give a number from 1 to {TIMES_MAX}", 2)
     if times == 1:
         return derived(unchanged(trace), [trace], "repeat", {"times": "1"})
-    repeated, length_ns = _repeated_blocks(trace, times) if layer == "block" else _repeated(trace, times)
-    repeated.header.end_monotonic_ns += (times - 1) * length_ns
-    repeated.header.end_realtime_ns += (times - 1) * length_ns
+    repeated = _repeated_blocks(trace, times) if layer == "block" else _repeated(trace, times)
     return derived(repeated, [trace], "repeat", {"times": str(times)})
 
 
@@ -56,8 +54,7 @@ def _check_size(records: int, times: int) -> None:
         raise FlextraceError(f"{times} times this trace are more than {RECORDS_MAX} records, which no replay takes", 2)
 
 
-def _repeated(trace: Trace, times: int) -> tuple[Trace, int]:
-    """All passes, and how long one takes, ns."""
+def _repeated(trace: Trace, times: int) -> Trace:
     draft = Draft.of(trace)
     _check_size(len(draft.io) + len(draft.fileops), times)
     passes = _Passes(draft, trace.arrays[RecordKind.RESIDENT], times)
@@ -66,18 +63,17 @@ def _repeated(trace: Trace, times: int) -> tuple[Trace, int]:
     )
     draft.paths = passes.paths
     draft.sort()
-    process_num = layer_workload(trace, "vfs").process_num
-    return planned(trace, draft, "repeat", process_num, resident), passes.length_ns
+    return planned(trace, draft, "repeat", layer_workload(trace, "vfs").process_num, resident)
 
 
-def _repeated_blocks(trace: Trace, times: int) -> tuple[Trace, int]:
+def _repeated_blocks(trace: Trace, times: int) -> Trace:
     """As `_repeated`, of block requests: a pass begins behind the last end of the one before it."""
     blocks = requests_to_run(trace)
     _check_size(len(blocks), times)
     length_ns = int((blocks["start_ns"] + blocks["duration_ns"]).max() - blocks["start_ns"].min()) + 1
     every = np.tile(blocks, times)
     every["start_ns"] += np.repeat(np.arange(times, dtype=np.uint64) * np.uint64(length_ns), len(blocks))
-    return planned_blocks(trace, every, "repeat", layer_workload(trace, "block").process_num), length_ns
+    return planned_blocks(trace, every, "repeat", layer_workload(trace, "block").process_num)
 
 
 class _Passes:

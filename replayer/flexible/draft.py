@@ -12,8 +12,8 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.intervals import union_length
-from characterize.layout import NOT_MEASURED_U32, FileFlag, Fileop, IoOp, RecordKind
-from characterize.requests import left_out
+from characterize.layout import FileFlag, Fileop, IoOp, RecordKind
+from characterize.requests import left_out, missed_bytes_of
 from characterize.trace import Trace
 from replayer.flexible.wakes import standing
 
@@ -60,12 +60,14 @@ class Draft:
     def of(cls, trace: Trace) -> Draft:
         """A working copy of a trace, without the pages of programs that are no requests (`left_out`).
 
-        What came from the device and what from the page cache is not known before the altered trace runs. WAKE records
-        are as recorded, those that hold.
+        What comes from the device and what from the page cache is not known before the altered trace runs.
+        `missed_bytes` stays what the parent's request missed, whatever becomes of its direction and size: nobody takes
+        it for the altered trace's, and it says which durations have waiting for storage in them, and by not being
+        measured for writes which are of a write. WAKE records are as recorded, those that hold.
         """
         io, fileops = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
         io = io[~left_out(trace)]
-        io["missed_bytes"] = NOT_MEASURED_U32
+        io["missed_bytes"] = missed_bytes_of(io)
         files, tasks = (trace.arrays[kind].copy() for kind in (RecordKind.FILE, RecordKind.TASK))
         wakes = standing(trace.arrays[RecordKind.WAKE], io, fileops)
         draft = cls(io, fileops, files, tasks, wakes, dict(trace.paths), trace.untimed)

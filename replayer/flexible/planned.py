@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from characterize.durations_of import DIFFERENT, durations_of
+from characterize.durations_of import KEY as DURATIONS_OF
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
@@ -18,6 +20,9 @@ from characterize.trace import Header, Trace
 from characterize.workload import Workload, workload_of_records
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
+
+TIME_MAX_NS = 2**63 - 1
+"""Of a header, whatever the times of a damaged trace add up to."""
 
 
 def planned(parent: Trace, draft: Draft, made_by: str, process_num: float, resident: np.ndarray | None = None) -> Trace:
@@ -46,6 +51,10 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float, resid
         arrays[RecordKind.RESIDENT] = resident
     made = _planned(parent, arrays, draft.paths, made_by, process_num)
     made.header.metadata |= _processors(made.header.metadata.get("processors"), draft)
+    made.header.metadata.pop(DURATIONS_OF, None)
+    made.header.metadata |= _durations(parent, draft)
+    if not parent.untimed:
+        _end_later(made.header, _last_end_ns(draft.io, draft.fileops) - _last_end_of(parent))
     return made
 
 
@@ -56,7 +65,10 @@ def planned_blocks(parent: Trace, blocks: np.ndarray, made_by: str, process_num:
         RecordKind.TASK: parent.arrays[RecordKind.TASK],
         RecordKind.GAP: parent.arrays[RecordKind.GAP],
     }
-    return _planned(parent, arrays, {}, made_by, process_num)
+    made = _planned(parent, arrays, {}, made_by, process_num)
+    if not parent.untimed:
+        _end_later(made.header, _last_end_ns(blocks) - _last_end_ns(parent.arrays[RecordKind.BLOCK]))
+    return made
 
 
 def _planned(
@@ -67,6 +79,33 @@ def _planned(
     metadata["declared"] = {} if math.isnan(process_num) else {"processNum": int(process_num)}
     flags = parent.header.flags | (HeaderFlag(0) if parent.untimed else HeaderFlag.PLANNED)
     return Trace(_header(parent, flags, arrays, metadata), arrays, paths, warnings=list(parent.warnings))
+
+
+def _last_end_of(parent: Trace) -> int:
+    io = parent.arrays[RecordKind.IO]
+    return _last_end_ns(io[~left_out(parent)], parent.arrays[RecordKind.FILEOP])
+
+
+def _last_end_ns(*arrays: np.ndarray) -> int:
+    ends = [(records["start_ns"] + records["duration_ns"]).max(initial=0) for records in arrays]
+    return int(max(ends))
+
+
+def _end_later(header: Header, later_ns: int) -> None:
+    """Let a trace end as long after its last operation as its parent did, on both clocks; unless that is not known."""
+    for name in ("end_monotonic_ns", "end_realtime_ns"):
+        if end_ns := getattr(header, name):
+            setattr(header, name, min(max(end_ns + later_ns, 1), TIME_MAX_NS))
+
+
+def _durations(parent: Trace, draft: Draft) -> dict[str, Any]:
+    """Response times stay the parent's, so what they are of goes along."""
+    if parent.untimed:
+        return {}
+    if not parent.measured and parent.header.metadata.get(DURATIONS_OF) == DIFFERENT:
+        return {DURATIONS_OF: DIFFERENT}
+    factors = [draft.notes.get(step, {}).get("factor", 1.0) for step in ("sizeMean", "timeScale")]
+    return durations_of(parent).scaled(*factors).as_metadata()
 
 
 def _processors(known: Any, draft: Draft) -> dict[str, Any]:

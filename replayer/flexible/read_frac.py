@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from characterize.layout import NOT_MEASURED_U32, IoFlag, IoOp
+from characterize.layout import IoFlag, IoOp
 from replayer.flexible.draft import Draft
 
 # A run is divided only where otherwise the target were missed by more than this share of the requests.
@@ -89,7 +89,6 @@ def _sample(lengths: np.ndarray, needed: int, requests: int) -> np.ndarray:
 def _flip(draft: Draft, numbers: np.ndarray, to_read: bool) -> None:
     indices = draft.requests[numbers]
     draft.io["op"][indices] = IoOp.READ if to_read else IoOp.WRITE
-    draft.io["missed_bytes"][indices] = NOT_MEASURED_U32
     # What was asked for and not there (a read at the end of its file) must not extend the file as a write.
     draft.io["asked_bytes"][indices] = draft.io["result"][indices]
     if to_read:

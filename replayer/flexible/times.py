@@ -25,8 +25,8 @@ STRONGEST = 1e6
 TIME_MAX_NS = 2.0**62
 
 
-def scale_times(draft: Draft, factor: float) -> None:
-    """Multiply all times, counted from the first start, by `factor`.
+def scale_times(draft: Draft, factor: float, resident: np.ndarray | None = None) -> None:
+    """Multiply all times, counted from the first start, by `factor`; also those of RESIDENT records.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def scale_times(draft: Draft, factor: float) -> None:
         )
     # Rounding both ends the same way keeps the order of every two moments.
     _set_times(draft, base + _rounded((start - base) * factor), base + _rounded((end - base) * factor))
-    for records in (draft.files, draft.tasks):
+    for records in (draft.files, draft.tasks, *([] if resident is None else [resident])):
         seen = np.maximum(records["time_ns"].astype(np.int64), base)
         records["time_ns"] = base + _rounded((seen - base) * factor)
     draft.note("timeScale", factor=factor)
