@@ -27,6 +27,10 @@ from characterize.trace import LOWER_BOUND, Trace, damaged, what_is_missing
 from characterize.trace_head import TRUNCATED
 
 SCHEMA = "flextrace.characterization/1"
+NOT_RUN = (
+    "this trace has not run yet: its times are not measurements, every number made from times is null; "
+    "replay it and record that to measure them"
+)
 
 
 @dataclass(frozen=True)
@@ -254,10 +258,7 @@ def _warnings(facts: Trace, orphans: int) -> list[str]:
     if not told and (facts.header.lost or HeaderFlag.LOST in facts.header.flags):
         warnings.append(what_is_missing(facts.header))
     if not facts.measured:
-        warnings.append(
-            "this trace has not run yet: its times are not measurements, every number made from times is null; "
-            "replay it and record that to measure them"
-        )
+        warnings.append(NOT_RUN)
     elif not times_measured(facts):
         warnings.append("this trace has no durations: numbers in flight, response and think times are null")
     return warnings

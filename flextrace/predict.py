@@ -71,11 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
-    from selfscale.application import estimates, treatment  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.application import NOT_RECORDED, estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.table_profile import known_settings  # noqa: PLC0415
+    from selfscale.treatment import treatment  # noqa: PLC0415
 
     changes = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
     if arguments.measured_on is not None and (arguments.trace is None or changes):
@@ -91,6 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     warnings += mismatches(application, arguments.profile, predictor)
     measured_on = None
     if arguments.measured_on is not None:
+        if application.times is None:
+            raise FlextraceError(NOT_RECORDED, 2)
         origin = Profile.load(arguments.measured_on, tables=True)
         measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)
@@ -178,7 +181,7 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
         lines += text.estimate_lines(profile, estimate)
         if made.ratios and (ratio := made.ratios[number]):
             lines += text.ratio_lines(arguments.against.name, ratio)
-        lines += text.application_lines(made.application, estimate)
+        lines += text.application_lines(estimate)
         if made.relatives and (relative := made.relatives[number]):
             lines += text.relative_lines(arguments.measured_on.name, estimate, relative)
     if arguments.trace is not None:
@@ -219,7 +222,7 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
                 "basis": estimate.basis,
                 "workload": estimate.workload.as_document(),
                 **plain(estimate.prediction.as_document()),
-                "application": plain(document_of(made.application, estimate)),
+                "application": plain(document_of(estimate)),
             }
             for estimate in made.estimates
         ],
@@ -233,5 +236,6 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
         "extended": plain(made.application.extended),
         "used": [name for name, _, _ in made.used],
         "ignored": [name for name, _, _ in made.ignored],
+        "unknown": [name for name, value, _ in made.ignored if math.isnan(value)],
         "warnings": list(dict.fromkeys(made.application.warnings)),
     }

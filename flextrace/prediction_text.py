@@ -55,10 +55,9 @@ def workload_text(workload: Workload) -> str:
     return ", ".join(text for text, value in parts.items() if math.isfinite(value)) or "at the medians of the table"
 
 
-def application_lines(application: Application, estimate: Estimate) -> list[str]:
-    """Throughput in I/O and elapsed time of the application; none where the trace has no times."""
-    times = application.times
-    if times is None or estimate.in_io is None or estimate.elapsed_s is None:
+def application_lines(estimate: Estimate) -> list[str]:
+    """Throughput in I/O and elapsed time of the application; none where the trace does not tell these."""
+    if estimate.in_io is None or estimate.elapsed_s is None:
         return []
     simulated = estimate.simulated is not None
     elapsed = wrapped(f"elapsed {durations(estimate.elapsed_s, of_its_own=simulated)}")
@@ -73,6 +72,8 @@ def recorded_lines(application: Application, estimate: Estimate | None = None) -
     """Where the time of the recording went, as it compares with an estimate of a profile."""
     times = application.times if estimate is None else estimate.times
     if times is None:
+        if application.operations is not None:
+            return ["no recorded times: the trace has not run, and only a simulation gives it an elapsed time"]
         return ["no elapsed time: the trace has no recorded times"]
     what, syncs = "I/O", f"; {format_duration(times.sync_s)} with a sync in flight"
     if times is not application.times:
@@ -136,8 +137,12 @@ def treatment_lines(verb: str, treated: list[tuple[str, float, str]]) -> list[st
     return [
         line
         for name, value, text in treated
-        for line in textwrap.wrap(f"{verb}: {name} {value:.3g} ({text})", WIDTH, subsequent_indent="  ")
+        for line in textwrap.wrap(f"{verb}: {name} {_known(value)} ({text})", WIDTH, subsequent_indent="  ")
     ]
+
+
+def _known(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.3g}"
 
 
 def rates(estimated: Estimated) -> str:
@@ -160,11 +165,11 @@ def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def document_of(application: Application, estimate: Estimate) -> dict[str, Any]:
+def document_of(estimate: Estimate) -> dict[str, Any]:
     """What a document says of one workload beside its prediction."""
     from dataclasses import asdict  # noqa: PLC0415
 
     names = ("in_io", "in_flight", "device_share", "elapsed_s", "simulated")
-    if application.times is None:
+    if estimate.in_io is None:
         return dict.fromkeys(names)
     return {name: value for name, value in asdict(estimate).items() if name in names}

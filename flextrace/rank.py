@@ -63,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
     if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
         raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
-    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.application import NOT_RECORDED  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.ranking import load_machines, rank  # noqa: PLC0415
@@ -77,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         warnings += mismatches(application, machine.path, machine.predictor)
     measured_on = None
     if arguments.measured_on:
+        if application.times is None:
+            raise FlextraceError(NOT_RECORDED, 2)
         origin = Profile.load(arguments.measured_on, tables=True)
         measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace into what is predicted of its application: workloads, where its time went, and what is left out.
-
-The extended parameters (design.md section 4) are used as far as a profile of warm, buffered overwrites without syncs
-can answer for them; `USED` and `IGNORED` say for each one what becomes of it.
-"""
+"""Turns a trace into what is predicted of its application: workloads, operations, and where its time went."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 import characterize
+from characterize.characterization import NOT_RUN
 from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
 from characterize.requests import requests_of, times_measured
@@ -27,9 +24,10 @@ from selfscale.models.measured import Z90
 from selfscale.predict import Prediction, Predictor
 from selfscale.relative import Estimated, relative
 from selfscale.simulation.machine_costs import RequestCosts, machine_costs
-from selfscale.simulation.operations import Operations, operations_of
+from selfscale.simulation.operations import Operations
 from selfscale.simulation.simulate import Simulated, simulate_uncertain
 from selfscale.storage import StorageTimes, storage_times
+from selfscale.to_simulate import ToSimulate, to_simulate
 from selfscale.uncached import device_share, knows_device, with_device_reads
 
 SIMULATION = "operations of the trace, simulated"
@@ -42,23 +40,10 @@ SIMULATION_ERROR, SYNC_ERROR, REST_ERROR = 0.2, 0.4, 0.1
 of the time in syncs, and of what is in neither, so that nine of ten intervals hold (docs/decisions/0026)."""
 LEAST_SHARE = 0.5
 """Of a simulated time, below which neither its interval nor a recorded time with a difference falls."""
-NEGLIGIBLE = 0.005
-COLD = "reads of data that was not in the page cache"
-DIRECT = "requests with O_DIRECT"
-USED = {
-    "coldFrac": f"{COLD}: at the speed of the largest measured uniqueBytes, in the I/O and elapsed time only",
-    "directFrac": f"{DIRECT}: reads as those that miss the cache, in the I/O and elapsed time only; writes as buffered",
-    "syncFrac": "syncs per write: their time is taken as recorded, in the elapsed time only",
-}
-IGNORED = {
-    "coldFrac": f"{COLD}: the prediction takes the cache as warm",
-    "directFrac": f"{DIRECT}: the prediction takes them as buffered",
-    "syncFrac": "syncs per write: the prediction has none, and time in sync is not part of it",
-    "appendFrac": "writes that extend files: the prediction takes them as overwrites",
-    "syncWriteFrac": "writes with O_SYNC or O_DSYNC: the prediction takes them as buffered",
-}
-"""Extended parameters that a profile's workloads do not have (0), and what it means to ignore them; a simulation of the
-operations has them all."""
+NOT_RECORDED = (
+    "the trace has no recorded throughput to start from: its times are not measurements; leave out --measured-on, or "
+    "record the application, or the replay of this trace, on that machine and give that recording"
+)
 
 
 @dataclass(frozen=True)
@@ -77,12 +62,17 @@ class Application:
         None where the trace's times are not measurements.
     times_with_syncs : RecordedTimes or None
         The same with syncs as requests of no bytes: what compares with the throughput of workloads that sync.
+    elapsed_s : float
+        Of the recording; of a trace that has not run, of its schedule. NaN where nothing is simulated.
+    moved_bytes : int
     fixed_processes : bool
         processNum was asked for, so that it is not to be replaced with the recorded number in flight.
     memory_limit_bytes : float or None
         That it was recorded under.
     operations : Operations or None
         To be simulated; None where they cannot be, `warnings` says why, or are not to be.
+    rests_on : list of str
+        What a simulation of them takes from elsewhere, or does not know, where the trace has not run.
     warnings : list of str
     complete : bool
         No record of the trace is missing.
@@ -93,9 +83,12 @@ class Application:
     read_share: float = math.nan
     times: RecordedTimes | None = None
     times_with_syncs: RecordedTimes | None = None
+    elapsed_s: float = math.nan
+    moved_bytes: int = 0
     fixed_processes: bool = False
     memory_limit_bytes: float | None = None
     operations: Operations | None = None
+    rests_on: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     complete: bool = True
 
@@ -176,12 +169,12 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
         columns = ["thread", "start_ns", "end_ns", "bytes"]
         both = pd.concat([requests[columns], syncs_of(trace).assign(bytes=0)[columns]])
         with_syncs = recorded_times(both.sort_values("start_ns", kind="stable"), elapsed_s, 0.0)
-    operations, warnings = None, list(characterization.warnings)
-    if times is not None and not changes:
-        try:
-            operations = operations_of(trace)
-        except FlextraceError as error:
-            warnings.append(f"the operations of the trace are not simulated: {error}")
+    # Nobody has recorded what changed parameters would do.
+    part = ToSimulate() if changes else to_simulate(trace, times)
+    warnings = [each for each in characterization.warnings if part.operations is None or each != NOT_RUN]
+    if part.why_not:
+        alone = "" if times else "; the prediction rests on the five parameters alone"
+        warnings.append(f"the operations of the trace are not simulated: {part.why_not}{alone}")
     moved = layer.counts["read_bytes"] + layer.counts["written_bytes"]
     return Application(
         workloads=workloads,
@@ -189,9 +182,12 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
         read_share=layer.counts["read_bytes"] / moved,
         times=times,
         times_with_syncs=with_syncs,
+        elapsed_s=part.elapsed_s,
+        moved_bytes=times.moved_bytes if times else int(moved),
         fixed_processes="process_num" in changes,
         memory_limit_bytes=trace.header.metadata.get("memory_limit_bytes"),
-        operations=operations,
+        operations=part.operations,
+        rests_on=part.rests_on,
         warnings=warnings,
         complete=trace.header.complete,
     )
@@ -247,19 +243,18 @@ def simulated_in_io(found: Simulated) -> Estimated:
 
 def _simulated(predictor: Predictor, application: Application, measured_on: Predictor | None) -> list[Estimate]:
     """One estimate, where the trace and the profile have what a simulation needs."""
-    times = application.times
-    if application.operations is None or times is None:
+    if application.operations is None:
         return []
     recorded_on = _request_costs(measured_on) if measured_on is not None else None
     found = simulation_of(predictor, application.operations, recorded_on)
     if found is None:
         return []
     in_io = simulated_in_io(found)
-    io_s, span_s = _inverse(in_io, times.moved_bytes), _estimated(found.span_s, found.span_sigma)
-    elapsed_s = found.span_s + times.elapsed_s - application.operations.span_s
+    io_s, span_s = _inverse(in_io, application.moved_bytes), _estimated(found.span_s, found.span_sigma)
+    elapsed_s = found.span_s + application.elapsed_s - application.operations.span_s
     workload = application.workloads[0][1]
     waits = f"read {found.read_wait_s:.3g} s, write {found.write_wait_s:.3g} s, sync {found.sync_wait_s:.3g} s"
-    notes = [f"waiting for storage, all threads added: {waits}"]
+    notes = [f"waiting for storage, all threads added: {waits}", *application.rests_on]
     if recorded_on is not None:
         notes.append("requests take as much longer than the benchmark's as where they were recorded")
     prediction = Prediction(
@@ -283,9 +278,9 @@ def _simulated(predictor: Predictor, application: Application, measured_on: Pred
         ),
         elapsed_s + math.hypot(io_s.high - io_s.value, span_s.high - span_s.value, more_s),
     )
-    return [
-        Estimate(SIMULATION, workload, prediction, times, in_io, times.in_flight, elapsed_s=elapsed, simulated=found)
-    ]
+    times = application.times
+    in_flight = times.in_flight if times else math.nan
+    return [Estimate(SIMULATION, workload, prediction, times, in_io, in_flight, elapsed_s=elapsed, simulated=found)]
 
 
 def _estimated(value: float, sigma: float) -> Estimated:
@@ -344,11 +339,7 @@ def relative_of(application: Application, here: Estimate, there: Estimate) -> Re
     """
     times = there.times
     if times is None or here.times is None or here.in_io is None or there.in_io is None:
-        raise FlextraceError(
-            "the trace has no recorded throughput to start from: its times are not measurements; "
-            "record the application, or its replay, on that machine",
-            2,
-        )
+        raise FlextraceError(NOT_RECORDED, 2)
     off = there.in_io.value / times.throughput_bytes_per_s - 1
     if here.simulated is not None and here.elapsed_s is not None and there.elapsed_s is not None:
         io_s = _changed(times.io_s, _inverse(here.in_io, times.moved_bytes), _inverse(there.in_io, times.moved_bytes))
@@ -372,28 +363,3 @@ def _changed(recorded_s: float, here: Estimated, there: Estimated) -> Estimated:
     low = value - math.hypot(here.value - here.low, there.high - there.value)
     high = value + math.hypot(here.high - here.value, there.value - there.low)
     return Estimated(value, max(low, LEAST_SHARE * here.low), high)
-
-
-def treatment(
-    application: Application, predictor: Predictor
-) -> tuple[list[tuple[str, float, str]], list[tuple[str, float, str]]]:
-    """Extended parameters that are not 0 in the trace: those that are used, and those that are ignored.
-
-    Returns
-    -------
-    used, ignored : list of (name, value, what it means)
-    """
-    usable = set()
-    if application.times is not None:
-        usable = {"syncFrac"} | ({"coldFrac", "directFrac"} if knows_device(predictor) else set())
-    used: list[tuple[str, float, str]] = []
-    ignored: list[tuple[str, float, str]] = []
-    access = Access.of(predictor.profile.settings)
-    own = {"directFrac": not access.cached, "syncFrac": access.sync_frac > 0, "syncWriteFrac": access.dsync}
-    for name, text in IGNORED.items():
-        if own.get(name):
-            continue  # as the profile's own workloads are
-        value = application.extended.get(name, math.nan)
-        if math.isfinite(value) and value > NEGLIGIBLE:
-            (used if name in usable else ignored).append((name, value, USED[name] if name in usable else text))
-    return used, ignored

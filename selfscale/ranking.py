@@ -170,7 +170,7 @@ def rank(
         raise FlextraceError(
             "no profile carries a cost: make them with 'flextrace scale --cost N' or 'fit --cost N'", 2
         )
-    if by == "elapsed" and application.times is None:
+    if by == "elapsed" and application.times is None and application.operations is None:
         raise FlextraceError("there are no recorded times, so no elapsed time to rank by: rank by throughput", 2)
     there = workload_estimates(measured_on, application) if measured_on is not None else None
     columns = [(machine, estimates(machine.predictor, application, measured_on)) for machine in machines]
@@ -182,12 +182,20 @@ def rank(
         # Machines are compared by what all of them have.
         if any(estimate is None for _, estimate in row) or (relative is not None and origin is None):
             continue
+        if by == "elapsed" and first.elapsed_s is None:
+            continue
         entries = [
             Entry(machine, estimate, relative_of(application, estimate, origin) if origin else None)
             for machine, estimate in row
             if estimate is not None
         ]
         tables.append(sorted(entries, key=lambda entry: _key(entry, by)))
+    if not tables and by == "elapsed":
+        raise FlextraceError(
+            "there is no elapsed time to rank by: the trace has not run, and not all of the machines can be simulated; "
+            "rank by throughput",
+            2,
+        )
     return tables
 
 

@@ -2,7 +2,8 @@
 """Turns a trace into operations on pages that can be run on another machine: think times, processor times, places.
 
 What another machine changes is how long a request waits for storage. The rest stays as recorded: what a thread does
-between two operations, and the processor's time of a request that waits for nothing.
+between two operations, and the processor's time of a request that waits for nothing. A trace that has not run yet has
+the former in its schedule and the latter of its parent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from characterize.durations_of import durations_of
 from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
 from characterize.processor_share import processor_shares
@@ -107,6 +109,8 @@ class Operations:
         ago is the first one, in the order of files and places.
     span_s : float
         From the first operation to the end of the last one, as recorded.
+    size_factor : float
+        Requests are so many times as large as those whose `processor_ns` they have.
     """
 
     kind: np.ndarray
@@ -133,6 +137,7 @@ class Operations:
     stored: np.ndarray
     cached: np.ndarray
     span_s: float
+    size_factor: float = 1.0
 
     @property
     def moves(self) -> np.ndarray:
@@ -141,13 +146,14 @@ class Operations:
 
 
 def operations_of(trace: Trace) -> Operations:
-    """The operations of a recording.
+    """The operations of a recording, or of a trace that was made of one and has its schedule.
 
     Raises
     ------
     FlextraceError
         There is no request, the trace does not say what was cached, or there is too much of it.
     """
+    durations = durations_of(trace)
     io, fileops = _records(trace)
     if not len(io):
         raise FlextraceError("the trace has no request of an application")
@@ -156,10 +162,15 @@ def operations_of(trace: Trace) -> Operations:
             f"the trace has {len(io) + len(fileops):,} operations, {OPERATIONS_MAX:,} can be simulated; "
             "take a part of it with 'flextrace cut'"
         )
-    reads = io[io["op"] == IoOp.READ]
-    if len(reads) and (missed_bytes_of(reads) == NOT_MEASURED_U32).all():
+    reads = io["op"] == IoOp.READ
+    # In a trace that has not run, those that were reads say it, whatever they are now.
+    if reads.any() and (missed_bytes_of(io[reads] if trace.measured else io) == NOT_MEASURED_U32).all():
         raise FlextraceError("the trace does not say which reads were cached; record the application with flextrace")
     columns = _columns(io, fileops)
+    columns["other_kind"] = np.zeros(len(columns["kind"]), bool)
+    if not trace.measured:
+        # Only of reads it is measured what they missed, and it stays the parent's (`replayer.flexible.draft`).
+        columns["other_kind"][: len(io)] = reads == (missed_bytes_of(io) == NOT_MEASURED_U32)
     order = np.argsort(columns["start_ns"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
     columns["kind"][_unchanged(columns)] = Kind.NONE
@@ -183,8 +194,12 @@ def operations_of(trace: Trace) -> Operations:
     first, behind = _pages_of(kind, offset, size_bytes, file_begin[file], file_end[file])
     waits = recorded_waits(trace, columns["thread"], start, end)
     pauses = pauses_of(thread, start, end, *_processes(trace, threads), recorded=waits)
-    processor_ns = columns["duration_ns"].astype(float)
-    processor_ns[moves] = processor_times({name: column[moves] for name, column in columns.items()})
+    measured = columns | {
+        "duration_ns": columns["duration_ns"] / durations.time_factor,
+        "size_bytes": size_bytes / durations.size_factor,
+    }
+    processor_ns = measured["duration_ns"].copy()
+    processor_ns[moves] = processor_times({name: column[moves] for name, column in measured.items()})
     return Operations(
         kind=kind,
         thread=thread,
@@ -200,7 +215,7 @@ def operations_of(trace: Trace) -> Operations:
         gap_ns=pauses.gap_ns,
         wait_gap_ns=pauses.wait_gap_ns,
         computing_ns=_computing_ns(pauses, waits, columns["processor_share"]),
-        run_delay_ns=_run_delays(columns),
+        run_delay_ns=_run_delays(measured),
         together=pauses.together,
         waits_for=pauses.waits_for,
         after=pauses.after,
@@ -210,6 +225,7 @@ def operations_of(trace: Trace) -> Operations:
         stored=stored,
         cached=_cached_pages(trace, files, file_begin, file_end),
         span_s=float(end.max() - start[0]) / 1e9,
+        size_factor=durations.size_factor,
     )
 
 

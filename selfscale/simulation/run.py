@@ -62,6 +62,8 @@ class Schedule(NamedTuple):
         The same of the operations that wait for one.
     processor_waits : float
         How often an access to storage waits for a processor before its thread goes on.
+    size_factor : float
+        As `Operations.size_factor`.
     """
 
     kind: np.ndarray
@@ -89,6 +91,7 @@ class Schedule(NamedTuple):
     first_waiter: np.ndarray
     next_waiter: np.ndarray
     processor_waits: float
+    size_factor: float
 
 
 def run(
@@ -152,6 +155,7 @@ def _schedule(operations: Operations, costs: MachineCosts) -> Schedule:
         first_waiter=first_waiter,
         next_waiter=next_waiter,
         processor_waits=1.0 + costs.serving_threads * (0 < costs.processors < _threads_alike(operations)),
+        size_factor=float(operations.size_factor),
     )
 
 
@@ -219,15 +223,19 @@ def _due_ns(todo, end_ns, before_ns, number):
 
 
 @kernel
-def _least_ns(requests, todo, number, new):
-    """What a request with so many new pages takes of a processor at least; one that passes the cache by copies none."""
+def _least_ns(requests, todo, number, new, factor):
+    """What a request with so many new pages takes of a processor at least, were it 1 / factor as large, which it was
+    when it was recorded; one that passes the cache by copies none."""
     if todo.direct[number]:
         return requests.read_call_ns if todo.kind[number] == READ else requests.write_call_ns
     if todo.kind[number] == READ:
-        return requests.read_call_ns + requests.read_byte_ns * todo.size_bytes[number]
-    others_ns = requests.write_page_ns * (todo.behind[number] - todo.first[number] - new)
+        return requests.read_call_ns + requests.read_byte_ns * todo.size_bytes[number] / factor
+    pages = todo.behind[number] - todo.first[number]
+    # Less than a page takes what a whole one does.
+    share = max(pages / factor, 1.0) / max(pages, 1)
+    others_ns = requests.write_page_ns * (pages - new) * share
     if new:
-        return requests.append_call_ns + requests.append_page_ns * new + others_ns
+        return requests.append_call_ns + requests.append_page_ns * new * share + others_ns
     return requests.write_call_ns + others_ns
 
 
@@ -248,10 +256,10 @@ def _operation(todo, state, recorded_on, now, number):
             ready, spent, new = _write(todo, state, now, number)
         if todo.synced[number]:
             ready = max(ready, sync(state, now, todo.first[number], todo.behind[number]))
-        beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new))
+        beyond_ns = max(0.0, processor_ns - _least_ns(recorded_on, todo, number, new, todo.size_factor))
         if kind == READ and ready > now:
             beyond_ns += todo.processor_waits * todo.run_delay_ns[number]
-        return ready, spent + _least_ns(state.costs.requests, todo, number, new) + beyond_ns
+        return ready, spent + _least_ns(state.costs.requests, todo, number, new, 1.0) + beyond_ns
     if kind == DISCARD:
         discard(state, todo.first[number], end)
     if kind == DIRECTORY_SYNC:
