@@ -181,7 +181,7 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
         lines += text.estimate_lines(profile, estimate)
         if made.ratios and (ratio := made.ratios[number]):
             lines += text.ratio_lines(arguments.against.name, ratio)
-        lines += text.application_lines(estimate)
+        lines += text.application_lines(made.application, estimate)
         if made.relatives and (relative := made.relatives[number]):
             lines += text.relative_lines(arguments.measured_on.name, estimate, relative)
     if arguments.trace is not None:

@@ -55,7 +55,7 @@ def workload_text(workload: Workload) -> str:
     return ", ".join(text for text, value in parts.items() if math.isfinite(value)) or "at the medians of the table"
 
 
-def application_lines(estimate: Estimate) -> list[str]:
+def application_lines(application: Application, estimate: Estimate) -> list[str]:
     """Throughput in I/O and elapsed time of the application; none where the trace does not tell these."""
     if estimate.in_io is None or estimate.elapsed_s is None:
         return []
@@ -63,7 +63,7 @@ def application_lines(estimate: Estimate) -> list[str]:
     elapsed = wrapped(f"elapsed {durations(estimate.elapsed_s, of_its_own=simulated)}")
     if simulated:
         return elapsed
-    what = "I/O" if estimate.times is times else "I/O and syncs"
+    what = "I/O" if estimate.times is application.times else "I/O and syncs"
     from_device = f", {estimate.device_share:.0%} of the bytes from the device" if estimate.device_share else ""
     return [*wrapped(f"{what} with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"), *elapsed]
 
