@@ -41,7 +41,7 @@ static long end_operation(void *map, const struct async_key *key, struct async_o
 		struct io_kiocb *request = (struct io_kiocb *)own.request;
 		/* Others are cancelled or completed, which is seen. */
 		if (operation->silent)
-			uring_request_ends(own.request, BPF_CORE_READ(request, cqe.res));
+			uring_request_ends(own.request, BPF_CORE_READ(request, cqe.res), false);
 		return 0;
 	}
 	/* The kernel waits for it, and direct_io.bpf.c sees its end. */

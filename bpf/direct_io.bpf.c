@@ -63,7 +63,7 @@ int BPF_PROG(iomap_dio_complete, struct kiocb *kiocb, int error, long result)
 	bool all = result > 0 && (__u64)result == operation->asked_bytes;
 	if (operation->source == SOURCE_IO_URING) {
 		if (operation->silent && all)
-			uring_request_ends(pointer, result);
+			uring_request_ends(pointer, result, false);
 		return 0;
 	}
 	struct async_key *found = bpf_map_lookup_elem(&aio_keys, &pointer);

@@ -112,9 +112,8 @@ static __always_inline void send_data(struct io_kiocb *request, struct async_ope
 	if (offset == (__u64)POSITION_OF_KERNEL || operation->appends)
 		offset = position_of_kernel(request, operation, result);
 	operation_ends(operation->op, operation->source, result);
-	/* Buffers that the kernel chooses from a pool may have no size asked for. */
-	if (!operation->asked_bytes && result > 0)
-		operation->asked_bytes = result;
+	/* Buffers that the kernel chooses from a pool may have no size asked for, either. */
+	ask_for_result(operation, result);
 	async_send_io(operation, offset, 0, result, now_ns);
 }
 
@@ -225,7 +224,7 @@ static __always_inline void start_next(struct io_kiocb *request, struct task_sta
 }
 
 /* Sends the record of a request, if it is one that is known. Verified once, by itself (file_identity.bpf.h). */
-int uring_request_ends(__u64 pointer, __s64 result)
+int uring_request_ends(__u64 pointer, __s64 result, bool goes_on)
 {
 	struct async_operation *operation = async_operation_at(pointer);
 	if (!operation)
@@ -235,10 +234,12 @@ int uring_request_ends(__u64 pointer, __s64 result)
 	struct task_state *state = current_state();
 	bool recorded = result != ERROR_CANCELLED;
 
+	if (state && !goes_on && state->request != pointer)
+		state = NULL;
 	async_start(operation, operation->start_ns);
 	struct file *file = recorded && operation->has_file ? BPF_CORE_READ(request, file) : NULL;
 	if (file && (__u64)file != operation->file_pointer)
-		set_file(operation, file, 0);
+		set_file_of(state, operation, file, 0);
 	if (operation->has_file || (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE))
 		recorded = recorded && operation->file;
 	if (!recorded) {
@@ -279,7 +280,7 @@ static long end_if_silent(__u32 step, __u64 *request)
 		return 1;
 	__u64 previous = operation->previous;
 	if (operation->silent)
-		uring_request_ends(*request, result_of_silent(*request, operation));
+		uring_request_ends(*request, result_of_silent(*request, operation), true);
 	*request = previous;
 	return 0;
 }
@@ -304,7 +305,7 @@ static __always_inline void end_if_silently_done(__u64 request)
 	__s64 result = BPF_CORE_READ(silent, cqe.res);
 	bool is_done = operation->kind != RECORD_IO || (result > 0 && moved_bytes(request, operation) == result);
 	if (is_done)
-		uring_request_ends(request, result);
+		uring_request_ends(request, result, true);
 }
 
 /* Describes a request that is submitted now, behind the head of a chain if there is one; false if it is none to record. */
@@ -349,7 +350,7 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
 	/* A request that is used again has ended. */
 	if (entry && entry->live)
-		uring_request_ends(key.request, request->cqe.res);
+		uring_request_ends(key.request, request->cqe.res, true);
 
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct async_operation *operation = async_enter(&key, entry, now_ns);
@@ -434,7 +435,7 @@ static __always_inline int request_completed(void *request, __s64 result, __u32 
 		return 0;
 	if (operation->previous)
 		end_silent_before(operation->previous);
-	return uring_request_ends(pointer, result);
+	return uring_request_ends(pointer, result, true);
 }
 
 SEC("tp_btf/io_uring_complete")
