@@ -291,8 +291,12 @@ static long lose_request(__u32 index, void *context)
  * Requests on a page that was not there yet when the call began: the kernel has read them now. Nothing told what they did
  * within the call.
  */
-static __noinline int take_late(struct task_state *state, __u64 iocbs, __u64 taken)
+int aio_submit_returned(__u64 iocbs, __s64 result)
 {
+	struct task_state *state = current_state();
+	__u64 taken = result > 0 ? result : 0;
+	if (!state || taken <= state->aio_looked)
+		return 0;
 	struct submission submission = {
 		.iocbs = iocbs,
 		.first = state->aio_looked,
@@ -305,18 +309,16 @@ static __noinline int take_late(struct task_state *state, __u64 iocbs, __u64 tak
 	return 0;
 }
 
-int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result)
+int aio_submit_ends(__u64 context, __u64 iocbs, __s64 result)
 {
 	struct task_state *state = current_state();
 	if (!state)
 		return 0;
 	async_switch(state, 0);
-	__u64 taken = result > 0 ? result : 0, looked = state->aio_looked;
+	__u64 taken = result > 0 ? result : 0;
 	struct submission submission = {.iocbs = iocbs, .first = taken};
-	if (taken < looked)
-		bpf_loop(requests_of_call(looked - taken), take_back_request, &submission, 0);
-	else if (taken > looked)
-		take_late(state, iocbs, taken);
+	if (taken < state->aio_looked)
+		bpf_loop(requests_of_call(state->aio_looked - taken), take_back_request, &submission, 0);
 	submission.first = 0;
 	if (!aio_scan_ring(context))
 		bpf_loop(requests_of_call(taken), await_request, &submission, 0);

@@ -9,7 +9,9 @@
 
 /* io_submit. iocbs: address of the array of addresses. */
 int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs);
-int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result);
+/* The first of two at its exit: beside the other, and not within, for the stack of 6.1 (async_record.bpf.h). */
+int aio_submit_returned(__u64 iocbs, __s64 result);
+int aio_submit_ends(__u64 context, __u64 iocbs, __s64 result);
 /*
  * Within io_submit: makes the request of the call that moves this page of the file the running operation. For whoever
  * sees pages of buffered requests, which nothing announces one by one; ask only if state->call is CALL_IO_SUBMIT.
