@@ -107,7 +107,7 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns)
 	} else {
 		async_send_fileop(operation, result, end_ns);
 	}
-	operation->live = 0;
+	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 
@@ -209,7 +209,7 @@ static long take_request(__u32 index, void *context)
 		return 1;
 	struct async_key key = async_key_of(address);
 	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
-	if (entry && entry->live) {
+	if (entry && entry->phase == ASYNC_LIVE) {
 		/* In flight twice: only one of the two ends will be found. */
 		async_abandon(entry);
 		aio_await(entry, &key, 0);
@@ -217,16 +217,18 @@ static long take_request(__u32 index, void *context)
 		count_loss(entry->kind, submission->now_ns);
 	}
 	struct async_operation *operation = async_enter(&key, entry, submission->now_ns);
+	bool live = false;
 	if (!operation)
 		count_loss(RECORD_IO, submission->now_ns);
 	else
-		operation->live = enter_request(iocb, operation, file, submission);
+		live = async_is_live(&key, operation, enter_request(iocb, operation, file, submission),
+				     submission->now_ns);
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
 	if (!state)
 		return 1;
 	state->aio_looked = submission->first + index + 1;
 	/* The only request of a call runs in it. */
-	if (state->aio_counted == 1 && !submission->begun_ns && operation && operation->live)
+	if (state->aio_counted == 1 && !submission->begun_ns && live)
 		async_switch_to(state, address, operation);
 	return 0;
 }
@@ -266,7 +268,7 @@ static long take_back_request(__u32 index, void *context)
 		return 0;
 	async_abandon(operation);
 	aio_await(operation, &key, 0);
-	operation->live = 0;
+	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 

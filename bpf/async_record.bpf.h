@@ -161,6 +161,23 @@ static __always_inline void async_abandon(const struct async_operation *operatio
 		operation_is_abandoned();
 }
 
+/*
+ * Makes an entry that is described live, or ended if it is none to record. Returns whether it is live: one that had ended may
+ * have been forgotten just before it was entered again, which is counted.
+ */
+static __always_inline bool async_is_live(const struct async_key *key, struct async_operation *operation, bool recorded,
+					  __u64 now_ns)
+{
+	operation->phase = recorded ? ASYNC_LIVE : ASYNC_ENDED;
+	if (!recorded)
+		return false;
+	if (!async_has_forgotten || bpf_map_lookup_elem(&async_operations, key) == operation)
+		return true;
+	async_abandon(operation);
+	count_loss(operation->kind, now_ns);
+	return false;
+}
+
 /* As the record has it. */
 static __always_inline __u32 async_missed(const struct async_operation *operation, __u64 offset, __s64 done)
 {

@@ -253,7 +253,7 @@ int uring_request_ends(__u64 pointer, __s64 result, bool goes_on)
 	if (state && state->request == pointer)
 		async_switch(state, 0);
 	start_next(request, state, now_ns);
-	operation->live = 0;
+	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 
@@ -349,7 +349,7 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 	struct async_key key = {.request = number_of(request)};
 	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
 	/* A request that is used again has ended. */
-	if (entry && entry->live)
+	if (entry && entry->phase == ASYNC_LIVE)
 		uring_request_ends(key.request, request->cqe.res, true);
 
 	__u64 now_ns = bpf_ktime_get_ns();
@@ -357,8 +357,9 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 	struct io_ring_ctx *ring = request->ctx;
 	__u64 head = (__u64)BPF_CORE_READ(ring, submit_state.link.head);
 	__u32 entry_flags = request->flags;
+	bool live = false;
 	if (operation)
-		operation->live = enter_request(request, operation, state, head, now_ns);
+		live = async_is_live(&key, operation, enter_request(request, operation, state, head, now_ns), now_ns);
 	else
 		count_loss(RECORD_IO, now_ns);
 	/* A chain is issued from its head when its last request is there. */
@@ -367,7 +368,7 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 	else if (head)
 		async_switch(state, head);
 	else
-		async_switch_to(state, key.request, operation && operation->live ? operation : NULL);
+		async_switch_to(state, key.request, live ? operation : NULL);
 	state->submitted = key.request;
 	return 0;
 }
@@ -463,7 +464,8 @@ static long find_overflown(void *map, const struct async_key *key, struct async_
 			   struct overflow *overflow)
 {
 	struct io_kiocb *request = (struct io_kiocb *)key->request;
-	if (!operation->live || operation->source != SOURCE_IO_URING || BPF_CORE_READ(request, ctx) != overflow->ring ||
+	if (operation->phase != ASYNC_LIVE || operation->source != SOURCE_IO_URING ||
+	    BPF_CORE_READ(request, ctx) != overflow->ring ||
 	    BPF_CORE_READ(request, cqe.user_data) != overflow->user_data ||
 	    BPF_CORE_READ(request, cqe.res) != overflow->result)
 		return 0;
