@@ -173,6 +173,12 @@ struct aio_kiocb {
 	struct io_event ki_res;
 };
 
+/* Since 6.8. */
+struct backing_aio {
+	struct kiocb iocb;
+	struct kiocb *orig_iocb;
+};
+
 #pragma clang attribute pop
 
 #endif /* FLEXTRACE_KERNEL_TYPES_ASYNC_H */
