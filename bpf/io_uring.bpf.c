@@ -315,7 +315,7 @@ static __always_inline bool enter_request(struct io_kiocb *request, struct async
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct io_ring_ctx *ring = request->ctx;
 	__u32 entry_flags = request->flags;
-	bool waits = head || (entry_flags & ENTRY_DRAIN);
+	bool waits = head || (entry_flags & ENTRY_DRAIN) || BPF_CORE_READ(ring, defer_list.next) != &ring->defer_list;
 	operation->source = SOURCE_IO_URING;
 	operation->thread = task->pid;
 	operation->process = task->tgid;
