@@ -32,8 +32,10 @@ static __always_inline void aio_request_begins(struct task_state *state, __u64 k
 	struct aio_kiocb *request = (struct aio_kiocb *)kiocb;
 	struct async_key key = async_key_of(BPF_CORE_READ(request, ki_res.obj));
 	struct async_operation *operation = async_operation_of(&key);
-	if (!operation || operation->file_pointer != (__u64)BPF_CORE_READ(request, rw.ki_filp))
+	if (!operation || operation->file_pointer != (__u64)BPF_CORE_READ(request, rw.ki_filp)) {
+		async_switch(state, 0);
 		return;
+	}
 	if (operation->appends)
 		operation->position = BPF_CORE_READ(request, rw.ki_pos);
 	struct async_key *known = bpf_map_lookup_elem(&aio_keys, &kiocb);

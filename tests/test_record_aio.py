@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from characterize.layout import Source
-from tests.kernel import BTF
+from tests.kernel import BTF, has_tracepoint
 from tests.told import compare, record
 
 REQUESTS_MAX = Path("/proc/sys/fs/aio-max-nr")
@@ -51,7 +51,15 @@ def test_contexts_at_the_same_address(tmp_path):
 
 def test_requests_on_a_page_that_is_not_there_yet(tmp_path):
     """The kernel reads it in, and takes them, their addresses and their vectors of buffers."""
-    compare_requests(record(tmp_path / "aio", "aio", "unmapped"), 27)
+    run = record(tmp_path / "aio", "aio", "unmapped")
+    compare_requests(run, 27)
+    if not has_tracepoint("iomap_dio_rw_begin"):
+        return  # a named limit: before 6.6 nothing tells when another request begins
+    # What is not known while it runs is not taken for the request that ran before it.
+    blocks = run.trace.block_data.merge(run.trace.io, left_on="cause", right_on="id", suffixes=("", "_io"))
+    blocks = blocks[blocks["source"] == Source.AIO]
+    assert (blocks["offset"] >= blocks["offset_io"]).all()
+    assert (blocks["offset"] < blocks["offset_io"] + blocks["result"]).all()
 
 
 def test_a_ring_for_all_requests(tmp_path):

@@ -361,8 +361,9 @@ static void do_unmapped(void)
 				page->vectors[i] = (struct iovec){buffer + 7 * BLOCK_BYTES + 11 * i, i < 2 ? 11 : 9};
 			vectored->block.aio_buf = (uintptr_t)page->vectors;
 			vectored->block.aio_nbytes = 3;
-			prepare(11, "read", "buffered", direct, IOCB_CMD_PREAD, 2 * BLOCK_BYTES, BLOCK_BYTES,
-				IO_DIRECT);
+			for (int i = 3; i < BATCH; i += 8)
+				prepare(i, "read", "buffered", direct, IOCB_CMD_PREAD, i * BLOCK_BYTES, BLOCK_BYTES,
+					IO_DIRECT);
 		}
 		submit_unmapped(context, page, count, round == 0 ? 5 : 0, round == 0);
 	}
