@@ -26,7 +26,9 @@ enum {
 	COMMAND_PWRITEV = 8,
 	REQUESTS_PER_CALL_MAX = 1 << 16, /* default of fs.aio-max-nr, which is for the whole machine */
 	REQUESTS_SEARCHED_MAX = 1 << 8,
-	EVENTS_MAX = 1 << 17, /* in a ring: at most twice the requests that it was made for */
+	EVENTS_MAX =
+		1
+		<< 22, /* in a ring: twice the requests that it was made for, in whole pages; the kernel allows 2^23 */
 	RING_MAGIC = 0xa10a10a1,
 	OFFSET_WIDTH_MAX = 0xfffffffe, /* as implicit_offset (file_position.bpf.h) */
 };
@@ -99,12 +101,13 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns)
 		end_ns = operation->noted_ns;
 	add_file_flags(operation);
 	if (operation->kind == RECORD_IO) {
+		ask_for_result(operation, result);
 		operation_ends(operation->op, SOURCE_AIO, result);
 		async_send_io(operation, operation->position, append_width(operation, result), result, end_ns);
 	} else {
 		async_send_fileop(operation, result, end_ns);
 	}
-	operation->live = 0;
+	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 
@@ -138,8 +141,9 @@ static __always_inline bool describe(const struct user_iocb *iocb, struct async_
 
 struct submission {
 	__u64 iocbs;
+	__u64 first; /* index of the first request to go through */
 	__u64 now_ns;
-	__u64 first; /* of those that the kernel did not take */
+	__u64 begun_ns; /* of what the kernel has taken by now; 0 = it is about to */
 	/* The last request of this call that appends, and where it will end if all goes well. */
 	__u64 append_inode, append_end;
 };
@@ -168,13 +172,26 @@ static __always_inline bool enter_request(const struct user_iocb *iocb, struct a
 		submission->append_inode = operation->inode_pointer;
 		submission->append_end = operation->position + operation->asked_bytes;
 	}
-	add_submission_flags(operation, state);
+	if (submission->begun_ns && operation->appends) {
+		/* Where the file ended before nobody knows any more. */
+		count_loss(RECORD_IO, submission->now_ns);
+		return false;
+	}
+	if (!submission->begun_ns)
+		add_submission_flags(operation, state);
 	operation->id = next_operation_id(state);
 	operation->context = state->aio_context;
 	operation->awaited = 1;
 	state->aio_awaited++;
-	async_start(operation, bpf_ktime_get_ns());
+	async_start(operation, submission->begun_ns ? submission->begun_ns : bpf_ktime_get_ns());
 	return true;
+}
+
+static __always_inline __u64 address_of_request(const struct submission *submission, __u32 index)
+{
+	__u64 address = 0;
+	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + submission->first + index);
+	return address;
 }
 
 static long take_request(__u32 index, void *context)
@@ -182,9 +199,8 @@ static long take_request(__u32 index, void *context)
 	struct submission *submission = context;
 	__u32 zero = 0;
 	struct user_iocb *iocb = bpf_map_lookup_elem(&iocb_scratch, &zero);
-	__u64 address = 0;
-	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + index);
-	/* What cannot be read, or has no file, the kernel will refuse, with all that follow. */
+	__u64 address = address_of_request(submission, index);
+	/* What has no file the kernel will refuse, with all that follow; what cannot be read only perhaps. */
 	if (!iocb || bpf_probe_read_user(iocb, sizeof(*iocb), (const void *)address))
 		return 1;
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -193,7 +209,7 @@ static long take_request(__u32 index, void *context)
 		return 1;
 	struct async_key key = async_key_of(address);
 	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
-	if (entry && entry->live) {
+	if (entry && entry->phase == ASYNC_LIVE) {
 		/* In flight twice: only one of the two ends will be found. */
 		async_abandon(entry);
 		aio_await(entry, &key, 0);
@@ -201,13 +217,18 @@ static long take_request(__u32 index, void *context)
 		count_loss(entry->kind, submission->now_ns);
 	}
 	struct async_operation *operation = async_enter(&key, entry, submission->now_ns);
+	bool live = false;
 	if (!operation)
 		count_loss(RECORD_IO, submission->now_ns);
 	else
-		operation->live = enter_request(iocb, operation, file, submission);
-	/* The only request of a call runs in it. */
+		live = async_is_live(&key, operation, enter_request(iocb, operation, file, submission),
+				     submission->now_ns);
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
-	if (state && state->aio_counted == 1 && operation && operation->live)
+	if (!state)
+		return 1;
+	state->aio_looked = submission->first + index + 1;
+	/* The only request of a call runs in it. */
+	if (state->aio_counted == 1 && !submission->begun_ns && live)
 		async_switch_to(state, address, operation);
 	return 0;
 }
@@ -233,39 +254,64 @@ int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs)
 	if (known)
 		__sync_fetch_and_add(&known->awaited, state->aio_counted);
 	struct submission submission = {.iocbs = iocbs, .now_ns = bpf_ktime_get_ns()};
+	state->aio_looked = 0;
+	state->aio_begun_ns = submission.now_ns;
 	bpf_loop(requests_of_call(count), take_request, &submission, 0);
 	return 0;
 }
 
 static long take_back_request(__u32 index, void *context)
 {
-	const struct submission *submission = context;
-	__u64 address = 0;
-	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + submission->first + index);
-	struct async_key key = async_key_of(address);
+	struct async_key key = async_key_of(address_of_request(context, index));
 	struct async_operation *operation = async_operation_of(&key);
 	if (!operation)
 		return 0;
 	async_abandon(operation);
 	aio_await(operation, &key, 0);
-	operation->live = 0;
+	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 
 /* One that failed at once does not end where direct I/O does, and its event could not be read. */
 static long await_request(__u32 index, void *context)
 {
-	const struct submission *submission = context;
-	__u64 address = 0;
-	bpf_probe_read_user(&address, sizeof(address), (const __u64 *)submission->iocbs + index);
-	struct async_key key = async_key_of(address);
+	struct async_key key = async_key_of(address_of_request(context, index));
 	struct async_operation *operation = async_operation_of(&key);
 	if (operation)
 		aio_await(operation, &key, 1);
 	return 0;
 }
 
-int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result)
+static long lose_request(__u32 index, void *context)
+{
+	const struct submission *submission = context;
+	count_loss(RECORD_IO, submission->now_ns);
+	return 0;
+}
+
+/*
+ * Requests on a page that was not there yet when the call began: the kernel has read them now. Nothing told what they did
+ * within the call.
+ */
+int aio_submit_returned(__u64 iocbs, __s64 result)
+{
+	struct task_state *state = current_state();
+	__u64 taken = result > 0 ? result : 0;
+	if (!state || taken <= state->aio_looked)
+		return 0;
+	struct submission submission = {
+		.iocbs = iocbs,
+		.first = state->aio_looked,
+		.now_ns = bpf_ktime_get_ns(),
+		.begun_ns = state->aio_begun_ns,
+	};
+	bpf_loop(requests_of_call(taken - submission.first), take_request, &submission, 0);
+	if (state->aio_looked < taken)
+		bpf_loop(requests_of_call(taken - state->aio_looked), lose_request, &submission, 0);
+	return 0;
+}
+
+int aio_submit_ends(__u64 context, __u64 iocbs, __s64 result)
 {
 	struct task_state *state = current_state();
 	if (!state)
@@ -273,10 +319,9 @@ int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result)
 	async_switch(state, 0);
 	__u64 taken = result > 0 ? result : 0;
 	struct submission submission = {.iocbs = iocbs, .first = taken};
-	if (taken < count) {
-		__u64 left = count - taken;
-		bpf_loop(requests_of_call(left), take_back_request, &submission, 0);
-	}
+	if (taken < state->aio_looked)
+		bpf_loop(requests_of_call(state->aio_looked - taken), take_back_request, &submission, 0);
+	submission.first = 0;
 	if (!aio_scan_ring(context))
 		bpf_loop(requests_of_call(taken), await_request, &submission, 0);
 	struct async_key key = async_key_of(context);
@@ -376,19 +421,20 @@ int aio_scan_ring(__u64 context)
 			count_loss(RECORD_IO, bpf_ktime_get_ns());
 		return !unused;
 	}
+	__u32 seen = known->seen;
 	if (ring.magic != RING_MAGIC || ring.entries > EVENTS_MAX || ring.tail >= ring.entries ||
-	    ring.head >= ring.entries || known->seen >= ring.entries)
+	    ring.head >= ring.entries || seen >= ring.entries)
 		return 0;
-	if (known->seen == ring.tail)
+	if (seen == ring.tail)
 		return 1;
 	struct events events = {
 		.address = context + sizeof(ring),
 		.now_ns = bpf_ktime_get_ns(),
 		.process = key.process,
 		.entries = ring.entries,
-		.first = known->seen,
+		.first = seen,
 	};
-	bpf_loop(distance(&ring, known->seen, ring.tail), take_event, &events, 0);
+	bpf_loop(distance(&ring, seen, ring.tail), take_event, &events, 0);
 	/*
 	 * A page of the ring that the program has never read is not there. What io_getevents has taken from it is seen as it
 	 * is returned; what nobody has taken yet is for later.
@@ -396,8 +442,27 @@ int aio_scan_ring(__u64 context)
 	__u32 next = event_index(&events, events.taken);
 	if (events.unreadable && distance(&ring, next, ring.tail) > distance(&ring, ring.head, ring.tail))
 		next = ring.head;
-	known->seen = next;
+	/* Another thread may have looked meanwhile, and further. */
+	__sync_val_compare_and_swap(&known->seen, seen, next);
 	return !events.unreadable;
+}
+
+/* The ring is new, and its first page mostly not readable yet. */
+int aio_context_begins(__u64 address)
+{
+	__u64 context = 0;
+	bpf_probe_read_user(&context, sizeof(context), (const void *)address);
+	struct async_key key = async_key_of(context);
+	bpf_map_delete_elem(&aio_contexts, &key);
+	return 0;
+}
+
+int aio_context_ends(__u64 context)
+{
+	aio_scan_ring(context);
+	struct async_key key = async_key_of(context);
+	bpf_map_delete_elem(&aio_contexts, &key);
+	return 0;
 }
 
 static __always_inline bool awaits(__u64 context)

@@ -9,7 +9,9 @@
 
 /* io_submit. iocbs: address of the array of addresses. */
 int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs);
-int aio_submit_ends(__u64 context, __u64 count, __u64 iocbs, __s64 result);
+/* The first of two at its exit: beside the other, and not within, for the stack of 6.1 (async_record.bpf.h). */
+int aio_submit_returned(__u64 iocbs, __s64 result);
+int aio_submit_ends(__u64 context, __u64 iocbs, __s64 result);
 /*
  * Within io_submit: makes the request of the call that moves this page of the file the running operation. For whoever
  * sees pages of buffered requests, which nothing announces one by one; ask only if state->call is CALL_IO_SUBMIT.
@@ -19,8 +21,12 @@ int aio_runs_at(__u64 inode, __u64 offset);
 int aio_events_returned(__u64 context, __u64 events, __s64 count);
 /* Entry of io_getevents and io_pgetevents. */
 int aio_look(__u64 context);
-/* Entry of io_destroy. */
-int aio_scan_ring(__u64 context);
+/*
+ * Exit of io_setup, which has written the context to this address, and entry of io_destroy. Nothing is kept from one context
+ * to the next at the same place, which another thread may make while io_destroy still waits for the requests of the first.
+ */
+int aio_context_begins(__u64 address);
+int aio_context_ends(__u64 context);
 /* Entry of exit_group, where the memory of the process can still be read; needed before 6.16. */
 int async_process_looks(void);
 /* sched_process_exit of the last thread of a process. */

@@ -33,7 +33,7 @@ static long end_operation(void *map, const struct async_key *key, struct async_o
 	if (operation->process != ended->process)
 		return 0;
 	struct async_key own = *key;
-	if (!operation->live) {
+	if (operation->phase != ASYNC_LIVE) {
 		bpf_map_delete_elem(&async_operations, &own);
 		return 0;
 	}
@@ -41,7 +41,7 @@ static long end_operation(void *map, const struct async_key *key, struct async_o
 		struct io_kiocb *request = (struct io_kiocb *)own.request;
 		/* Others are cancelled or completed, which is seen. */
 		if (operation->silent)
-			uring_request_ends(own.request, BPF_CORE_READ(request, cqe.res));
+			uring_request_ends(own.request, BPF_CORE_READ(request, cqe.res), false);
 		return 0;
 	}
 	/* The kernel waits for it, and direct_io.bpf.c sees its end. */
@@ -64,7 +64,7 @@ static __u64 forgotten; /* in all */
 static long forget_ended(void *map, const struct async_key *key, struct async_operation *operation, void *context)
 {
 	struct async_key own = *key;
-	if (!operation->live && !bpf_map_delete_elem(&async_operations, &own))
+	if (operation->phase == ASYNC_ENDED && !bpf_map_delete_elem(&async_operations, &own))
 		forgotten++;
 	return 0;
 }
@@ -85,6 +85,7 @@ int async_forget_ended(__u64 now_ns)
 	__u64 before = forgotten;
 	if (now_ns - forgot_ns < FORGET_INTERVAL_NS)
 		return 0;
+	async_has_forgotten = 1;
 	bpf_for_each_map_elem(&async_operations, forget_ended, NULL, 0);
 	bpf_for_each_map_elem(&aio_keys, forget_kiocb, NULL, 0);
 	if (forgotten - before < FORGOTTEN_MIN)

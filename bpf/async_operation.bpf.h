@@ -22,6 +22,12 @@ struct async_key {
 	__u64 process; /* 0 = request is an address in the kernel */
 };
 
+enum async_phase {
+	ASYNC_ENDED = 0, /* the entry waits for the next use of its key */
+	ASYNC_LIVE = 1,
+	ASYNC_DESCRIBED = 2, /* is being, by the thread that submits it */
+};
+
 struct async_operation {
 	__u64 id;
 	__u64 start_ns;
@@ -51,7 +57,7 @@ struct async_operation {
 	__u8 silent; /* io_uring tells nobody of its success (IOSQE_CQE_SKIP_SUCCESS) */
 	__u8 punted; /* given to a worker */
 	__u8 awaited; /* of aio: counted in its context */
-	__u8 live; /* 0 = has ended, and the entry waits for the next use of its key */
+	__u8 phase; /* enum async_phase; the last field (async_enter) */
 };
 
 /*
@@ -70,7 +76,7 @@ struct {
  * What an operation is before anything is known of it: it is entered so and described in the map, as the stack has no room
  * for another.
  */
-static const struct async_operation no_operation = {};
+static const struct async_operation no_operation = {.phase = ASYNC_DESCRIBED};
 
 /*
  * struct aio_kiocb of a direct request -> its key; entered where the file system begins with it, and kept as well: it is true
@@ -94,7 +100,7 @@ static __always_inline struct async_key async_key_of(__u64 request)
 static __always_inline struct async_operation *async_operation_of(const struct async_key *key)
 {
 	struct async_operation *operation = bpf_map_lookup_elem(&async_operations, key);
-	return operation && operation->live ? operation : NULL;
+	return operation && operation->phase == ASYNC_LIVE ? operation : NULL;
 }
 
 static __always_inline struct async_operation *async_operation_at(__u64 request)
@@ -106,15 +112,19 @@ static __always_inline struct async_operation *async_operation_at(__u64 request)
 /* Makes room in full tables (async_exit.bpf.c). */
 int async_forget_ended(__u64 now_ns);
 
+/* Whether that was ever done. */
+__u8 async_has_forgotten __weak = 0;
+
 /*
- * An entry of which nothing is known, to be described and then made live; NULL if the table is full. entry: what the table
- * has under the key.
+ * An entry of which nothing is known, to be described and then made live or ended (async_is_live, async_record.bpf.h); NULL
+ * if the table is full. entry: what the table has under the key.
  */
 static __always_inline struct async_operation *async_enter(const struct async_key *key, struct async_operation *entry,
 							   __u64 now_ns)
 {
 	if (entry) {
-		__builtin_memset(entry, 0, sizeof(*entry));
+		entry->phase = ASYNC_DESCRIBED;
+		__builtin_memset(entry, 0, offsetof(struct async_operation, phase));
 		return entry;
 	}
 	if (bpf_map_update_elem(&async_operations, key, &no_operation, BPF_ANY)) {

@@ -39,8 +39,9 @@ struct {
 /*
  * The ways to an end, from whichever object notices it. Verified once, by themselves (file_identity.bpf.h). A request that
  * is not known, or has ended, is passed over.
+ * goes_on: the thread that runs is the one which goes on with what is linked to the request; an interrupt is in any thread.
  */
-int uring_request_ends(__u64 request, __s64 result);
+int uring_request_ends(__u64 request, __s64 result, bool goes_on);
 int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns);
 /*
  * Ends what has ended according to the completion ring of a context, in the memory of the process that runs. Returns whether
@@ -71,9 +72,10 @@ static __always_inline void aio_await(struct async_operation *operation, struct 
 }
 
 /* false if the file is none that is recorded; that is counted. */
-static __always_inline bool set_file(struct async_operation *operation, struct file *file, __u32 descriptor)
+static __always_inline bool set_file_of(struct task_state *state, struct async_operation *operation, struct file *file,
+					__u32 descriptor)
 {
-	struct known_file *known = known_file_at(current_state(), descriptor);
+	struct known_file *known = known_file_at(state, descriptor);
 	if (!known)
 		return false;
 	know_file(known, file, operation->kind == RECORD_FILEOP);
@@ -84,6 +86,11 @@ static __always_inline bool set_file(struct async_operation *operation, struct f
 	if (known->is_directory)
 		operation->flags |= IO_DIRECTORY;
 	return operation->file;
+}
+
+static __always_inline bool set_file(struct async_operation *operation, struct file *file, __u32 descriptor)
+{
+	return set_file_of(current_state(), operation, file, descriptor);
 }
 
 /* Flags that depend on the file. */
@@ -121,6 +128,13 @@ static __always_inline void add_submission_flags(struct async_operation *operati
 	state->submitted_ctime_nsec = ctime_nsec;
 }
 
+/* A vector of buffers that could not be read when the request was submitted is longer than it seemed. */
+static __always_inline void ask_for_result(struct async_operation *operation, __s64 result)
+{
+	if (result > 0 && (__u64)result > operation->asked_bytes)
+		operation->asked_bytes = result;
+}
+
 /* Counts it as in flight, from the moment that it no longer waits for another. */
 static __always_inline void async_start(struct async_operation *operation, __u64 now_ns)
 {
@@ -145,6 +159,23 @@ static __always_inline void async_abandon(const struct async_operation *operatio
 {
 	if (operation->started && operation->kind == RECORD_IO)
 		operation_is_abandoned();
+}
+
+/*
+ * Makes an entry that is described live, or ended if it is none to record. Returns whether it is live: one that had ended may
+ * have been forgotten just before it was entered again, which is counted.
+ */
+static __always_inline bool async_is_live(const struct async_key *key, struct async_operation *operation, bool recorded,
+					  __u64 now_ns)
+{
+	operation->phase = recorded ? ASYNC_LIVE : ASYNC_ENDED;
+	if (!recorded)
+		return false;
+	if (!async_has_forgotten || bpf_map_lookup_elem(&async_operations, key) == operation)
+		return true;
+	async_abandon(operation);
+	count_loss(operation->kind, now_ns);
+	return false;
 }
 
 /* As the record has it. */

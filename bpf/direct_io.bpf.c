@@ -9,14 +9,33 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+enum {
+	/* FMODE_BACKING was the higher of these until 6.14, and is the lower one since; each has had another meaning. */
+	FMODE_MAYBE_BACKING = 1 << 24 | 1 << 25,
+	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
+};
+
+/* An overlay gives the file system below a kiocb of its own, which leads to that of the program. */
+static __always_inline __u64 kiocb_of_program(struct kiocb *kiocb)
+{
+	struct backing_aio *backing = (struct backing_aio *)kiocb;
+	if (!bpf_core_type_exists(struct backing_aio) || !(BPF_CORE_READ(kiocb, ki_filp, f_mode) & FMODE_MAYBE_BACKING))
+		return number_of(kiocb);
+	struct kiocb *above = BPF_CORE_READ(backing, orig_iocb);
+	bool is_overlay = BPF_CORE_READ(above, ki_filp, f_inode, i_sb, s_magic) == OVERLAY_MAGIC;
+	return is_overlay ? (__u64)above : number_of(kiocb);
+}
+
 /* In io_submit: enters where the request is found again at its end. */
 static __always_inline void aio_request_begins(struct task_state *state, __u64 kiocb)
 {
 	struct aio_kiocb *request = (struct aio_kiocb *)kiocb;
 	struct async_key key = async_key_of(BPF_CORE_READ(request, ki_res.obj));
 	struct async_operation *operation = async_operation_of(&key);
-	if (!operation || operation->file_pointer != (__u64)BPF_CORE_READ(request, rw.ki_filp))
+	if (!operation || operation->file_pointer != (__u64)BPF_CORE_READ(request, rw.ki_filp)) {
+		async_switch(state, 0);
 		return;
+	}
 	if (operation->appends)
 		operation->position = BPF_CORE_READ(request, rw.ki_pos);
 	struct async_key *known = bpf_map_lookup_elem(&aio_keys, &kiocb);
@@ -42,7 +61,7 @@ int BPF_PROG(iomap_dio_rw_begin, struct kiocb *kiocb)
 	struct task_state *state = current_state();
 	if (!state)
 		return 0;
-	__u64 pointer = number_of(kiocb);
+	__u64 pointer = kiocb_of_program(kiocb);
 	if (state->call == CALL_IO_SUBMIT)
 		aio_request_begins(state, pointer);
 	else
@@ -56,14 +75,14 @@ int BPF_PROG(iomap_dio_complete, struct kiocb *kiocb, int error, long result)
 {
 	if (!kiocb->ki_complete)
 		return 0; /* a system call */
-	__u64 pointer = number_of(kiocb);
+	__u64 pointer = kiocb_of_program(kiocb);
 	struct async_operation *operation = async_operation_of_kiocb(pointer);
 	if (!operation)
 		return 0;
 	bool all = result > 0 && (__u64)result == operation->asked_bytes;
 	if (operation->source == SOURCE_IO_URING) {
 		if (operation->silent && all)
-			uring_request_ends(pointer, result);
+			uring_request_ends(pointer, result, false);
 		return 0;
 	}
 	struct async_key *found = bpf_map_lookup_elem(&aio_keys, &pointer);

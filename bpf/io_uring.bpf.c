@@ -112,9 +112,8 @@ static __always_inline void send_data(struct io_kiocb *request, struct async_ope
 	if (offset == (__u64)POSITION_OF_KERNEL || operation->appends)
 		offset = position_of_kernel(request, operation, result);
 	operation_ends(operation->op, operation->source, result);
-	/* Buffers that the kernel chooses from a pool may have no size asked for. */
-	if (!operation->asked_bytes && result > 0)
-		operation->asked_bytes = result;
+	/* Buffers that the kernel chooses from a pool may have no size asked for, either. */
+	ask_for_result(operation, result);
 	async_send_io(operation, offset, 0, result, now_ns);
 }
 
@@ -225,7 +224,7 @@ static __always_inline void start_next(struct io_kiocb *request, struct task_sta
 }
 
 /* Sends the record of a request, if it is one that is known. Verified once, by itself (file_identity.bpf.h). */
-int uring_request_ends(__u64 pointer, __s64 result)
+int uring_request_ends(__u64 pointer, __s64 result, bool goes_on)
 {
 	struct async_operation *operation = async_operation_at(pointer);
 	if (!operation)
@@ -235,10 +234,12 @@ int uring_request_ends(__u64 pointer, __s64 result)
 	struct task_state *state = current_state();
 	bool recorded = result != ERROR_CANCELLED;
 
+	if (state && !goes_on && state->request != pointer)
+		state = NULL;
 	async_start(operation, operation->start_ns);
 	struct file *file = recorded && operation->has_file ? BPF_CORE_READ(request, file) : NULL;
 	if (file && (__u64)file != operation->file_pointer)
-		set_file(operation, file, 0);
+		set_file_of(state, operation, file, 0);
 	if (operation->has_file || (operation->kind == RECORD_FILEOP && operation->op == FILEOP_CLOSE))
 		recorded = recorded && operation->file;
 	if (!recorded) {
@@ -252,7 +253,7 @@ int uring_request_ends(__u64 pointer, __s64 result)
 	if (state && state->request == pointer)
 		async_switch(state, 0);
 	start_next(request, state, now_ns);
-	operation->live = 0;
+	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 
@@ -279,7 +280,7 @@ static long end_if_silent(__u32 step, __u64 *request)
 		return 1;
 	__u64 previous = operation->previous;
 	if (operation->silent)
-		uring_request_ends(*request, result_of_silent(*request, operation));
+		uring_request_ends(*request, result_of_silent(*request, operation), true);
 	*request = previous;
 	return 0;
 }
@@ -304,7 +305,7 @@ static __always_inline void end_if_silently_done(__u64 request)
 	__s64 result = BPF_CORE_READ(silent, cqe.res);
 	bool is_done = operation->kind != RECORD_IO || (result > 0 && moved_bytes(request, operation) == result);
 	if (is_done)
-		uring_request_ends(request, result);
+		uring_request_ends(request, result, true);
 }
 
 /* Describes a request that is submitted now, behind the head of a chain if there is one; false if it is none to record. */
@@ -314,7 +315,7 @@ static __always_inline bool enter_request(struct io_kiocb *request, struct async
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct io_ring_ctx *ring = request->ctx;
 	__u32 entry_flags = request->flags;
-	bool waits = head || (entry_flags & ENTRY_DRAIN);
+	bool waits = head || (entry_flags & ENTRY_DRAIN) || BPF_CORE_READ(ring, defer_list.next) != &ring->defer_list;
 	operation->source = SOURCE_IO_URING;
 	operation->thread = task->pid;
 	operation->process = task->tgid;
@@ -348,16 +349,17 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 	struct async_key key = {.request = number_of(request)};
 	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
 	/* A request that is used again has ended. */
-	if (entry && entry->live)
-		uring_request_ends(key.request, request->cqe.res);
+	if (entry && entry->phase == ASYNC_LIVE)
+		uring_request_ends(key.request, request->cqe.res, true);
 
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct async_operation *operation = async_enter(&key, entry, now_ns);
 	struct io_ring_ctx *ring = request->ctx;
 	__u64 head = (__u64)BPF_CORE_READ(ring, submit_state.link.head);
 	__u32 entry_flags = request->flags;
+	bool live = false;
 	if (operation)
-		operation->live = enter_request(request, operation, state, head, now_ns);
+		live = async_is_live(&key, operation, enter_request(request, operation, state, head, now_ns), now_ns);
 	else
 		count_loss(RECORD_IO, now_ns);
 	/* A chain is issued from its head when its last request is there. */
@@ -366,7 +368,7 @@ static __always_inline int request_submitted(struct io_kiocb *request)
 	else if (head)
 		async_switch(state, head);
 	else
-		async_switch_to(state, key.request, operation && operation->live ? operation : NULL);
+		async_switch_to(state, key.request, live ? operation : NULL);
 	state->submitted = key.request;
 	return 0;
 }
@@ -434,7 +436,7 @@ static __always_inline int request_completed(void *request, __s64 result, __u32 
 		return 0;
 	if (operation->previous)
 		end_silent_before(operation->previous);
-	return uring_request_ends(pointer, result);
+	return uring_request_ends(pointer, result, true);
 }
 
 SEC("tp_btf/io_uring_complete")
@@ -462,7 +464,8 @@ static long find_overflown(void *map, const struct async_key *key, struct async_
 			   struct overflow *overflow)
 {
 	struct io_kiocb *request = (struct io_kiocb *)key->request;
-	if (!operation->live || operation->source != SOURCE_IO_URING || BPF_CORE_READ(request, ctx) != overflow->ring ||
+	if (operation->phase != ASYNC_LIVE || operation->source != SOURCE_IO_URING ||
+	    BPF_CORE_READ(request, ctx) != overflow->ring ||
 	    BPF_CORE_READ(request, cqe.user_data) != overflow->user_data ||
 	    BPF_CORE_READ(request, cqe.res) != overflow->result)
 		return 0;

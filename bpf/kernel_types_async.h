@@ -66,6 +66,7 @@ struct io_submit_state {
 
 struct io_ring_ctx {
 	unsigned int flags;
+	struct list_head defer_list; /* requests that wait for all before them, and those behind */
 	struct io_file_table file_table;
 	unsigned int nr_user_files; /* before 6.13 */
 	struct io_submit_state submit_state;
@@ -171,6 +172,12 @@ struct io_event {
 struct aio_kiocb {
 	struct kiocb rw;
 	struct io_event ki_res;
+};
+
+/* Since 6.8. */
+struct backing_aio {
+	struct kiocb iocb;
+	struct kiocb *orig_iocb;
 };
 
 #pragma clang attribute pop

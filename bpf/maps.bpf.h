@@ -87,6 +87,8 @@ struct task_state {
 	/* Of io_submit. */
 	__u32 aio_counted; /* requests that the context awaits in advance */
 	__s32 aio_awaited; /* requests among them that are there, and to be awaited */
+	__u64 aio_looked; /* requests of the call, from the first one on, that could be read */
+	__u64 aio_begun_ns; /* its entry */
 	__u64 aio_context;
 	__u64 id_base; /* operation ids of this thread start here; 0 = not yet given */
 	__u64 id_count;

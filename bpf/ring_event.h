@@ -95,6 +95,7 @@ enum call {
 	CALL_EXIT, /* of the whole process: never returns */
 	CALL_IO_SUBMIT, /* libaio: aio.bpf.c */
 	CALL_IO_GETEVENTS,
+	CALL_IO_SETUP,
 	CALL_IO_DESTROY,
 	CALL_IO_URING_ENTER, /* io_uring.bpf.c */
 };

@@ -53,6 +53,7 @@ static const struct {
 	{SYS_io_submit, CALL_IO_SUBMIT},
 	{SYS_io_getevents, CALL_IO_GETEVENTS},
 	{SYS_io_pgetevents, CALL_IO_GETEVENTS},
+	{SYS_io_setup, CALL_IO_SETUP},
 	{SYS_io_destroy, CALL_IO_DESTROY},
 	{SYS_io_uring_enter, CALL_IO_URING_ENTER},
 /* Newer architectures have only the *at forms of these. */

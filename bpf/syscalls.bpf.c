@@ -71,17 +71,21 @@ static __always_inline void requests_call_begins(struct pt_regs *regs, __u32 cal
 	else if (call == CALL_IO_GETEVENTS)
 		aio_look(regs->di);
 	else if (call == CALL_IO_DESTROY)
-		aio_scan_ring(regs->di);
+		aio_context_ends(regs->di);
 	else if (call == CALL_EXIT)
 		async_process_looks();
 }
 
 static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call, __s64 result)
 {
-	if (call == CALL_IO_SUBMIT)
-		aio_submit_ends(regs->di, regs->si, regs->dx, result);
-	else if (call == CALL_IO_GETEVENTS)
+	if (call == CALL_IO_SUBMIT) {
+		aio_submit_returned(regs->dx, result);
+		aio_submit_ends(regs->di, regs->dx, result);
+	} else if (call == CALL_IO_GETEVENTS) {
 		aio_events_returned(regs->di, regs->r10, result);
+	} else if (call == CALL_IO_SETUP && !result) {
+		aio_context_begins(regs->si);
+	}
 }
 
 SEC("tp_btf/sys_enter")

@@ -13,3 +13,9 @@ BTF = Path("/sys/kernel/btf/vmlinux")
 def has_tracepoint(name: str) -> bool:
     """Whether programs can be attached to a tracepoint."""
     return BTF.exists() and f"btf_trace_{name}\0".encode() in BTF.read_bytes()
+
+
+@cache
+def has_type(name: str) -> bool:
+    """Whether the kernel has something of this name, such as a structure."""
+    return BTF.exists() and f"\0{name}\0".encode() in BTF.read_bytes()

@@ -6,8 +6,10 @@ The truth is what the program did (tests/programs/load.c) and what mincore(2) sa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import pytest
 
 import characterize
 from characterize.layout import BlockDataClass, BlockOp, IoOp
-from tests.kernel import has_tracepoint
+from tests.kernel import has_tracepoint, has_type
 from tests.loop_file_system import LoopFileSystem, loop_file_system
 from tests.told import PROGRAMS, RECORDER, Recorded, parse, run_recorder
 
@@ -148,6 +150,32 @@ def test_direct_io_is_linked(loads, mode):
     assert (linked["offset"] + linked["bytes"] <= linked["offset_io"] + linked["result"]).all()
     assert (linked["start_ns"] >= linked["start_ns_io"]).all()
     assert (linked["start_ns"] + linked["duration_ns"] <= linked["start_ns_io"] + linked["duration_ns_io"]).all()
+
+
+@contextlib.contextmanager
+def overlay_on(below: LoopFileSystem) -> Iterator[LoopFileSystem]:
+    places = [below.place / name for name in ("lower", "upper", "work", "merged")]
+    for place in places:
+        place.mkdir()
+    options = ",".join(f"{place.name}dir={place}" for place in places[:3])
+    if subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", places[3]], check=False).returncode:
+        pytest.skip("this kernel does not mount overlays")
+    try:
+        yield LoopFileSystem("overlay", places[3], below.disk)
+    finally:
+        subprocess.run(["umount", places[3]], check=True)
+
+
+@pytest.mark.skipif(not has_type("backing_aio"), reason="before 6.8 overlays do that in a way that is not known here")
+@pytest.mark.parametrize("mode", [mode for mode in DIRECT if "syscall" not in mode])
+def test_direct_io_on_an_overlay_is_linked(tmp_path, mode):
+    """Which hands it on to a file of the file system below, in a request of its own."""
+    with loop_file_system("ext4", tmp_path) as below, overlay_on(below) as system:
+        load = record_load(system, mode, tmp_path / "t")
+    linked, bytes_told = load.linked(), sum(row.result for row in load.run.told_data())
+    assert 0.99 * bytes_told <= linked["bytes"].sum() <= bytes_told
+    assert (linked["offset"] >= linked["offset_io"]).all()
+    assert (linked["offset"] + linked["bytes"] <= linked["offset_io"] + linked["result"]).all()
 
 
 def test_cold_random_reads_are_linked(loads):

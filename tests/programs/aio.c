@@ -3,12 +3,15 @@
  * Asynchronous I/O by io_submit, raw, in prime numbers: every command, buffered and direct, several contexts and threads,
  * reaped by io_getevents and in the ring. Tells what it did as told.h says.
  *
- *	aio DIRECTORY [reaped|left]
+ *	aio DIRECTORY [reaped|left|renewed|unmapped|wide]
  *
- * reaped: without the requests that are in flight when their process ends; left: those alone.
+ * reaped: without the requests that are in flight when their process ends; left: those alone. renewed: contexts one after the
+ * other at the same address; unmapped: requests on a page that is not there when they are submitted; wide: a context for
+ * as many requests as the kernel's default allows.
  */
 #include <linux/aio_abi.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -21,6 +24,7 @@ enum {
 	DIRECT_BLOCKS = 31,
 	BATCH = 13,
 	LEFT = 11, /* in flight at the end of a process */
+	REQUESTS_OF_ALL = 1 << 16, /* fs.aio-max-nr */
 	AIO_RING_MAGIC = 0xa10a10a1,
 };
 
@@ -70,10 +74,10 @@ static struct request *prepare(int slot, const char *kind, const char *name, int
 	return request;
 }
 
-static aio_context_t context_init(void)
+static aio_context_t context_init(unsigned int requests_max)
 {
 	aio_context_t context = 0;
-	if (syscall(SYS_io_setup, QUEUE_MAX, &context))
+	if (syscall(SYS_io_setup, requests_max, &context))
 		err(1, "io_setup");
 	return context;
 }
@@ -238,7 +242,7 @@ static void *submit_all(void *context)
 /* A thread submits and the main thread reaps, in two contexts whose requests run at the same time. */
 static void do_contexts(void)
 {
-	aio_context_t first = context_init(), second = context_init();
+	aio_context_t first = context_init(QUEUE_MAX), second = context_init(QUEUE_MAX);
 	int file = open_file("direct", O_RDWR | O_DIRECT);
 	pthread_t thread;
 	for (int i = 0; i < BATCH + 5; i++)
@@ -258,7 +262,7 @@ static void do_in_flight_at_exit(void)
 {
 	fflush(stdout);
 	if (fork() == 0) {
-		aio_context_t context = context_init();
+		aio_context_t context = context_init(QUEUE_MAX);
 		int file = open_file("direct", O_RDONLY | O_DIRECT);
 		for (int i = 0; i < LEFT; i++)
 			prepare(i, "read", "direct", file, IOCB_CMD_PREAD, i * 2 * BLOCK_BYTES, BLOCK_BYTES, IO_DIRECT);
@@ -276,20 +280,129 @@ static void do_in_flight_at_exit(void)
 		errx(1, "the process that does not reap failed");
 }
 
+static void read_a_few(aio_context_t context, int file)
+{
+	for (int i = 0; i < 5; i++)
+		prepare(i, "read", "buffered", file, IOCB_CMD_PREAD, i * 307, 23, 0);
+	expect("io_submit", submit(context, 0, 5), 5);
+	reap(context, 5);
+}
+
+/* The kernel gives each context the address of the one before. */
+static void do_renewed(void)
+{
+	make_file("buffered", 5 * 307);
+	int file = open_file("buffered", O_RDONLY);
+	aio_context_t before = 0;
+	for (int i = 0; i < 3; i++) {
+		aio_context_t context = context_init(QUEUE_MAX);
+		if (before)
+			expect("address of the context", context, before);
+		before = context;
+		read_a_few(context, file);
+		context_deinit(context);
+	}
+	close_file("buffered", file);
+}
+
+static void do_wide(void)
+{
+	make_file("buffered", 5 * 307);
+	int file = open_file("buffered", O_RDONLY);
+	aio_context_t context = context_init(REQUESTS_OF_ALL);
+	for (int i = 0; i < BATCH; i++)
+		prepare(i, "read", "buffered", file, IOCB_CMD_PREAD, i * 101, 23, 0);
+	expect("io_submit", submit(context, 0, BATCH), BATCH);
+	reap_in_ring(context, BATCH);
+	context_deinit(context);
+	close_file("buffered", file);
+}
+
+/* What stands on a page that is in memory but not mapped. */
+struct unmapped {
+	struct iocb blocks[QUEUE_MAX];
+	struct iocb *addresses[QUEUE_MAX];
+	struct iovec vectors[3];
+};
+
+/* mapped: how many of the requests, the first ones, are not on the page; maps_addresses: nor are the addresses. */
+static void submit_unmapped(aio_context_t context, struct unmapped *page, int count, int mapped, bool maps_addresses)
+{
+	struct iocb *at_hand[QUEUE_MAX];
+	for (int i = 0; i < count; i++) {
+		page->blocks[i] = requests[i].block;
+		page->addresses[i] = at_hand[i] = i < mapped ? &requests[i].block : &page->blocks[i];
+		requests[i].thread = gettid();
+	}
+	if (madvise(page, sizeof(*page), MADV_DONTNEED))
+		err(1, "madvise");
+	expect("io_submit", syscall(SYS_io_submit, context, count, maps_addresses ? at_hand : page->addresses), count);
+	reap(context, count);
+}
+
+static void do_unmapped(void)
+{
+	make_file("buffered", DIRECT_BLOCKS * BLOCK_BYTES);
+	make_file("requests", sizeof(struct unmapped));
+	int file = open_file("buffered", O_RDONLY), direct = open_file("buffered", O_RDONLY | O_DIRECT);
+	int requests_file = open_file("requests", O_RDWR);
+	struct unmapped *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, requests_file, 0);
+	if (page == MAP_FAILED)
+		err(1, "mmap");
+	aio_context_t context = context_init(QUEUE_MAX);
+	for (int round = 0; round < 3; round++) {
+		int count = round == 2 ? 1 : BATCH;
+		for (int i = 0; i < count; i++)
+			prepare(i, "read", "buffered", file, IOCB_CMD_PREAD, i * 1009, 101 + i, 0);
+		if (count > 1) {
+			struct request *vectored =
+				prepare(7, "read", "buffered", file, IOCB_CMD_PREADV, 13, 31, IO_VECTORED);
+			for (int i = 0; i < 3; i++)
+				page->vectors[i] = (struct iovec){buffer + 7 * BLOCK_BYTES + 11 * i, i < 2 ? 11 : 9};
+			vectored->block.aio_buf = (uintptr_t)page->vectors;
+			vectored->block.aio_nbytes = 3;
+			for (int i = 3; i < BATCH; i += 8)
+				prepare(i, "read", "buffered", direct, IOCB_CMD_PREAD, i * BLOCK_BYTES, BLOCK_BYTES,
+					IO_DIRECT);
+		}
+		submit_unmapped(context, page, count, round == 0 ? 5 : 0, round == 0);
+	}
+	context_deinit(context);
+	munmap(page, sizeof(*page));
+	close_file("requests", requests_file);
+	close_file("buffered", direct);
+	close_file("buffered", file);
+}
+
+/* Only one part of what this program can do; false if there is none of that name. */
+static bool do_alone(const char *part)
+{
+	if (!strcmp(part, "left")) {
+		make_file("direct", DIRECT_BLOCKS * BLOCK_BYTES);
+		do_in_flight_at_exit();
+	} else if (!strcmp(part, "renewed")) {
+		do_renewed();
+	} else if (!strcmp(part, "unmapped")) {
+		do_unmapped();
+	} else if (!strcmp(part, "wide")) {
+		do_wide();
+	} else {
+		return false;
+	}
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2 && argc != 3)
-		errx(2, "usage: aio DIRECTORY [reaped|left]");
+		errx(2, "usage: aio DIRECTORY [reaped|left|renewed|unmapped|wide]");
 	told_init(argv[1]);
 	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
 		errx(1, "no memory");
 	memset(buffer, 'x', QUEUE_MAX * BLOCK_BYTES);
-	if (argc == 3 && !strcmp(argv[2], "left")) {
-		make_file("direct", DIRECT_BLOCKS * BLOCK_BYTES);
-		do_in_flight_at_exit();
+	if (argc == 3 && do_alone(argv[2]))
 		return 0;
-	}
-	aio_context_t context = context_init();
+	aio_context_t context = context_init(QUEUE_MAX);
 	do_buffered(context);
 	do_asked_times(context);
 	do_direct(context);

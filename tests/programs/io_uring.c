@@ -265,6 +265,16 @@ static void do_chains(struct io_uring *ring)
 		    i ? IO_LINKED : 0);
 	run(ring);
 	close_file("chain", file);
+
+	/* Those behind wait as well; once it is over nobody does. */
+	file = open_file("drained", O_RDWR | O_CREAT | O_EXCL | O_DIRECT);
+	for (int i = 0; i < 5; i++)
+		add(ring, i < 2 ? "write" : "read", "drained", file, BLOCK_BYTES, i % 2 * BLOCK_BYTES,
+		    i == 1 ? IOSQE_IO_DRAIN : 0, i ? IO_DIRECT | IO_LINKED : IO_DIRECT);
+	run(ring);
+	add(ring, "read", "drained", file, BLOCK_BYTES, 0, 0, IO_DIRECT);
+	run(ring);
+	close_file("drained", file);
 }
 
 /* A short read breaks the chain: what follows is cancelled, has never been on a file and is no operation. */

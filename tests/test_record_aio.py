@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of io_submit where little of them can be read: new contexts, pages that are not there, very large rings.
+
+The truth is what tests/programs/aio.c told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from characterize.layout import Source
+from tests.kernel import BTF, has_tracepoint
+from tests.told import compare, record
+
+REQUESTS_MAX = Path("/proc/sys/fs/aio-max-nr")
+REQUESTS_OF_ALL = 1 << 16  # of the contexts of tests/programs/aio.c
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
+]
+
+
+@contextlib.contextmanager
+def room_for_requests(count: int) -> Iterator[None]:
+    """As many more requests as are allowed now, so that those of other programs leave enough."""
+    before = REQUESTS_MAX.read_text()
+    REQUESTS_MAX.write_text(str(int(before) + count))
+    try:
+        yield
+    finally:
+        REQUESTS_MAX.write_text(before)
+
+
+def compare_requests(run, count: int) -> None:
+    told = [row[:9] for row in run.told_data() if row.source == Source.AIO]
+    assert len(told) == count
+    compare(told, [row[:9] for row in run.data({Source.AIO})])
+
+
+def test_contexts_at_the_same_address(tmp_path):
+    """What was seen of the ring of one says nothing of the next one's."""
+    compare_requests(record(tmp_path / "aio", "aio", "renewed"), 15)
+
+
+def test_requests_on_a_page_that_is_not_there_yet(tmp_path):
+    """The kernel reads it in, and takes them, their addresses and their vectors of buffers."""
+    run = record(tmp_path / "aio", "aio", "unmapped")
+    compare_requests(run, 27)
+    if not has_tracepoint("iomap_dio_rw_begin"):
+        return  # a named limit: before 6.6 nothing tells when another request begins
+    # What is not known while it runs is not taken for the request that ran before it.
+    blocks = run.trace.block_data.merge(run.trace.io, left_on="cause", right_on="id", suffixes=("", "_io"))
+    blocks = blocks[blocks["source"] == Source.AIO]
+    assert (blocks["offset"] >= blocks["offset_io"]).all()
+    assert (blocks["offset"] < blocks["offset_io"] + blocks["result"]).all()
+
+
+def test_a_ring_for_all_requests(tmp_path):
+    """It has 131,199 entries: two for each request, rounded up to whole pages."""
+    with room_for_requests(REQUESTS_OF_ALL):
+        compare_requests(record(tmp_path / "aio", "aio", "wide"), 13)
