@@ -62,7 +62,7 @@ struct known_file {
 	__u64 file_pointer; /* 0 = nothing that is recorded */
 	__u64 inode_pointer;
 	unsigned long inode_number;
-	__u64 data_inode_pointer; /* what the page cache and the block layer know: of block devices and overlays another */
+	__u64 data_inode_pointer; /* what the page cache and the block layer know: of block devices another */
 	__u32 generation;
 	__u32 file; /* its id */
 	__u32 ids_forgotten; /* when this was found out */
@@ -80,6 +80,7 @@ struct task_state {
 	__u32 call; /* enum call of the system call that is running, CALL_NONE outside */
 	__u32 announced; /* enum announced */
 	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
+	__u32 adopted_in; /* round in which it was taken in (adoption.bpf.h); 0 = made by a traced thread */
 	__u32 async_noted; /* in async_processes (async_record.bpf.h) */
 	__u64 submitted; /* request of io_uring that was submitted last, if none has got its file since */
 	__u64 submitted_inode; /* of the write that was submitted last, with the time that it found */
