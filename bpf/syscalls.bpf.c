@@ -24,6 +24,8 @@ enum {
 	THREAD_COMPAT = 0x2, /* TS_COMPAT */
 	PROTECTION_EXECUTE = 4, /* PROT_EXEC */
 	MAPPING_ANONYMOUS = 0x20, /* MAP_ANONYMOUS: the descriptor means nothing */
+	IOCTL_CLONE = 0x40049409, /* FICLONE and FICLONERANGE (linux/fs.h) */
+	IOCTL_CLONE_RANGE = 0x4020940d,
 	RESULT_RESTART_FIRST = -516, /* -ERESTART_RESTARTBLOCK .. -ERESTARTSYS: the call will be entered again */
 	RESULT_RESTART_LAST = -512,
 };
@@ -47,7 +49,7 @@ static __always_inline void take_file(struct task_struct *task, struct task_stat
 	state->position_lock = (__u64)file + bpf_core_field_offset(struct file, f_pos_lock);
 }
 
-/* Calls in which each request is an operation of its own (aio.bpf.c, io_uring.bpf.c), and the end of the process. */
+/* Calls in which each request is an operation of its own (aio.bpf.c, io_uring.bpf.c), the end of the process, and ioctl. */
 static __always_inline void requests_call_begins(struct pt_regs *regs, __u32 call)
 {
 	if (call == CALL_IO_SUBMIT)
@@ -66,6 +68,9 @@ static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call,
 		aio_submit_ends(regs->di, regs->si, regs->dx, result);
 	else if (call == CALL_IO_GETEVENTS)
 		aio_events_returned(regs->di, regs->r10, result);
+	else if (call == CALL_IOCTL && !result &&
+		 ((__u32)regs->si == IOCTL_CLONE || (__u32)regs->si == IOCTL_CLONE_RANGE))
+		count_skip(SKIP_CLONE);
 }
 
 SEC("tp_btf/sys_enter")

@@ -191,3 +191,27 @@ memory[0] = 1
     writes = mapped(trace, path, IoOp.WRITE)
     assert len(writes) == 1
     assert not np.any(writes["flags"] & int(IoFlag.PROGRAM))
+
+
+@pytest.mark.parametrize("request_name", ["FICLONE", "FICLONERANGE"])
+def test_clones_are_counted_and_told(tmp_path, request_name):
+    script = """
+import fcntl, os, struct, sys
+source = os.open(sys.argv[1] + "/source", os.O_RDONLY)
+for at in range(7):
+    target = os.open(sys.argv[1] + "/target%d" % at, os.O_RDWR | os.O_CREAT)
+    if sys.argv[2] == "FICLONE": fcntl.ioctl(target, 0x40049409, source)
+    else: fcntl.ioctl(target, 0x4020940d, struct.pack("qQQQ", source, 0, 0, 0))
+    assert os.fstat(target).st_size == 12345
+    try: fcntl.ioctl(target, 0x40049409, 0)
+    except OSError: pass
+"""
+    if not shutil.which("mkfs.btrfs"):
+        pytest.skip("btrfs (btrfs-progs) is not installed")
+    with loop_file_system("btrfs", tmp_path) as system:
+        (system.place / "source").write_bytes(bytes(12345))
+        options = ("-c", script, str(system.place), request_name)
+        done = run_recorder(tmp_path / "t", "python3", "-I", *options, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert characterize.open(tmp_path / "t").header.metadata["skips"]["clone"] == 7
+    assert "7 times a file was made to share the data of another" in done.stderr
