@@ -51,6 +51,7 @@ enum announced {
 	NOT_ANNOUNCED = 0,
 	ANNOUNCED = 1,
 	ANNOUNCE_FAILED = 2, /* to be tried again */
+	ANNOUNCED_BY_FAULT = 3, /* to be sent again at its first call if it has another name or parent by then */
 };
 
 enum {
@@ -147,6 +148,9 @@ struct task_state {
 
 	/* Of task->ioac at the entry of execve: what the kernel itself reads of the program is no call of the program. */
 	__u64 exec_rchar, exec_syscr;
+	/* As its TASK record has them, if it was sent by a page fault. */
+	__u64 announced_name[2]; /* of 16 bytes, as TASK_COMM_LEN */
+	__u32 announced_parent;
 	/* task->ioac when tracing of this thread began. */
 	struct account before;
 };

@@ -34,8 +34,8 @@ send_mapped_pages(struct task_state *state, __u8 op, const struct mapped_pages *
 		return false;
 	}
 	/* It may make no call that announces it. */
-	if (state->announced != ANNOUNCED)
-		announce_task(task, state);
+	if (state->announced == NOT_ANNOUNCED || state->announced == ANNOUNCE_FAILED)
+		announce_by_fault(task, state);
 	__u64 now_ns = bpf_ktime_get_ns();
 	operation_begins();
 	operation_ends(op, SOURCE_MMAP, bytes);

@@ -99,7 +99,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	if (call == CALL_NONE)
 		return 0;
 	if (state->announced != ANNOUNCED)
-		announce_task(task, state);
+		announce_by_call(task, state);
 	if (state->request)
 		async_switch(state, 0);
 	state->call = call;
