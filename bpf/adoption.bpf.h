@@ -17,6 +17,13 @@ static __always_inline void note_account(struct account *account, struct task_st
 	account->write_bytes = BPF_CORE_READ(task, ioac.write_bytes);
 }
 
+/*
+ * What tasks have open and mapped is announced (tasks.bpf.c) after each round in which some were taken in: of those tasks. The
+ * recorder counts the rounds that have ended.
+ */
+__u32 adoption_rounds __weak = 0;
+__u64 adoptions __weak = 0;
+
 /* A task that is traced already stays as it is. */
 static __always_inline void adopt_task(struct task_struct *task)
 {
@@ -24,10 +31,20 @@ static __always_inline void adopt_task(struct task_struct *task)
 		return;
 	mark_traced(task);
 	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (state)
-		note_account(&state->before, task);
-	else
+	if (!state) {
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
+		return;
+	}
+	note_account(&state->before, task);
+	state->adopted_in = adoption_rounds + 1;
+	__sync_fetch_and_add(&adoptions, 1);
+}
+
+/* Whether what it has open and mapped is to be announced now. */
+static __always_inline bool was_just_adopted(struct task_struct *task)
+{
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, 0);
+	return state && state->adopted_in == adoption_rounds;
 }
 
 #endif /* FLEXTRACE_ADOPTION_BPF_H */

@@ -78,7 +78,10 @@ static __always_inline bool set_file_of(struct task_state *state, struct async_o
 	struct known_file *known = known_file_at(state, descriptor);
 	if (!known)
 		return false;
-	know_file(known, file, operation->kind == RECORD_FILEOP);
+	bool is_fileop = operation->kind == RECORD_FILEOP;
+	know_file(known, file,
+		  (is_fileop ? IDENTIFY_DIRECTORIES : 0) |
+			  (is_fileop && operation->op == FILEOP_OPEN ? IDENTIFY_OPENED : 0));
 	operation->file_pointer = (__u64)file;
 	operation->file = known->file;
 	operation->inode_pointer = known->data_inode_pointer;

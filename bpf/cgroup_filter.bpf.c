@@ -16,9 +16,6 @@ enum {
 const volatile __u64 wanted_group = 0;
 const volatile __s32 wanted_hierarchy = 0; /* 0 = version 2 */
 
-/* Processes with several threads that were moved in. Only the leader is announced: the recorder runs adopt_group again. */
-__u32 group_arrivals = 0;
-
 static __always_inline bool is_below_wanted(struct cgroup *group)
 {
 	if (BPF_CORE_READ(group, root, hierarchy_id) != wanted_hierarchy)
@@ -69,9 +66,10 @@ int BPF_PROG(cgroup_attach_task, struct cgroup *group, const char *path, struct 
 {
 	if (!is_below_wanted(group))
 		return 0;
+	/* Its other threads are not told here: the recorder, which sees that there is something new, runs adopt_group again. */
 	adopt_task(leader);
 	if (all_threads)
-		__sync_fetch_and_add(&group_arrivals, 1);
+		__sync_fetch_and_add(&adoptions, 1);
 	return 0;
 }
 

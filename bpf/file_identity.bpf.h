@@ -60,7 +60,7 @@ enum {
 	FILE_FILTERED = 0x7fffffff, /* instead of a file id: left out by a filter */
 	FILE_BEYOND = 0x7ffffffe, /* the same: there was no room for it; what is done with it counts as lost */
 	IDENTIFY_DIRECTORIES = 1 << 0, /* directories are files, too */
-	IDENTIFY_EARLY = 1 << 1, /* opened before recording began: whatever made the file, it was not in this trace */
+	IDENTIFY_OPENED = 1 << 1, /* by the end of an open, which may have made the file in this trace */
 	MODE_TYPE_MASK = 0170000,
 	MODE_DIRECTORY = 0040000,
 	MODE_BLOCK_DEVICE = 0060000,
@@ -296,7 +296,7 @@ static __always_inline __u32 send_file(struct file *file, struct inode *inode, c
 	record->type = mode == MODE_BLOCK_DEVICE ? FILE_TYPE_BLOCK_DEVICE
 		       : mode == MODE_DIRECTORY	 ? FILE_TYPE_DIRECTORY
 						 : FILE_TYPE_REGULAR;
-	record->flags = !(how & IDENTIFY_EARLY) && was_created(file) ? FILE_CREATED : 0;
+	record->flags = how & IDENTIFY_OPENED && was_created(file) ? FILE_CREATED : 0;
 	record->time_ns = now_ns;
 	record->file = id;
 	record->device = key->device;
@@ -305,8 +305,9 @@ static __always_inline __u32 send_file(struct file *file, struct inode *inode, c
 	record->filesystem_magic = BPF_CORE_READ(inode, i_sb, s_magic);
 	record->size_bytes = size_bytes;
 	record->resident_bytes = resident_bytes < size_bytes ? resident_bytes : size_bytes;
-	submit_event(record);
+	/* The recorder takes what lies in the ring up to the first event that is not submitted: never the record without its name. */
 	submit_event(name);
+	submit_event(record);
 	return id;
 }
 
@@ -362,18 +363,6 @@ static __always_inline __u32 find_inode(const struct inode *inode)
 	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
 	__u32 id = known ? *known & ~FILE_UNSENT : 0;
 	return id < FILE_BEYOND ? id : 0;
-}
-
-/*
- * The inode that has the data of an overlay's file is another one: what the page cache and the block layer know of it has
- * to be found under the same id.
- */
-static __always_inline void enter_data_inode(const struct inode *data, const struct inode *inode, __u32 id)
-{
-	struct file_key key = {};
-	__u16 mode = BPF_CORE_READ(data, i_mode) & MODE_TYPE_MASK;
-	if (data != inode && mode == MODE_REGULAR && make_key(data, mode, &key))
-		bpf_map_update_elem(&file_ids, &key, &id, BPF_NOEXIST);
 }
 
 /* Whether files are left out: an operation of which no file is known, such as an open that failed, is then left out, too. */
@@ -432,7 +421,8 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 	bool is_late = *known & FILE_UNSENT && __sync_fetch_and_and(known, ~FILE_UNSENT) & FILE_UNSENT;
 	__u32 id = *known & ~FILE_UNSENT;
 	if ((is_new || is_late) && id != FILE_FILTERED) {
-		__u32 sent = send_file(file, inode, &key, id, how, viewer, now_ns);
+		/* What is late was mostly for its open. */
+		__u32 sent = send_file(file, inode, &key, id, is_late ? how | IDENTIFY_OPENED : how, viewer, now_ns);
 		if (sent != id)
 			*known = sent;
 		if (sent & FILE_UNSENT) {
@@ -441,8 +431,6 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 				count_loss(RECORD_FILE, now_ns);
 		}
 		id = sent & ~FILE_UNSENT;
-		if (is_new && id != FILE_FILTERED && mode == MODE_REGULAR)
-			enter_data_inode(BPF_CORE_READ(file, f_mapping, host), inode, id);
 	}
 	if (id == FILE_FILTERED) {
 		count_skip(SKIP_FILTERED);
@@ -451,10 +439,10 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 	return id;
 }
 
-static __always_inline __u32 identify_file(struct file *file, bool directories, __u64 now_ns)
+/* As the task that runs sees it. */
+static __always_inline __u32 identify_file(struct file *file, __u32 how, __u64 now_ns)
 {
-	return identify_file_of(number_of(file), directories ? IDENTIFY_DIRECTORIES : 0, bpf_get_current_task(),
-				now_ns);
+	return identify_file_of(number_of(file), how, bpf_get_current_task(), now_ns);
 }
 
 #endif /* FLEXTRACE_FILE_IDENTITY_BPF_H */

@@ -149,6 +149,15 @@ struct task_io_accounting {
 	__u64 rchar, wchar, syscr, syscw, read_bytes, write_bytes;
 };
 
+struct mm_struct {
+	unsigned long start_code;
+	struct file *exe_file;
+};
+
+struct linux_binprm {
+	struct file *file;
+};
+
 struct sched_info {
 	unsigned long long run_delay; /* ns ready to run without a processor */
 };
@@ -163,6 +172,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
+	struct mm_struct *mm;
 	struct files_struct *files;
 	struct fs_struct *fs;
 	char comm[16];

@@ -26,11 +26,11 @@ static __always_inline struct known_file *known_file_at(struct task_state *state
 		     : bpf_map_lookup_elem(&known_file_without_thread, &zero);
 }
 
-static __always_inline void learn_file(struct known_file *known, struct file *file, bool directories)
+static __always_inline void learn_file(struct known_file *known, struct file *file, __u32 how)
 {
 	struct inode *inode = (struct inode *)known->inode_pointer;
 	__u16 mode = 0;
-	known->file = identify_file(file, directories, bpf_ktime_get_ns());
+	known->file = identify_file(file, how, bpf_ktime_get_ns());
 	/* Only what is recorded is remembered: the rest has to be counted each time. */
 	known->file_pointer = known->file ? (__u64)file : 0;
 	bpf_core_read(&known->inode_number, sizeof(known->inode_number), &inode->i_ino);
@@ -43,8 +43,8 @@ static __always_inline void learn_file(struct known_file *known, struct file *fi
 	known->in_memory = is_in_memory((struct inode *)known->data_inode_pointer);
 }
 
-/* directories: they are files, too. The file id is 0 if it is none that is recorded; that is counted. */
-static __always_inline void know_file(struct known_file *known, struct file *file, bool directories)
+/* how: IDENTIFY_*. The file id is 0 if it is none that is recorded; that is counted. */
+static __always_inline void know_file(struct known_file *known, struct file *file, __u32 how)
 {
 	struct inode *inode = read_field(file, f_inode);
 	__u32 forgotten = ids_forgotten;
@@ -55,7 +55,7 @@ static __always_inline void know_file(struct known_file *known, struct file *fil
 		return;
 	known->inode_pointer = (__u64)inode;
 	known->ids_forgotten = forgotten;
-	learn_file(known, file, directories);
+	learn_file(known, file, how);
 }
 
 #endif /* FLEXTRACE_KNOWN_FILE_BPF_H */

@@ -51,6 +51,7 @@ enum announced {
 	NOT_ANNOUNCED = 0,
 	ANNOUNCED = 1,
 	ANNOUNCE_FAILED = 2, /* to be tried again */
+	ANNOUNCED_BY_FAULT = 3, /* to be sent again at its first call if it has another name or parent by then */
 };
 
 enum {
@@ -62,7 +63,7 @@ struct known_file {
 	__u64 file_pointer; /* 0 = nothing that is recorded */
 	__u64 inode_pointer;
 	unsigned long inode_number;
-	__u64 data_inode_pointer; /* what the page cache and the block layer know: of block devices and overlays another */
+	__u64 data_inode_pointer; /* what the page cache and the block layer know: of block devices another */
 	__u32 generation;
 	__u32 file; /* its id */
 	__u32 ids_forgotten; /* when this was found out */
@@ -80,6 +81,7 @@ struct task_state {
 	__u32 call; /* enum call of the system call that is running, CALL_NONE outside */
 	__u32 announced; /* enum announced */
 	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
+	__u32 adopted_in; /* round in which it was taken in (adoption.bpf.h); 0 = made by a traced thread */
 	__u32 async_noted; /* in async_processes (async_record.bpf.h) */
 	__u64 submitted; /* request of io_uring that was submitted last, if none has got its file since */
 	__u64 submitted_inode; /* of the write that was submitted last, with the time that it found */
@@ -148,6 +150,9 @@ struct task_state {
 
 	/* Of task->ioac at the entry of execve: what the kernel itself reads of the program is no call of the program. */
 	__u64 exec_rchar, exec_syscr;
+	/* As its TASK record has them, if it was sent by a page fault. */
+	__u64 announced_name[2]; /* of 16 bytes, as TASK_COMM_LEN */
+	__u32 announced_parent;
 	/* task->ioac when tracing of this thread began. */
 	struct account before;
 };

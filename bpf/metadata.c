@@ -110,7 +110,7 @@ static void put_counters(FILE *json, const struct metadata *metadata)
 	static const char *const skips[SKIP_KINDS] = {
 		[SKIP_NOT_A_FILE] = "not_a_file", [SKIP_PSEUDO_FILE] = "pseudo_file",
 		[SKIP_COMPAT] = "compat_call",	  [SKIP_OWN_BLOCK] = "own_block_request",
-		[SKIP_FILTERED] = "filtered",
+		[SKIP_FILTERED] = "filtered",	  [SKIP_CLONE] = "clone",
 	};
 	const char *separator = "";
 	fputs(",\"totals\":{\"read\":{", json);

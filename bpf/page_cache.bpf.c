@@ -7,7 +7,7 @@
 #include "aio.bpf.h"
 #include "async_operation.bpf.h"
 #include "folio.bpf.h"
-#include "page_cache.bpf.h"
+#include "mapped_file.bpf.h"
 #include "record_mmap.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -15,7 +15,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 enum {
 	FOLIO_BITMAPS_MAX = 64, /* a folio of 16 MiB; the largest are of 2 MiB on x86 */
 	FOLIO_STRETCHES_MAX = 16,
-	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
 };
 
 static __always_inline bool is_data_of(const struct inode *inode, __u64 file_pointer)
@@ -166,7 +165,7 @@ static __always_inline __u64 send_store(struct task_state *state, __u32 file, st
 					__u64 end)
 {
 	struct mapped_pages pages = {.file = file, .first = first, .end = end, .id = next_operation_id(state)};
-	send_mapped_pages(IO_WRITE, &pages, inode);
+	send_mapped_pages(state, IO_WRITE, &pages, inode);
 	return pages.id;
 }
 

@@ -59,7 +59,7 @@ static __always_inline void send_pages(struct task_state *state, struct page_fau
 				     .end = end,
 				     .id = fault->id,
 				     .wait_start_ns = fault->waits ? fault->start_ns : 0};
-	send_mapped_pages(IO_READ, &pages, inode);
+	send_mapped_pages(state, IO_READ, &pages, inode);
 }
 
 static __always_inline __u64 file_pages(const struct inode *inode)

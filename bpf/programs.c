@@ -101,6 +101,16 @@ static const struct rule {
 	 .loss = "--in-cgroup does not record tasks that are started into the group from outside",
 	 .layer = LAYER_GROUP,
 	 .attached_apart = true},
+	{.program = "sched_prepare_exec",
+	 .loss = "what execve has read of a program to begin it is not known to be of its file, where that was not "
+		 "opened before",
+	 .layer = LAYER_VFS,
+	 .since = "6.10"},
+	{.program = "sched_process_exec",
+	 .loss = LOSS_VFS,
+	 .layer = LAYER_VFS,
+	 .required = true,
+	 .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "sched_switch",
 	 .loss = "which part of a thread's time between its calls it had a processor is not recorded, and replays only "
 		 "wait in it",

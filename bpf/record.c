@@ -120,14 +120,20 @@ static void observe(void *observer, struct pending *pending)
 	}
 }
 
+static int make_room(void *drain)
+{
+	return drain_take(drain);
+}
+
 /* Takes what the rings hold and writes what is ready. 0 or a negative errno. */
 static int do_round(struct session *session)
 {
+	const struct between between = {make_room, &session->drain};
 	int error = drain_round(&session->drain);
 	if (!error)
 		error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	if (!error)
-		error = tracer_adopt_arrivals(&session->tracer);
+		error = tracer_adopt_arrivals(&session->tracer, &between);
 	residency_round(&session->residency, &session->writer, RESIDENCY_NS_MAX);
 	if (session->losses.sum && !session->loss_said) {
 		session->loss_said = true;
@@ -176,11 +182,6 @@ static int64_t wait_for_command(struct session *session)
 			return EXIT_FAILED; /* the user does not want to wait */
 	}
 	return target_exit_status(&session->target);
-}
-
-static int make_room(void *drain)
-{
-	return drain_take(drain);
 }
 
 /* Attaches and lets the target run. 0, or a negative errno after saying what failed. */

@@ -118,7 +118,7 @@ static __always_inline void send_open(struct task_struct *task, struct task_stat
 			return;
 		forget_namesake(file);
 		/* Directories are opened to be synced (SQLite does so after each unlink) and to be listed. */
-		state->file = identify_file(file, true, state->start_ns);
+		state->file = identify_file(file, IDENTIFY_DIRECTORIES | IDENTIFY_OPENED, state->start_ns);
 		if (!state->file)
 			return;
 		if (was_created(file))
@@ -329,7 +329,7 @@ static long take_mapping(struct task_struct *task, struct vm_area_struct *area, 
 	struct mapping_found *found = context;
 	struct file *file = area->vm_file;
 	if (file) {
-		found->file = identify_file(file, false, found->now_ns);
+		found->file = identify_file(file, 0, found->now_ns);
 		found->offset = found->address - area->vm_start + area->vm_pgoff * PAGE_BYTES;
 	}
 	return 0;

@@ -229,8 +229,8 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 		return;
 	}
 	state->asked_bytes = files.asked_bytes;
-	state->file = identify_file(source, false, now_ns);
-	state->target_file = identify_file(target, false, now_ns);
+	state->file = identify_file(source, 0, now_ns);
+	state->target_file = identify_file(target, 0, now_ns);
 	note_call_start(task, state, bpf_ktime_get_ns());
 	if (state->file) {
 		state->file_pointer = (__u64)source;

@@ -5,6 +5,7 @@
 #ifndef FLEXTRACE_RECORD_MMAP_BPF_H
 #define FLEXTRACE_RECORD_MMAP_BPF_H
 
+#include "announce.bpf.h"
 #include "page_cache.bpf.h"
 #include "page_fault.bpf.h"
 #include "record_io.bpf.h"
@@ -17,8 +18,8 @@ struct mapped_pages {
 };
 
 /* Returns false if there was nothing to record: the pages lie beyond the end of the file, or a filter leaves them out. */
-static __attribute__((noinline, unused)) bool send_mapped_pages(__u8 op, const struct mapped_pages *pages,
-								const struct inode *inode)
+static __attribute__((noinline, unused)) bool
+send_mapped_pages(struct task_state *state, __u8 op, const struct mapped_pages *pages, const struct inode *inode)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 size_bytes = read_field(inode, i_size);
@@ -32,6 +33,9 @@ static __attribute__((noinline, unused)) bool send_mapped_pages(__u8 op, const s
 		count_skip(SKIP_FILTERED);
 		return false;
 	}
+	/* It may make no call that announces it. */
+	if (state->announced == NOT_ANNOUNCED || state->announced == ANNOUNCE_FAILED)
+		announce_by_fault(task, state);
 	__u64 now_ns = bpf_ktime_get_ns();
 	operation_begins();
 	operation_ends(op, SOURCE_MMAP, bytes);

@@ -98,6 +98,7 @@ enum call {
 	CALL_IO_SETUP,
 	CALL_IO_DESTROY,
 	CALL_IO_URING_ENTER, /* io_uring.bpf.c */
+	CALL_IOCTL, /* only counts clones of files */
 };
 
 enum {
@@ -121,6 +122,7 @@ enum skip {
 	SKIP_COMPAT = 2, /* 32-bit system call */
 	SKIP_OWN_BLOCK = 3, /* block requests of the recorder's own trace file */
 	SKIP_FILTERED = 4, /* operations that a filter of the user's leaves out; those on names drain.c counts */
+	SKIP_CLONE = 5, /* a file, or a part of one, that was made to share the data of another */
 	SKIP_KINDS,
 };
 

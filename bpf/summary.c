@@ -75,6 +75,13 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 			"flextrace record: warning: %llu calls of 32-bit programs were not recorded: "
 			"numbers made from this trace are lower bounds\n",
 			(unsigned long long)compat);
+	uint64_t clones = counters_skip(metadata->tracer, SKIP_CLONE);
+	if (clones)
+		fprintf(stderr,
+			"flextrace record: warning: %llu times a file was made to share the data of another (cp "
+			"--reflink), which is not "
+			"recorded: a replay finds less in such files\n",
+			(unsigned long long)clones);
 	say_missed_runs(metadata->tracer);
 	if (metadata->drain->ends_unseen)
 		fprintf(stderr,

@@ -56,6 +56,7 @@ static const struct {
 	{SYS_io_setup, CALL_IO_SETUP},
 	{SYS_io_destroy, CALL_IO_DESTROY},
 	{SYS_io_uring_enter, CALL_IO_URING_ENTER},
+	{SYS_ioctl, CALL_IOCTL},
 /* Newer architectures have only the *at forms of these. */
 #ifdef SYS_open
 	{SYS_open, CALL_OPEN},

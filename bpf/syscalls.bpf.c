@@ -7,8 +7,11 @@
  */
 #define FLEXTRACE_DIRECT_READS
 #include "aio.bpf.h"
+#include "announce.bpf.h"
 #include "async_operation.bpf.h"
+#include "exec.bpf.h"
 #include "known_file.bpf.h"
+#include "mapped_file.bpf.h"
 #include "record_fileop.bpf.h"
 #include "record_io.bpf.h"
 
@@ -20,32 +23,15 @@ const volatile __u8 call_of_syscall[SYSCALL_NUMBERS_MAX] = {};
 enum {
 	THREAD_COMPAT = 0x2, /* TS_COMPAT */
 	PROTECTION_EXECUTE = 4, /* PROT_EXEC */
+	MAPPING_ANONYMOUS = 0x20, /* MAP_ANONYMOUS: the descriptor means nothing */
+	IOCTL_CLONE = 0x40049409, /* FICLONE and FICLONERANGE (linux/fs.h) */
+	IOCTL_CLONE_RANGE = 0x4020940d,
 	RESULT_RESTART_FIRST = -516, /* -ERESTART_RESTARTBLOCK .. -ERESTARTSYS: the call will be entered again */
 	RESULT_RESTART_LAST = -512,
 };
 
-static __always_inline void announce_task(struct task_struct *task, struct task_state *state)
-{
-	__u64 now_ns = bpf_ktime_get_ns();
-	state->announced = ANNOUNCE_FAILED;
-	struct task_record *record = try_reserve_event(sizeof(struct task_record));
-	if (!record)
-		return;
-	__builtin_memset(record, 0, sizeof(*record));
-	record->kind = RECORD_TASK;
-	record->time_ns = now_ns;
-	record->thread = task->pid;
-	record->process = task->tgid;
-	record->parent_process = BPF_CORE_READ(task, real_parent, tgid);
-	record->cgroup = bpf_get_current_cgroup_id();
-	bpf_get_current_comm(record->comm, sizeof(record->comm));
-	submit_event(record);
-	state->announced = ANNOUNCED;
-}
-
 /* Enters the file of a descriptor into the running operation. */
-static __always_inline void take_file(struct task_struct *task, struct task_state *state, __u32 descriptor,
-				      bool directories)
+static __always_inline void take_file(struct task_struct *task, struct task_state *state, __u32 descriptor, __u32 how)
 {
 	struct file *file = file_of_descriptor(task, descriptor);
 	if (!file)
@@ -53,7 +39,7 @@ static __always_inline void take_file(struct task_struct *task, struct task_stat
 	struct known_file *known = known_file_at(state, descriptor);
 	if (!known)
 		return;
-	know_file(known, file, directories);
+	know_file(known, file, how);
 	state->descriptor_flags = read_field(file, f_flags);
 	state->file = state->descriptor_flags & OPEN_PATH ? 0 : known->file;
 	state->file_pointer = (__u64)file;
@@ -63,7 +49,7 @@ static __always_inline void take_file(struct task_struct *task, struct task_stat
 	state->position_lock = (__u64)file + bpf_core_field_offset(struct file, f_pos_lock);
 }
 
-/* Calls in which each request is an operation of its own (aio.bpf.c, io_uring.bpf.c), and the end of the process. */
+/* Calls in which each request is an operation of its own (aio.bpf.c, io_uring.bpf.c), the end of the process, and ioctl. */
 static __always_inline void requests_call_begins(struct pt_regs *regs, __u32 call)
 {
 	if (call == CALL_IO_SUBMIT)
@@ -85,6 +71,9 @@ static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call,
 		aio_events_returned(regs->di, regs->r10, result);
 	} else if (call == CALL_IO_SETUP && !result) {
 		aio_context_begins(regs->si);
+	} else if (call == CALL_IOCTL && !result &&
+		   ((__u32)regs->si == IOCTL_CLONE || (__u32)regs->si == IOCTL_CLONE_RANGE)) {
+		count_skip(SKIP_CLONE);
 	}
 }
 
@@ -114,7 +103,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	if (call == CALL_NONE)
 		return 0;
 	if (state->announced != ANNOUNCED)
-		announce_task(task, state);
+		announce_by_call(task, state);
 	if (state->request)
 		async_switch(state, 0);
 	state->call = call;
@@ -122,7 +111,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	state->position_exact = 0;
 	state->position_lock = 0;
 	if (call <= CALL_DATA_LAST) {
-		take_file(task, state, regs->di, false);
+		take_file(task, state, regs->di, 0);
 		if (state->file) {
 			data_call_begins(regs, task, state, call);
 			note_recording_before(state);
@@ -130,15 +119,14 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 		return 0;
 	}
 	if (call <= CALL_DESCRIPTOR_LAST) {
-		take_file(task, state, regs->di, true);
+		take_file(task, state, regs->di, IDENTIFY_DIRECTORIES);
 		if (!state->file)
 			return 0;
 	} else if (call <= CALL_TWO_FILES_LAST) {
 		two_files_call_begins(regs, task, state, call, bpf_ktime_get_ns());
 		return 0;
 	} else if (call == CALL_EXEC) {
-		state->exec_rchar = task->ioac.rchar;
-		state->exec_syscr = task->ioac.syscr;
+		exec_begins(task, state);
 	} else if (call >= CALL_EXIT) {
 		requests_call_begins(regs, call);
 		return 0;
@@ -149,23 +137,14 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	return 0;
 }
 
-/* The kernel reads the program and its interpreter itself, and charges the task for it. */
-static __always_inline void exec_ends(struct task_struct *task, struct task_state *state)
+static __always_inline void make_mapped_file_known(struct pt_regs *regs, struct task_struct *task, __u64 address)
 {
-	struct account *account = account_of(ACCOUNT_EXEC);
-	if (account) {
-		account->rchar += task->ioac.rchar - state->exec_rchar;
-		account->syscr += task->ioac.syscr - state->exec_syscr;
-	}
-	/* Another program, another name. */
-	state->announced = NOT_ANNOUNCED;
-}
-
-static __always_inline void make_mapped_file_known(struct pt_regs *regs, struct task_struct *task)
-{
-	struct file *file = file_of_descriptor(task, regs->r8);
-	if (file)
-		note_mapped(identify_file(file, false, bpf_ktime_get_ns()), regs->dx & PROTECTION_EXECUTE);
+	struct file *file = regs->r10 & MAPPING_ANONYMOUS ? NULL : file_of_descriptor(task, regs->r8);
+	if (!file)
+		return;
+	__u32 id = identify_file(file, 0, bpf_ktime_get_ns());
+	note_mapped(id, regs->dx & PROTECTION_EXECUTE);
+	note_mapping(task, file, id, address);
 }
 
 /* A function of its own, so that the stack of sys_exit stays small for what it calls besides. */
@@ -188,9 +167,9 @@ static __noinline int other_call_ends(struct pt_regs *regs, struct task_struct *
 		send_msync(regs, task, state, result, now_ns);
 	} else if (call == CALL_MMAP) {
 		if (result >= 0 || result < -4095)
-			make_mapped_file_known(regs, task);
+			make_mapped_file_known(regs, task, result);
 	} else if (call == CALL_EXEC) {
-		exec_ends(task, state);
+		exec_ends(task, state); /* it failed, or exec.bpf.c would have ended it */
 	}
 	return 0;
 }

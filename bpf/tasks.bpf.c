@@ -72,7 +72,10 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Walks all tasks once, after task_newtask is attached, so that no child of the target slips through. */
+/*
+ * Walks all tasks, after task_newtask is attached. A child that a thread makes before it is taken in can have a number that
+ * was passed already: the recorder has them walked until none is found.
+ */
 SEC("iter/task")
 int adopt_target(struct bpf_iter__task *context)
 {
@@ -99,30 +102,30 @@ static __always_inline __u32 announce_file(struct file *file, struct task_struct
 {
 	__u32 last = file_id_last;
 	__u8 byte = 0;
-	__u32 id = identify_file_of(number_of(file), IDENTIFY_EARLY, number_of(task), bpf_ktime_get_ns());
+	__u32 id = identify_file_of(number_of(file), 0, number_of(task), bpf_ktime_get_ns());
 	if (file_id_last != last)
 		bpf_seq_write(seq, &byte, sizeof(byte));
 	return id;
 }
 
-/* Files that were opened before recording began: every descriptor of every traced task. */
+/* Files that were opened before recording began, or before the task came: every descriptor of the tasks just taken in. */
 SEC("iter/task_file")
 int announce_open_files(struct bpf_iter__task_file *context)
 {
 	struct task_struct *task = context->task;
 	struct file *file = context->file;
-	if (task && file && bpf_task_storage_get(&tasks, task, NULL, 0))
+	if (task && file && was_just_adopted(task))
 		announce_file(file, task, context->meta->seq);
 	return 0;
 }
 
-/* Files that were mapped before recording began; their descriptors may be closed. */
+/* Files that were mapped before; their descriptors may be closed. */
 SEC("iter/task_vma")
 int announce_mapped_files(struct bpf_iter__task_vma *context)
 {
 	struct task_struct *task = context->task;
 	struct vm_area_struct *area = context->vma;
-	if (!task || !area || !bpf_task_storage_get(&tasks, task, NULL, 0))
+	if (!task || !area || !was_just_adopted(task))
 		return 0;
 	struct file *file = area->vm_file;
 	if (file)

@@ -21,7 +21,10 @@
 
 #define KERNEL_TYPES "/sys/kernel/btf/vmlinux"
 
-enum { LOG_TAIL_BYTES = 1500 };
+enum {
+	LOG_TAIL_BYTES = 1500,
+	ADOPTION_PASSES_MAX = 100,
+};
 
 /* libbpf explains a failed load at length; its words are kept for the error case only. */
 static char *libbpf_words;
@@ -225,7 +228,7 @@ int tracer_init(struct tracer *tracer, const struct tracer_settings *settings)
 
 int tracer_attach(struct tracer *tracer)
 {
-	/* First inheritance, then adoption: no child can slip through in between. */
+	/* First inheritance, then adoption, so that no child of an adopted task slips through. */
 	static const char *const births[] = {"task_newtask", "cgroup_attach_task", "group_newtask"};
 	struct bpf_object *object = tracer->bpf->obj;
 	uint64_t call_before_ns = call_time_ns();
@@ -237,25 +240,39 @@ int tracer_attach(struct tracer *tracer)
 	return error ? explain("attach the BPF programs", error) : 0;
 }
 
+/* Ends a round of adoptions: takes in the tasks of the group, if there is one, and announces what those new have. */
+static int adopt_group(struct tracer *tracer, const struct between *between)
+{
+	static const char *const announcers[] = {"announce_open_files", "announce_mapped_files"};
+	/* Read before: the other threads of a process that comes meanwhile are for the next round. */
+	tracer->adoptions = tracer->bpf->bss->adoptions;
+	int error = programs_run_iterator(tracer->bpf->obj, "adopt_group", NULL, NULL);
+	tracer->bpf->bss->adoption_rounds++;
+	for (size_t i = 0; !error && i < sizeof(announcers) / sizeof(announcers[0]); i++)
+		error = programs_run_iterator(tracer->bpf->obj, announcers[i], NULL, between);
+	return error;
+}
+
 /* Tracing of a task begins with all programs in place, at the moment at which what it was charged so far is read. */
 int tracer_adopt(struct tracer *tracer, pid_t target, const struct between *between)
 {
-	static const char *const iterators[] = {"adopt_target", "adopt_group", "announce_open_files",
-						"announce_mapped_files"};
 	int error = 0;
 	tracer->bpf->bss->target_process = target;
-	for (size_t i = target ? 0 : 1; !error && i < sizeof(iterators) / sizeof(iterators[0]); i++)
-		error = programs_run_iterator(tracer->bpf->obj, iterators[i], NULL, between);
+	/* A child that was born before its parent was taken in can have the lower number, and the walk be past it. */
+	for (int pass = 0; target && !error && pass < ADOPTION_PASSES_MAX; pass++) {
+		uint64_t before = tracer->bpf->bss->adoptions;
+		error = programs_run_iterator(tracer->bpf->obj, "adopt_target", NULL, NULL);
+		if (tracer->bpf->bss->adoptions == before)
+			break;
+	}
+	if (!error)
+		error = adopt_group(tracer, between);
 	return error ? explain("look through the tasks", error) : 0;
 }
 
-int tracer_adopt_arrivals(struct tracer *tracer)
+int tracer_adopt_arrivals(struct tracer *tracer, const struct between *between)
 {
-	uint32_t arrivals = tracer->bpf->bss->group_arrivals;
-	if (arrivals == tracer->group_arrivals)
-		return 0;
-	tracer->group_arrivals = arrivals;
-	return programs_run_iterator(tracer->bpf->obj, "adopt_group", NULL, NULL);
+	return tracer->bpf->bss->adoptions == tracer->adoptions ? 0 : adopt_group(tracer, between);
 }
 
 void tracer_find_ended_requests(struct tracer *tracer)

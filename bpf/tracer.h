@@ -25,7 +25,7 @@ struct tracer {
 	int cpu_count;
 	struct refusal refusals[REFUSALS_MAX];
 	int refusal_count;
-	uint32_t group_arrivals; /* that were taken in */
+	uint64_t adoptions; /* of tasks, when the last round began */
 	uint64_t call_cost_ns; /* by how much each system call on the machine takes longer, once it is attached */
 };
 
@@ -53,8 +53,8 @@ int tracer_attach(struct tracer *tracer);
  * rings for the next file that they have open.
  */
 int tracer_adopt(struct tracer *tracer, pid_t target, const struct between *between);
-/* Takes in the threads of processes that were moved into the control group since the last time. 0 or a negative errno. */
-int tracer_adopt_arrivals(struct tracer *tracer);
+/* Takes in all of the processes that have come into the control group since the last time. 0 or a negative errno. */
+int tracer_adopt_arrivals(struct tracer *tracer, const struct between *between);
 /* Records the block requests that have ended unseen, while all programs are still attached. */
 void tracer_find_ended_requests(struct tracer *tracer);
 /* Ends tracing of each task at the moment at which what it was charged is read. */

@@ -18,6 +18,7 @@ import pytest
 import characterize
 from characterize.layout import Fileop, HeaderFlag, IoOp, RecordKind
 from tests.loop_file_system import loop_file_system
+from tests.overlay import overlay
 from tests.told import NAMED_BY_ARGUMENT, RECORDER, run_recorder, wait_for_recording
 
 pytestmark = [
@@ -278,26 +279,16 @@ for size in range(1, {rounds} + 1):
     os.unlink(name)
     time.sleep(0.02)
 """
-    with loop_file_system("ext4", tmp_path) as system:
-        places = [system.place / name for name in ("lower", "upper", "work", "merged")]
-        for place in places:
-            place.mkdir()
-        options = ",".join(f"{place.name}dir={place}" for place in places[:3])
-        mounted = subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", places[3]], check=False)
-        if mounted.returncode:
-            pytest.skip("this kernel does not mount overlays")
-        try:
-            done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script, places[3])
-        finally:
-            subprocess.run(["umount", places[3]], check=True)
+    with loop_file_system("ext4", tmp_path) as system, overlay(system.place, {}) as place:
+        done = run_recorder(tmp_path / "t", "python3", "-I", "-c", script, place)
     assert done.returncode == 0, done.stderr
     if len(set(done.stdout.split())) > 1:
         pytest.skip("the file system below gives other numbers to new files")
     trace = open_trace(tmp_path / "t")
     writes = trace.io[trace.io["op"] == IoOp.WRITE]
     written = [(trace.paths[row.file], row.result) for row in writes.itertuples()]
-    written = [row for row in written if row[0].startswith(f"{places[3]}/")]
-    assert written == [(f"{places[3]}/file{size}", size) for size in range(1, rounds + 1)]
+    written = [row for row in written if row[0].startswith(f"{place}/")]
+    assert written == [(f"{place}/file{size}", size) for size in range(1, rounds + 1)]
     unlinks = trace.fileops[trace.fileops["op"] == Fileop.UNLINK]
     assert [trace.paths[file] for file in unlinks["file"]] == [row[0] for row in written]
 

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause */
+/*
+ * A new mapping of a file -> the file's id, under the inode that page faults on the mapping will name.
+ *
+ * An overlay maps the file below its own (vm_file, set by ovl_mmap), whose inode no descriptor of the program has.
+ */
+#ifndef FLEXTRACE_MAPPED_FILE_BPF_H
+#define FLEXTRACE_MAPPED_FILE_BPF_H
+
+#include "page_cache.bpf.h"
+
+enum {
+	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
+	MAPPING_LOCKED = -16, /* EBUSY of bpf_find_vma: it waits for no lock, and another thread changes the mappings */
+};
+
+static long enter_mapped_inode(struct task_struct *task, struct vm_area_struct *area, void *context)
+{
+	const __u32 *id = context;
+	struct file *file = area->vm_file;
+	struct file_key key = {};
+	if (!file)
+		return 0;
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+	if (mode == MODE_REGULAR && make_key(inode, mode, &key))
+		bpf_map_update_elem(&file_ids, &key, id, BPF_NOEXIST);
+	return 0;
+}
+
+/* Where a file of this id has just been mapped. Not inline, so that what it has on the stack is not beside other calls. */
+static __attribute__((noinline, unused)) int note_mapping(struct task_struct *task, struct file *file, __u32 id,
+							  __u64 address)
+{
+	if (!id || id == FILE_BEYOND || BPF_CORE_READ(file, f_inode, i_sb, s_magic) != OVERLAY_MAGIC)
+		return 0;
+	if (bpf_find_vma(task, address, enter_mapped_inode, &id, 0) == MAPPING_LOCKED)
+		count_loss(RECORD_FILE, bpf_ktime_get_ns());
+	return 0;
+}
+
+#endif /* FLEXTRACE_MAPPED_FILE_BPF_H */
