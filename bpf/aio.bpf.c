@@ -26,9 +26,8 @@ enum {
 	COMMAND_PWRITEV = 8,
 	REQUESTS_PER_CALL_MAX = 1 << 16, /* default of fs.aio-max-nr, which is for the whole machine */
 	REQUESTS_SEARCHED_MAX = 1 << 8,
-	EVENTS_MAX =
-		1
-		<< 22, /* in a ring: twice the requests that it was made for, in whole pages; the kernel allows 2^23 */
+	/* In a ring: twice the requests that it was made for, in whole pages; the kernel allows 2^23. */
+	EVENTS_MAX = 1 << 22,
 	RING_MAGIC = 0xa10a10a1,
 	OFFSET_WIDTH_MAX = 0xfffffffe, /* as implicit_offset (file_position.bpf.h) */
 };
