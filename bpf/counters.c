@@ -90,6 +90,17 @@ int counters_missed_runs(const struct tracer *tracer, struct missed_runs of[MISS
 	return programs;
 }
 
+uint64_t counters_missed_records(const struct tracer *tracer)
+{
+	struct missed_runs missed[MISSED_PROGRAMS_MAX];
+	int programs = counters_missed_runs(tracer, missed);
+	uint64_t count = 0;
+	for (int i = 0; i < programs; i++)
+		if (programs_makes_records(missed[i].program))
+			count += missed[i].count;
+	return count;
+}
+
 uint64_t counters_in_flight_max(const struct tracer *tracer)
 {
 	return tracer->bpf->bss->in_flight_max;

@@ -20,6 +20,8 @@ enum { MISSED_PROGRAMS_MAX = 64 };
 
 /* Of the programs that missed any; returns how many these are. */
 int counters_missed_runs(const struct tracer *tracer, struct missed_runs of[MISSED_PROGRAMS_MAX]);
+/* At most so many records are missing for them: the programs also run for what nobody traces. */
+uint64_t counters_missed_records(const struct tracer *tracer);
 uint64_t counters_in_flight_max(const struct tracer *tracer);
 /* Records that were lost because their file was one more than are told apart. */
 uint64_t counters_lost_beyond(const struct tracer *tracer);

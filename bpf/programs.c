@@ -47,6 +47,7 @@ static const struct rule {
 	const char *since; /* Linux version with the tracepoint; NULL = as old as the recorder, or in a module */
 	const char *feature; /* of the kernel, that the tracepoint or function comes with */
 	bool attached_apart; /* by name */
+	bool makes_records; /* a run that the kernel leaves out is a record that may be missing, not a detail of one */
 } rules[] = {
 	{.program = "iomap_dio_rw_begin", .loss = LOSS_DIRECT, .layer = LAYER_VFS, .since = "6.6"},
 	{.program = "contention_end", .loss = LOSS_POSITION, .layer = LAYER_VFS, .since = "5.19"},
@@ -127,14 +128,15 @@ static const struct rule {
 	 .loss = LOSS_BLOCK,
 	 .layer = LAYER_BLOCK,
 	 .required = true,
-	 .feature = "CONFIG_BLOCK"},
+	 .feature = "CONFIG_BLOCK",
+	 .makes_records = true},
 	{.program = "block_rq_complete_nested",
 	 .loss = "requests that end while the end of another is being recorded are recorded without a response time",
 	 .layer = LAYER_BLOCK},
 	{.program = "find_ended_requests",
 	 .loss = "the last requests of a recording are not recorded if their end was missed",
 	 .layer = LAYER_BLOCK},
-	{.program = "block_bio_complete", .loss = LOSS_BIO, .layer = LAYER_BLOCK},
+	{.program = "block_bio_complete", .loss = LOSS_BIO, .layer = LAYER_BLOCK, .makes_records = true},
 	{.program = "block_rq_requeue",
 	 .loss = "that a device sent a request back is not recorded",
 	 .layer = LAYER_BLOCK},
@@ -145,7 +147,8 @@ static const struct rule {
 	 .loss = LOSS_BLOCK,
 	 .layer = LAYER_BLOCK,
 	 .required = true,
-	 .feature = "CONFIG_BLOCK"},
+	 .feature = "CONFIG_BLOCK",
+	 .makes_records = true},
 	{.program = "block_getrq",
 	 .loss = LOSS_SUBMITTER,
 	 .layer = LAYER_BLOCK,
@@ -156,11 +159,20 @@ static const struct rule {
 	 .loss = LOSS_BIO "; requests are not linked to the direct I/O behind them",
 	 .layer = LAYER_BLOCK},
 	{.program = "iomap_dio_complete", .loss = LOSS_DIRECT, .since = "6.6"},
-	{.program = "io_uring_complete", .loss = LOSS_URING, .layer = LAYER_VFS, .parameters = 4},
-	{.program = "io_uring_complete_scalars", .loss = LOSS_URING, .layer = LAYER_VFS, .parameters = 8},
+	{.program = "io_uring_complete",
+	 .loss = LOSS_URING,
+	 .layer = LAYER_VFS,
+	 .parameters = 4,
+	 .makes_records = true},
+	{.program = "io_uring_complete_scalars",
+	 .loss = LOSS_URING,
+	 .layer = LAYER_VFS,
+	 .parameters = 8,
+	 .makes_records = true},
 	{.program = "io_uring_cqe_overflow",
 	 .loss = "io_uring requests that end while their ring is full are not recorded",
-	 .layer = LAYER_VFS},
+	 .layer = LAYER_VFS,
+	 .makes_records = true},
 	{.program = "sys_exit",
 	 .loss = LOSS_VFS,
 	 .layer = LAYER_VFS,
@@ -270,6 +282,11 @@ int programs_check(struct bpf_object *object, const struct programs_wish *wish, 
 bool programs_is_required(const char *name)
 {
 	return rule_of(name)->required;
+}
+
+bool programs_makes_records(const char *name)
+{
+	return rule_of(name)->makes_records;
 }
 
 int programs_attach(struct programs *programs, struct bpf_object *object, const char *name)

@@ -48,6 +48,8 @@ void programs_choose(struct bpf_object *object, const struct programs_wish *wish
 /* Where it is attached; of an iterator also which it is. */
 void programs_put_name(const struct bpf_program *program, char *name, size_t room);
 bool programs_is_required(const char *name);
+/* Whether a run that the kernel leaves out, as the program is running on that CPU, may be a record that is missing. */
+bool programs_makes_records(const char *name);
 /* One line for each program that is wished: whether it is loaded, and why not. */
 void programs_describe(struct bpf_object *object, const struct programs_wish *wish, const struct kernel_btf *types,
 		       FILE *stream);

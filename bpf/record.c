@@ -18,6 +18,7 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "closure.h"
+#include "counters.h"
 #include "device_filter.h"
 #include "drain.h"
 #include "losses.h"
@@ -239,6 +240,9 @@ static int end(struct session *session)
 	residency_round(&session->residency, &session->writer, 0);
 	int losses_error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	topology_scan(&session->topology);
+	/* Not counted by kind, so that the trace lacks what nobody knows. */
+	if (counters_missed_records(&session->tracer))
+		session->writer.header.flags |= TRACE_LOST;
 	error = error ? error : losses_error;
 	/* Maybe by what was held back until now. */
 	if (!error && session->writer.full) {
@@ -335,7 +339,7 @@ static int record(struct session *session)
 	int64_t exit_status = goes_on ? wait_for_command(session) : metadata.exit_status;
 	if (error)
 		return EXIT_FAILED;
-	return exit_status ? exit_status : session->losses.sum ? EXIT_NOT_TRUSTWORTHY : EXIT_OK;
+	return exit_status ? exit_status : session->writer.header.flags & TRACE_LOST ? EXIT_NOT_TRUSTWORTHY : EXIT_OK;
 }
 
 /* Makes what lies between the tracer and the trace file. The exit code. */

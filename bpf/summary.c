@@ -50,16 +50,22 @@ static void say_why(const struct metadata *metadata, bool command_goes_on)
 		fprintf(stderr, "flextrace record: ended by a signal%s\n", rest);
 }
 
-/* An interrupt came while a program ran and would have run it again: what is missing is of no known kind. */
+/*
+ * An interrupt came while a program ran and would have run it again: whether for one who is traced is not known. What misses
+ * details of records only is left to the metadata.
+ */
 static void say_missed_runs(const struct tracer *tracer)
 {
 	struct missed_runs missed[MISSED_PROGRAMS_MAX];
 	int programs = counters_missed_runs(tracer, missed);
 	for (int i = 0; i < programs; i++)
-		fprintf(stderr,
-			"flextrace record: warning: the kernel left out %llu runs of %s, "
-			"because it was running on that CPU: as many events are missing\n",
-			(unsigned long long)missed[i].count, missed[i].program);
+		if (programs_makes_records(missed[i].program))
+			fprintf(stderr,
+				"flextrace record: warning: the kernel left out %llu runs of %s, because it was "
+				"running on "
+				"that CPU: up to as many records are missing, numbers made from this trace are lower "
+				"bounds\n",
+				(unsigned long long)missed[i].count, missed[i].program);
 }
 
 void summary_say(const struct metadata *metadata, const char *path, uint64_t lost, bool command_goes_on)

@@ -357,7 +357,12 @@ def what_is_missing(header: Header) -> str:
     if isinstance(imported, Mapping) and "bad_lines" in imported:
         return f"{imported['bad_lines']} malformed lines were left out when it was imported; {LOWER_BOUND}"
     if not header.lost:
-        return f"its recorder was killed, or the file was cut off: what is missing is not counted; {LOWER_BOUND}"
+        missed = header.metadata.get("missed_runs")
+        why = "its recorder was killed, or the file was cut off"
+        if isinstance(missed, Mapping) and missed and HeaderFlag.INCOMPLETE not in header.flags:
+            runs = ", ".join(f"{count} of {program}" for program, count in missed.items())
+            why = f"the kernel left out runs of the recorder's programs ({runs})"
+        return f"{why}: what is missing is not counted; {LOWER_BOUND}"
     lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
     return f"records were lost while recording ({lost}); {LOWER_BOUND}"
 

@@ -143,3 +143,14 @@ def test_what_format_1_0_called_otherwise(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "programs   tp_btf/sys_enter" in text
     assert "compat call" in text
+
+
+def test_left_out_runs_of_programs(tmp_path, capsys):
+    """Of programs that make records: what is missing nobody counted, and every verb says why."""
+    trace = made_trace([read(0, 100, 1)], metadata={"missed_runs": {"io_uring_complete": 17}}, flags=HeaderFlag.LOST)
+    path = package.write(trace, tmp_path / "a.iotrace")
+    (warning,) = package.open(path).warnings
+    assert "left out runs of the recorder's programs (17 of io_uring_complete)" in warning
+    assert main(["info", str(path)]) == 3
+    assert "17" in capsys.readouterr().out
+    assert main(["characterize", str(path)]) == 3
