@@ -36,8 +36,7 @@
 #include "writer.h"
 
 enum {
-	POLL_INTERVAL_MS =
-		5, /* between two rounds. At 10^6 events per second on a CPU its default ring fills in 230 ms. */
+	POLL_INTERVAL_MS = 5, /* between two rounds; at 10^6 events per second a CPU's default ring fills in 230 ms */
 	RESIDENCY_NS_MAX = 1000000, /* of each round; the rings fill meanwhile */
 	SIGNAL_NS = 50000000, /* within which a signal that comes twice is one, as that of timeout(1) */
 	INFERRED_MANY = 1 << 16, /* offsets to work out that may take so long that the user is told */
