@@ -69,15 +69,18 @@ static void take_name(struct drained_ring *ring, const struct ring_name *name)
 	if (name->start + name->bytes > (int)sizeof(name->text))
 		return;
 	char *text = strndup(name->text + name->start, name->bytes);
-	if (!text) {
-		drain->lost_here[name->role == NAME_OF_FILE ? RECORD_FILE : RECORD_FILEOP]++;
-		return;
-	}
 	if (name->role == NAME_OF_FILE) {
-		take_path_of_file(drain, name, text);
+		if (text)
+			take_path_of_file(drain, name, text);
+		else
+			drain->lost_here[RECORD_FILE]++;
 		return;
 	}
 	struct announced *announced = announced_by(ring, name);
+	if (!text) {
+		announced->incomplete = true;
+		return;
+	}
 	switch (name->role) {
 	case NAME_DIRECTORY:
 	case NAME_NEW_DIRECTORY:
@@ -146,15 +149,21 @@ static uint64_t end_ns_of(const struct pending *pending)
 	}
 }
 
-/* A call on names takes the names that were announced at its very end; those of a call whose record was lost stay behind. */
-static void take_announced(struct announced *announced, struct pending *pending)
+/*
+ * A call on names takes the names that were announced at its very end; those of a call whose record was lost stay behind.
+ * false if one of its names was lost here.
+ */
+static bool take_announced(struct announced *announced, struct pending *pending)
 {
 	if (announced->thread != pending->record.fileop.thread || announced->time_ns != pending->end_ns)
-		return;
+		return true;
+	if (announced->incomplete)
+		return false;
 	pending->path = announced->path;
 	pending->new_path = announced->new_path;
 	pending->other_root = announced->other_root;
 	announced->path = announced->new_path = NULL;
+	return true;
 }
 
 /* An event is one record, or several that end together. */
@@ -181,8 +190,10 @@ static int take_event(void *context, void *data, size_t bytes)
 		if (at == 0)
 			end_ns = end_ns_of(pending);
 		pending->end_ns = end_ns;
-		if (pending->record.kind == RECORD_FILEOP)
-			take_announced(&ring->announced, pending);
+		if (pending->record.kind == RECORD_FILEOP && !take_announced(&ring->announced, pending)) {
+			drain->pending_end--;
+			drain->lost_here[RECORD_FILEOP]++;
+		}
 	}
 	return 0;
 }
@@ -270,12 +281,21 @@ static bool is_below(const char *path, const char *prefix)
 	return !strncmp(path, prefix, bytes) && (!path[bytes] || path[bytes] == '/');
 }
 
+/* What stands before no call, as the record of that was lost, is lost, too. */
+static void lose_wake(struct drain *drain)
+{
+	drain->lost_here[RECORD_WAKE] += drain->wake.kind != 0;
+	drain->wake.kind = 0;
+}
+
 /* A call, behind what is to stand right before it. */
 static void write_call(struct drain *drain, const struct pending *pending)
 {
-	if (drain->wake.kind && drain->wake.id == pending->record.io.id)
+	if (drain->wake.kind && drain->wake.id == pending->record.io.id) {
 		writer_append(drain->writer, &drain->wake);
-	drain->wake.kind = 0;
+		drain->wake.kind = 0;
+	}
+	lose_wake(drain);
 	writer_append(drain->writer, &pending->record);
 }
 
@@ -298,6 +318,7 @@ static int write_name_operation(struct drain *drain, struct pending *pending)
 	bool may_be_left_out = drain->path_prefix || drain->device_filter;
 	if (may_be_left_out && !is_wanted(drain, pending, path) && !is_wanted(drain, pending, new_path)) {
 		drain->filtered_count++;
+		drain->wake.kind = 0;
 		return 0;
 	}
 	int error = path ? enter_existing_name(drain, path, record) : 0;
@@ -327,6 +348,7 @@ static int write_pending(struct drain *drain, struct pending *pending)
 	} else if (pending->record.kind == RECORD_FILEOP && (pending->path || pending->new_path)) {
 		error = write_name_operation(drain, pending);
 	} else if (pending->record.kind == RECORD_WAKE) {
+		lose_wake(drain);
 		drain->wake = pending->record.wake;
 	} else if (pending->record.kind == RECORD_IO || pending->record.kind == RECORD_FILEOP) {
 		write_call(drain, pending);
@@ -424,6 +446,7 @@ int drain_finish(struct drain *drain)
 {
 	int taken = take_rings(drain);
 	int error = write_until(drain, UINT64_MAX);
+	lose_wake(drain);
 	return taken < 0 ? taken : error;
 }
 

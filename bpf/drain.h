@@ -37,6 +37,7 @@ struct pending {
 struct announced {
 	uint32_t thread;
 	bool other_root;
+	bool incomplete; /* there was no memory for a name: its record counts as lost */
 	uint64_t time_ns; /* end of the call */
 	char *directory, *path, *new_path;
 };

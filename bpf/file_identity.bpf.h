@@ -223,16 +223,17 @@ static __always_inline void finish_name(struct ring_name *name, __u8 role, __u32
 	name->other_root = root_of(viewer) != recorder_root;
 }
 
-/* Sends the path of a directory or file that the task that runs has named. */
-static __always_inline void send_path(const struct path *path, __u8 role, __u64 now_ns)
+/* Sends the path of a directory or file that the task that runs has named. false if there is no room for it. */
+static __always_inline bool send_path(const struct path *path, __u8 role, __u64 now_ns)
 {
-	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
+	struct ring_name *name = try_reserve_event(sizeof(struct ring_name));
 	if (!name)
-		return;
+		return false;
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	write_path(name, number_of(path), (__u64)task);
 	finish_name(name, role, 0, task, now_ns);
 	submit_event(name);
+	return true;
 }
 
 /* Whether the path lies below the prefix of the user's, or is it. */

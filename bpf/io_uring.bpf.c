@@ -72,10 +72,8 @@ static __always_inline bool describe(struct io_kiocb *request, struct async_oper
 	}
 	if (opcode == URING_OPENAT || opcode == URING_OPENAT2)
 		return describe_open(request, operation);
-	if (describe_name_operation(request, opcode, operation, &names)) {
-		keep_names(operation, (__u64)request, &names, now_ns);
-		return true;
-	}
+	if (describe_name_operation(request, opcode, operation, &names))
+		return keep_names(operation, (__u64)request, &names, now_ns);
 	if (!describe_data(request, opcode, operation) && !describe_file_operation(request, opcode, operation))
 		return false;
 	if (operation->kind == RECORD_IO && operation->asked_bytes < filter_size_bytes_min) {
@@ -151,34 +149,46 @@ static __always_inline void finish_name_of(const struct async_operation *operati
 	submit_event(name);
 }
 
-/* Where a name starts if it is relative. */
+/* Where a relative name starts. 0 if there is no room for it. */
 static __noinline int send_directory(const struct async_operation *operation, int directory, __u8 role, __u64 now_ns)
 {
 	struct file *file = directory == DIRECTORY_OF_TASK ? NULL : (struct file *)file_of_program(directory);
 	if (directory != DIRECTORY_OF_TASK && !file)
-		return 0;
-	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
+		return 1;
+	struct ring_name *name = try_reserve_event(sizeof(struct ring_name));
 	if (!name)
 		return 0;
 	struct task_struct *viewer = (struct task_struct *)bpf_get_current_task();
 	struct fs_struct *fs = BPF_CORE_READ(viewer, fs);
 	write_path(name, file ? (__u64)&file->f_path : (__u64)&fs->pwd, (__u64)viewer);
 	finish_name_of(operation, name, role, now_ns);
-	return 0;
+	return 1;
 }
 
-static __always_inline void send_kept_name(const struct async_operation *operation, const char *text, int directory,
+/* false if there is no room for the name and where it starts. */
+static __always_inline bool send_kept_name(const struct async_operation *operation, const char *text, int directory,
 					   __u8 role, __u64 now_ns)
 {
-	bool is_new = role == NAME_NEW_ARGUMENT;
-	send_directory(operation, directory, is_new ? NAME_NEW_DIRECTORY : NAME_DIRECTORY, now_ns);
-	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
+	__u8 directory_role = role == NAME_NEW_ARGUMENT ? NAME_NEW_DIRECTORY : NAME_DIRECTORY;
+	if (*text != '/' && !send_directory(operation, directory, directory_role, now_ns))
+		return false;
+	struct ring_name *name = try_reserve_event(sizeof(struct ring_name));
 	if (!name)
-		return;
+		return false;
 	long bytes = bpf_probe_read_kernel_str(name->text, NAME_BYTES_MAX, text);
 	name->start = 0;
 	name->bytes = bytes > 0 ? bytes - 1 : 0;
 	finish_name_of(operation, name, role, now_ns);
+	return true;
+}
+
+static __always_inline bool send_kept_names(const struct async_operation *operation, const struct request_names *names,
+					    __u64 now_ns)
+{
+	return (!names->has_text ||
+		send_kept_name(operation, names->text, operation->directory, NAME_ARGUMENT, now_ns)) &&
+	       (!names->has_new_text ||
+		send_kept_name(operation, names->new_text, operation->new_directory, NAME_NEW_ARGUMENT, now_ns));
 }
 
 static __always_inline void send_file_operation(struct io_kiocb *request, struct async_operation *operation,
@@ -195,12 +205,12 @@ static __always_inline void send_file_operation(struct io_kiocb *request, struct
 		result = result < 0 ? result : 0;
 	}
 	struct request_names *names = bpf_map_lookup_elem(&request_names, &key);
-	if (names) {
-		if (names->has_text)
-			send_kept_name(operation, names->text, operation->directory, NAME_ARGUMENT, now_ns);
-		if (names->has_new_text)
-			send_kept_name(operation, names->new_text, operation->new_directory, NAME_NEW_ARGUMENT, now_ns);
+	bool named = !names || send_kept_names(operation, names, now_ns);
+	if (names)
 		bpf_map_delete_elem(&request_names, &key);
+	if (!named) {
+		count_loss(RECORD_FILEOP, now_ns);
+		return;
 	}
 	add_file_flags(operation);
 	async_send_fileop(operation, result, now_ns);

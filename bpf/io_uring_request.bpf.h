@@ -258,19 +258,22 @@ static __always_inline bool describe_name_operation(struct io_kiocb *request, __
 	}
 }
 
-static __always_inline void keep_names(struct async_operation *operation, __u64 request,
+/* false if there is no room for them: the operation is lost, and counted so. */
+static __always_inline bool keep_names(struct async_operation *operation, __u64 request,
 				       const struct names_of_request *names, __u64 now_ns)
 {
 	__u32 zero = 0;
 	struct request_names *scratch = bpf_map_lookup_elem(&names_scratch, &zero);
 	if (!scratch)
-		return;
+		return false;
 	operation->directory = names->directory;
 	operation->new_directory = names->new_directory;
 	scratch->has_text = names->name ? copy_name(scratch->text, names->name) : 0;
 	scratch->has_new_text = names->new_name ? copy_name(scratch->new_text, names->new_name) : 0;
-	if (bpf_map_update_elem(&request_names, &request, scratch, BPF_ANY))
-		count_loss(RECORD_FILEOP, now_ns);
+	if (!bpf_map_update_elem(&request_names, &request, scratch, BPF_ANY))
+		return true;
+	count_loss(RECORD_FILEOP, now_ns);
+	return false;
 }
 
 /* The file that is opened is known at the end only, the one that is closed only now. */

@@ -185,22 +185,23 @@ static __always_inline int descriptor_of_path(const char *path)
 }
 
 /*
- * Where a path argument starts if it may be relative, and the path. The kernel has just read it, so it is resident. One
- * of a descriptor is told as that of its file: the recorder would find its own.
+ * Where a path argument starts if it is relative, and the path. The kernel has just read it, so it is resident. One of a
+ * descriptor is told as that of its file: the recorder would find its own. 0 if there is no room for all of that.
  */
 __weak int send_argument(int directory, __u64 text, __u32 role, __u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u8 directory_role = role == NAME_ARGUMENT ? NAME_DIRECTORY : NAME_NEW_DIRECTORY;
-	if (directory == AT_FDCWD) {
+	char first = 0;
+	bpf_probe_read_user(&first, sizeof(first), (const void *)text);
+	if (first != '/') {
+		struct file *file = directory == AT_FDCWD ? NULL : file_of_descriptor(task, directory);
 		struct fs_struct *fs = BPF_CORE_READ(task, fs);
-		send_path(&fs->pwd, directory_role, now_ns);
-	} else {
-		struct file *file = file_of_descriptor(task, directory);
-		if (file)
-			send_path(&file->f_path, directory_role, now_ns);
+		if ((directory == AT_FDCWD || file) &&
+		    !send_path(file ? &file->f_path : &fs->pwd, directory_role, now_ns))
+			return 0;
 	}
-	struct ring_name *name = reserve_event(sizeof(struct ring_name), RECORD_FILEOP, now_ns);
+	struct ring_name *name = try_reserve_event(sizeof(struct ring_name));
 	if (!name)
 		return 0;
 	long bytes = bpf_probe_read_user_str(name->text, NAME_BYTES_MAX, (const void *)text);
@@ -208,14 +209,13 @@ __weak int send_argument(int directory, __u64 text, __u32 role, __u64 now_ns)
 	struct file *named = descriptor < 0 ? NULL : file_of_descriptor(task, descriptor);
 	if (named) {
 		bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
-		send_path(&named->f_path, role, now_ns);
-		return 0;
+		return send_path(&named->f_path, role, now_ns);
 	}
 	name->start = 0;
 	name->bytes = bytes > 0 ? bytes - 1 : 0;
 	finish_name(name, role, 0, task, now_ns);
 	submit_event(name);
-	return 0;
+	return 1;
 }
 
 /* What a call on names does, and where its names stand. */
@@ -287,14 +287,19 @@ static __always_inline void name_request_of(struct pt_regs *regs, __u32 call, st
 	}
 }
 
-/* The names first, so that the recorder has them when the record comes (drain.c). */
+/*
+ * The names first, so that the recorder has them when the record comes (drain.c). Where one finds no room the operation is
+ * lost, once, and the recorder drops what it has of the names.
+ */
 static __always_inline void send_name_operation(struct task_struct *task, struct task_state *state,
 						const struct name_request *request, __s64 result, __u64 now_ns)
 {
-	if (request->text)
-		send_argument(request->directory, request->text, NAME_ARGUMENT, now_ns);
-	if (request->new_text)
-		send_argument(request->new_directory, request->new_text, NAME_NEW_ARGUMENT, now_ns);
+	if ((request->text && !send_argument(request->directory, request->text, NAME_ARGUMENT, now_ns)) ||
+	    (request->new_text &&
+	     !send_argument(request->new_directory, request->new_text, NAME_NEW_ARGUMENT, now_ns))) {
+		count_loss(RECORD_FILEOP, now_ns);
+		return;
+	}
 	state->file = 0;
 	state->descriptor_flags = 0;
 	struct fileop_record *record = reserve_fileop(task, state, result, now_ns);

@@ -189,3 +189,44 @@ def test_syncs_of_a_mapping_whose_file_cannot_be_asked_for_are_counted(tmp_path)
     lost = trace.header.lost.get(RecordKind.FILEOP, 0)
     assert (trace.fileops["op"] == Fileop.MSYNC).sum() + lost == syncs
     assert done.returncode == (3 if lost else 0), done.stderr
+
+
+# Says when it begins and ends; what Python itself opens lies before. mknod is not recorded.
+CALLS_ON_NAMES = """
+import os, sys, time
+calls, place = int(sys.argv[1]), sys.argv[2]
+os.chdir(place)
+for call in range(calls): os.mknod(f"a{call}")
+time.sleep(0.2)
+begin_ns = time.monotonic_ns()
+for call in range(calls):
+    os.mkdir(f"d{call}")
+    os.rename(f"a{call}", f"b{call}")
+    os.unlink(f"{place}/b{call}")
+print(begin_ns, time.monotonic_ns())
+time.sleep(0.2)
+"""
+
+
+def test_a_call_on_names_is_recorded_with_all_its_names_or_lost_once(tmp_path):
+    calls, place = 1009, tmp_path / "place"
+    place.mkdir()
+    options = ("--layer", "vfs", "--ring-bytes", str(RING_BYTES_MIN))
+    command = ("python3", "-c", CALLS_ON_NAMES, str(calls), place)
+    begin_ns, end_ns = map(int, run_recorder(tmp_path / "t", *command, options=options).stdout.split())
+    trace = characterize.open(tmp_path / "t")
+    gap_ends_ns = trace.gaps["start_ns"] + trace.gaps["duration_ns"]
+    gaps = trace.gaps[(gap_ends_ns >= begin_ns) & (gap_ends_ns <= end_ns)]
+    lost = gaps.loc[gaps["lost_kind"] == RecordKind.FILEOP, "lost_count"].sum()
+    fileops = trace.fileops[(trace.fileops["start_ns"] >= begin_ns) & (trace.fileops["start_ns"] <= end_ns)]
+    assert lost
+    assert len(fileops) + lost == 3 * calls
+    # Each with names of its own: the numbers of both names of a rename are the same.
+    made = {op: fileops[fileops["op"] == op] for op in (Fileop.MKDIR, Fileop.RENAME, Fileop.UNLINK)}
+    names = {op: [Path(trace.paths[file]) for file in rows["file"]] for op, rows in made.items()}
+    assert {path.parent for each in names.values() for path in each} == {place}
+    assert all(len(set(each)) == len(each) for each in names.values())
+    assert {path.name[0] for path in names[Fileop.MKDIR]} == {"d"}
+    renamed = [Path(trace.paths[file]).name for file in made[Fileop.RENAME]["argument"]]
+    assert renamed == ["b" + path.name.removeprefix("a") for path in names[Fileop.RENAME]]
+    assert {path.name[0] for path in names[Fileop.UNLINK]} <= {"a", "b"}
