@@ -111,6 +111,11 @@ uint64_t counters_lost_beyond(const struct tracer *tracer)
 	return tracer->bpf->bss->lost_beyond;
 }
 
+uint64_t counters_files_unsent(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->files_unsent;
+}
+
 struct device_total counters_device(const struct tracer *tracer, uint32_t device)
 {
 	struct device_total total = {};

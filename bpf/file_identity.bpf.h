@@ -27,6 +27,9 @@ struct {
 
 __u32 file_id_last __weak = 0;
 
+/* Files whose FILE record found no room and has not been sent since: at the end of recording they count as lost. */
+__s64 files_unsent __weak = 0;
+
 /* How often an id was taken back or found no room: what threads know of struct files (known_file.bpf.h) is not sure then. */
 __u32 ids_forgotten __weak = 0;
 
@@ -429,7 +432,9 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 		if (sent & FILE_UNSENT) {
 			__sync_fetch_and_add(&ids_forgotten, 1);
 			if (is_new)
-				count_loss(RECORD_FILE, now_ns);
+				__sync_fetch_and_add(&files_unsent, 1);
+		} else if (is_late) {
+			__sync_fetch_and_add(&files_unsent, -1);
 		}
 		id = sent & ~FILE_UNSENT;
 	}

@@ -208,12 +208,11 @@ static int begin(struct session *session)
 	if (error == -EPIPE) {
 		fprintf(stderr, "flextrace record: %s was ended by a signal before it began: nothing was recorded\n",
 			options->command[0]);
-		return error;
-	}
-	if (error) {
+	} else if (error) {
 		fail("start", options->command[0], error, options->cgroup ? ", or its control group" : "");
-		return error;
 	}
+	if (error)
+		return error;
 	writer_begin(&session->writer);
 	session->ends_ns = options->duration_ns ? monotonic_ns() + options->duration_ns : 0;
 	if (options->quiet)
@@ -236,6 +235,7 @@ static int end(struct session *session)
 	tracer_detach(&session->tracer);
 	closure_end_tasks(&session->closure, &session->tracer);
 	int error = drain_finish(&session->drain);
+	session->drain.lost_here[RECORD_FILE] += counters_files_unsent(&session->tracer);
 	residency_round(&session->residency, &session->writer, 0);
 	int losses_error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	topology_scan(&session->topology);
