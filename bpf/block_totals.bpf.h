@@ -39,7 +39,10 @@ static __always_inline bool is_counted_as_write(__u32 op)
 	return op & 1 && op != REQUEST_OP_DISCARD && op < REQUEST_OP_DRIVER_IN;
 }
 
-/* Adds a completed part of a request; `ends` if it is the last one. */
+/*
+ * Adds a completed part of a request; `ends` if it is the last one. Atomic, as the interrupt of another disk may come between
+ * the load of a sum and its store.
+ */
 static __always_inline void add_to_total(__u32 device, __u32 command_flags, __u32 bytes, bool ends, bool own)
 {
 	struct device_total *total = total_of_device(device);
@@ -47,17 +50,17 @@ static __always_inline void add_to_total(__u32 device, __u32 command_flags, __u3
 		return;
 	__u32 op = command_flags & REQUEST_OP_MASK;
 	if (op == REQUEST_OP_READ) {
-		total->reads += ends;
-		total->read_bytes += bytes;
+		__sync_fetch_and_add(&total->reads, ends);
+		__sync_fetch_and_add(&total->read_bytes, bytes);
 	} else if (is_counted_as_write(op)) {
-		total->writes += ends;
-		total->write_bytes += bytes;
+		__sync_fetch_and_add(&total->writes, ends);
+		__sync_fetch_and_add(&total->write_bytes, bytes);
 	} else {
-		total->others += ends;
+		__sync_fetch_and_add(&total->others, ends);
 		return;
 	}
 	if (own)
-		total->own_bytes += bytes;
+		__sync_fetch_and_add(&total->own_bytes, bytes);
 }
 
 #endif /* FLEXTRACE_BLOCK_TOTALS_BPF_H */

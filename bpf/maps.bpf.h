@@ -309,7 +309,7 @@ static __always_inline void abandon_call(const struct task_state *state)
 		operation_is_abandoned();
 }
 
-/* result as in io_record. */
+/* result as in io_record. Atomic, as an interrupt may end another operation meanwhile. */
 static __always_inline void operation_ends(__u8 op, __u8 source, __s64 result)
 {
 	__sync_fetch_and_add(&in_flight, -1);
@@ -318,11 +318,11 @@ static __always_inline void operation_ends(__u8 op, __u8 source, __s64 result)
 	if (!total)
 		return;
 	if (result <= 0) {
-		total->failed++;
+		__sync_fetch_and_add(&total->failed, 1);
 		return;
 	}
-	total->count++;
-	total->bytes += result;
+	__sync_fetch_and_add(&total->count, 1);
+	__sync_fetch_and_add(&total->bytes, result);
 }
 
 /* The recorder polls: waking it for every event would cost more than the event. */
