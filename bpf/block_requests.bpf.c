@@ -23,7 +23,6 @@ enum request_phase {
 struct request_state {
 	struct submission submission;
 	__u64 issued_ns;
-	__u64 queue; /* that device is of: a host's requests may serve several */
 	__u64 first_bio; /* the one that the request was made for */
 	__u64 sector; /* at the issue, as what follows */
 	__u32 command_flags;
@@ -70,11 +69,8 @@ static __always_inline struct request_state *state_of(struct request *request)
 
 static __always_inline void request_begins(struct request_state *state, struct request *request)
 {
-	__u64 queue = (__u64)request->q;
-	if (state->queue != queue) {
-		state->queue = queue;
-		state->device = device_number(request->q->disk);
-	}
+	/* A host's requests may serve several disks, and its memory others when one is gone. */
+	state->device = device_number(request->q->disk);
 	state->first_bio = (__u64)request->bio;
 	state->done_bytes = 0;
 	state->requeued = 0;
@@ -187,9 +183,11 @@ static __always_inline void bio_merges(struct bio *bio)
 	__u64 key = (__u64)bio;
 	struct submission submission;
 	note_submission(&submission, bio, bpf_ktime_get_ns());
-	/* What nobody traced does is found out without. */
+	/* What nobody traced does is found out without, but not from what an earlier use of the bio has left. */
 	if (submission.traced)
 		bpf_map_update_elem(&merged_submissions, &key, &submission, BPF_ANY);
+	else
+		bpf_map_delete_elem(&merged_submissions, &key);
 }
 
 /* Before 6.5, in place of block_io_start: the request that is made of the bio is not known yet. */
@@ -232,6 +230,8 @@ int BPF_PROG(block_rq_merge, struct request *request)
 	state->phase = REQUEST_IDLE;
 	if (state->submission.traced)
 		bpf_map_update_elem(&merged_submissions, &state->first_bio, &state->submission, BPF_ANY);
+	else
+		bpf_map_delete_elem(&merged_submissions, &state->first_bio);
 	return 0;
 }
 
