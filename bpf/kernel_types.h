@@ -52,10 +52,15 @@ struct qstr {
 	const unsigned char *name;
 };
 
+struct file_system_type {
+	int fs_flags;
+};
+
 struct super_block {
 	__u32 s_dev;
 	unsigned long s_flags;
 	unsigned long s_magic;
+	struct file_system_type *s_type;
 };
 
 struct address_space {

@@ -135,6 +135,10 @@ struct task_state {
 	__u32 memory_flags; /* and IO_SHARED_MEMORY or 0 */
 	__u64 run_delay_before_ns; /* task->sched_info.run_delay at its start */
 	__u64 position_lock; /* address of the struct file's f_pos_lock */
+	/* Pages that an operation has brought into the cache of its file: page_cache.bpf.h. */
+	__u64 brought_id; /* which operation that was */
+	__u64 brought_first, brought_end;
+	__u64 brought_read_bytes; /* task->ioac.read_bytes before the first of them */
 	__u64 direct_bio; /* of direct I/O: the bio that was submitted last, block_submission.bpf.h */
 	__u64 direct_end; /* where it ends in the file */
 

@@ -131,6 +131,8 @@ int BPF_PROG(mm_filemap_add_to_page_cache, struct folio *folio)
 	struct marking marking = {.first = first, .end = end < file_end ? end : file_end, .file = file};
 	if (marking.first >= marking.end)
 		return 0;
+	if (file == state->file && is_read_by_bios(state, inode))
+		note_brought(state, marking.first, marking.end);
 	if (first >> MARK_SHIFT == (marking.end - 1) >> MARK_SHIFT)
 		set_marks(0, &marking);
 	else

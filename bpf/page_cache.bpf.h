@@ -20,6 +20,8 @@
 #include "file_identity.bpf.h"
 
 enum {
+	FS_REQUIRES_DEVICE = 1, /* FS_REQUIRES_DEV */
+	FUSE_MAGIC = 0x65735546, /* FUSE_SUPER_MAGIC */
 	PAGE_SHIFT = 12, /* of PAGE_BYTES; the other page sizes of arm64 are not supported */
 	MARK_SHIFT = 6, /* pages of one bitmap, as a power of two */
 	MARK_PAGES = 1 << MARK_SHIFT,
@@ -206,8 +208,42 @@ static __always_inline __u32 take_missed_of(__u32 file, __u64 inode_pointer, __u
 	return take_marked(file, offset, done, read_field(inode, i_size));
 }
 
+/*
+ * Whether a running call has to be asked, at its end, if it had the device read anything: in a file system on block
+ * devices the kernel charges the thread with each such bio. FUSE reads in another process, even from a device.
+ */
+static __always_inline bool is_read_by_bios(const struct task_state *state, const struct inode *inode)
+{
+	return state->id && !state->request && BPF_CORE_READ(inode, i_sb, s_type, fs_flags) & FS_REQUIRES_DEVICE &&
+	       BPF_CORE_READ(inode, i_sb, s_magic) != FUSE_MAGIC;
+}
+
+/* Pages [first, end) that the running call has brought in and marked. */
+static __always_inline void note_brought(struct task_state *state, __u64 first, __u64 end)
+{
+	if (state->brought_id != state->id) {
+		state->brought_id = state->id;
+		state->brought_first = first;
+		state->brought_end = end;
+		state->brought_read_bytes = bpf_get_current_task_btf()->ioac.read_bytes;
+	}
+	if (first < state->brought_first)
+		state->brought_first = first;
+	if (end > state->brought_end)
+		state->brought_end = end;
+}
+
+/* Of a call that has brought in pages and had nothing read: they are of holes, or were never written, and no misses. */
+static __always_inline void forget_holes(const struct task_state *state)
+{
+	__u64 first = state->brought_first, end = state->brought_end;
+	if (state->brought_id == state->id && state->brought_read_bytes == bpf_get_current_task_btf()->ioac.read_bytes)
+		take_marked(state->file, first << PAGE_SHIFT, (end - first) << PAGE_SHIFT, end << PAGE_SHIFT);
+}
+
 static __always_inline __u32 take_missed(const struct task_state *state, __u64 offset, __s64 done)
 {
+	forget_holes(state);
 	return take_missed_of(state->file, state->inode_pointer, offset, done);
 }
 

@@ -235,7 +235,7 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	if (state->file) {
 		state->file_pointer = (__u64)source;
 		state->inode_pointer = (__u64)BPF_CORE_READ(source, f_mapping, host);
-		state->in_memory = 0; /* in pages, whatever the flags say */
+		state->in_memory = is_in_memory((struct inode *)state->inode_pointer);
 		state->descriptor_flags = read_field(source, f_flags);
 		state->positioned = files.source_position != 0;
 		state->position = position_at(source, files.source_position);
