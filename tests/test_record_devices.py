@@ -39,6 +39,7 @@ from tests.told import run_recorder  # noqa: E402
 SIZE_BYTES = 64 << 20
 STATUS_OF_ERRNO_5 = 10  # BLK_STS_IOERR
 STATUS_MEDIUM = 7  # BLK_STS_MEDIUM
+LOOP_MAJOR = 7  # Documentation/admin-guide/devices.txt
 FIRST_SECTOR = 2056  # of a mapped disk, on the one below
 
 # Direct writes, direct reads, and writes through the cache, in numbers that are prime.
@@ -341,3 +342,31 @@ def test_a_partition_of_an_nvme_disk(tmp_path):
     assert direct["bytes"].sum() == recorded.counted["write_bytes"] == 16 << 16
     assert (direct["sector"] * SECTOR_BYTES == direct["offset"] + 4096 * SECTOR_BYTES).all()
     assert RecordKind.BLOCK_DATA in recorded.trace.arrays
+
+
+# One read of each of several loop devices, of which the one is gone before the next is made.
+READ_DISKS_IN_TURN = """
+import fcntl, mmap, os, sys
+ADD, REMOVE, SET_FILE, CLEAR_FILE = 0x4C80, 0x4C81, 0x4C00, 0x4C01  # include/uapi/linux/loop.h
+control, image = os.open("/dev/loop-control", os.O_RDWR), os.open(sys.argv[1], os.O_RDWR)
+for number in map(int, sys.argv[2:]):
+    fcntl.ioctl(control, ADD, number)
+    disk = os.open(f"/dev/loop{number}", os.O_RDWR | os.O_DIRECT)
+    fcntl.ioctl(disk, SET_FILE, image)
+    assert os.preadv(disk, [mmap.mmap(-1, 4096)], 4096) == 4096
+    fcntl.ioctl(disk, CLEAR_FILE)
+    os.close(disk)
+    fcntl.ioctl(control, REMOVE, number)
+"""
+
+
+def test_a_disk_in_the_memory_of_one_that_is_gone_has_its_own_number(tmp_path):
+    numbers = range(1009, 1009 + 101)
+    (tmp_path / "image").write_bytes(bytes(1 << 20))
+    command = ("python3", "-c", READ_DISKS_IN_TURN, tmp_path / "image", *map(str, numbers))
+    done = run_recorder(tmp_path / "trace", *command, options=("--layer", "block"))
+    assert done.returncode == 0, done.stderr
+    blocks = characterize.open(tmp_path / "trace").blocks
+    loops = blocks[blocks["device"].astype(int) // (1 << 20) == LOOP_MAJOR]
+    reads = loops[loops["bytes"] == 4096]
+    assert [int(device) % (1 << 20) for device in reads["device"]] == list(numbers)
