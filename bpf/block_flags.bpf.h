@@ -21,6 +21,11 @@ enum {
 	SECTOR_SHIFT = 9,
 };
 
+/* Its number differs between kernels. */
+enum req_op {
+	REQ_OP_ZONE_APPEND = 7,
+};
+
 /* Bit numbers differ between kernels, so they are read from BTF by name. */
 enum req_flag_bits {
 	__REQ_SYNC = 11,
@@ -53,13 +58,21 @@ static __always_inline __u32 block_flags(__u32 command_flags)
 	       flag_if(command_flags, __REQ_SWAP, BLOCK_SWAP);
 }
 
+/* A write, be it to where a zone ends at the time. */
+static __always_inline bool writes_data(__u32 command_flags)
+{
+	__u32 op = command_flags & REQUEST_OP_MASK;
+	return op == REQUEST_OP_WRITE || (bpf_core_enum_value_exists(enum req_op, REQ_OP_ZONE_APPEND) &&
+					  op == bpf_core_enum_value(enum req_op, REQ_OP_ZONE_APPEND));
+}
+
 static __always_inline __u8 block_op(__u32 command_flags)
 {
+	if (writes_data(command_flags))
+		return BLOCK_WRITE;
 	switch (command_flags & REQUEST_OP_MASK) {
 	case REQUEST_OP_READ:
 		return BLOCK_READ;
-	case REQUEST_OP_WRITE:
-		return BLOCK_WRITE;
 	case REQUEST_OP_FLUSH:
 		return BLOCK_FLUSH;
 	case REQUEST_OP_DISCARD:
@@ -78,13 +91,13 @@ static __always_inline __u8 block_op(__u32 command_flags)
 
 static __always_inline bool moves_data(__u32 command_flags)
 {
-	return (command_flags & REQUEST_OP_MASK) <= REQUEST_OP_WRITE;
+	return (command_flags & REQUEST_OP_MASK) == REQUEST_OP_READ || writes_data(command_flags);
 }
 
 /* The flags of what is waited for by a program, or by the log of ext4 or xfs; a write-back that is waited for has one. */
 static __always_inline bool is_waited_write(__u32 command_flags)
 {
-	return (command_flags & REQUEST_OP_MASK) == REQUEST_OP_WRITE && has_request_flag(command_flags, __REQ_SYNC) &&
+	return writes_data(command_flags) && has_request_flag(command_flags, __REQ_SYNC) &&
 	       has_request_flag(command_flags, __REQ_IDLE);
 }
 

@@ -334,7 +334,7 @@ static __always_inline void take_place(struct walk *walk, const struct place *pl
 	if (mapping != walk->mapping)
 		enter_mapping(walk, (struct address_space *)mapping);
 	__u64 offset = BPF_CORE_READ(folio, index) * PAGE_BYTES + place->offset;
-	if (walk->owner.file && (walk->bio_flags & REQUEST_OP_MASK) == REQUEST_OP_WRITE) {
+	if (walk->owner.file && writes_data(walk->bio_flags)) {
 		__u32 stretch = offset / DIRTY_STRETCH_BYTES;
 		__u32 stretch_left = DIRTY_STRETCH_BYTES - offset % DIRTY_STRETCH_BYTES;
 		bytes = bytes < stretch_left ? bytes : stretch_left;

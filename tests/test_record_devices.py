@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -370,3 +371,21 @@ def test_a_disk_in_the_memory_of_one_that_is_gone_has_its_own_number(tmp_path):
     loops = blocks[blocks["device"].astype(int) // (1 << 20) == LOOP_MAJOR]
     reads = loops[loops["bytes"] == 4096]
     assert [int(device) % (1 << 20) for device in reads["device"]] == list(numbers)
+
+
+def test_appends_to_zones_are_writes_with_data(tmp_path):
+    """As btrfs writes data to a disk of zones, and nothing else does."""
+    zones = {"size": 1024, "zoned": 1, "zone_size": 64}
+    with made.null_block(queue_mode=2, **zones) as disk:
+        options = ("-O", "zoned", "-d", "single", "-m", "single")
+        try:
+            place = contextlib.ExitStack()
+            directory = place.enter_context(mounted("btrfs", disk, tmp_path / "place", make_options=options))
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"this mkfs.btrfs makes none on zones: {error.stderr.strip()}")
+        with place:
+            command = f"dd if=/dev/urandom of={directory}/file bs=1M count=5 conv=fsync"
+            (recorded,) = record(tmp_path / "trace", [disk], command)
+    assert recorded.counted["write_bytes"] == recorded.of(BlockOp.WRITE)["bytes"].sum()
+    paths = recorded.pieces["file"].map(recorded.trace.paths)
+    assert recorded.pieces.loc[paths == f"{directory}/file", "bytes"].sum() == CACHED
