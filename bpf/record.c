@@ -489,10 +489,7 @@ int main(int argc, char **argv)
 	session.signals = signals;
 	if (init_target(&session))
 		return EXIT_FAILED;
-	/*
-	 * After the fork. Neither a command that was killed before it began nor a closed stderr ends a recording unwritten, nor
-	 * a limit on the size of files.
-	 */
+	/* After the fork. A command killed before it began, a closed stderr or a limit on sizes ends no recording unwritten. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	int exit_code = record_to_file(&session);
