@@ -186,26 +186,6 @@ def test_a_hangup_ends_a_replay_unless_it_is_ignored(trace, image, ignored):
     assert json.loads(out[out.index("{\n") :])["stopped"] == "signal"
 
 
-@pytest.mark.parametrize("cache", ["warm", "cold"])
-def test_intervals_say_what_storage_moved(tmp_path, image, cache):
-    """A cold pass reads every byte once, a warm one nothing."""
-    requests = 20_011  # of 4 KiB: 82 MB, so that there are intervals
-    io = [read(4096 * at, 4096, at, 0, thread=1, file=1) for at in range(requests)]
-    files = [{"file": 1, "size_bytes": 4096 * requests}]
-    trace = characterize.write(made_trace(io, files=files, flags=HeaderFlag.UNTIMED), tmp_path / "t.iotrace")
-    done = run(trace, image, "--cache", cache, "--interval-ms=2")
-    lines = [json.loads(line) for line in done.stdout[: done.stdout.index("{\n")].splitlines()]
-    assert lines
-    assert all(line["dirtied_bytes"] == 0 for line in lines)
-    read_bytes = sum(line["device_read_bytes"] for line in lines)
-    moved_bytes = sum(line["bytes"] for line in lines)
-    if cache == "warm":
-        assert read_bytes == 0
-    else:
-        # Read-ahead is ahead, and the last interval, a part, is not printed.
-        assert moved_bytes <= read_bytes <= 4096 * requests
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 def test_stopped_in_the_middle_every_record_is_accounted_for(image, tmp_path, threads):
     trace = write_trace(tmp_path / "t.iotrace", 999, threads)

@@ -9,7 +9,7 @@ import pytest
 import characterize
 from characterize.layout import Fileop, HeaderFlag
 from tests.loop_file_system import loop_file_system
-from tests.made_trace import made_trace, write
+from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine
 from tests.test_engine_cli import run
 
@@ -69,3 +69,24 @@ def test_of_a_directory_in_memory_no_device_is_known(tmp_path, small_file_system
     assert lines
     assert all("device_write_bytes" not in line for line in lines)
     assert all(line["dirtied_bytes"] == 0 for line in lines)
+
+
+@pytest.mark.parametrize("cache", ["warm", "cold"])
+def test_intervals_say_what_storage_moved(tmp_path, cache):
+    """A cold pass reads every byte once, a warm one nothing."""
+    requests = 20_011  # of 4 KiB: 82 MB, so that there are intervals
+    io = [read(4096 * at, 4096, at, 0, thread=1, file=1) for at in range(requests)]
+    files = [{"file": 1, "size_bytes": 4096 * requests}]
+    trace = characterize.write(made_trace(io, files=files, flags=HeaderFlag.UNTIMED), tmp_path / "t.iotrace")
+    with loop_file_system("ext4", tmp_path) as made:  # nobody else reads of it
+        done = run(trace, f"--directory={made.place / 'image'}", "--cache", cache, "--interval-ms=2")
+    lines = [json.loads(line) for line in done.stdout[: done.stdout.index("{\n")].splitlines()]
+    assert lines
+    assert all(line["dirtied_bytes"] == 0 for line in lines)
+    read_bytes = sum(line["device_read_bytes"] for line in lines)
+    moved_bytes = sum(line["bytes"] for line in lines)
+    if cache == "warm":
+        assert read_bytes == 0
+    else:
+        # Read-ahead is ahead, and the last interval, a part, is not printed.
+        assert moved_bytes <= read_bytes <= 4096 * requests

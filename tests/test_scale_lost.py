@@ -52,7 +52,7 @@ def disturbed(tmp_path, monkeypatch):
     monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(measuring, "measure_in", lambda *arguments: disturbed.wrap(machine.measure))
+    monkeypatch.setattr(measuring, "measure_in", lambda *arguments, **stopping: disturbed.wrap(machine.measure))
     return disturbed
 
 
@@ -60,7 +60,9 @@ def disturbed(tmp_path, monkeypatch):
 def disturbed_engine(monkeypatch):
     """What happens during the verb, with everything as it is."""
     disturbed, measure_in = Disturbed(), measuring.measure_in
-    monkeypatch.setattr(measuring, "measure_in", lambda *arguments: disturbed.wrap(measure_in(*arguments)))
+    monkeypatch.setattr(
+        measuring, "measure_in", lambda *arguments, **stopping: disturbed.wrap(measure_in(*arguments, **stopping))
+    )
     return disturbed
 
 

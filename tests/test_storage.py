@@ -335,7 +335,9 @@ def test_processors_compute_for_as_long_as_they_should():
 def test_on_real_storage(tmp_path):
     needs_engine()
     place = Path(os.environ.get("FLEXTRACE_TEST_DIRECTORY", tmp_path))
-    measure = measure_in(place / "image", None, BUFFERED)
+    image = place / "image"
+    image.mkdir()
+    measure = measure_in(image, None, BUFFERED)
     points = []
     for number, (name, workload) in enumerate(probes(64.0 * MIB).items()):
         step = Step(workload, ROLE, 0.4, parameter=name, seed=number)
