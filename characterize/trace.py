@@ -35,6 +35,7 @@ from characterize.layout import (
     HeaderFlag,
     RecordKind,
 )
+from characterize.missing_records import damaged, what_is_missing
 from characterize.trace_head import count_records, is_foreign, json_text, read_head
 from characterize.trace_writer import write
 
@@ -45,9 +46,6 @@ __all__ = ["Header", "Trace", "open", "write"]
 
 PATH_DTYPE = pd.StringDtype("python", na_value=np.nan)
 """For paths, whose bytes that are not UTF-8 stand as surrogates, which pandas' other strings refuse."""
-
-LOWER_BOUND = "uniqueBytes is a lower bound"
-"""Ends every warning of missing records."""
 
 
 @dataclass
@@ -349,27 +347,6 @@ def trace_of(path: Path, content: Content) -> Trace:
     if (orphans := int((owner < 0).sum())) and not header.lost:
         warnings.append(damaged(path, orphans))
     return Trace(header, arrays, paths_of(arrays[RecordKind.TEXT]), path, warnings, block_of_data=owner)
-
-
-def what_is_missing(header: Header) -> str:
-    """The warning of a trace that lacks records: the recorder lost them, or they are lines that were malformed."""
-    imported = header.metadata.get("imported")
-    if isinstance(imported, Mapping) and "bad_lines" in imported:
-        return f"{imported['bad_lines']} malformed lines were left out when it was imported; {LOWER_BOUND}"
-    if not header.lost:
-        missed = header.metadata.get("missed_runs")
-        why = "its recorder was killed, or the file was cut off"
-        if isinstance(missed, Mapping) and missed and HeaderFlag.INCOMPLETE not in header.flags:
-            runs = ", ".join(f"{count} of {program}" for program, count in missed.items())
-            why = f"the kernel left out runs of the recorder's programs ({runs})"
-        return f"{why}: what is missing is not counted; {LOWER_BOUND}"
-    lost = ", ".join(f"{count} {kind.name}" for kind, count in header.lost.items())
-    return f"records were lost while recording ({lost}); {LOWER_BOUND}"
-
-
-def damaged(path: Path | None, orphans: int) -> str:
-    """The warning of a trace with BLOCK_DATA records whose BLOCK record is not there."""
-    return f"{path} is damaged: {orphans} BLOCK_DATA records do not follow the BLOCK record they are of"
 
 
 def _metadata_of(path: Path, text: bytes | None, warnings: list[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import characterize
 from characterize.layout import FileFlag, IoOp, Source
 from tests.told import RECORDER, run_recorder, wait_for_recording
 
+pytest_plugins = ["own_group"]
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
@@ -39,21 +40,6 @@ os.write(after, bytes(7))
 print("done", flush=True)
 sys.stdin.readline()
 """
-
-
-@pytest.fixture
-def group():
-    """A control group of this test's own, of whichever version is there."""
-    roots = [Path("/sys/fs/cgroup") / name for name in ("freezer", "unified", ".")]
-    place = next(root for root in roots if (root / "cgroup.procs").exists()) / f"flextrace-arrivals-{os.getpid()}"
-    place.mkdir()
-    yield place
-    for _ in range(50):
-        try:
-            place.rmdir()
-            return
-        except OSError:
-            time.sleep(0.1)
 
 
 def files_by_path(trace: characterize.Trace) -> pd.DataFrame:

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.loop_file_system import loop_file_system
 from tests.overlay import overlay
 from tests.told import NAMED_BY_ARGUMENT, RECORDER, run_recorder, wait_for_recording
 
+pytest_plugins = ["own_group"]
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
@@ -116,21 +116,6 @@ def test_a_device_leaves_out_calls_on_names_elsewhere(tmp_path, kind):
     trace = open_trace(tmp_path / "t")
     assert named(trace) == {**NAMED, Fileop.RENAME: 1}
     assert all(path.startswith(str(system.place)) for path in trace.paths.values())
-
-
-@pytest.fixture
-def group():
-    """A control group of this test's own, of whichever version is there."""
-    roots = [Path("/sys/fs/cgroup") / name for name in ("freezer", "unified", ".")]
-    place = next(root for root in roots if (root / "cgroup.procs").exists()) / f"flextrace-scope-{os.getpid()}"
-    place.mkdir()
-    yield place
-    for _ in range(50):
-        try:
-            place.rmdir()
-            return
-        except OSError:
-            time.sleep(0.1)
 
 
 @pytest.mark.parametrize("option", ["-p", "--in-cgroup"])
