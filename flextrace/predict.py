@@ -199,7 +199,7 @@ def _repeatability(profile: Profile) -> Repeatability | None:
     """How far equal measurements of the machine lay apart; None of a table."""
     from selfscale.conclusions import repeatability  # noqa: PLC0415
 
-    return None if profile.table else repeatability(profile.measured)
+    return None if profile.table else repeatability(profile.measured, profile.regions)
 
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from characterize.workload import Workload
 from selfscale.access import Access
 from selfscale.direction_caches import READS, WRITES, DirectionCache, differ, direction_cache, file_cache_size
 from selfscale.measure import Point
-from selfscale.profile import Curve, Profile
+from selfscale.profile import Curve, Profile, Region
 from selfscale.write_policy import WritePolicy, write_policy
 
 NOTHING = 1.15
@@ -135,7 +135,7 @@ def conclude(profile: Profile) -> Conclusions:
             parameter: [benefit(profile, profile.curve(parameter, index)) for index in range(len(profile.regions))]
             for parameter in ("sizeMean", "seqFrac", "processNum", "readFrac")
         },
-        repeatability(profile.measured),
+        repeatability(profile.measured, profile.regions),
     )
 
 
@@ -181,7 +181,9 @@ def benefit(profile: Profile, curve: Curve) -> Benefit | None:
 def _error(profile: Profile, curve: Curve, at: int) -> float:
     """Relative half-width of a value of a curve."""
     error = float(curve.half_width_95[at] / curve.throughput[at])
-    return error if math.isfinite(error) else max(UNKNOWN_ERROR, repeatability(profile.measured).largest or 0.0)
+    if math.isfinite(error):
+        return error
+    return max(UNKNOWN_ERROR, repeatability(profile.measured, profile.regions).largest or 0.0)
 
 
 def _verdict(factor: float, low: float, high: float) -> str:
@@ -193,12 +195,15 @@ def _verdict(factor: float, low: float, high: float) -> str:
     return GAIN if factor > 1 else LOSS
 
 
-def spreads_of(points: Sequence[Point]) -> dict[Workload, float]:
-    """|difference| / mean of the workloads that were measured more than once, random ones and focal points, also those
-    that are probes of sizes and processes; not of a curve, where what looked disturbed is measured again."""
+def spreads_of(points: Sequence[Point], regions: Sequence[Region]) -> dict[Workload, float]:
+    """|difference| / mean of the workloads that were measured more than once: random ones, probes of sizes and
+    processes, and focal points whatever they were measured for; not the rest of a curve, where what looked disturbed
+    is measured again."""
+    focal_points = {region.focal for region in regions}
     groups: dict[Workload, list[float]] = {}
     for point in points:
-        if point.throughput_bytes_per_s > 0 and point.role in {"reference", "explore", "random"}:
+        counts = point.role in {"reference", "explore", "random"} or point.workload in focal_points
+        if point.throughput_bytes_per_s > 0 and counts:
             groups.setdefault(point.workload, []).append(point.throughput_bytes_per_s)
     return {
         workload: (max(values) - min(values)) / float(np.mean(values))
@@ -207,9 +212,9 @@ def spreads_of(points: Sequence[Point]) -> dict[Workload, float]:
     }
 
 
-def repeatability(points: Sequence[Point]) -> Repeatability:
+def repeatability(points: Sequence[Point], regions: Sequence[Region]) -> Repeatability:
     """How far equal measurements lay apart, by `spreads_of`."""
-    spreads = list(spreads_of(points).values())
+    spreads = list(spreads_of(points, regions).values())
     return Repeatability(
         float(np.median(spreads)) if spreads else None,
         float(np.quantile(spreads, 0.9)) if spreads else None,

@@ -121,7 +121,7 @@ def _model_table(profile: Profile) -> list[Table]:
 
 def _repeatability_row(profile: Profile) -> list[Cell]:
     """How far equal measurements lay apart, of all that were measured again."""
-    spreads = spreads_of(profile.measured)
+    spreads = spreads_of(profile.measured, profile.regions)
     if not spreads:
         return [Cell("repeatability", "nothing was measured twice"), *[Cell("-")] * 5]
     by_region: dict[int, list[float]] = {}

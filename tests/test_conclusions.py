@@ -105,12 +105,21 @@ def test_repeatability_by_hand():
     other = FOCAL.replace(read_frac=1.0)
     points = [point(FOCAL, 90.0), point(FOCAL, 110.0), point(other, 95.0, "random"), point(other, 105.0, "random")]
     points += [point(other.replace(seq_frac=0.0), 5.0, steady=False), point(FOCAL, 300.0, "curve")]
-    found = repeatability(points)
+    found = repeatability(points, [])
     assert (found.median, found.p90, found.largest) == tuple(map(pytest.approx, (0.15, 0.19, 0.2)))
     assert (found.repeated, found.points, found.unsteady) == (2, 6, 1)
     # A focal point that was a probe before.
-    assert repeatability([point(FOCAL, 90.0, "explore"), point(FOCAL, 110.0)]).median == pytest.approx(0.2)
-    assert repeatability([]).median is None
+    assert repeatability([point(FOCAL, 90.0, "explore"), point(FOCAL, 110.0)], []).median == pytest.approx(0.2)
+    assert repeatability([], []).median is None
+
+
+def test_repeatability_of_a_focal_point_that_was_on_a_curve_before():
+    region = Region(1 * MIB, 100 * MIB, FOCAL)
+    other = FOCAL.replace(read_frac=1.0)
+    rates = [(FOCAL, 80.0, "curve"), (FOCAL, 120.0, "reference"), (other, 1.0, "curve"), (other, 9.0, "curve")]
+    points = [Point(workload, rate, 0.0, role=role) for workload, rate, role in rates]
+    found = repeatability(points, [region])
+    assert (found.repeated, found.median) == (1, pytest.approx(0.4))
 
 
 def test_findings_of_a_machine_with_caches_apart_are_data_and_text(tmp_path):
