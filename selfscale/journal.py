@@ -77,10 +77,7 @@ class Journal:
                 f"{self.path} is not a journal of measured points: remove it and run without --resume", 2
             )
         old = documents[0]["settings"]
-        different = [
-            f"{name} was {old.get(name)}, is {value}" for name, value in settings.items() if old.get(name) != value
-        ]
-        if different:
+        if different := _different(old, settings):
             raise FlextraceError(
                 f"cannot resume {self.path} with other settings ({'; '.join(different)}): "
                 "give the same ones, or start afresh with --force",
@@ -142,3 +139,15 @@ class Journal:
     def remove(self) -> None:
         """Delete the file, when the profile holds everything."""
         self.path.unlink(missing_ok=True)
+
+
+def _different(old: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs, of settings that are documents themselves only the parts that do."""
+    found = []
+    for name, value in now.items():
+        was = old.get(name)
+        if isinstance(value, Mapping) and isinstance(was, Mapping):
+            found += _different(was, value)
+        elif was != value:
+            found.append(f"{name} was {was}, is {value}")
+    return found

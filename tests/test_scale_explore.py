@@ -348,6 +348,14 @@ def test_journal_refuses_other_settings(tmp_path):
     assert caught.value.exit_code == 2
 
 
+def test_journal_names_only_the_part_of_a_setting_that_differs(tmp_path):
+    access = {"mode": "buffered", "sync_frac": 0.0, "dsync": False}
+    Journal(tmp_path / "j", {"seed": 1, "access": access}, {}, resume=False)
+    with pytest.raises(FlextraceError) as caught:
+        Journal(tmp_path / "j", {"seed": 1, "access": {**access, "sync_frac": 0.1}}, {}, resume=True)
+    assert "(sync_frac was 0.0, is 0.1)" in str(caught.value)
+
+
 def test_journal_drops_a_last_line_that_was_cut_off(tmp_path):
     points = make_journal(tmp_path / "j")
     whole = (tmp_path / "j").read_bytes()
