@@ -95,6 +95,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"flextrace {verb}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
+        # What was being made when it came may fail once more when it is freed, which says nothing to a user.
+        sys.unraisablehook = lambda _: None
         print(f"flextrace {verb}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:

@@ -113,3 +113,24 @@ def test_what_cannot_work_is_refused_before_any_work(command, said, tmp_path, ca
     assert main(command.split(" ")) == 2
     assert said in capsys.readouterr().err
     assert not [path for path in tmp_path.iterdir() if path.name != "d"]
+
+
+def test_an_interruption_is_one_line_also_where_what_was_being_made_fails_to_be_freed():
+    program = """
+import sys
+import flextrace.main as main
+
+class HalfMade:
+    def __del__(self):
+        raise AttributeError("it has no handle yet")
+
+kept = HalfMade()
+
+def interrupted(verb):
+    raise KeyboardInterrupt
+
+main.make_parser = interrupted
+sys.exit(main.main(["doctor"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "flextrace doctor: interrupted\n")
