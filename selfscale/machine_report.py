@@ -23,7 +23,7 @@ from selfscale.prediction_figures import prediction_figures, title_of
 from selfscale.profile import Profile
 from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
-from selfscale.strengths import strengths
+from selfscale.strengths import region_name, strengths
 
 
 def machine_sections(
@@ -89,9 +89,24 @@ def machine_section(
         section.figures += prediction_figures(errors, profile.boundaries_bytes, applications)
     section.tables += [
         Table("Environment", ["what", "value"], flat_rows(profile.environment)),
-        Table("Drift of the reference point", ["what", "value"], flat_rows(profile.drift), collapsed=True),
+        *_drift_table(profile),
     ]
     return section
+
+
+def _drift_table(profile: Profile) -> list[Table]:
+    """How far the focal points that were measured again lay apart, in the order of their measurements."""
+    rows = [
+        [
+            Cell(region_name(entry["region"], len(profile.regions))),
+            Cell(", ".join(f"{format_megabytes(value)} MB/s" for value in entry["throughput_bytes_per_s"])),
+            Cell(f"{entry['spread']:.1%}"),
+            Cell(f"{entry['last_to_first']:+.1%}"),
+        ]
+        for entry in profile.drift.get("reference_points", [])
+    ]
+    titles = ["region", "throughput, as measured in turn", "(largest - smallest) / mean", "last to first"]
+    return [Table("Drift of the reference points", titles, rows, collapsed=True)] if rows else []
 
 
 def _error_table(errors: PredictionErrors, where: str) -> Table:

@@ -21,10 +21,11 @@ from characterize.figure_data import figure_data_of
 from characterize.places import POINTS_MAX
 from characterize.provenance import sha256_of
 from characterize.trace import Header, Trace
+from characterize.workload import Workload
 from selfscale.machine_report import machine_section
 from selfscale.prediction_errors import applications_of, errors_of
 from selfscale.prediction_figures import prediction_figures
-from selfscale.profile import Profile
+from selfscale.profile import Profile, Region
 from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report import write_report
 from selfscale.report_parts import Cell
@@ -200,8 +201,19 @@ def test_figures_5_3_and_5_4_have_every_model_beside_the_repeatability() -> None
     assert [line.x0 for line in parameters.plot.layout.shapes] == [100 * MIB]
 
 
+def test_drift_of_reference_points_is_a_table_with_what_was_measured() -> None:
+    entry = {"region": 0, "throughput_bytes_per_s": [11e6, 13e6], "spread": 1 / 6, "last_to_first": 2 / 11}
+    profile = Profile(regions=[Region(1e6, 2e6, Workload(1e6, 0.5, 0.5, 4096.0, 1.0))])
+    assert not [table for table in machine_section(profile).tables if table.title.startswith("Drift")]
+    profile.drift = {"reference_points": [entry]}
+    (table,) = [table for table in machine_section(profile).tables if table.title.startswith("Drift")]
+    assert [cell.text for cell in table.rows[0]] == ["only region", "11 MB/s, 13 MB/s", "16.7%", "+18.2%"]
+
+
 def test_cross_validated_errors_stand_beside_the_repeatability() -> None:
     profile = make_profile()
+    assert model_table(profile)["repeatability"][1].text == "2 measured again"  # its focal points are on every curve
+    profile.measured = list({point.workload: point for point in profile.measured}.values())
     row = model_table(profile)["repeatability"]
     assert (row[0].below, {cell.text for cell in row[1:]}) == ("nothing was measured twice", {"-"})
     random = [point for point in profile.measured if point.role == "random"]
