@@ -17,7 +17,7 @@ from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
 from characterize.requests import requests_of, times_measured
 from characterize.response_time import syncs_of
-from characterize.workload import Workload
+from characterize.workload import FIELD_OF, Workload
 from selfscale.access import Access
 from selfscale.elapsed import RecordedTimes, recorded_times
 from selfscale.models.measured import Z90
@@ -33,7 +33,7 @@ from selfscale.uncached import device_share, knows_device, with_device_reads
 SIMULATION = "operations of the trace, simulated"
 SIMULATED_NOTE = (
     "interval covers what is not known of the machine's constants, and how far off such simulations were; "
-    "cold reads, new files, syncs and think times as recorded, the processor as fast as that of the recording"
+    "cold reads, new files, syncs and think times as in the trace, the processor as fast as that of the recording"
 )
 SIMULATION_ERROR, SYNC_ERROR, REST_ERROR = 0.2, 0.4, 0.1
 """Standard deviations of ln(simulated / measured) over the applications of ``make bench-predict``: of the throughput,
@@ -155,7 +155,8 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
     layer = characterization.layers["vfs"]
     if not layer.requests:
         raise FlextraceError(f"{path} has no request of an application: record it with --layer vfs or both")
-    changed = f", {', '.join(sorted(changes))} as given" if changes else ""
+    names = [name for name, field in FIELD_OF.items() if field in changes]
+    changed = f", {', '.join(names)} as given" if names else ""
     footprint = layer.parameters.replace(**{name: float(value) for name, value in changes.items()})
     workloads = [(f"uniqueBytes = footprint of the trace{changed}", footprint)]
     equivalent = layer.locality.equivalent_unique_bytes

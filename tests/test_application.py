@@ -132,4 +132,4 @@ def test_a_given_number_of_processes_replaces_the_recorded_one(recorded):
     application = application_of(recorded, {"process_num": 8.0})
     (estimate,) = estimates(FormulaPredictor(lambda workload: 1e6 * workload.process_num), application)[:1]
     assert estimate.in_flight == 8.0
-    assert "process_num as given" in estimate.basis
+    assert "processNum as given" in estimate.basis
