@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA, SCHEMA_VERSION = "flextrace.profile", 1
+ENVIRONMENT_AMOUNTS = (
+    *("read_ahead_bytes", "request_bytes", "cache_limit_bytes", "dirty_limit_bytes", "cpus"),
+    *("memory_bytes", "memory_limit_bytes"),
+)
 TO_COMPLETE = (
     "continue it with 'flextrace scale --resume' if it was interrupted, else measure again with a larger --budget"
 )
@@ -331,7 +335,7 @@ def _check_shape(document: dict[str, Any]) -> None:
         if best is not None and best not in [score["model"] for score in scores]:
             raise ValueError(f"models has no score of its best one, {best!r}")
     environment = document.get("environment", {})
-    for name in ("read_ahead_bytes", "request_bytes", "cache_limit_bytes", "dirty_limit_bytes", "cpus"):
+    for name in ENVIRONMENT_AMOUNTS:
         amount = environment.get(name)
         if amount is not None and not _is_amount(amount):
             raise ValueError(f"environment has {name} {amount!r}")
@@ -339,6 +343,10 @@ def _check_shape(document: dict[str, Any]) -> None:
         text = environment.get(name)
         if text is not None and not isinstance(text, str):
             raise ValueError(f"environment has {name} {text!r}")
+    for number, entry in enumerate(document.get("drift", {}).get("reference_points", [])):
+        values = [entry["region"], entry["spread"], abs(entry["last_to_first"]), *entry["throughput_bytes_per_s"]]
+        if not all(map(_is_amount, values)):
+            raise ValueError(f"drift has reference_points[{number}] {entry!r}")
     for number, point in enumerate(document.get("storage", [])):
         for times in dict(point["response_time"]).values():
             if times is not None and not all(map(_is_amount, dict(times).values())):

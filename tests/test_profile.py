@@ -77,6 +77,26 @@ def test_other_files_are_named(tmp_path, content, message):
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("environment", {"memory_limit_bytes": "64M"}),
+        ("environment", {"memory_bytes": [1]}),
+        ("drift", {"reference_points": [{"region": 0}]}),
+        ("drift", {"reference_points": 5}),
+        (
+            "drift",
+            {"reference_points": [{"region": 0, "throughput_bytes_per_s": ["x"], "spread": 0.1, "last_to_first": 0.1}]},
+        ),
+    ],
+)
+def test_damaged_parts_that_only_reports_look_at_are_told_at_once(profile, tmp_path, part, content):
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(profile.as_document() | {part: content}))
+    with pytest.raises(FlextraceError, match="damaged"):
+        load(path)
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(FlextraceError, match="cannot read profile"):
         load(tmp_path / "none.json")
