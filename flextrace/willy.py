@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the trace; print the five parameters as wanted and as measured on it."""
+    """Write the trace, print its parameters as wanted and as measured; 3 if what it is drawn from lacks records."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
     from characterize.provenance import provenance_of, sha256_of  # noqa: PLC0415
     from characterize.workload import PARAMETERS, Workload, workload_of  # noqa: PLC0415
@@ -79,6 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     if (like is not None) != (EMPIRICAL in {arguments.depth, arguments.size}):
         raise FlextraceError("--depth empirical and --size empirical are drawn from --like TRACE: give both", 2)
     check_new_file(arguments.output, force=arguments.force, inputs=[like] if like else [])
+    parent = trace_file.open(like) if like else None
+    for warning in parent.warnings if parent else []:
+        print(f"flextrace willy: warning: {warning}", file=sys.stderr)
     wanted = Workload(
         float(arguments.unique_bytes),
         arguments.seq_frac,
@@ -91,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         requests=arguments.requests,
         depth=arguments.depth,
         size=arguments.size,
-        like=source_shape_of(trace_file.open(like)) if like else None,
+        like=source_shape_of(parent) if parent else None,
         seed=arguments.seed,
         align_bytes=arguments.align,
         sync_frac=arguments.sync_frac,
@@ -120,4 +123,4 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{name:<12} {show(asked[name]):>14} {show(achieved[name]):>14}")  # type: ignore[arg-type]
         print(f"{'requests':<12} {arguments.requests or '':>14} {requests:>14}")
     print(f"flextrace willy: run it with: flextrace replay {arguments.output} --directory DIR", file=sys.stderr)
-    return 0
+    return 0 if parent is None or parent.header.complete else 3

@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp
 
 import characterize
 from characterize.errors import FlextraceError
-from characterize.layout import BlockOp
+from characterize.layout import BlockOp, HeaderFlag, RecordKind
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of
 from flextrace.main import main
 from replayer.source_shape import source_shape_of
@@ -152,6 +152,17 @@ def test_the_verb(tmp_path, capsys):
     assert document["made"]["like"]["path"] == str(parent)
     assert (document["made"]["depth"], document["made"]["size"]) == ("empirical", "empirical")
     assert distance(depth_shares(characterize.open(out)), depth_shares(source())) < 0.05
+
+
+def test_a_source_that_lacks_records_is_told(tmp_path, capsys):
+    trace, count = source(), 251
+    trace.header.lost[RecordKind.IO] = count
+    trace.header.flags |= HeaderFlag.LOST
+    parent, out = characterize.write(trace, tmp_path / "lossy.iotrace"), tmp_path / "out.iotrace"
+    five = ["--unique-bytes", "2M", "--seq-frac", "0.4", "--read-frac", "0.7", "--size-mean", "14K"]
+    assert main(["willy", *five, "--size", "empirical", "--like", str(parent), "-o", str(out)]) == 3
+    assert f"{count} IO" in capsys.readouterr().err
+    assert out.exists()
 
 
 def test_what_is_used_once_has_no_depths():
