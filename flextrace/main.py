@@ -89,7 +89,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)
         exit_code = arguments.run(arguments)
-        sys.stdout.flush()
+        if sys.stdout:  # None where it was closed: nobody wants to read it
+            sys.stdout.flush()
         return exit_code
     except FlextraceError as error:
         print(f"flextrace {verb}: {error}", file=sys.stderr)

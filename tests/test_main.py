@@ -22,6 +22,15 @@ def test_full_output_is_told_in_one_line():
     assert "Traceback" not in done.stderr
 
 
+def test_output_that_is_closed_is_no_error():
+    command = " ".join([*FLEXTRACE, "willy", "--help", ">&-"])
+    help_of = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    command = " ".join([*FLEXTRACE, "doctor", ">&-"])
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in help_of.stderr + done.stderr
+    assert done.returncode == subprocess.run([*FLEXTRACE, "doctor"], capture_output=True, check=False).returncode
+
+
 def test_a_reader_that_has_enough_ends_it_quietly():
     command = " ".join([*FLEXTRACE, "doctor", "|", "head", "-c", "1"])
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
