@@ -126,6 +126,7 @@ def test_a_trace_without_operations_is_refused(image, tmp_path):
     done = run(path, image)
     assert done.returncode == 1
     assert "no operation" in done.stderr
+    assert "by --device" in done.stderr
 
 
 def test_intervals_add_up_to_no_more_than_the_result_and_come_while_it_runs(trace, image):

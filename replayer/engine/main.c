@@ -274,7 +274,8 @@ static int replay(struct arguments *arguments)
 	if (choose_order(arguments, &trace, &table))
 		return EXIT_USAGE;
 	if (!schedule.count) {
-		complain("%s holds no operation: there is nothing to replay", arguments->trace);
+		complain("%s holds no operation of a program: there is nothing to replay%s", arguments->trace,
+			 arguments->device ? "" : "; block requests are replayed by --device");
 		return EXIT_FAILURE;
 	}
 	char engine_why[ENGINE_WHY_BYTES];
