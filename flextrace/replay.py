@@ -237,6 +237,7 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
         yield trace, {}
         return
     # pandas and numba are slow to import
+    from characterize.layout import RecordKind  # noqa: PLC0415
     from characterize.stream import open_stream  # noqa: PLC0415
     from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from selfscale.scratch import check_room, device_trace_bytes  # noqa: PLC0415
@@ -256,7 +257,9 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
             fit=arguments.fit,
         )
         if arguments.record and notes["layer"] != "block":
-            raise FlextraceError("--record onto a device compares block requests: give --layer block as well", 2)
+            has_blocks = stream.facts.header.count.get(RecordKind.BLOCK)
+            way = "give --layer block as well" if has_blocks else "the trace has none; record it in a --directory"
+            raise FlextraceError(f"--record onto a device compares block requests: {way}", 2)
         if not arguments.order and notes["layer"] == "block":
             # Lanes are no threads: only the interval order keeps the recorded depth, and none is to where it is given.
             arguments.order = "thread" if arguments.lanes else "recorded"

@@ -217,7 +217,10 @@ class BlockOperations:
 def _choose(devices: list[int], source: str | None) -> list[int]:
     names = {device_name(device): device for device in devices}
     if not names:
-        raise FlextraceError("the trace has no block requests and no I/O on a block device: replay it in a --directory")
+        raise FlextraceError(
+            "the trace has no block requests: replay it in a --directory, or, if it is synthetic or its programs did "
+            "I/O on a block device, by --layer vfs"
+        )
     if source == ALL_DEVICES:
         return devices
     if source is None and len(names) > 1:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import characterize
-from characterize.layout import BlockOp, FileType, RecordKind
+from characterize.layout import BlockOp, FileType, HeaderFlag, RecordKind
 from characterize.workload import PARAMETERS
 from flextrace.main import main
 from tests.block_device import loop_device, partition
@@ -190,3 +190,14 @@ def test_wrong_usage(disk, tmp_path, capsys, options, word):
     trace = characterize.write(made_trace(io, files=files, blocks=rows()), tmp_path / "both.iotrace")
     assert main(["replay", str(trace), "--device", disk.path, "--record", *options]) == 2
     assert word in capsys.readouterr().err
+
+
+def test_a_trace_without_block_requests_is_told_where_its_replay_can_be_recorded(disk, tmp_path, capsys):
+    trace = characterize.write(
+        made_trace([read(0, 4096)], files=[{"file": 1, "size_bytes": SIZE}], flags=HeaderFlag.UNTIMED),
+        tmp_path / "synthetic.iotrace",
+    )
+    assert main(["replay", str(trace), "--device", disk.path, "--record"]) == 2
+    message = capsys.readouterr().err
+    assert "--directory" in message
+    assert "--layer block" not in message
