@@ -302,7 +302,7 @@ def _name_uses(operations: pd.DataFrame, facts: Trace, names: Mapping[int, str])
     """``row`` of operations, ``name`` that it uses, and whether it ``changes`` what the name means."""
     ops = operations.loc[~operations["data"], ["op", "file", "argument", "flags", "start_ns", "end_ns"]]
     ops = ops[np.isin(ops["op"], _USES_NAME + _NAMES_TARGET)].rename_axis("row").reset_index()
-    target, kind = ops["argument"].map(facts.paths), ops["op"].to_numpy()
+    target, kind = _paths(ops["argument"], facts.paths), ops["op"].to_numpy()
     renamed = ops.assign(name=target)[kind == Fileop.RENAME].sort_values("end_ns", kind="stable")
     now = pd.merge_asof(
         ops.sort_values("start_ns", kind="stable").drop(columns="end_ns"),
@@ -311,14 +311,20 @@ def _name_uses(operations: pd.DataFrame, facts: Trace, names: Mapping[int, str])
         right_on="end_ns",
         by="file",
     ).set_index("row")["name"]
-    source = now.reindex(ops["row"]).reset_index(drop=True).astype(object).fillna(ops["file"].map(names))
+    source = now.reindex(ops["row"]).reset_index(drop=True).astype(object).fillna(_paths(ops["file"], names))
     made = (kind == Fileop.OPEN) & ((ops["flags"].to_numpy() & IoFlag.CREATED) != 0)
     sources = pd.DataFrame({"row": ops["row"], "name": source, "changes": made | np.isin(kind, _MAKES_OR_REMOVES)})
-    targets = pd.DataFrame({"row": ops["row"], "name": target.astype(object), "changes": True})
+    targets = pd.DataFrame({"row": ops["row"], "name": target, "changes": True})
     uses = pd.concat([sources[np.isin(kind, _USES_NAME)], targets[np.isin(kind, _NAMES_TARGET)]], ignore_index=True)
     uses = uses[uses["name"].fillna("") != ""]
-    inside = uses.assign(name=[name.rpartition("/")[0] for name in uses["name"]], changes=False)
+    directories = pd.Series([name.rpartition("/")[0] for name in uses["name"]], uses.index, object)
+    inside = uses.assign(name=directories, changes=False)
     return pd.concat([uses, inside[inside["name"] != ""]], ignore_index=True)
+
+
+def _paths(numbers: pd.Series, paths: Mapping[int, str]) -> pd.Series:
+    """The path of each number, NaN where it has none; as objects, since pandas' strings refuse what is not UTF-8."""
+    return pd.Series([paths.get(number, np.nan) for number in numbers.tolist()], numbers.index, object)
 
 
 def _descriptors(times: Times, operations: pd.DataFrame) -> Found:

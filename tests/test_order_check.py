@@ -255,13 +255,14 @@ def test_a_trace_without_operations():
     assert (check.compared, check.violations) == (0, 0)
 
 
-def test_a_name_that_a_file_got_long_before_is_its_name():
+@pytest.mark.parametrize("directory", ["", "/\udcff\udcfe"], ids=["plain", "not UTF-8"])
+def test_a_name_that_a_file_got_long_before_is_its_name(directory):
     """The first thread renames /a to /c; when that is no longer at hand, the second one uses the name /c."""
     fileops = [op(Fileop.RENAME, 0, argument=3, thread=1)]
     io = [read(at, 1, 10 + 2 * at, thread=1) for at in range(40)]
     fileops += [op(Fileop.UNLINK, 100, thread=1), op(Fileop.OPEN, 110, file=3, flags=IoFlag.CREATED, thread=2)]
     files = [{"file": 1, "size_bytes": 40}, {"file": 3, "flags": FileFlag.NEW_NAME}]
-    trace = made_trace(io, fileops=fileops, files=files, paths={1: "/a", 3: "/c"})
+    trace = made_trace(io, fileops=fileops, files=files, paths={1: f"{directory}/a", 3: f"{directory}/c"})
     recording = replayed(trace)
     recording.arrays[RecordKind.FILEOP]["start_ns"][2] = SHIFT_NS + 99
     for limits in ({}, {"near_operations": 5}):
