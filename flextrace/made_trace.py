@@ -58,7 +58,7 @@ def place_of(trace: Trace) -> str:
     from characterize.layout import RecordKind  # noqa: PLC0415 (numpy is slow to import)
     from characterize.requests import block_records  # noqa: PLC0415 (pandas is slow to import)
 
-    if len(trace.arrays[RecordKind.IO]):
+    if len(trace.arrays[RecordKind.IO]) or len(trace.arrays[RecordKind.FILEOP]):
         return "--directory DIR"
     devices = set(block_records(trace)["device"].tolist())
     return "--device DEV" + (" --source all" if len(devices) > 1 else "")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
-from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, RecordKind
+from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag, RecordKind
 from characterize.workload import workload_of
 from flextrace.main import main
 from replayer.cut import Selection, cut
@@ -21,7 +21,7 @@ from replayer.repeat import repeat
 from replayer.run import replay
 from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, sort_like, willy
 from tests.made_trace import made_trace, read
-from tests.straced import needs_engine
+from tests.straced import needs_engine, op
 
 PAGE = 4096
 KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
@@ -343,6 +343,15 @@ def test_commands(tmp_path, capsys):
         assert "choose another name" in capsys.readouterr().err
         assert main([*words, "-o", str(out), "--force"]) == 0
         assert "uniqueBytes" in capsys.readouterr().out
+
+
+def test_operations_on_files_alone_are_to_be_replayed_in_a_directory(tmp_path, capsys):
+    files = [{"file": 1, "type": FileType.DIRECTORY}, {"file": 2, "size_bytes": 1 << 12}]
+    opened = [op(Fileop.OPEN, 0, file=1), op(Fileop.CLOSE, 1, file=1)]
+    trace = made_trace([read(0, 4096, 2, file=2)], fileops=opened, files=files, paths={1: "/d", 2: "/d/f"})
+    parent, out = trace_file.write(trace, tmp_path / "parent.iotrace"), tmp_path / "out.iotrace"
+    assert main(["cut", str(parent), "--path", "/d", "-o", str(out)]) == 0
+    assert "--directory DIR" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
