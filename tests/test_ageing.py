@@ -12,7 +12,7 @@ from selfscale import ageing
 from selfscale.access import BUFFERED, Access
 from selfscale.measure import Point, measure
 from selfscale.plan import Settings
-from tests.test_scale import needs_engine
+from tests.test_scale_real import needs_engine
 
 MIB = 1 << 20
 SETTINGS = Settings(cache_bytes=8 * MIB, budget_s=60.0, cpus=2)

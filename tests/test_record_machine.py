@@ -112,20 +112,28 @@ def test_resident_ranges_on_any_file_system(tmp_path, kind):
 @pytest.mark.parametrize("more", [(), ("fowner",)])
 def test_ranges_that_the_kernel_hides_from_a_user_are_left_out(more):
     """Of a file that is neither owned nor writable, mincore claims that all of it is cached."""
+    names = ("owned", "of_root")
     with ordinary_user.directory_of_user() as place:
-        for name in ("owned", "of_root"):
-            make_cold(place / name, 64 * PAGE)
-            warm(place / name, [(3, 5)])
-            (place / name).chmod(0o644)
-        os.chown(place / "owned", ordinary_user.NUMBER, ordinary_user.NUMBER)
-        done = run_recorder(
-            *(place / "t", "sh", "-c", "exec 3<owned; exec 3<of_root; sleep 0.2"),
-            before=ordinary_user.as_user(*ordinary_user.RECORDING, *more),
-            cwd=place,
-        )
+        for _ in range(ATTEMPTS):
+            for name in names:
+                make_cold(place / name, 64 * PAGE)
+                warm(place / name, [(3, 5)])
+                (place / name).chmod(0o644)
+            os.chown(place / "owned", ordinary_user.NUMBER, ordinary_user.NUMBER)
+            seen = {name: resident_pages(place / name) for name in names}
+            done = run_recorder(
+                *(place / "t", "sh", "-c", "exec 3<owned; exec 3<of_root; sleep 0.2"),
+                options=("--force",),
+                before=ordinary_user.as_user(*ordinary_user.RECORDING, *more),
+                cwd=place,
+            )
+            if seen == {name: resident_pages(place / name) for name in names}:
+                break
+        else:
+            pytest.skip("somebody else drops this machine's page cache all the time")
         assert done.returncode == 0, done.stderr
+        assert sum(seen["owned"]) >= 5
         trace = characterize.open(place / "t")
-        seen = {name: resident_pages(place / name) for name in ("owned", "of_root")}
         assert recorded_pages(trace, place / "owned", 64) == seen["owned"]
         assert recorded_pages(trace, place / "of_root", 64) == (seen["of_root"] if more else [False] * 64)
         counted = trace.files.set_index("path")["resident_bytes"]

@@ -43,7 +43,7 @@ from selfscale.storage import (
     storage_times,
 )
 from tests.synthetic_machine import Machine
-from tests.test_scale import needs_engine
+from tests.test_scale_real import needs_engine
 
 MIB = 1 << 20
 TIMES_US = {"random": 40.0, "paused": 60.0, "paused long": 90.0, "rested": 90.0, "awake": 15.0, "parallel": 55.0}
