@@ -12,7 +12,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 enum {
 	/* FMODE_BACKING was the higher of these until 6.14, and is the lower one since; each has had another meaning. */
 	FMODE_MAYBE_BACKING = 1 << 24 | 1 << 25,
-	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
 };
 
 /* An overlay gives the file system below a kiocb of its own, which leads to that of the program. */

@@ -10,7 +10,6 @@
 #include "page_cache.bpf.h"
 
 enum {
-	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
 	MAPPING_LOCKED = -16, /* EBUSY of bpf_find_vma: it waits for no lock, and another thread changes the mappings */
 };
 
