@@ -16,6 +16,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -130,6 +131,17 @@ def check_limit(limit_bytes: int) -> None:
         )
 
 
+@contextmanager
+def told_behind(error: BaseException | None) -> Iterator[None]:
+    """Tell what could not be cleaned up behind the error that ended the work, if one did, and not in its place."""
+    try:
+        yield
+    except FlextraceError as left:
+        if not isinstance(error, FlextraceError):
+            raise
+        raise FlextraceError(f"{error}\n{left}", error.exit_code) from error
+
+
 class MemoryGroup:
     """A memory control group that exists while its ``with`` block runs.
 
@@ -181,7 +193,8 @@ class MemoryGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._remove()
+        with told_behind(error):
+            self._remove()
 
     def wrap(self, command: list[str]) -> list[str]:
         """Return a command that joins the group and then becomes `command`, so that all its memory is charged here."""
@@ -229,7 +242,7 @@ class MemoryGroup:
             try:
                 for process in self._processes():
                     os.kill(process, signal.SIGKILL)
-            except (OSError, ProcessLookupError):
+            except OSError:
                 pass
             # Page cache that stays charged keeps the dead group in kernel memory until it is reclaimed.
             try:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from characterize.errors import FlextraceError
 from replayer.binaries import find_binary
-from replayer.confine import MemoryGroup
+from replayer.confine import MemoryGroup, told_behind
 from replayer.engine_options import EngineOptions
 from replayer.run import OnInterval, RecorderCommand, replay
 
@@ -67,13 +67,9 @@ class LaidOut:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
+        with told_behind(error):
             if self.mine:
                 remove_image(self._directory)
-        except FlextraceError as left:
-            if not isinstance(error, FlextraceError):
-                raise
-            raise FlextraceError(f"{error}\n{left}", error.exit_code) from error
         if self._is_new:
             with suppress(OSError):  # it is not there, or somebody put something into it
                 self._directory.rmdir()

@@ -126,3 +126,24 @@ def test_names_of_mounts_and_groups_are_of_any_bytes(tmp_path, monkeypatch):
 def test_what_cannot_be_warmed_is_told(tmp_path):
     with MemoryGroup(LIMIT_BYTES) as group, pytest.raises(FlextraceError, match=f"cannot warm {tmp_path}: .*directory"):
         warm([tmp_path], group)
+
+
+def test_a_group_that_cannot_go_is_told_behind_the_error_that_ended_its_block(monkeypatch):
+    """What the user has to know is why the work ended, not only what it left."""
+    monkeypatch.setattr("replayer.confine._REMOVE_SECONDS", 0.0)
+    left = []
+    told = "the engine refused it\ncannot remove the memory group"
+
+    def fail_with_a_group_below():
+        with MemoryGroup(LIMIT_BYTES) as group:
+            (group.path / "below").mkdir()
+            left.extend([group.path / "below", group.path])
+            raise FlextraceError("the engine refused it", 2)
+
+    try:
+        with pytest.raises(FlextraceError, match=told) as caught:
+            fail_with_a_group_below()
+        assert caught.value.exit_code == 2
+    finally:
+        for path in left:
+            path.rmdir()
