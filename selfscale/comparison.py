@@ -6,20 +6,18 @@ Pure arithmetic on documents: what is run to get the measurements is in `selfsca
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from characterize.errors import FlextraceError
 from characterize.workload import Workload
+from selfscale.read_document import read_document
 
 SCHEMA = "flextrace.comparison/1"
 
@@ -343,13 +341,4 @@ def load(path: str | os.PathLike[str]) -> Comparison:
     FlextraceError
         The file cannot be read or is no comparison.
     """
-    try:
-        document = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise FlextraceError(f"cannot read comparison {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FlextraceError(f"{path} is not a comparison: it is no JSON document ({error})") from error
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if schema != SCHEMA:
-        raise FlextraceError(f"{path} is not a comparison: its schema is {schema!r}, expected {SCHEMA!r}")
-    return Comparison(document)
+    return Comparison(read_document(path, "comparison", SCHEMA, "make one with 'flextrace compare -o FILE.json'"))

@@ -7,11 +7,9 @@ threads did, both from the start of their first operation to the end of their la
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from characterize.trace import Trace
 from replayer.order_check import NEAR_OPERATIONS, OrderCheck, check_order
 from replayer.replay_recording import replay_part, run_part
 from selfscale.fidelity_side import KINDS, Side, side_of
+from selfscale.read_document import read_json
 
 SCHEMA = "flextrace.fidelity/1"
 
@@ -33,6 +32,8 @@ COMPARED_SHARE_MIN = 0.99
 result of which more than 1 % went wrong."""
 CLOSES_OF_NOTHING = ("not_open", "shared_descriptor")
 """Why the engine leaves out a close that has no effect, which is known only when it runs: nothing is missing then."""
+
+_REMEDY = "write it by 'flextrace replay TRACE --directory DIR --record --output RESULT.json', or with --device DEV"
 
 PERCENTS = (0.1, 0.5, 1, 2, 5, 10, 20, 25, 30, 40, 50, 60, 70, 75, 80, 90, 95, 98, 99, 99.5, 99.9, 99.99, 100)
 
@@ -203,16 +204,8 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     FlextraceError
         The file cannot be read, is no such document, or its replay was not recorded.
     """
-    try:
-        document = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise FlextraceError(f"cannot read replay result {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FlextraceError(f"{path} is not a replay result: it is no JSON document ({error})") from error
+    document = read_json(path, "replay result", _REMEDY)
     found = document.get("fidelity") if isinstance(document, dict) else None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise FlextraceError(
-            f"{path} has no comparison of a replay with its original: write it by "
-            "'flextrace replay TRACE --directory DIR --record --output RESULT.json', or with --device DEV"
-        )
+        raise FlextraceError(f"{path} has no comparison of a replay with its original: {_REMEDY}")
     return document

@@ -7,7 +7,6 @@ measured. A workload's second measurement taken as a prediction of its first one
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from selfscale.models.measured import region_of
 from selfscale.models.orthogonal import OrthogonalModel
 from selfscale.predict import scores_of
 from selfscale.profile import TO_COMPLETE, Profile
+from selfscale.read_document import read_document
 from selfscale.sampling import orthogonal_sample
 from selfscale.validate import MULTIPLES
 
@@ -73,17 +73,7 @@ def load(path: str | os.PathLike[str]) -> MeasuredAgain:
         The file cannot be read, is no such document or is damaged.
     """
     path = Path(path)
-    try:
-        document = json.loads(path.read_text())
-    except OSError as error:
-        raise FlextraceError(f"cannot read validation {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FlextraceError(f"{path} is not a validation: it is no JSON document ({error})") from error
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if schema != SCHEMA:
-        raise FlextraceError(
-            f"{path} is not a validation but {schema or 'some other JSON document'}: make one with 'flextrace validate'"
-        )
+    document = read_document(path, "validation", SCHEMA, "make one with 'flextrace validate'")
     try:
         points = [Point.from_document(point) for point in document["points"]]
         return MeasuredAgain(path, document["settings"]["created"], points, list(document.get("warnings", [])))

@@ -23,13 +23,14 @@ from characterize.new_file import new_file
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.access import Access
 from selfscale.measure import Point
+from selfscale.read_document import read_document
 from selfscale.stop_rule import CONFIDENCE, RULES
 from selfscale.table_workload import TableWorkload
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA, SCHEMA_VERSION = "flextrace.profile", 1
+SCHEMA = "flextrace.profile/1"
 ENVIRONMENT_AMOUNTS = (
     *("read_ahead_bytes", "request_bytes", "cache_limit_bytes", "dirty_limit_bytes", "cpus"),
     *("memory_bytes", "memory_limit_bytes"),
@@ -199,7 +200,7 @@ class Profile:
     def as_document(self) -> dict[str, Any]:
         """The JSON document flextrace.profile/1."""
         return {
-            "schema": f"{SCHEMA}/{SCHEMA_VERSION}",
+            "schema": SCHEMA,
             "tool_version": self.tool_version,
             "command": self.command,
             "seed": self.seed,
@@ -252,24 +253,7 @@ class Profile:
             The file cannot be read, is not a profile, is of another version or damaged, or is of a table.
         """
         path = Path(path)
-        try:
-            document = json.loads(path.read_text())
-        except OSError as error:
-            raise FlextraceError(f"cannot read profile {path}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise FlextraceError(
-                f"{path} is not a profile: it is no JSON document; make one with 'flextrace scale'"
-            ) from error
-        schema = document.get("schema") if isinstance(document, dict) else None
-        name, _, version = schema.rpartition("/") if isinstance(schema, str) else ("", "", "")
-        if name != SCHEMA:
-            raise FlextraceError(
-                f"{path} is not a profile but {schema or 'some other JSON document'}: make one with 'flextrace scale'"
-            )
-        if not version.isdecimal() or not 1 <= int(version) <= SCHEMA_VERSION:
-            raise FlextraceError(
-                f"profile {path} has version {version}, this flextrace reads up to {SCHEMA_VERSION}: use a newer one"
-            )
+        document = read_document(path, "profile", SCHEMA, "make one with 'flextrace scale'")
         table = document.get("table") or {}
         if table and not tables:
             raise FlextraceError(
@@ -307,7 +291,7 @@ class Profile:
                 ended_early=str(document.get("ended_early", "")),
                 path=path,
             )
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise FlextraceError(
                 f"profile {path} is damaged ({error!r}): make it again with 'flextrace scale'"
             ) from error

@@ -67,6 +67,7 @@ def test_points_as_a_frame(profile):
         ('{"schema": "flextrace.replay/1"}', "not a profile but flextrace.replay/1"),
         ('{"schema": "flextrace.profile/2"}', "use a newer"),
         ('{"schema": "flextrace.profile/1", "points": []}', "damaged"),
+        ('{"schema": "flextrace.profile/1", "points": [1]}', "damaged"),
         ('{"schema": "flextrace.profile/1", "points": [{"workload": {}}], "boundaries_bytes": []}', "no uniqueBytes"),
     ],
 )

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a file that an earlier run has written into its JSON document, or says what it is instead."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from characterize.errors import FlextraceError
+
+
+def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
+    """What JSON a file holds.
+
+    Parameters
+    ----------
+    path : path-like
+    what : str
+        Such a file is called; for messages.
+    remedy : str
+        How to have one.
+
+    Raises
+    ------
+    FlextraceError
+        The file cannot be read, or holds no JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text())
+    except OSError as error:
+        raise FlextraceError(f"cannot read {what} {path}: {error.strerror}") from error
+    # Brackets within brackets, deeper than anybody writes them, are recursion.
+    except (ValueError, RecursionError) as error:
+        raise FlextraceError(f"{path} is not a {what}: it is no JSON document ({error}); {remedy}") from error
+
+
+def read_document(path: str | os.PathLike[str], what: str, schema: str, remedy: str) -> dict[str, Any]:
+    """The document of a schema that a file holds.
+
+    Parameters
+    ----------
+    path, what, remedy
+        As of `read_json`.
+    schema : str
+        ``NAME/VERSION``, the newest version that is understood.
+
+    Raises
+    ------
+    FlextraceError
+        The file cannot be read, or holds something else or a newer version.
+    """
+    document = read_json(path, what, remedy)
+    found = document.get("schema") if isinstance(document, dict) else None
+    name, _, version = found.rpartition("/") if isinstance(found, str) else ("", "", "")
+    known, _, newest = schema.rpartition("/")
+    if name != known:
+        raise FlextraceError(f"{path} is not a {what} but {found or 'some other JSON document'}: {remedy}")
+    if not version.isdecimal() or not 1 <= int(version) <= int(newest):
+        raise FlextraceError(
+            f"{what} {path} has version {version}, this flextrace reads up to {newest}: use a newer one"
+        )
+    return document

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a file holds in the place of a document, all that read one say which file it is, and what it is instead."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from characterize.errors import FlextraceError
+from selfscale import comparison, fidelity, prediction_errors
+from selfscale.profile import Profile
+
+pytestmark = pytest.mark.computes
+
+VERSIONED = [Profile.load, comparison.load, prediction_errors.load]
+
+
+@pytest.mark.parametrize("load", [*VERSIONED, fidelity.load])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 200_000], ids=["empty", "cut", "binary", "deep"])
+def test_what_is_no_json(tmp_path, load, content):
+    path = tmp_path / "document.json"
+    path.write_bytes(content)
+    with pytest.raises(FlextraceError, match="no JSON document") as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("load", VERSIONED)
+@pytest.mark.parametrize("document", [5, [], {}, {"schema": 1}, {"schema": "flextrace.replay/1"}], ids=repr)
+def test_another_document(tmp_path, load, document):
+    path = tmp_path / "document.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(FlextraceError, match=r"is not a \w+ but .*: make one with 'flextrace \w+"):
+        load(path)
+
+
+@pytest.mark.parametrize("load", VERSIONED)
+@pytest.mark.parametrize("version", ["2", "x", ""])
+def test_a_version_that_is_not_known(tmp_path, load, version):
+    path = tmp_path / "document.json"
+    name = {Profile.load: "profile", comparison.load: "comparison", prediction_errors.load: "validation"}[load]
+    path.write_text(json.dumps({"schema": f"flextrace.{name}/{version}"}))
+    with pytest.raises(FlextraceError, match=f"{name} {path} has version {version}, .* use a newer one"):
+        load(path)
