@@ -72,7 +72,7 @@ class Journal:
             except ValueError:
                 break
             whole_bytes += len(line)
-        if not documents or documents[0].get("schema") != SCHEMA:
+        if not documents or not isinstance(documents[0], dict) or documents[0].get("schema") != SCHEMA:
             raise FlextraceError(
                 f"{self.path} is not a journal of measured points: remove it and run without --resume", 2
             )

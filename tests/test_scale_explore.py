@@ -372,9 +372,10 @@ def test_journal_drops_a_last_line_that_was_cut_off(tmp_path):
 def test_journal_names_what_is_not_one(tmp_path):
     with pytest.raises(FlextraceError, match="nothing to resume"):
         Journal(tmp_path / "none", {}, {}, resume=True)
-    (tmp_path / "other").write_text('{"schema": "x/1"}\n')
-    with pytest.raises(FlextraceError, match="not a journal"):
-        Journal(tmp_path / "other", {}, {}, resume=True)
+    for content in ('{"schema": "x/1"}\n', "[1]\n", "5\n", ""):
+        (tmp_path / "other").write_text(content)
+        with pytest.raises(FlextraceError, match="not a journal"):
+            Journal(tmp_path / "other", {}, {}, resume=True)
 
 
 def test_journal_of_another_order_is_refused(tmp_path):
