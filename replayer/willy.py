@@ -176,14 +176,21 @@ def _covers(workload: Workload, count: int, *, allow_partial: bool) -> tuple[boo
     return False, [f"{count} requests touch only a part of uniqueBytes, {needed} are needed: loop it over primed files"]
 
 
-def _check(workload: Workload, depth: str, size: str, align_bytes: int, sync_frac: float) -> None:
-    for name, share in (
-        ("seqFrac", workload.seq_frac),
-        ("readFrac", workload.read_frac),
-        ("the share of syncs", sync_frac),
-    ):
-        if not 0 <= share <= 1:
-            raise FlextraceError(f"{name} is {share:g}: give a number from 0 to 1", 2)
+def _check_share(name: str, share: float) -> None:
+    if not 0 <= share <= 1:
+        raise FlextraceError(f"{name} is {share:g}: give a number from 0 to 1", 2)
+
+
+def check_workload(workload: Workload) -> None:
+    """Refuse parameters that no trace of Willy's has, with a file for each process.
+
+    Raises
+    ------
+    FlextraceError
+        One is out of its range, or a file is less than a request.
+    """
+    _check_share("seqFrac", workload.seq_frac)
+    _check_share("readFrac", workload.read_frac)
     processes = workload.process_num
     if not (1 <= processes <= PROCESSES_MAX and processes == int(processes)):
         raise FlextraceError(f"processNum is {processes:g}: give a whole number from 1 to {PROCESSES_MAX}", 2)
@@ -198,6 +205,11 @@ def _check(workload: Workload, depth: str, size: str, align_bytes: int, sync_fra
             f"or raise uniqueBytes to {format_bytes(workload.size_mean * processes)}",
             2,
         )
+
+
+def _check(workload: Workload, depth: str, size: str, align_bytes: int, sync_frac: float) -> None:
+    check_workload(workload)
+    _check_share("the share of syncs", sync_frac)
     if depth not in {*DEPTH_FAMILIES, EMPIRICAL} or size not in {*SIZE_FAMILIES, EMPIRICAL}:
         raise FlextraceError(
             f"depth {depth!r}, size {size!r} is unknown: choose of {DEPTH_FAMILIES}, {SIZE_FAMILIES}, {EMPIRICAL!r}", 2

@@ -20,7 +20,7 @@ from characterize.trace import Trace
 from characterize.workload import Workload
 from selfscale.comparison import Comparison, Row, comparison_document, mark_differences, same_limit
 from selfscale.comparison_predictions import equivalent_unique_bytes, prediction_rows
-from selfscale.comparison_runs import Setting, application_row, replay_row, willy_extended_row, willy_row
+from selfscale.comparison_runs import Setting, application_row, replay_row, willy_rows
 from selfscale.profile import Profile
 
 MUST_HOLD = ("application", "replay")
@@ -66,7 +66,8 @@ def compare(
     -------
     Comparison
         Rows application, replay, willy, willy_extended, prediction, prediction_equivalent, prediction_extended,
-        prediction_simulated; the last three where the trace and the profile have what they need.
+        prediction_simulated; those of Willy where it can have the application's parameters, the last three where the
+        trace and the profile have what they need.
 
     Raises
     ------
@@ -102,8 +103,7 @@ def compare(
     rows = [
         application_row(setting),
         replay_row(setting, say),
-        willy_row(setting, say),
-        willy_extended_row(setting, say),
+        *willy_rows(setting, say),
         *predictions,
     ]
     mark_differences(rows)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import characterize
+from characterize.errors import FlextraceError
 from characterize.expansion import expanded
 from characterize.extended import cold_frac as cold_frac_of
 from characterize.layout import RecordKind
@@ -27,11 +28,12 @@ from characterize.units import format_bytes
 from characterize.workload import Workload
 from replayer.confine import MemoryGroup
 from replayer.run import replay
-from replayer.willy import make_trace
+from replayer.willy import check_workload, make_trace
 from selfscale.ageing import AGEING_S, BEYOND, age
 from selfscale.comparison import COLD_TOLERANCE, Row, Sample, sample_of
-from selfscale.measure import Point, measure, trace_directory
+from selfscale.measure import Point, measure
 from selfscale.plan import Settings
+from selfscale.point_trace import trace_directory
 from selfscale.profile import Profile
 
 WILLY_REQUESTS_MAX = 200_000
@@ -101,6 +103,8 @@ def application_row(setting: Setting) -> Row:
         page_cache="as recorded",
         notes=["its times hold the recorder's own cost per operation; the other rows ran unrecorded"],
     )
+    if refused := _willy_refuses(setting):
+        row.notes.append(f"there is no row of Willy, which has a file for each process: {refused}")
     if not setting.trace.header.complete:
         row.reasons.append("records were lost while recording")
     return row
@@ -192,7 +196,21 @@ def _age(setting: Setting, directory: Path, group: MemoryGroup | None, say: Say)
     return None
 
 
-def willy_row(setting: Setting, say: Say) -> Row:
+def _willy_refuses(setting: Setting) -> str:
+    """Why Willy cannot have the application's parameters; empty where it can."""
+    try:
+        check_workload(setting.workload)
+    except FlextraceError as error:
+        return str(error)
+    return ""
+
+
+def willy_rows(setting: Setting, say: Say) -> list[Row]:
+    """Willy of the thesis, and extended; none where it cannot have the application's parameters."""
+    return [] if _willy_refuses(setting) else [_willy_row(setting, say), _willy_extended_row(setting, say)]
+
+
+def _willy_row(setting: Setting, say: Say) -> Row:
     """Willy of the thesis, measured as every point of the profile is."""
     points = []
     with _own_directory(setting) as directory, _memory_group(setting) as group:
@@ -243,7 +261,7 @@ def _measured(setting: Setting, directory: Path, group: MemoryGroup | None, numb
     )
 
 
-def willy_extended_row(setting: Setting, say: Say) -> Row:
+def _willy_extended_row(setting: Setting, say: Say) -> Row:
     """Willy with the application's syncs, its number of requests, and its share of cold reads."""
     times = setting.layer["response_time"]
     wanted = int(times["read"]["count"]) + int(times["write"]["count"])

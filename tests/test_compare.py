@@ -200,6 +200,23 @@ def test_compare_runs_every_row_under_the_applications_conditions(runs: Runs, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.iotrace"]
 
 
+def test_without_willy_where_it_cannot_have_the_parameters_the_others_are_compared(runs: Runs, tmp_path: Path) -> None:
+    """8 threads read the same block at once: of 8 files that are 4 KiB together none holds a request."""
+    from selfscale.compare import compare  # noqa: PLC0415
+
+    alone = recording(tmp_path / "alone.iotrace")
+    io = alone.arrays[RecordKind.IO].copy()
+    io["op"], io["offset"], io["thread"] = IoOp.READ, 0, 17 + np.arange(400) % 8
+    io["start_ns"] = 1000 + 80_000 * (np.arange(400) // 8)
+    characterize.write(Trace(alone.header, alone.arrays | {RecordKind.IO: io}, alone.paths), tmp_path / "crowd.iotrace")
+    comparison = compare(characterize.open(tmp_path / "crowd.iotrace"), profile(), tmp_path, repeat=1)
+    assert list(comparison.table.index)[:3] == ["application", "replay", "prediction"]
+    assert comparison.trustworthy, comparison.document["reasons"]
+    assert runs.measured == []
+    (note,) = [note for note in comparison.document["rows"][0]["notes"] if "Willy" in note]
+    assert "uniqueBytes 4 KiB is less than one request of 4 KiB in each of 8 files" in note
+
+
 def test_the_extended_willy_is_as_cold_as_the_application(runs: Runs, tmp_path: Path) -> None:
     from selfscale.compare import compare  # noqa: PLC0415
 
