@@ -17,9 +17,9 @@ import pytest
 from characterize.layout import Fileop, IoOp
 from replayer.confine import MemoryGroup
 from selfscale.environment import environment, read_ahead_places
-from selfscale.simulation.operations import PAGE_BYTES, operations_of
+from selfscale.simulation.operations import operations_of
 from selfscale.simulation.page_cache import state_of
-from selfscale.simulation.read_ahead_rules import read_ahead_rules
+from selfscale.simulation.read_ahead_rules import PAGE_BYTES, read_ahead_rules
 from selfscale.simulation.run import run_in
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write

@@ -16,22 +16,18 @@ import numpy as np
 
 from characterize.durations_of import durations_of
 from characterize.errors import FlextraceError
-from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp, RecordKind
+from characterize.layout import NOT_MEASURED_U32, Fileop, IoFlag, IoOp, RecordKind
 from characterize.processor_share import processor_shares
 from characterize.requests import OFFSET_MAX, left_out, missed_bytes_of
 from characterize.response_time import MS_SYNC
 from characterize.run_delay import run_delay_shares
 from characterize.trace import Trace
+from selfscale.simulation.file_pages import file_pages
 from selfscale.simulation.pauses import Pauses, pauses_of
 from selfscale.simulation.processor_times import processor_times
+from selfscale.simulation.read_ahead_rules import PAGE_BYTES
 from selfscale.simulation.recorded_waits import Waits, recorded_waits
 
-PAGE_BYTES = 4096
-PAGES_MAX = 1 << 25
-"""All files together, holes included; a page takes some 30 bytes here."""
-BEYOND_BYTES = 64 << 20
-"""Of a file, or device, that is larger than all that can be simulated, so much is kept behind what is used of it: more
-than any window of read-ahead."""
 OPERATIONS_MAX = 4_000_000
 """They are run nine times, at about a microsecond each."""
 RENAMES = (Fileop.RENAME, Fileop.UNLINK, Fileop.MKDIR, Fileop.RMDIR, Fileop.LINK, Fileop.SYMLINK)
@@ -155,43 +151,17 @@ def operations_of(trace: Trace) -> Operations:
     """
     durations = durations_of(trace)
     io, fileops = _records(trace)
-    if not len(io):
-        raise FlextraceError("the trace has no request of an application")
-    if len(io) + len(fileops) > OPERATIONS_MAX:
-        raise FlextraceError(
-            f"the trace has {len(io) + len(fileops):,} operations, {OPERATIONS_MAX:,} can be simulated; "
-            "take a part of it with 'flextrace cut'"
-        )
-    reads = io["op"] == IoOp.READ
-    # In a trace that has not run, those that were reads say it, whatever they are now.
-    if reads.any() and (missed_bytes_of(io[reads] if trace.measured else io) == NOT_MEASURED_U32).all():
-        raise FlextraceError("the trace does not say which reads were cached; record the application with flextrace")
-    columns = _columns(io, fileops)
-    columns["other_kind"] = np.zeros(len(columns["kind"]), bool)
-    if not trace.measured:
-        # Only of reads it is measured what they missed, and it stays the parent's (`replayer.flexible.draft`).
-        columns["other_kind"][: len(io)] = reads == (missed_bytes_of(io) == NOT_MEASURED_U32)
-    order = np.argsort(columns["start_ns"], kind="stable")
-    columns = {name: column[order] for name, column in columns.items()}
-    columns["kind"][_unchanged(columns)] = Kind.NONE
+    _check(trace, io, fileops)
+    columns = _in_order(trace, io, fileops)
+    kind, offset, size_bytes = columns["kind"], columns["offset"], columns["size_bytes"]
     start, end = columns["start_ns"], columns["start_ns"] + columns["duration_ns"]
     files, file = np.unique(columns["file"], return_inverse=True)
-    _keep_what_lives(columns["kind"], columns["operation"], file)
+    _keep_what_lives(kind, columns["operation"], file)
     threads, thread = np.unique(columns["thread"], return_inverse=True)
     opened, reader = np.unique(np.stack((file, columns["process"])), axis=1, return_inverse=True)
-    reader_file = opened[0]
-    reached_bytes = np.zeros(len(files), np.int64)
-    np.maximum.at(
-        reached_bytes, file, np.where(columns["kind"] <= Kind.WRITE, columns["offset"] + columns["size_bytes"], 0)
-    )
-    stored_bytes = _stored_bytes(trace, files, reached_bytes)
-    file_begin, file_end = _places(np.maximum(reached_bytes, stored_bytes))
-    stored = np.zeros(int(file_end[-1]) + 1, bool)
-    for begin, size_bytes in zip(file_begin, stored_bytes, strict=True):
-        stored[begin : begin + -(-size_bytes // PAGE_BYTES)] = True
-    offset, size_bytes, kind = columns["offset"], columns["size_bytes"], columns["kind"]
     moves = kind <= Kind.WRITE
-    first, behind = _pages_of(kind, offset, size_bytes, file_begin[file], file_end[file])
+    places = file_pages(trace, files, file[moves], (offset + size_bytes)[moves])
+    first, behind = _pages_of(kind, offset, size_bytes, places.begin[file], places.end[file])
     waits = recorded_waits(trace, columns["thread"], start, end)
     pauses = pauses_of(thread, start, end, *_processes(trace, threads), recorded=waits)
     measured = columns | {
@@ -219,11 +189,11 @@ def operations_of(trace: Trace) -> Operations:
         together=pauses.together,
         waits_for=pauses.waits_for,
         after=pauses.after,
-        reader_file=reader_file,
-        file_begin=file_begin,
-        file_end=file_end,
-        stored=stored,
-        cached=_cached_pages(trace, files, file_begin, file_end),
+        reader_file=opened[0],
+        file_begin=places.begin,
+        file_end=places.end,
+        stored=places.stored,
+        cached=places.cached,
         span_s=float(end.max() - start[0]) / 1e9,
         size_factor=durations.size_factor,
     )
@@ -242,6 +212,34 @@ def _records(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
     io = trace.arrays[RecordKind.IO]
     fileops = trace.arrays[RecordKind.FILEOP]
     return io[(io["result"] > 0) & ~left_out(trace)], fileops[fileops["result"] >= 0]
+
+
+def _check(trace: Trace, io: np.ndarray, fileops: np.ndarray) -> None:
+    """Refuse what cannot be simulated."""
+    if not len(io):
+        raise FlextraceError("the trace has no request of an application")
+    if len(io) + len(fileops) > OPERATIONS_MAX:
+        raise FlextraceError(
+            f"the trace has {len(io) + len(fileops):,} operations, {OPERATIONS_MAX:,} can be simulated; "
+            "take a part of it with 'flextrace cut'"
+        )
+    reads = io["op"] == IoOp.READ
+    # In a trace that has not run, those that were reads say it, whatever they are now.
+    if reads.any() and (missed_bytes_of(io[reads] if trace.measured else io) == NOT_MEASURED_U32).all():
+        raise FlextraceError("the trace does not say which reads were cached; record the application with flextrace")
+
+
+def _in_order(trace: Trace, io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
+    """One table of both in the order of the starts, and which have become of the ``other_kind`` than was recorded."""
+    columns = _columns(io, fileops)
+    columns["other_kind"] = np.zeros(len(columns["kind"]), bool)
+    if not trace.measured:
+        # Only of reads it is measured what they missed, and it stays the parent's (`replayer.flexible.draft`).
+        columns["other_kind"][: len(io)] = (io["op"] == IoOp.READ) == (missed_bytes_of(io) == NOT_MEASURED_U32)
+    order = np.argsort(columns["start_ns"], kind="stable")
+    columns = {name: column[order] for name, column in columns.items()}
+    columns["kind"][_unchanged(columns)] = Kind.NONE
+    return columns
 
 
 def _columns(io: np.ndarray, fileops: np.ndarray) -> dict[str, np.ndarray]:
@@ -344,30 +342,6 @@ def _keep_what_lives(kind: np.ndarray, operation: np.ndarray, file: np.ndarray) 
     kind[closes[np.unique(file[closes], return_index=True)[1]]] = Kind.DISCARD
 
 
-def _stored_bytes(trace: Trace, files: np.ndarray, reached_bytes: np.ndarray) -> np.ndarray:
-    """Size of every file when it was first seen, shape (f,); 0 of those that were made during the recording."""
-    records = trace.arrays[RecordKind.FILE]
-    found = (records["flags"] & FileFlag.CREATED) == 0
-    records = records[found & np.isin(records["file"], files)]
-    place = np.searchsorted(files, records["file"])
-    size_bytes = np.minimum(records["size_bytes"], OFFSET_MAX).astype(np.int64)
-    huge = size_bytes >= PAGES_MAX * PAGE_BYTES
-    size_bytes[huge] = np.minimum(size_bytes[huge], reached_bytes[place[huge]] + BEYOND_BYTES)
-    stored = np.zeros(len(files), np.int64)
-    # The first record of a file is written last.
-    stored[place[::-1]] = size_bytes[::-1]
-    return stored
-
-
-def _places(file_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First page of every file and the one behind its last."""
-    pages = -(-file_bytes // PAGE_BYTES)
-    if pages.sum() + len(pages) > PAGES_MAX:
-        raise FlextraceError(f"the trace's files have {pages.sum():,} pages; {PAGES_MAX:,} can be simulated")
-    end = np.cumsum(pages + 1) - 1
-    return end - pages, end
-
-
 def _pages_of(
     kind: np.ndarray, offset: np.ndarray, size_bytes: np.ndarray, file_begin: np.ndarray, file_end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -377,22 +351,3 @@ def _pages_of(
     first = np.minimum(file_begin + (offset + np.where(inside, up, 0)) // PAGE_BYTES, file_end)
     behind = np.minimum(file_begin + (offset + size_bytes + np.where(inside, 0, up)) // PAGE_BYTES, file_end)
     return first, np.where((kind <= Kind.WRITE) | np.isin(kind, RANGED), np.maximum(first, behind), first)
-
-
-def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Pages that were cached; where it is only known how many of a file, its first ones, as in a replay (0006)."""
-    ranges = trace.arrays[RecordKind.RESIDENT]
-    ranges = ranges[np.isin(ranges["file"], files)]
-    place = np.searchsorted(files, ranges["file"])
-    first = begin[place] + (ranges["offset"] // PAGE_BYTES).astype(np.int64)
-    behind = np.minimum(first + -(-ranges["bytes"].astype(np.int64) // PAGE_BYTES), end[place])
-    records = trace.arrays[RecordKind.FILE]
-    records = records[np.unique(records["file"], return_index=True)[1]]
-    told = (records["resident_bytes"] != NOT_MEASURED_U64) & ~np.isin(records["file"], ranges["file"])
-    records = records[told & np.isin(records["file"], files)]
-    place = np.searchsorted(files, records["file"])
-    first = np.append(first, begin[place])
-    count = -(-np.minimum(records["resident_bytes"], OFFSET_MAX).astype(np.int64) // PAGE_BYTES)
-    behind = np.append(behind, np.minimum(begin[place] + count, end[place]))
-    parts = [np.arange(*pair) for pair in zip(first, behind, strict=True)]
-    return np.concatenate([np.zeros(0, np.int64), *parts])
