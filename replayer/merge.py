@@ -23,13 +23,12 @@ from characterize.requests import Layer, times_measured
 from characterize.trace import Header, Trace
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
-from replayer.flexible.file_state import NAMING
+from replayer.flexible.file_state import FIRST_NAME_ID, NAMING
 from replayer.flexible.planned import derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.merged_blocks import merged_blocks
 
 COPIES_MAX = 1024
-FIRST_NAME_ID = 2**31
 
 Align = Literal["starts", "clocks"]
 LAYER_KINDS: dict[Layer, tuple[RecordKind, ...]] = {

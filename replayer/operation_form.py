@@ -18,14 +18,12 @@ from characterize.layout import Fileop, FileType, IoOp, RecordKind, Source
 from characterize.stream import Arrays, Chunk, Stream
 from characterize.trace import Trace
 from replayer.block_lanes import DEVICE_FILE
+from replayer.flexible.file_state import FIRST_NAME_ID
 from replayer.repeated_operations import RepeatedIo, repeated_fileops
 from replayer.replay_recording import players_of
 
 FORM = ["what", "number", "place", "size"]
 """Columns in which an operation and what repeated it agree: kind, number of the file in the image, offset, bytes."""
-
-FIRST_NAME_ID = 1 << 31
-"""From here on ids are those of names that were only named (trace_format.h, struct file_record)."""
 
 _DIRECTORY = -1
 """Number of the directory of the image itself, which stands for every directory that is opened or synced."""

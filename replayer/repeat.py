@@ -17,9 +17,8 @@ from characterize.layout import FILEOP_DTYPE, Fileop, FileType, IoFlag, RecordKi
 from characterize.trace import Trace
 from replayer.flexible.block_layer import requests_to_run
 from replayer.flexible.draft import Draft, RowsOfFiles
-from replayer.flexible.file_state import NAMING, states_after
+from replayer.flexible.file_state import FIRST_NAME_ID, NAMING, states_after
 from replayer.flexible.planned import derived, layer_of, layer_workload, planned, planned_blocks, unchanged
-from replayer.merge import FIRST_NAME_ID
 
 TIMES_MAX = 100_000
 RECORDS_MAX = 2**31
