@@ -30,6 +30,8 @@ TESTED_MIN = 10
 REGION_TESTED_MIN = 10
 """A region with fewer tested points has no interval of its own."""
 LEVEL = 0.90
+NARROWED_MIN = 1 / 3
+"""Share of its own half-width to which a model's interval is narrowed at most."""
 QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9}
 
 
@@ -235,7 +237,7 @@ def _widening(log_error: np.ndarray, half_width: np.ndarray) -> dict[str, float]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.sort(np.where(log_error > 0, log_error / half_width, 0.0))
     if ratio[rank] <= 1:
-        return {"factor": float(max(ratio[rank], 1 / 3)), "added": 0.0}
+        return {"factor": float(max(ratio[rank], NARROWED_MIN)), "added": 0.0}
     missing = np.sort(np.maximum(log_error**2 - half_width**2, 0.0))
     return {"factor": 1.0, "added": float(np.sqrt(missing[rank]))}
 

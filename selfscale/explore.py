@@ -23,8 +23,11 @@ from selfscale.measure import Point
 from selfscale.plan import align
 from selfscale.profile import Region
 from selfscale.regions import APART, CACHED_DEVICE_FRAC, Border, find_borders, halfway
-from selfscale.self_scaling import RUN_S_MIN, SelfScaling
+from selfscale.sampling import REQUESTS_PER_FILE_MIN
+from selfscale.self_scaling import RUN_S_MIN, SIZE_MAX, SIZE_STEP, SelfScaling
 
+PROBED_POINTS_MIN, PROBE_SHARE = 45, 0.14
+"""Points that a budget must pay for, before sizes and processes are tried, and the share of the time for that."""
 CURVE_SHARE, CURVE_SHARE_ALONE = 0.39, 0.6
 """Of the time: until then the borders must be known; later in a budget too small for anything before them."""
 BORDER_OVERRUN = 1.3
@@ -50,8 +53,8 @@ class Exploration(SelfScaling):
 
     def _find_regions(self, rest_s: float) -> None:
         curve_share = CURVE_SHARE_ALONE
-        if self.settings.points_affordable >= 45:
-            self._probe(until_s=0.14 * rest_s)
+        if self.settings.points_affordable >= PROBED_POINTS_MIN:
+            self._probe(until_s=PROBE_SHARE * rest_s)
             curve_share = CURVE_SHARE
         self._unique_bytes_curve(until_s=curve_share * rest_s)
 
@@ -70,7 +73,7 @@ class Exploration(SelfScaling):
                 point = self._take(focal.replace(size_mean=size), "explore", until_s, left, parameter="sizeMean")
                 measured[size] = point.throughput_bytes_per_s
                 left -= 1
-            while (size := 8 * max(measured)) <= min(4 << 20, end / 8):
+            while (size := SIZE_STEP * max(measured)) <= min(SIZE_MAX, end / REQUESTS_PER_FILE_MIN):
                 largest = sorted(measured)[-2:]
                 if len(largest) < 2 or measured[largest[1]] < GAIN * measured[largest[0]]:
                     break
@@ -84,7 +87,7 @@ class Exploration(SelfScaling):
         for end in ends:
             measured = {}
             for count in self._process_nums:
-                if self._focal.size_mean > end / count / 8:
+                if self._focal.size_mean > end / count / REQUESTS_PER_FILE_MIN:
                     break
                 focal = self._focal.replace(unique_bytes=end, process_num=count)
                 point = self._take(focal, "explore", until_s, left, parameter="processNum")

@@ -18,6 +18,8 @@ from selfscale.strengths import region_name, strengths
 
 MEMORY = ("tmpfs", "ramfs")
 """File systems without a device."""
+DRIFT_TOLD = 0.15
+"""Spread of a reference point from which on it is told."""
 
 
 def findings(profile: Profile) -> list[str]:
@@ -87,7 +89,7 @@ def _quality(profile: Profile) -> list[str]:
             "a larger --budget makes them better."
         )
     for entry in profile.drift.get("reference_points", []):
-        if entry["spread"] > 0.15:
+        if entry["spread"] > DRIFT_TOLD:
             sentences.append(
                 f"The reference point of the {region_name(entry['region'], len(profile.regions))} was measured "
                 f"{len(entry['throughput_bytes_per_s'])} times and differed by {entry['spread']:.0%}: "

@@ -26,7 +26,8 @@ from selfscale.measure import Point
 from selfscale.plan import Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.regions import find_borders
-from selfscale.self_scaling import SelfScaling
+from selfscale.sampling import REQUESTS_PER_FILE_MIN
+from selfscale.self_scaling import SIZE_MAX, SelfScaling
 
 ROUNDS_MAX = 8
 """The thesis needed four (4.4); a search that has not ended by now has parameters that drive each other."""
@@ -40,7 +41,6 @@ RATIOS = {"uniqueBytes": 1.05, "sizeMean": 1.2, "processNum": 1.0}
 """Resolution of the search on logarithmic axes; whole numbers in between are tried of processNum."""
 STEP = 1 / 16
 """Resolution of the search for readFrac and seqFrac."""
-SIZE_MAX = 4 << 20
 
 
 class _TimeUpError(Exception):
@@ -143,7 +143,7 @@ class KneeExploration(SelfScaling):
         if parameter == "sizeMean":
             return self._sizes_for(self._focal.unique_bytes, self._focal.process_num)
         if parameter == "processNum":
-            most = self._focal.unique_bytes / self._focal.size_mean / 8
+            most = self._focal.unique_bytes / self._focal.size_mean / REQUESTS_PER_FILE_MIN
             return [count for count in self._process_nums if count <= most] or [1.0]
         return [0.0, 0.25, 0.5, 0.75, 1.0]
 

@@ -30,7 +30,7 @@ from selfscale.direction_caches import next_probe
 from selfscale.measure import Point
 from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
-from selfscale.sampling import random_workload
+from selfscale.sampling import REQUESTS_PER_FILE_MIN, random_workload
 
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
@@ -45,6 +45,8 @@ DIRECTION_POINTS = 8
 NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
 """Of the range of uniqueBytes: the curves of a region less wide than that get their ends only, and where those of all
 regions get so few points, none: they go to workloads off the curves, wherever most is to be learned."""
+SIZE_STEP, SIZE_MAX = 8, 4 << 20
+"""Factor from one size of requests that is tried to the next; and the largest, where larger ones brought more."""
 INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
 """Workloads that are chosen with one fit of the learned model, and how often."""
 
@@ -70,7 +72,7 @@ class SelfScaling(ABC):
     ----------
     points : list of Point
     storage : list of Point
-        Of storage behind the cache; no model learns from them.
+        Of storage behind the cache; of these models learn from scans only (`selfscale.learned_points`).
     spent_s : float
         Cost of the points so far, and of what was before them.
     """
@@ -196,12 +198,13 @@ class SelfScaling(ABC):
         return values
 
     def _sizes_for(self, unique_bytes: float, process_num: float) -> list[float]:
-        """Request sizes that a file of the workload holds at least eight of."""
-        return [size for size in self._sizes if size <= unique_bytes / process_num / 8] or [self._sizes[0]]
+        """Request sizes of which a file of the workload holds enough."""
+        most = unique_bytes / process_num / REQUESTS_PER_FILE_MIN
+        return [size for size in self._sizes if size <= most] or [self._sizes[0]]
 
     def _unique_bytes_for(self, focal: Workload, count: int) -> list[float]:
-        """Evenly spaced working sets (on a logarithmic axis) from what holds eight requests per process on."""
-        low = max(self.settings.low_bytes, align(8 * focal.size_mean * focal.process_num))
+        """Evenly spaced working sets (on a logarithmic axis) from what holds enough requests of each process on."""
+        low = max(self.settings.low_bytes, align(REQUESTS_PER_FILE_MIN * focal.size_mean * focal.process_num))
         return [align(size) for size in np.geomspace(low, self.settings.high_bytes, count)]
 
     # ---- step 1 ----
@@ -264,7 +267,8 @@ class SelfScaling(ABC):
         elif parameter == "uniqueBytes":
             values = self._unique_bytes_for(focal, max(count, 3))
         elif parameter == "processNum":
-            values = [value for value in self._process_nums if focal.size_mean <= focal.unique_bytes / value / 8]
+            most = focal.unique_bytes / focal.size_mean / REQUESTS_PER_FILE_MIN
+            values = [value for value in self._process_nums if value <= most]
         else:
             values = [float(value) for value in np.linspace(0, 1, count + 1 + count % 2)]
         return _ends_first([value for value in sorted(set(values)) if value != getattr(focal, FIELD_OF[parameter])])[
