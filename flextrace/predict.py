@@ -170,7 +170,7 @@ def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
 
     there = estimates(measured_on, made.application)
     pairs = [(estimate, with_basis(there, estimate.basis)) for estimate in made.estimates]
-    return [relative_of(made.application, here, match) if match else None for here, match in pairs]
+    return [relative_of(here, match) if match else None for here, match in pairs]
 
 
 def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> list[str]:

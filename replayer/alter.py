@@ -143,9 +143,9 @@ def _altered(
     before = workload_of_records(trace)
     wanted = _wanted(before, changes)
     times = {name: _factor(name, changes[name]) for name in TIMES if name in changes}
-    result = Result(trace, changes, seed, before, wanted, {name: (factor, 1.0) for name, factor in times.items()})
+    asked = _Asked(trace, changes, seed, before, wanted, {name: (factor, 1.0) for name, factor in times.items()})
     if all(_same(wanted, before, name) for name in PARAMETERS) and all(factor == 1 for factor in times.values()):
-        return result.of(None)
+        return asked.of(None)
     draft = Draft.of(trace)
     generator = np.random.default_rng(seed)
     parent = draft.copy()
@@ -163,15 +163,15 @@ def _altered(
     if not _same(wanted, before, "processNum"):
         change_process_num(draft, wanted.process_num, queued=queued)
     if times.get("thinkScale", 1) != 1:
-        result.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
+        asked.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
     if times.get("timeScale", 1) != 1:
         present = elapsed_ns(draft)
         scale_times(draft, times["timeScale"], resident)
         # A trace of one moment stays one.
-        result.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present if present else times["timeScale"]
+        asked.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present if present else times["timeScale"]
     recorded = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
     draft.wakes = settled(draft.wakes, recorded, (draft.io, draft.fileops))
-    return result.of(draft, None if len(changed) or files_changed else resident)
+    return asked.of(draft, None if len(changed) or files_changed else resident)
 
 
 def _refusal(
@@ -299,7 +299,7 @@ def _drop_what_moved(draft: Draft, parent: Draft) -> np.ndarray:
 
 
 @dataclass
-class Result:
+class _Asked:
     """What was asked of a trace; makes the altered trace and its manifest from the draft."""
 
     trace: Trace

@@ -20,7 +20,6 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 
-MODES = ("buffered", "direct", "device")
 ENGINES = ("auto", "sync", "io_uring")
 BLOCK_SIZES = (512, 1024, 2048, 4096)
 """Larger ones would not fit workloads, whose sizes are multiples of 4 KiB."""

@@ -330,7 +330,7 @@ class Relative:
     outside: list[str]
 
 
-def relative_of(application: Application, here: Estimate, there: Estimate) -> Relative:
+def relative_of(here: Estimate, there: Estimate) -> Relative:
     """Estimates of two machines, of the second of which the application's recording is.
 
     Raises

@@ -80,8 +80,8 @@ class Point:
     passes : float
         How often the trace was gone through.
     role, region, parameter : str, int or None, str or None
-        What the point is for: explore, curve, reference, direction, inform, orthogonal or random; which region's;
-        which parameter's curve.
+        What the point is for: explore, curve, reference, direction, inform, orthogonal, random, storage, or table where
+        it was not measured but given; which region's; which parameter's curve, or which probe of storage.
     repeat : int
         0, or 1 for the second measurement of a random workload.
     elapsed_s : float
@@ -367,7 +367,7 @@ def _engine() -> Callable[..., dict[str, Any]]:
 
 
 def describe(workload: Workload) -> str:
-    """A workload in one short line for progress."""
+    """A workload in one line."""
     return (
         f"uniqueBytes {format_bytes(workload.unique_bytes)}, sizeMean {format_bytes(workload.size_mean)}, "
         f"readFrac {workload.read_frac:.2g}, seqFrac {workload.seq_frac:.2g}, processNum {workload.process_num:g}"

@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from characterize.units import format_bytes
-from characterize.workload import FIELD_OF, Workload
+from characterize.workload import FIELD_OF
 from selfscale.figures import LINE, REGION, Figure, byte_ticks, mark_size
+from selfscale.measure import describe
 from selfscale.profile import Curve, Profile
 
 CURVES = ("sizeMean", "readFrac", "processNum", "seqFrac")
@@ -61,14 +62,6 @@ def single_parameter_graphs(profile: Profile) -> Figure:
     )
     data = pd.concat(records, ignore_index=True)
     return Figure("Single parameter graphs", sentence, figure, data, note=f"Focal vectors: {focal_points}.")
-
-
-def describe(workload: Workload) -> str:
-    """A workload in one line."""
-    return (
-        f"uniqueBytes {format_bytes(workload.unique_bytes)}, sizeMean {format_bytes(workload.size_mean)}, "
-        f"readFrac {workload.read_frac:.2g}, seqFrac {workload.seq_frac:.2g}, processNum {workload.process_num:g}"
-    )
 
 
 def _draw(

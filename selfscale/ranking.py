@@ -185,7 +185,7 @@ def rank(
         if by == "elapsed" and first.elapsed_s is None:
             continue
         entries = [
-            Entry(machine, estimate, relative_of(application, estimate, origin) if origin else None)
+            Entry(machine, estimate, relative_of(estimate, origin) if origin else None)
             for machine, estimate in row
             if estimate is not None
         ]

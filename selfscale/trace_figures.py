@@ -135,7 +135,7 @@ def places(data: Places, thing: str) -> Figure:
     y = (data.band_bytes * (np.arange(data.counts.shape[1]) + 0.5)).tolist()
     scale = _logarithmic(data.counts[shown], lambda count: f"{count:,.0f}", "requests")
     for row, index in enumerate(shown, 1):
-        figure.add_trace(_heat_map(x, y, data.counts[index], "%{x:.4g} s: %{customdata} requests", scale), row, 1)
+        figure.add_trace(_heat_map(x, y, data.counts[index], "%{x:.4g} s: %{customdata} requests"), row, 1)
         title = f"{_DIRECTIONS[index][0]}: place in the {thing}s, bytes"
         figure.update_yaxes(title_text=title, **_PLACE_TICKS, row=row, col=1)
     figure.update_xaxes(title_text=_SINCE, row=len(shown), col=1)
@@ -155,7 +155,7 @@ def by_file(data: Places, thing: str) -> Figure:
     x = (data.window_s * (np.arange(moved.shape[1]) + 0.5)).tolist()
     # Files may end alike, and a category axis would put those into one row.
     labels = [name if len(name) <= _LABEL_LENGTH else "…" + name[1 - _LABEL_LENGTH :] for name in data.names]
-    figure.add_trace(_heat_map(x, list(range(len(labels))), moved, "%{x:.4g} s: %{customdata:.3s}B", scale))
+    figure.add_trace(_heat_map(x, list(range(len(labels))), moved, "%{x:.4g} s: %{customdata:.3s}B"))
     figure.update_layout(height=160 + 22 * max(len(labels), 6), coloraxis=scale)
     figure.update_xaxes(title_text=_SINCE)
     # Plotly takes <b>, <a> and others in a text for what they are in HTML.
@@ -168,7 +168,7 @@ def by_file(data: Places, thing: str) -> Figure:
     return Figure(f"Activity of each {thing}", sentence, figure, data.by_file(), note=note)
 
 
-def _heat_map(x: list[float], y: list[float], values: np.ndarray, hover: str, scale: dict[str, Any]) -> go.Heatmap:
+def _heat_map(x: list[float], y: list[float], values: np.ndarray, hover: str) -> go.Heatmap:
     """A heat map whose colour is the logarithm of what it shows; nothing where that is 0."""
     exponents = [[round(float(np.log10(value)), 2) if value else None for value in row] for row in values]
     counts = [[int(value) or None for value in row] for row in values]

@@ -17,14 +17,14 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.cross_validation import quantiles_of
+from selfscale.cross_validation import best_of, quantiles_of
 from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.models import MODELS
 from selfscale.models.measured import region_of
 from selfscale.models.orthogonal import OrthogonalModel
 from selfscale.plan import Step
-from selfscale.predict import BEST, Predictor
+from selfscale.predict import Predictor, scores_of
 from selfscale.profile import Profile
 from selfscale.sampling import orthogonal_sample, random_workload
 
@@ -154,7 +154,7 @@ def compare_models(profile: Profile, validation: Validation, points: Sequence[Po
         return Row(name, count, quantiles_of(relative), by_region, **more)
 
     rows = [row("repeatability", 0, np.array([passes[1][workload] for workload in tested]))]
-    used = Predictor(profile, BEST).score.model
+    used = best_of(scores_of(profile)).model
     fitted_to = len(learned_points(profile))
     for name in MODELS:
         if name == OrthogonalModel.name:

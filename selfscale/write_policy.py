@@ -49,8 +49,9 @@ class WritePolicy:
     unique_bytes : float or None
         Where it was measured.
     written_frac : float or None
-        Bytes that went to storage over bytes written there, as the kernel counts them. Far above 1 where it keeps
-        pages in large folios, since a write to one of their pages counts the whole folio.
+        Bytes that went to storage over bytes written there, as the kernel counts them. Far above 1 where only the
+        account of the process tells them and the cache keeps pages in large folios, since a write to one of their
+        pages counts the whole folio.
     read_bytes_per_s, write_bytes_per_s : float or None
         There, reads only and writes only.
     """

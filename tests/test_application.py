@@ -71,13 +71,13 @@ def test_the_relative_prediction_cancels_what_a_model_gets_wrong_on_both(recorde
     biased = 1.3
     (there,) = estimates(FormulaPredictor(lambda workload: biased * measured, regions=1), application)[:1]
     (here,) = estimates(FormulaPredictor(lambda workload: biased * measured * 4, regions=1), application)[:1]
-    found = relative_of(application, here, there)
+    found = relative_of(here, there)
     assert found.off == pytest.approx(0.3)
     assert found.in_io.value == pytest.approx(4 * measured)
     assert found.in_io.high == pytest.approx(4 * measured * 2 ** math.sqrt(2))
     times = application.times
     assert found.elapsed_s.value == pytest.approx(times.outside_s + times.waiting_s / 4)
-    assert relative_of(application, there, there).elapsed_s.value == pytest.approx(times.elapsed_s)
+    assert relative_of(there, there).elapsed_s.value == pytest.approx(times.elapsed_s)
 
 
 def test_syncs_count_once_where_the_profile_has_them(tmp_path):
@@ -103,7 +103,7 @@ def test_syncs_count_once_where_the_profile_has_them(tmp_path):
         # Threads live from their first request to the end of the last one: 91 ms, or with syncs 96 ms.
         waiting_s = 0.010 if not sync_frac else 0.060
         assert here.elapsed_s.value == pytest.approx(0.1 - waiting_s / 2, rel=0.02)
-        found = relative_of(application, here, there)
+        found = relative_of(here, there)
         assert found.off == pytest.approx(0, abs=0.01)
         assert found.elapsed_s.value == pytest.approx(here.elapsed_s.value)
         text = " ".join(application_lines(application, here))
@@ -125,7 +125,7 @@ def test_a_trace_that_has_not_run_has_no_elapsed_time(tmp_path):
     assert estimate.elapsed_s is None
     assert [name for name, *_ in treatment(application, predictor)[1]] == ["syncFrac"]
     with pytest.raises(FlextraceError, match="not measurements"):
-        relative_of(application, estimate, estimate)
+        relative_of(estimate, estimate)
 
 
 def test_a_given_number_of_processes_replaces_the_recorded_one(recorded):

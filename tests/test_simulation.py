@@ -119,7 +119,7 @@ def test_where_the_machine_of_the_recording_is_known_its_processor_times_are_com
 def test_relative_to_the_machine_of_the_recording_it_is_as_recorded(profile, recorded):
     application = application_of(recorded, {})
     *_, here = estimates(Predictor(profile), application)
-    same = relative_of(application, here, here)
+    same = relative_of(here, here)
     assert same.in_io.value == pytest.approx(application.times.throughput_bytes_per_s)
     assert same.elapsed_s.value == pytest.approx(application.times.elapsed_s)
     widths = here.elapsed_s.value - here.elapsed_s.low, here.elapsed_s.high - here.elapsed_s.value
@@ -128,7 +128,7 @@ def test_relative_to_the_machine_of_the_recording_it_is_as_recorded(profile, rec
     moved = application.times.moved_bytes
     half = replace(here, in_io=replace(here.in_io, value=here.in_io.value / 2))
     expected = moved / (application.times.io_s + moved / here.in_io.value)
-    assert relative_of(application, half, here).in_io.value == pytest.approx(expected)
+    assert relative_of(half, here).in_io.value == pytest.approx(expected)
 
 
 def test_compare_has_it_as_a_row(profile, recorded, tmp_path):

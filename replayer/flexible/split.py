@@ -34,8 +34,6 @@ from replayer.flexible.deal import (
 from replayer.flexible.draft import Draft, UnreachableError
 
 CUTS_SHARE = 0.004
-# Nothing starts before what stood further before it than so many pieces for every thread.
-WINDOW_PIECES = 1
 # Moments at which the wanted number of requests could meet: looked at, and tried.
 MOMENTS, MEETINGS_MAX = 512, 24
 SYNC_OPERATIONS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.MSYNC, Fileop.FADVISE)
