@@ -165,17 +165,32 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     reading = longer_of(k, read_access, read_bytes)
     writing = longer_of(k, write_access, write_bytes)
     return Demand(
-        {
-            "process": (processor + waiting) / table.process_num,
-            "processors": (processor + workers) / k["cpu_servers"],
-            "device": (reading + writing) / k["device_servers"],
-            "reads": reading / k["direction_servers"],
-            "writes": writing / k["direction_servers"],
-            "lock": k["lock_s"] + size * k["lock_byte_s"],
-        },
+        resources(k, table, processor=processor, workers=workers, waiting=waiting, reading=reading, writing=writing),
         (read * miss * ahead.bytes + partial * PAGE_BYTES) / size,
         write * spill * moved / size,
     )
+
+
+def resources(
+    k: dict[str, np.ndarray],
+    table: Columns,
+    *,
+    processor: np.ndarray,
+    workers: np.ndarray,
+    waiting: np.ndarray,
+    reading: np.ndarray,
+    writing: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Seconds at every resource of what a mean request takes of a processor, of the kernel's threads beside it, in
+    waiting, and of the device by direction."""
+    return {
+        "process": (processor + waiting) / table.process_num,
+        "processors": (processor + workers) / k["cpu_servers"],
+        "device": (reading + writing) / k["device_servers"],
+        "reads": reading / k["direction_servers"],
+        "writes": writing / k["direction_servers"],
+        "lock": k["lock_s"] + table.size_mean * k["lock_byte_s"],
+    }
 
 
 def longer_of(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.measured_traffic import traffic_of_runs
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES
 from selfscale.models.residual import PHYSICS_ERROR, FormulaValues
-from selfscale.models.service_time import bottleneck, longer_of
+from selfscale.models.service_time import bottleneck, longer_of, resources
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.traffic import Traffic, traffic_of
 
@@ -141,14 +141,7 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[
         + (1 - np.minimum(k["hidden_frac"], 1.0)) * sum(ahead_s)
         + np.minimum(k["write_wait_frac"], 1.0) * sum(written_s)
     )
-    return {
-        "process": (processor + waiting) / table.process_num,
-        "processors": (processor + workers) / k["cpu_servers"],
-        "device": (reading + writing) / k["device_servers"],
-        "reads": reading / k["direction_servers"],
-        "writes": writing / k["direction_servers"],
-        "lock": k["lock_s"] + size * k["lock_byte_s"],
-    }
+    return resources(k, table, processor=processor, workers=workers, waiting=waiting, reading=reading, writing=writing)
 
 
 @dataclass(frozen=True)
