@@ -233,7 +233,9 @@ class MemoryGroup:
                 (self.path / name).write_text(str(value))
 
     def _processes(self) -> list[int]:
-        return [int(line) for line in (self.path / "cgroup.procs").read_text().split()]
+        """Without those of other PID namespaces, which are 0: a signal to that goes to the sender's own group."""
+        processes = map(int, (self.path / "cgroup.procs").read_text().split())
+        return [process for process in processes if process]
 
     def _remove(self) -> None:
         """End what still runs in the group (after an error), give its page cache back, remove it."""

@@ -13,6 +13,7 @@ import pytest
 
 from characterize.errors import FlextraceError
 from flextrace.record import warm
+from replayer import confine
 from replayer.confine import MemoryGroup, current_limit
 
 pytestmark = [
@@ -79,6 +80,20 @@ def test_group_is_removed_after_an_error_with_a_process_still_in_it():
     path, process = started[0]
     assert not path.exists()
     assert process.wait(timeout=10) == -9
+
+
+def test_a_process_of_another_pid_namespace_is_none_to_end(tmp_path, monkeypatch):
+    """Version 2 lists it as 0, and a signal to 0 goes to the sender and all of its group."""
+    (tmp_path / "group").mkdir()
+    (tmp_path / "group" / "cgroup.procs").write_text("0\n17\n0\n")
+    ended = []
+    monkeypatch.setattr(os, "kill", lambda process, signal: ended.append(process))
+    monkeypatch.setattr(confine, "_REMOVE_SECONDS", 0)
+    group = MemoryGroup(LIMIT_BYTES)
+    group.path, group._version = tmp_path / "group", 1
+    with pytest.raises(FlextraceError, match="cannot remove"):
+        group._remove()
+    assert set(ended) == {17}
 
 
 def test_groups_do_not_collide():
