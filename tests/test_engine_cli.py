@@ -255,6 +255,15 @@ def test_more_files_than_descriptors(image, tmp_path):
     assert json.loads(done.stdout)["operations"]["done"] == 900
 
 
+def test_a_limit_on_sizes_is_told_and_leaves_nothing_behind(trace, image, tmp_path):
+    """The kernel ends who writes beyond it, unless SIGXFSZ is ignored; bash counts it in KiB."""
+    command = 'ulimit -f 32; exec "$0" "$@"'
+    done = subprocess.run(["bash", "-c", command, ENGINE, trace, image], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("/f00000001 (65536 bytes): File too large\n")
+    assert not (tmp_path / "image").exists()
+
+
 def test_large_requests_are_one_call_each(image, tmp_path):
     io = [read(0, 40 << 20, 1), write(5, 40 << 20, 100)]
     trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 41 << 20}]), tmp_path / "t.iotrace")

@@ -36,8 +36,9 @@ static void watch_signals(void)
 	/* nohup has it ignored. */
 	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &action, NULL);
-	/* Who no longer reads is no reason to leave files behind. */
+	/* Neither who no longer reads nor a limit on sizes (ulimit -f) is a reason to leave files behind. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 /* The threads of a foreign trace may be made up so that the recorded depth is kept, which the interval order does. */
