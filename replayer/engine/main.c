@@ -28,8 +28,8 @@ static void on_signal(int number)
 
 static void watch_signals(void)
 {
-	/* No SA_RESTART: the waiting of the main thread has to end. */
-	struct sigaction action = {.sa_handler = on_signal}, before;
+	/* Stdio forgets what an interrupted call was to print. Waiting with a time limit ends in spite of SA_RESTART. */
+	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);

@@ -240,12 +240,12 @@ static void print_interval(const struct run *run, uint64_t now, const struct dev
 	*last = totals;
 }
 
-/* Whether somebody may still read the result: not from a pipe whose reader has died. */
-static bool is_read(void)
+/* The state of stdout: POLLOUT if a line finds room there, POLLERR if nobody reads it any more. */
+static short output_state(void)
 {
-	struct pollfd output = {.fd = STDOUT_FILENO};
+	struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
 
-	return poll(&output, 1, 0) <= 0 || !(output.revents & POLLERR);
+	return poll(&output, 1, 0) > 0 ? output.revents : 0;
 }
 
 /*
@@ -275,12 +275,16 @@ static void watch(struct run *run, uint64_t start_ns)
 
 		futex(&run->running, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, running, &until);
 		uint64_t now = now_ns();
+		short output = output_state();
+
 		if (now >= next_ns && atomic_load(&run->running)) {
-			print_interval(run, now - start_ns, &counters, &totals);
+			/* Who reads too slowly does not hold the run: what finds no room is part of the next line. */
+			if (output & POLLOUT)
+				print_interval(run, now - start_ns, &counters, &totals);
 			/* When this thread came late by more than an interval, that one is longer. */
 			next_ns += (now - next_ns) / interval_ns * interval_ns + interval_ns;
 		}
-		if (now >= limit_ns || !is_read()) {
+		if (now >= limit_ns || output & POLLERR) {
 			atomic_store(run->stop, true);
 			limit_ns = UINT64_MAX;
 		}
