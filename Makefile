@@ -249,7 +249,7 @@ build/flextrace-record: $(RECORD_OBJECTS)
 ENGINE_LIBRARIES := -luring -lblkid -lpthread -lm
 ENGINE_OBJECTS := $(patsubst %.c,build/%.o,$(wildcard replayer/engine/*.c))
 
-build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) bpf/trace_format.h $(BUILT_BY) | build/.apt
+build/replayer/engine/%.o: replayer/engine/%.c $(wildcard replayer/engine/*.h) $(wildcard bpf/*.h) $(BUILT_BY) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) -c $< -o $@
 
@@ -283,7 +283,7 @@ build/tests/margins: replayer/engine/margin.h
 build/tests/shared_offsets: PROGRAM_LIBRARIES := bpf/shared_offset.c
 build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
 
-build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) bpf/trace_format.h | build/.apt
+build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard bpf/*.h) | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) -static $(filter %.c,$^) -o $@ $(ENGINE_LIBRARIES)
 

@@ -27,6 +27,7 @@
 #include "plan.h"
 #include "privileges.h"
 #include "residency.h"
+#include "standard_streams.h"
 #include "status.h"
 #include "summary.h"
 #include "survey.h"
@@ -465,6 +466,7 @@ int main(int argc, char **argv)
 	struct options options;
 	char path[PATH_MAX];
 
+	standard_streams_hold();
 	options_parse(&options, argc, argv);
 	if (options.survey)
 		return survey_say(&options);

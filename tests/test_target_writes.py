@@ -191,3 +191,17 @@ def test_a_device_that_fails_in_the_middle(disk, tmp_path):
     parts = sum(document["operations"][name] for name in ("done", "short", "failed", "skipped"))
     assert document["operations"]["records"] == parts
     assert any("the device failed" in reason for reason in document["reasons"])
+
+
+def test_what_finds_no_output_does_not_go_to_the_device(disk, tmp_path):
+    """The first file that is opened would have the number of a standard output that is closed."""
+    io = [read(4096 * at, 4096, 10 * at) for at in range(7)]
+    made = made_trace(io, files=[{"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": SIZE}])
+    trace = characterize.write(made, tmp_path / "reads.iotrace")
+    before = digest(tmp_path)
+    command = ["sh", "-c", 'exec "$0" "$@" >&-', ENGINE, trace, f"--device={disk.path}", "--write", f"--confirm={SIZE}"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    run("sync", disk.path)  # what a write had left in its page cache
+    assert digest(tmp_path) == before
+    assert done.returncode == 1
+    assert done.stderr == "flextrace-replay: cannot print the result: Bad file descriptor\n"

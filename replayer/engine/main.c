@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bpf/standard_streams.h"
 #include "replayer/engine/arguments.h"
 #include "replayer/engine/cache_state.h"
 #include "replayer/engine/engine_choice.h"
@@ -319,6 +320,7 @@ int main(int count, char **values)
 {
 	struct arguments arguments;
 
+	standard_streams_hold();
 	arguments_parse(&arguments, count, values);
 	watch_signals();
 	return arguments.phase == PHASE_REMOVE ? remove_image(&arguments) : replay(&arguments);

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recorder was started with, and its command is to find as without it: streams that are closed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import characterize
+from tests.running_replay import wait_until
+from tests.told import RECORDER
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
+    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+]
+
+
+def test_closed_streams_are_nothing_that_the_recorder_writes_to(tmp_path):
+    """Else what it says goes to the first files that it opens, such as the pipe by which it holds the command back."""
+    look = f"for n in 0 1 2; do if [ -e /proc/$$/fd/$n ]; then echo $n >> {tmp_path}/open; fi; done"
+    wait = f"touch {tmp_path}/ready; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
+    command = [RECORDER, "-o", tmp_path / "t", "--layer", "vfs", "--", "sh", "-c", f"{look}; {wait}"]
+    with subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *command]) as recorder:
+        try:
+            wait_until((tmp_path / "ready").exists)
+            streams = [os.readlink(f"/proc/{recorder.pid}/fd/{number}") for number in range(3)]
+        finally:
+            (tmp_path / "go").touch()
+        assert recorder.wait(timeout=120) == 0
+    assert streams == ["/dev/null"] * 3
+    assert not (tmp_path / "open").exists()
+    assert f"{tmp_path}/ready" in characterize.open(tmp_path / "t").paths.values()
