@@ -487,11 +487,12 @@ int main(int argc, char **argv)
 		.layer_vfs = options.layer_vfs, .layer_block = options.layer_block, .group = options.group_path};
 	if (options.dry_run)
 		return dry_run(&session);
-	_cleanup_close_ int signals = make_signals();
-	session.signals = signals;
 	if (init_target(&session))
 		return EXIT_FAILED;
-	/* After the fork. A command killed before it began, a closed stderr or a limit on sizes ends no recording unwritten. */
+	/* After the fork: a command finds what is blocked and ignored as whoever started the recorder left it. */
+	_cleanup_close_ int signals = make_signals();
+	session.signals = signals;
+	/* A command killed before it began, a closed stderr or a limit on sizes ends no recording unwritten. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	int exit_code = record_to_file(&session);

@@ -34,9 +34,6 @@ static int join_cgroup(const char *cgroup)
 /* The child: waits for one byte (an end of file means that recording failed), then becomes the command. */
 static void __attribute__((noreturn)) become_command(char **command, const char *cgroup, int released, int tell)
 {
-	sigset_t none;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 	/* The recorder may be killed; its half-started command must not stay behind. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* Joined before the wait: the trace shall not show it. */

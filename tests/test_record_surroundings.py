@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recorder was started with, and its command is to find as without it: streams that are closed."""
+"""What a recorder was started with, and its command is to find as without it: closed streams, blocked signals."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 import characterize
 from tests.running_replay import wait_until
-from tests.told import RECORDER
+from tests.told import RECORDER, run_recorder
 
 pytestmark = [
     pytest.mark.root,
@@ -35,3 +36,15 @@ def test_closed_streams_are_nothing_that_the_recorder_writes_to(tmp_path):
     assert streams == ["/dev/null"] * 3
     assert not (tmp_path / "open").exists()
     assert f"{tmp_path}/ready" in characterize.open(tmp_path / "t").paths.values()
+
+
+def test_the_command_has_the_signals_blocked_that_it_would_have(tmp_path):
+    """Among them one that the recorder waits for, and so blocks itself."""
+    numbers = (signal.SIGUSR1, signal.SIGTERM)
+    blocking = ["env", *(f"--block-signal={number.name.removeprefix('SIG')}" for number in numbers)]
+    command = ["grep", "SigBlk", "/proc/self/status"]
+    alone = subprocess.run([*blocking, *command], capture_output=True, text=True, check=True).stdout
+    done = run_recorder(tmp_path / "t", *command, options=("--layer", "vfs"), before=blocking)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == alone
+    assert int(alone.split()[1], 16) == sum(1 << number - 1 for number in numbers)
