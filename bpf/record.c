@@ -306,6 +306,7 @@ static int record(struct session *session)
 		.drain = &session->drain,
 		.topology = &session->topology,
 		.closure = &session->closure,
+		.residency = &session->residency,
 		.header = &session->writer.header,
 		.exit_status = -1,
 	};

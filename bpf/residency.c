@@ -29,7 +29,11 @@
 #define SYS_cachestat 451 /* since Linux 6.5, the same on all architectures */
 #endif
 
-enum { CHUNK_PAGES = 1024 };
+enum {
+	CHUNK_PAGES = 1024,
+	STEP_PAGES_MAX = 1 << 18, /* of one look; if all of them were cached, counting them would take some ms */
+	LOOKS_MAX = 1 << 20, /* at one file: at 1 PiB without a cached page, or 4 TiB page by page */
+};
 
 /* include/uapi/linux/mman.h; not yet in the headers of all distributions. */
 struct cache_range {
@@ -188,22 +192,30 @@ static void look_at_pages(struct residency *residency, uint64_t first, uint64_t 
 	munmap(map, bytes);
 }
 
+/* Where nothing is cached a look takes in twice as much as the one before: most of a sparse file is nothing. */
 static void look_at_chunk(struct residency *residency)
 {
 	uint64_t left = residency->pages - residency->page;
-	uint64_t pages = left < CHUNK_PAGES ? left : CHUNK_PAGES;
+	uint64_t pages = left < residency->step ? left : residency->step;
 	int64_t cached = count_cached(residency, residency->page, pages);
+	residency->looks++;
+	residency->step = CHUNK_PAGES;
+	if (cached && pages > CHUNK_PAGES)
+		return; /* the next one is at less, from the same page on */
 	if (cached >= (int64_t)pages)
 		add_range(residency, residency->page, residency->page + pages);
 	else if (cached)
 		look_at_pages(residency, residency->page, pages);
+	else
+		residency->step = 2 * pages < STEP_PAGES_MAX ? 2 * pages : STEP_PAGES_MAX;
 	residency->page += pages;
 }
 
 static void begin_file(struct residency *residency)
 {
 	const struct resident_file *file = &residency->waiting[residency->first];
-	residency->page = residency->range_count = residency->joined_pages = 0;
+	residency->page = residency->range_count = residency->joined_pages = residency->looks = 0;
+	residency->step = CHUNK_PAGES;
 	residency->pages = (file->record.size_bytes + page_bytes() - 1) / page_bytes();
 	if (file->record.resident_bytes < file->record.size_bytes) {
 		residency->descriptor = open_file(file);
@@ -271,6 +283,10 @@ static void end_file(struct residency *residency, struct writer *writer)
 {
 	struct resident_file *file = &residency->waiting[residency->first];
 	struct large_folios large = {0};
+	if (residency->page < residency->pages) {
+		residency->given_up++;
+		residency->range_count = 0; /* a part would be taken for all that was cached */
+	}
 	if (residency->range_count)
 		large = look_at_folios(residency, file);
 	for (uint32_t i = 0; i < residency->range_count; i++) {
@@ -303,9 +319,9 @@ void residency_round(struct residency *residency, struct writer *writer, uint64_
 	while (residency->count && (!limit_ns || monotonic_ns() - began_ns < limit_ns)) {
 		if (residency->page == 0)
 			begin_file(residency);
-		if (residency->page < residency->pages)
+		if (residency->page < residency->pages && residency->looks < LOOKS_MAX)
 			look_at_chunk(residency);
-		if (residency->page >= residency->pages)
+		else
 			end_file(residency, writer);
 	}
 }

@@ -32,9 +32,12 @@ struct residency {
 	/* The file that is looked at. */
 	int descriptor; /* -1 = none */
 	uint64_t page, pages;
+	uint64_t step; /* pages that the next look takes in */
+	uint32_t looks; /* that were taken */
 	uint64_t joined_pages; /* gaps up to this are part of a range */
 	struct resident_range *ranges;
 	uint32_t range_count;
+	uint32_t given_up; /* files that would have taken too many looks */
 	bool has_cachestat;
 	struct folio_size folio_size;
 };
