@@ -184,9 +184,19 @@ void writer_abandon(struct writer *writer, const char *path)
 }
 
 /*
+ * Waits until a part, or all from there on (0 bytes), is on the disk. Errors other than those of the disk mean that the file
+ * system cannot do that.
+ */
+static int wait_for_disk(const struct writer *writer, off_t offset, size_t bytes)
+{
+	unsigned int whole = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+	int error = sync_file_range(writer->descriptor, offset, bytes, whole) ? -errno : 0;
+	return error == -EIO || error == -ENOSPC ? error : 0;
+}
+
+/*
  * What was written is sent to the disk at once, and a little later, when that has mostly happened, it is dropped: the
- * trace neither collects dirty memory nor takes the page cache from the machine that is measured. Errors other than
- * those of the disk mean that the file system cannot do that.
+ * trace neither collects dirty memory nor takes the page cache from the machine that is measured.
  */
 static int write_back(struct writer *writer, off_t offset, size_t bytes)
 {
@@ -195,13 +205,10 @@ static int write_back(struct writer *writer, off_t offset, size_t bytes)
 	if (end - writer->dropped_until < WRITER_BEHIND_BYTES + WRITER_BUFFER_BYTES)
 		return 0;
 	uint64_t drop_bytes = end - WRITER_BEHIND_BYTES - writer->dropped_until;
-	int error = sync_file_range(writer->descriptor, writer->dropped_until, drop_bytes,
-				    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
-			    ? -errno
-			    : 0;
+	int error = wait_for_disk(writer, writer->dropped_until, drop_bytes);
 	posix_fadvise(writer->descriptor, writer->dropped_until, drop_bytes, POSIX_FADV_DONTNEED);
 	writer->dropped_until += drop_bytes;
-	return error == -EIO || error == -ENOSPC ? error : 0;
+	return error;
 }
 
 void writer_flush(struct writer *writer)
@@ -303,6 +310,9 @@ int writer_deinit(struct writer *writer, const char *json)
 				header->flags |= TRACE_LOST;
 		writer->error = place_json(writer, json);
 	}
+	/* What fails there fails only now, and the header is to say so. */
+	if (!writer->error)
+		writer->error = wait_for_disk(writer, 0, 0);
 	if (!writer->error)
 		writer->error = write_all(writer->descriptor, header, sizeof(*header), 0);
 	if (close(writer->descriptor) && !writer->error)

@@ -14,6 +14,8 @@ import pytest
 
 import characterize
 from characterize.layout import HeaderFlag, IoOp
+from tests.block_device import loop_device, run
+from tests.small_file_system import small_file_system  # noqa: F401
 from tests.told import RECORDER, ROOT, run_recorder, wait_for_recording
 
 SECONDS_MAX = 30
@@ -85,6 +87,25 @@ def test_a_command_finds_the_signals_that_python_ignores_as_they_are(tmp_path):
     assert done.returncode == 0, done.stderr
     ignored = int((tmp_path / "ignored").read_text().split()[1], 16)
     assert not [number for number in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (number - 1) & 1]
+
+
+def test_a_disk_that_takes_nothing_is_told_though_the_page_cache_takes_it(tmp_path, small_file_system):  # noqa: F811
+    """Its disk is a sparse file where no space is left: what is written fails when it is written back."""
+    place = tmp_path / "place"
+    place.mkdir()
+    with loop_device(small_file_system / "disk", 64 << 20) as disk:
+        run("mkfs.ext4", "-q", "-N", "64", "-O", "^has_journal", disk.path)
+        run("mount", disk.path, place)
+        try:
+            fill = f"dd if=/dev/zero of={small_file_system}/full bs=4096"
+            assert "No space left" in subprocess.run(fill.split(), capture_output=True, text=True, check=False).stderr
+            done = run_recorder(place / "t", "true", options=("--layer", "vfs"))
+            trace = characterize.open(place / "t")
+        finally:
+            run("umount", place)
+    assert done.returncode == 1, done.stderr
+    assert f"cannot go on writing trace {place}/t: " in done.stderr
+    assert trace.header.flags & HeaderFlag.INCOMPLETE
 
 
 COUNT_SIGNALS = """
