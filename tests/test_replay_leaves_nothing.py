@@ -16,7 +16,7 @@ from replayer.phases import remove_image
 from replayer.run import prepare
 from tests.made_trace import made_trace, read
 from tests.running_replay import endless_layout, playing, slow, started, wait_until
-from tests.straced import ENGINE, needs_engine
+from tests.straced import ENGINE, needs_engine, needs_strace
 from tests.told import RECORDER
 
 pytestmark = [
@@ -133,6 +133,19 @@ def test_only_what_the_engine_made_is_removed(image, tmp_path):
     assert done.returncode == 1
     assert "holds files that are not a replay's" in done.stderr
     assert (image / "f00000001").read_text() == "precious"
+
+
+@needs_strace
+@pytest.mark.parametrize(("call", "when"), [("getdents64", "1+"), ("newfstatat", "3")])
+def test_what_cannot_be_looked_at_is_not_taken_for_removed(image, tmp_path, call, when):
+    """strace has a call fail as a disk does; the first two newfstatat are those of fdopendir(3)."""
+    prepare(small(tmp_path / "t.iotrace"), image)
+    failing = ["strace", "-f", "-o", tmp_path / "log", "-e", f"inject={call}:error=EIO:when={when}"]
+    command = [*failing, ENGINE, "--phase=remove", f"--directory={image}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (image / "f00000001").exists()
+    assert done.returncode == 1
+    assert done.stderr.endswith(": Input/output error\n")
 
 
 @pytest.mark.parametrize("options", [[], ["--device=/dev/null"]])

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a directory into the place of a replay, and the table of files into files there.
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 
 #include "replayer/engine/data_fill.h"
 #include "replayer/engine/image.h"
+#include "replayer/engine/listing.h"
 #include "replayer/engine/message.h"
 
 void image_name(char name[static IMAGE_NAME_BYTES], bool directory, uint32_t id)
@@ -27,38 +27,22 @@ static bool is_image_name(const char *name)
 	return (name[0] == 'f' || name[0] == 'd') && digits >= 8 && name[digits + 1] == '\0';
 }
 
-static void close_listing(DIR **listing)
-{
-	if (*listing)
-		closedir(*listing);
-}
-
-static DIR *list_directory(int directory)
-{
-	int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *listing = copy < 0 ? NULL : fdopendir(copy);
-
-	if (!listing && copy >= 0)
-		close(copy);
-	return listing;
-}
-
 static int check_content(const struct image *image)
 {
-	__attribute__((cleanup(close_listing))) DIR *listing = list_directory(image->directory);
+	_cleanup_listing_ DIR *listing = listing_open(image->directory);
 	char foreign[NAME_MAX + 1] = "";
 
-	if (!listing) {
-		complain("cannot list %s: %s", image->path, strerror(errno));
-		return -errno;
-	}
-	for (const struct dirent *entry; (entry = readdir(listing));) {
+	for (const struct dirent *entry; listing && (entry = listing_next(listing));) {
 		if (!strcmp(entry->d_name, IMAGE_MARKER))
 			return 0;
 		/* A new ext4 file system is not quite empty. What only has the name of an image's file may be a copy. */
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "lost+found") &&
 		    !seal_is_name(entry->d_name))
 			snprintf(foreign, sizeof(foreign), "%s", entry->d_name);
+	}
+	if (errno) {
+		complain("cannot list %s: %s", image->path, strerror(errno));
+		return -errno;
 	}
 	if (!foreign[0])
 		return 0;
@@ -325,21 +309,23 @@ int image_check_links(const struct image *image, const struct file_table *table)
 int image_remove_name(const struct image *image, const char *name)
 {
 	struct stat status;
-
 	/* Looks first: an unlink that fails would be in a recording of this replay. */
-	if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-		return 0;
-	if (unlinkat(image->directory, name, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0) < 0 && errno != ENOENT) {
-		int error = errno;
+	int failed = fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW);
 
-		complain("cannot remove %s/%s: %s", image->path, name, strerror(error));
-		return -error;
-	}
-	return 0;
+	if (!failed)
+		failed = unlinkat(image->directory, name, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0);
+	if (!failed || errno == ENOENT)
+		return 0;
+	int error = errno;
+
+	complain("cannot remove %s/%s: %s", image->path, name, strerror(error));
+	return -error;
 }
 
 int image_remove_created(const struct image *image, const struct file_table *table)
 {
+	if (!image->path)
+		return 0;
 	for (uint32_t id = 1; id < table->count; id++) {
 		char name[IMAGE_NAME_BYTES];
 
@@ -361,21 +347,17 @@ int image_remove_created(const struct image *image, const struct file_table *tab
 /* Removes all whose names are of a kind. */
 static int remove_names(const struct image *image, bool (*is_of_kind)(const char *name))
 {
-	__attribute__((cleanup(close_listing))) DIR *listing = list_directory(image->directory);
+	_cleanup_listing_ DIR *listing = listing_open(image->directory);
 
-	if (!listing) {
-		complain("cannot list %s to remove its files: %s", image->path, strerror(errno));
-		return -errno;
-	}
-	for (const struct dirent *entry; (entry = readdir(listing));) {
-		if (!is_of_kind(entry->d_name))
-			continue;
-		int error = image_remove_name(image, entry->d_name);
+	for (const struct dirent *entry; listing && (entry = listing_next(listing));) {
+		int error = is_of_kind(entry->d_name) ? image_remove_name(image, entry->d_name) : 0;
 
 		if (error)
 			return error;
 	}
-	return 0;
+	if (errno)
+		complain("cannot list %s to remove its files: %s", image->path, strerror(errno));
+	return -errno;
 }
 
 int image_remove_files(const struct image *image)

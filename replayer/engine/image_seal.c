@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns what an image was made for into the name of an empty file in it, and back.
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,17 +9,12 @@
 
 #include "replayer/engine/data_fill.h"
 #include "replayer/engine/image_seal.h"
+#include "replayer/engine/listing.h"
 
 #define PREFIX IMAGE_MARKER "."
 #define UNFINISHED "unfinished"
 
 enum { SEAL_NAME_BYTES = sizeof(PREFIX) + DATA_NAME_BYTES + 20 };
-
-static void close_listing(DIR **listing)
-{
-	if (*listing)
-		closedir(*listing);
-}
 
 static bool is_seal_name(const char *name)
 {
@@ -59,17 +53,9 @@ static void parse(const char *name, struct seal *seal)
 /* Looks at all seals: reads the last one, or removes all but `keep`. */
 static int walk(int directory, struct seal *seal, const char *keep)
 {
-	int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	__attribute__((cleanup(close_listing))) DIR *listing = copy < 0 ? NULL : fdopendir(copy);
+	_cleanup_listing_ DIR *listing = listing_open(directory);
 
-	if (!listing) {
-		int error = errno;
-
-		if (copy >= 0)
-			close(copy);
-		return -error;
-	}
-	for (const struct dirent *entry; (entry = readdir(listing));) {
+	for (const struct dirent *entry; listing && (entry = listing_next(listing));) {
 		if (!is_seal_name(entry->d_name))
 			continue;
 		if (seal && strchr(entry->d_name + strlen(PREFIX), '.'))
@@ -78,7 +64,7 @@ static int walk(int directory, struct seal *seal, const char *keep)
 		    errno != ENOENT)
 			return -errno;
 	}
-	return 0;
+	return -errno;
 }
 
 int seal_read(int directory, struct seal *seal)
