@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that a trace still uses when they have no name any more, told by strace and by what lies in the image."""
 
+import json
+import os
+import subprocess
+
 import pytest
 
+import characterize
 from characterize.layout import FileFlag, Fileop, IoFlag, Source
+from tests.block_device import run
 from tests.made_trace import made_trace, read, write
-from tests.straced import DATA, needs_engine, needs_strace, op
+from tests.straced import DATA, ENGINE, needs_engine, needs_strace, op
 
 pytestmark = [needs_engine, needs_strace]
 
@@ -95,3 +101,26 @@ def test_a_file_that_is_made_again_is_a_new_one(run_phase, tmp_path):
     moved = [call for call in calls if call.name in DATA.split(",") and call.file == "f00000001"]
     assert [removed(call) for call in moved] == [False, True, False]
     assert (tmp_path / "image" / "f00000001").stat().st_size == 5000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a ramfs needs root")
+def test_direct_reads_of_a_removed_file_go_through_the_page_cache_where_they_are_refused(tmp_path):
+    """A program that has asked for O_DIRECT only when the file, which it still has open, had no name any more."""
+    fileops = [op(Fileop.OPEN, 10), op(Fileop.UNLINK, 20), op(Fileop.CLOSE, 50)]
+    io = [read(0, PAGE, 30, flags=IoFlag.DIRECT), read(PAGE, PAGE, 40)]
+    made = made_trace(io, fileops=fileops, files=[{"file": 1, "size_bytes": 2 * PAGE}])
+    trace = characterize.write(made, tmp_path / "t.iotrace")
+    place = tmp_path / "ramfs"
+    place.mkdir()
+    run("mount", "-t", "ramfs", "none", place)
+    try:
+        with pytest.raises(OSError, match="Invalid argument"):
+            os.open(place / "direct", os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        command = [ENGINE, trace, f"--directory={place / 'image'}", "--force-space"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    finally:
+        run("umount", place)
+    assert done.returncode == 3, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["errors"], document["operations"]["done"]) == ({}, 5)
+    assert any("refused O_DIRECT" in reason for reason in document["reasons"])

@@ -133,6 +133,17 @@ static void make_room(struct descriptors *descriptors)
 	}
 }
 
+int descriptors_open(struct descriptors *descriptors, int directory, const char *name, int flags)
+{
+	int descriptor = openat(directory, name, flags, 0600);
+
+	if (descriptor < 0 && errno == EINVAL && flags & O_DIRECT) {
+		atomic_store(&descriptors->direct_refused, true);
+		descriptor = openat(directory, name, flags & ~O_DIRECT, 0600);
+	}
+	return descriptor < 0 ? -errno : descriptor;
+}
+
 /* Another descriptor, of another class, of a file that has lost its name but is still open. Under lock. */
 static int open_again(struct descriptors *descriptors, const struct open_file *open_file, int flags)
 {
@@ -143,10 +154,8 @@ static int open_again(struct descriptors *descriptors, const struct open_file *o
 		if (held < 0)
 			continue;
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", held);
-		int descriptor = open(path, flags & ~O_NOFOLLOW);
-		if (descriptor < 0)
-			return -errno;
-		descriptors->open_count++;
+		int descriptor = descriptors_open(descriptors, AT_FDCWD, path, flags & ~O_NOFOLLOW);
+		descriptors->open_count += descriptor >= 0;
 		return descriptor;
 	}
 	return -ESTALE;
@@ -157,11 +166,9 @@ static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t clas
 {
 	struct open_file *open_file = &descriptors->files[id];
 	/* Without O_NONBLOCK, with which io_uring fails what would block on storage that cannot tell (Linux 6.1, dm-crypt). */
-	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC;
+	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | class_open_flags(class);
 	char name[IMAGE_NAME_BYTES];
 
-	flags |= (class & CLASS_DIRECT ? O_DIRECT : 0) | (class & CLASS_SYNC ? O_SYNC : 0) |
-		 (class & CLASS_DSYNC ? O_DSYNC : 0);
 	if (descriptors->table->files[id].on_device) {
 		int device = target_reopen(descriptors->image->target, flags);
 
@@ -176,13 +183,9 @@ static int open_named(struct descriptors *descriptors, uint32_t id, uint8_t clas
 	image_name(name, false, open_file->name ? open_file->name : id);
 	if (descriptors->open_count >= descriptors->budget)
 		make_room(descriptors);
-	int descriptor = openat(descriptors->image->directory, name, flags, 0600);
-	if (descriptor < 0 && errno == EINVAL && class & CLASS_DIRECT) {
-		atomic_store(&descriptors->direct_refused, true);
-		descriptor = openat(descriptors->image->directory, name, flags & ~O_DIRECT, 0600);
-	}
+	int descriptor = descriptors_open(descriptors, descriptors->image->directory, name, flags);
 	if (descriptor < 0)
-		return -errno;
+		return descriptor;
 	if (!open_file->name)
 		descriptors_give_name(descriptors, id, id);
 	open_file->existed = true;

@@ -9,6 +9,7 @@
 #ifndef FLEXTRACE_DESCRIPTORS_H
 #define FLEXTRACE_DESCRIPTORS_H
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -91,6 +92,16 @@ struct move {
 /* Of a file to the path of `target`, or to none (0). */
 struct move descriptors_begin_move(struct descriptors *descriptors, uint32_t id, uint32_t target);
 void descriptors_end_move(struct descriptors *descriptors, struct move move);
+
+/* How a descriptor of a class is opened. */
+static inline int class_open_flags(uint8_t class)
+{
+	return (class & CLASS_DIRECT ? O_DIRECT : 0) | (class & CLASS_SYNC ? O_SYNC : 0) |
+	       (class & CLASS_DSYNC ? O_DSYNC : 0);
+}
+
+/* Opens a file of the replay, without O_DIRECT where the file system refuses that. A descriptor or -errno. */
+int descriptors_open(struct descriptors *descriptors, int directory, const char *name, int flags);
 
 /* The name of a file now, if it has one. */
 enum name_state descriptors_name(struct descriptors *descriptors, uint32_t id, char name[static IMAGE_NAME_BYTES]);

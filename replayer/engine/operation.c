@@ -47,10 +47,16 @@ static struct done finished(int result)
 	return (struct done){.result = result < 0 ? -errno : 0};
 }
 
+/* By a descriptor or -errno. */
+static struct done opened(int descriptor)
+{
+	return (struct done){.result = descriptor < 0 ? descriptor : 0};
+}
+
 static struct done open_by_name(struct run *run, const struct fileop_record *op, uint32_t index)
 {
 	uint8_t class = class_chosen(run->table->class_choice, op->flags);
-	int flags = O_CLOEXEC;
+	int flags = O_CLOEXEC | O_RDWR | O_NOFOLLOW | class_open_flags(class);
 	char name[IMAGE_NAME_BYTES];
 	enum name_state state = descriptors_name(&run->descriptors, index, name);
 	/* A name that is gone comes back only by being made again: altered traces give several files one id in turn. */
@@ -58,28 +64,20 @@ static struct done open_by_name(struct run *run, const struct fileop_record *op,
 		return skipped(SKIP_NO_SUCH_FILE);
 	if (state != NAME_THERE)
 		image_name(name, false, index);
-	flags |= O_RDWR | O_NOFOLLOW;
 	flags |= op->flags & IO_CREATED || state != NAME_THERE ? O_CREAT : 0;
 	/* On a block device it does nothing, and so not on the file that stands for one. */
 	flags |= op->flags & IO_TRUNCATED && !run->table->files[index].block_device ? O_TRUNC : 0;
-	flags |= (class & CLASS_SYNC ? O_SYNC : 0) | (class & CLASS_DSYNC ? O_DSYNC : 0);
-	int descriptor = openat(run->image->directory, name, flags | (class & CLASS_DIRECT ? O_DIRECT : 0), 0600);
-	if (descriptor < 0 && errno == EINVAL && class & CLASS_DIRECT) {
-		atomic_store(&run->descriptors.direct_refused, true);
-		descriptor = openat(run->image->directory, name, flags, 0600);
-	}
+	int descriptor = descriptors_open(&run->descriptors, run->image->directory, name, flags);
 	if (descriptor >= 0)
 		descriptors_opened(&run->descriptors, index, class, descriptor);
-	return finished(descriptor);
+	return opened(descriptor);
 }
 
 static struct done replay_open(struct run *run, const struct fileop_record *op, uint32_t index)
 {
-	int flags = O_CLOEXEC;
-
 	if (run->table->files[index].directory) {
 		/* Which directory does not matter to the time that it takes. */
-		int descriptor = openat(run->image->directory, ".", flags | O_RDONLY | O_DIRECTORY);
+		int descriptor = openat(run->image->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 		if (descriptor >= 0)
 			descriptors_opened(&run->descriptors, index, 0, descriptor);
@@ -87,13 +85,11 @@ static struct done replay_open(struct run *run, const struct fileop_record *op, 
 	}
 	uint8_t class = class_chosen(run->table->class_choice, op->flags);
 	if (run->table->files[index].on_device) {
-		int device = target_reopen(run->image->target, flags | (class & CLASS_DIRECT ? O_DIRECT : 0) |
-								       (class & CLASS_SYNC ? O_SYNC : 0) |
-								       (class & CLASS_DSYNC ? O_DSYNC : 0));
+		int device = target_reopen(run->image->target, O_CLOEXEC | class_open_flags(class));
 
 		if (device >= 0)
 			descriptors_opened(&run->descriptors, index, class, device);
-		return (struct done){.result = device < 0 ? device : 0};
+		return opened(device);
 	}
 	if (!run->table->files[index].renamed)
 		return open_by_name(run, op, index);
