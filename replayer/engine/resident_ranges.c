@@ -8,6 +8,8 @@
 
 enum { RANGES_MAX = 1 << 22 }; /* 96 MiB; a recording has at most 4096 of one file */
 
+_Static_assert(sizeof(struct resident_range) == 24, "resident_range size");
+
 static int compare_ranges(const void *left, const void *right)
 {
 	const struct resident_range *a = left, *b = right;

@@ -11,8 +11,8 @@
 
 struct resident_range {
 	uint32_t file; /* index in the table of files */
-	uint64_t offset, end;
 	uint8_t large_folios, large_folio_order; /* as in resident_record */
+	uint64_t offset, end;
 };
 
 /* By file and offset; those of a file do not touch each other. */
