@@ -5,6 +5,7 @@
 #ifndef FLEXTRACE_CLEANUP_H
 #define FLEXTRACE_CLEANUP_H
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -26,8 +27,15 @@ static inline void cleanup_fclose(FILE **stream)
 		fclose(*stream);
 }
 
+static inline void cleanup_closedir(DIR **directory)
+{
+	if (*directory)
+		closedir(*directory);
+}
+
 #define _cleanup_free_ __attribute__((cleanup(cleanup_free)))
 #define _cleanup_close_ __attribute__((cleanup(cleanup_close)))
 #define _cleanup_fclose_ __attribute__((cleanup(cleanup_fclose)))
+#define _cleanup_closedir_ __attribute__((cleanup(cleanup_closedir)))
 
 #endif /* FLEXTRACE_CLEANUP_H */

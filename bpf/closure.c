@@ -9,7 +9,6 @@
  */
 #include "closure.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +74,7 @@ static bool read_disk(const char *name, struct disk_count *disk)
 static void read_disks(struct disk_counts *disks, const struct tracer *tracer)
 {
 	disks->of = calloc(DISKS_MAX, sizeof(*disks->of));
-	DIR *directory = opendir("/sys/block");
+	_cleanup_closedir_ DIR *directory = opendir("/sys/block");
 	for (struct dirent *entry;
 	     disks->of && directory && disks->count < DISKS_MAX && (entry = readdir(directory));) {
 		struct disk_count *disk = &disks->of[disks->count];
@@ -86,8 +85,6 @@ static void read_disks(struct disk_counts *disks, const struct tracer *tracer)
 		disk->seen_write_bytes = total.write_bytes;
 		disks->count++;
 	}
-	if (directory)
-		closedir(directory);
 }
 
 static const struct disk_count *find_disk(const struct disk_counts *disks, uint32_t device)

@@ -42,7 +42,7 @@ static int say_output(const struct options *options, const char *path)
 {
 	_cleanup_free_ char *copy = strdup(path);
 	const char *directory = copy ? dirname(copy) : ".";
-	struct topology *topology = calloc(1, sizeof(*topology));
+	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
 	struct stat place;
 	int exit_code = EXIT_OK;
 
@@ -63,7 +63,6 @@ static int say_output(const struct options *options, const char *path)
 					      options->command ? getpid() : options->process, options->path_prefix,
 					      stdout);
 	}
-	free(topology);
 	return exit_code;
 }
 

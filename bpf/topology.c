@@ -4,7 +4,6 @@
  */
 #include "topology.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +64,7 @@ static void look_up_slaves(struct device *device, const char *directory)
 {
 	char path[PATH_MAX + 16];
 	snprintf(path, sizeof(path), "%s/slaves", directory);
-	DIR *slaves = opendir(path);
+	_cleanup_closedir_ DIR *slaves = opendir(path);
 	for (struct dirent *entry; slaves && device->slave_count < SLAVES_MAX && (entry = readdir(slaves));) {
 		char name[300];
 		snprintf(name, sizeof(name), "%s/dev", entry->d_name);
@@ -73,8 +72,6 @@ static void look_up_slaves(struct device *device, const char *directory)
 		if (slave)
 			device->slaves[device->slave_count++] = slave;
 	}
-	if (slaves)
-		closedir(slaves);
 }
 
 static void look_up(struct device *device, uint32_t number)
@@ -126,7 +123,7 @@ uint32_t topology_disk_of(struct topology *topology, dev_t filesystem)
 
 void topology_scan(struct topology *topology)
 {
-	DIR *all = opendir("/sys/dev/block");
+	_cleanup_closedir_ DIR *all = opendir("/sys/dev/block");
 	for (struct dirent *entry; all && (entry = readdir(all));) {
 		char path[300], line[32];
 		unsigned int device_major, device_minor;
@@ -136,8 +133,6 @@ void topology_scan(struct topology *topology)
 		    read_line(path, "size", line, sizeof(line)) && strcmp(line, "0"))
 			topology_device(topology, device_number(device_major, device_minor));
 	}
-	if (all)
-		closedir(all);
 }
 
 static void put_number(FILE *json, const char *name, uint32_t device)

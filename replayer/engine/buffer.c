@@ -5,18 +5,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "bpf/cleanup.h"
 #include "replayer/engine/buffer.h"
 #include "replayer/engine/data_fill.h"
 
-static void close_descriptor(const int *descriptor)
-{
-	if (*descriptor >= 0)
-		close(*descriptor);
-}
-
 static int map_windows(struct buffer *buffer, uint64_t window_bytes)
 {
-	__attribute__((cleanup(close_descriptor))) int memory = memfd_create("flextrace-buffer", MFD_CLOEXEC);
+	_cleanup_close_ int memory = memfd_create("flextrace-buffer", MFD_CLOEXEC);
 
 	if (memory < 0 || ftruncate(memory, (off_t)window_bytes) < 0)
 		return -errno;

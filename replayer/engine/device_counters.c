@@ -2,7 +2,6 @@
 // Turns a directory into what the block devices below it were given to do.
 #include "replayer/engine/device_counters.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <stdio.h>
@@ -12,13 +11,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { SECTOR_BYTES = 512 }; /* of the statistics, whatever the device's own */
+#include "bpf/cleanup.h"
 
-static void close_directory(DIR **directory)
-{
-	if (*directory)
-		closedir(*directory);
-}
+enum { SECTOR_BYTES = 512 }; /* of the statistics, whatever the device's own */
 
 static void add_device(struct device_counters *counters, const char *path)
 {
@@ -42,7 +37,7 @@ static void add_devices_of_btrfs(struct device_counters *counters, int directory
 		at += snprintf(path + at, sizeof(path) - (size_t)at, "%s%02x",
 			       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", info.fsid[i]);
 	snprintf(path + at, sizeof(path) - (size_t)at, "/devices");
-	__attribute__((cleanup(close_directory))) DIR *devices = opendir(path);
+	_cleanup_closedir_ DIR *devices = opendir(path);
 
 	for (struct dirent *entry; devices && (entry = readdir(devices));) {
 		char stat[sizeof(path) + sizeof(entry->d_name) + sizeof("//stat")];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a block device into who uses it, by /proc and sysfs.
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "bpf/cleanup.h"
 #include "replayer/engine/device_users.h"
 
 enum { FAMILY_MAX = 256 }; /* more partitions than any kind of disk has */
@@ -20,18 +20,6 @@ struct family {
 	dev_t members[FAMILY_MAX];
 	unsigned int count;
 };
-
-static void close_file(FILE **file)
-{
-	if (*file)
-		fclose(*file);
-}
-
-static void close_listing(DIR **listing)
-{
-	if (*listing)
-		closedir(*listing);
-}
 
 static void close_mounts(FILE **mounts)
 {
@@ -46,7 +34,7 @@ static void system_path(char path[static PATH_MAX], dev_t device, const char *be
 
 static bool read_number(const char *path, dev_t *device)
 {
-	__attribute__((cleanup(close_file))) FILE *file = fopen(path, "re");
+	_cleanup_fclose_ FILE *file = fopen(path, "re");
 	unsigned int first, second;
 
 	if (!file || fscanf(file, "%u:%u", &first, &second) != 2)
@@ -61,7 +49,7 @@ static void find_family(dev_t device, struct family *family)
 
 	*family = (struct family){.members = {device}, .count = 1};
 	system_path(path, device, "");
-	__attribute__((cleanup(close_listing))) DIR *listing = opendir(path);
+	_cleanup_closedir_ DIR *listing = opendir(path);
 	for (const struct dirent *entry; listing && family->count < FAMILY_MAX && (entry = readdir(listing));) {
 		char name[NAME_MAX + 16];
 
@@ -106,7 +94,7 @@ static bool find_mount(const struct family *family, char *user)
 
 static bool find_swap(const struct family *family, char *user)
 {
-	__attribute__((cleanup(close_file))) FILE *swaps = fopen("/proc/swaps", "re");
+	_cleanup_fclose_ FILE *swaps = fopen("/proc/swaps", "re");
 	char line[DEVICE_USER_BYTES / 2];
 
 	while (swaps && fgets(line, sizeof(line), swaps)) {
@@ -126,7 +114,7 @@ static bool find_holder(const struct family *family, char *user)
 		char path[PATH_MAX];
 
 		system_path(path, family->members[i], "holders");
-		__attribute__((cleanup(close_listing))) DIR *listing = opendir(path);
+		_cleanup_closedir_ DIR *listing = opendir(path);
 		for (const struct dirent *entry; listing && (entry = readdir(listing));) {
 			if (entry->d_name[0] == '.')
 				continue;
@@ -139,13 +127,13 @@ static bool find_holder(const struct family *family, char *user)
 
 static bool find_loop(const struct family *family, char *user)
 {
-	__attribute__((cleanup(close_listing))) DIR *listing = opendir("/sys/block");
+	_cleanup_closedir_ DIR *listing = opendir("/sys/block");
 
 	for (const struct dirent *entry; listing && (entry = readdir(listing));) {
 		char path[PATH_MAX], backing[PATH_MAX];
 
 		snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", entry->d_name);
-		__attribute__((cleanup(close_file))) FILE *file = fopen(path, "re");
+		_cleanup_fclose_ FILE *file = fopen(path, "re");
 		if (!file || !fgets(backing, sizeof(backing), file))
 			continue;
 		backing[strcspn(backing, "\n")] = '\0';

@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "bpf/cleanup.h"
 #include "replayer/engine/data_fill.h"
 #include "replayer/engine/image.h"
 #include "replayer/engine/listing.h"
@@ -29,7 +30,7 @@ static bool is_image_name(const char *name)
 
 static int check_content(const struct image *image)
 {
-	_cleanup_listing_ DIR *listing = listing_open(image->directory);
+	_cleanup_closedir_ DIR *listing = listing_open(image->directory);
 	char foreign[NAME_MAX + 1] = "";
 
 	for (const struct dirent *entry; listing && (entry = listing_next(listing));) {
@@ -347,7 +348,7 @@ int image_remove_created(const struct image *image, const struct file_table *tab
 /* Removes all whose names are of a kind. */
 static int remove_names(const struct image *image, bool (*is_of_kind)(const char *name))
 {
-	_cleanup_listing_ DIR *listing = listing_open(image->directory);
+	_cleanup_closedir_ DIR *listing = listing_open(image->directory);
 
 	for (const struct dirent *entry; listing && (entry = listing_next(listing));) {
 		int error = is_of_kind(entry->d_name) ? image_remove_name(image, entry->d_name) : 0;

@@ -14,6 +14,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "bpf/cleanup.h"
 #include "replayer/engine/extents.h"
 #include "replayer/engine/image.h"
 #include "replayer/engine/message.h"
@@ -38,12 +39,6 @@ _Static_assert(sizeof(struct move_extent) == 40, "move_extent size");
 
 /* Does something with a piece of a file and as much of the donor, from donor_offset on. */
 typedef int act_on(const struct image *image, int file, int donor, const struct piece *piece, uint64_t donor_offset);
-
-static void close_descriptor(const int *descriptor)
-{
-	if (*descriptor >= 0)
-		close(*descriptor);
-}
 
 static int give_by_move(const struct image *image, int file, int donor, const struct piece *piece,
 			uint64_t donor_offset)
@@ -123,7 +118,7 @@ struct supply {
 
 static int deal(const struct image *image, int donor, const struct piece *piece, struct supply *supply, act_on *act)
 {
-	__attribute__((cleanup(close_descriptor))) int file = open_file(image, piece, O_RDWR);
+	_cleanup_close_ int file = open_file(image, piece, O_RDWR);
 	struct piece part = *piece;
 
 	if (file < 0)
@@ -192,7 +187,7 @@ static int moves_blocks(const struct image *image)
 
 static int place(const struct image *image)
 {
-	__attribute__((cleanup(close_descriptor))) int donor = open_donor(image, image->places->bytes);
+	_cleanup_close_ int donor = open_donor(image, image->places->bytes);
 	__attribute__((cleanup(extents_free))) struct extents extents = {0};
 	int moves = moves_blocks(image);
 
@@ -245,8 +240,7 @@ int image_place(const struct image *image)
 	if (!error && syncfs(image->directory) < 0)
 		error = -errno;
 	for (size_t i = 0; i < image->places->count && !error; i++) {
-		__attribute__((cleanup(close_descriptor))) int file =
-			open_file(image, &image->places->pieces[i], O_RDONLY);
+		_cleanup_close_ int file = open_file(image, &image->places->pieces[i], O_RDONLY);
 
 		error = file < 0 ? file : 0;
 		if (!error)
@@ -258,8 +252,8 @@ int image_place(const struct image *image)
 /* Tries it with one block. */
 static int try_out(const struct image *image)
 {
-	__attribute__((cleanup(close_descriptor))) int file = open_donor(image, PIECE_GRAIN_BYTES);
-	__attribute__((cleanup(close_descriptor))) int donor = open_donor(image, PIECE_GRAIN_BYTES);
+	_cleanup_close_ int file = open_donor(image, PIECE_GRAIN_BYTES);
+	_cleanup_close_ int donor = open_donor(image, PIECE_GRAIN_BYTES);
 	__attribute__((cleanup(extents_free))) struct extents extents = {0};
 	const struct piece piece = {.bytes = PIECE_GRAIN_BYTES};
 	int moves = moves_blocks(image);
@@ -288,7 +282,7 @@ int image_see_places(const struct image *image, struct places_seen *seen)
 	*seen = (struct places_seen){0};
 	for (size_t i = 0; i < image->places->count; i++) {
 		const struct piece *piece = &image->places->pieces[i];
-		__attribute__((cleanup(close_descriptor))) int file = open_file(image, piece, O_RDONLY);
+		_cleanup_close_ int file = open_file(image, piece, O_RDONLY);
 		int error = file < 0 ? file : extents_read(&extents, file, piece->offset, piece->bytes);
 
 		if (atomic_load(image->stop))

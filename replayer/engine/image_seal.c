@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bpf/cleanup.h"
 #include "replayer/engine/data_fill.h"
 #include "replayer/engine/image_seal.h"
 #include "replayer/engine/listing.h"
@@ -53,7 +54,7 @@ static void parse(const char *name, struct seal *seal)
 /* Looks at all seals: reads the last one, or removes all but `keep`. */
 static int walk(int directory, struct seal *seal, const char *keep)
 {
-	_cleanup_listing_ DIR *listing = listing_open(directory);
+	_cleanup_closedir_ DIR *listing = listing_open(directory);
 
 	for (const struct dirent *entry; listing && (entry = listing_next(listing));) {
 		if (!is_seal_name(entry->d_name))

@@ -8,14 +8,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static inline void listing_close(DIR **listing)
-{
-	if (*listing)
-		closedir(*listing);
-}
-
-#define _cleanup_listing_ __attribute__((cleanup(listing_close)))
-
 /* Of a descriptor, which stays as it is. NULL with errno. */
 static inline DIR *listing_open(int directory)
 {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "bpf/cleanup.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/trace_reader.h"
 
@@ -70,15 +71,9 @@ static int count_records(struct trace *trace, uint64_t file_bytes)
 	return 0;
 }
 
-static void close_descriptor(const int *descriptor)
-{
-	if (*descriptor >= 0)
-		close(*descriptor);
-}
-
 int trace_open(struct trace *trace, const char *path, const atomic_bool *stop)
 {
-	__attribute__((cleanup(close_descriptor))) int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	_cleanup_close_ int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct stat status;
 
 	*trace = (struct trace){.path = path, .stop = stop};
