@@ -62,6 +62,12 @@ static inline void tally_skip(struct tally *tally, enum operation_kind kind, enu
 	tally->skipped[reason] += count;
 }
 
+/* Of both kinds of operations. */
+static inline uint64_t tally_outcomes(const struct tally *tally, enum outcome outcome)
+{
+	return tally->outcomes[KIND_IO][outcome] + tally->outcomes[KIND_FILEOP][outcome];
+}
+
 /* result and recorded: bytes or 0, or -errno. */
 void tally_result(struct tally *tally, enum operation_kind kind, int64_t recorded, int64_t result);
 void tally_merge(struct tally *into, const struct tally *from);
