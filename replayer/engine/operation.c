@@ -296,58 +296,67 @@ static struct done replay_on_name(struct run *run, const struct fileop_record *o
 	}
 }
 
-static void replay_fileop(struct worker *worker, const struct fileop_record *op)
+/* On an open descriptor, or all that its file system has; counts the time that syncs take. */
+static struct done replay_in_time(struct worker *worker, const struct fileop_record *op, int descriptor)
 {
 	struct run *run = worker->run;
-	uint32_t index = files_index(run->table, op->file);
+	bool sync = is_sync(op);
+	bool first = sync && busy_enter(&run->sync_time);
+	uint64_t start_ns = now_ns();
+	struct done done =
+		op->op == FILEOP_SYNCFS ? replay_syncfs(run->image, op) : replay_on_descriptor(op, descriptor);
+	uint64_t end_ns = now_ns();
+
+	if (first)
+		busy_started(&run->sync_time, start_ns);
+	if (sync) {
+		busy_leave(&run->sync_time, start_ns, end_ns);
+		histogram_add(&worker->histograms[HISTOGRAM_SYNC], end_ns - start_ns);
+		if (worker->due.at_ns)
+			histogram_add(&worker->histograms[HISTOGRAM_SYNC_DUE], end_ns - worker->due.at_ns);
+	}
+	worker->finished_ns = end_ns;
+	return done;
+}
+
+static struct done replay_on_file(struct worker *worker, const struct fileop_record *op, uint32_t index)
+{
+	struct run *run = worker->run;
 	const struct file *file = &run->table->files[index];
-	struct done done = {0};
+
+	if (run->table->class_choice.sync_off && is_sync(op))
+		return skipped(SKIP_SYNC_OFF);
+	if (is_caller_error(op->result))
+		return skipped(SKIP_CALLER_ERROR);
+	if (changes_size(op->op) && image_protects(run->image, file))
+		return skipped(SKIP_WRITES_OFF);
+	if (changes_size(op->op) && op->result < 0)
+		return skipped(SKIP_RECORDED_FAILURE);
+	/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */
+	if (file->directory || op->op == FILEOP_SYNCFS)
+		return replay_in_time(worker, op, run->image->directory);
+	int descriptor = descriptors_acquire(&run->descriptors, index, 0);
+
+	if (descriptor < 0)
+		return descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : opened(descriptor);
+	struct done done = replay_in_time(worker, op, descriptor);
+
+	descriptors_release(&run->descriptors, index, 0);
+	return done;
+}
+
+static void replay_fileop(struct worker *worker, const struct fileop_record *op)
+{
+	uint32_t index = files_index(worker->run->table, op->file);
+	struct done done;
 
 	if (!index && op->op != FILEOP_SYNCFS && op->op != FILEOP_SYMLINK) {
-		tally_skip(&worker->tally, KIND_FILEOP,
-			   is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE, 1);
-		return;
-	}
-	if (is_on_name(op->op)) {
-		done = replay_on_name(run, op, index);
+		done = skipped(is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE);
+	} else if (is_on_name(op->op)) {
+		done = replay_on_name(worker->run, op, index);
 		worker->finished_ns = now_ns();
-	} else if (run->table->class_choice.sync_off && is_sync(op)) {
-		done = skipped(SKIP_SYNC_OFF);
-	} else if (is_caller_error(op->result)) {
-		done = skipped(SKIP_CALLER_ERROR);
-	} else if (changes_size(op->op) && image_protects(run->image, file)) {
-		done = skipped(SKIP_WRITES_OFF);
-	} else if (changes_size(op->op) && op->result < 0) {
-		done = skipped(SKIP_RECORDED_FAILURE);
 	} else {
-		/* Of its file system a sync flushes all; here, only what the replay wrote is there to be flushed. */
-		bool of_directory = file->directory || op->op == FILEOP_SYNCFS;
-		int descriptor =
-			of_directory ? run->image->directory : descriptors_acquire(&run->descriptors, index, 0);
-
-		if (descriptor < 0) {
-			done = descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : (struct done){.result = descriptor};
-		} else {
-			bool sync = is_sync(op);
-			bool first = sync && busy_enter(&run->sync_time);
-			uint64_t start_ns = now_ns();
-			done = op->op == FILEOP_SYNCFS ? replay_syncfs(run->image, op)
-						       : replay_on_descriptor(op, descriptor);
-			uint64_t end_ns = now_ns();
-
-			if (first)
-				busy_started(&run->sync_time, start_ns);
-			if (sync) {
-				busy_leave(&run->sync_time, start_ns, end_ns);
-				histogram_add(&worker->histograms[HISTOGRAM_SYNC], end_ns - start_ns);
-				if (worker->due.at_ns)
-					histogram_add(&worker->histograms[HISTOGRAM_SYNC_DUE],
-						      end_ns - worker->due.at_ns);
-			}
-			worker->finished_ns = end_ns;
-			if (!of_directory)
-				descriptors_release(&run->descriptors, index, 0);
-		}
+		done = replay_on_file(worker, op, index);
 	}
 	if (done.skipped)
 		tally_skip(&worker->tally, KIND_FILEOP, done.reason, 1);
