@@ -173,6 +173,27 @@ static int flush_output(void)
 	return -error;
 }
 
+/* Runs the trace, and says in the result how that ended. */
+static int run_trace(const struct arguments *arguments, struct run *run, struct result *result)
+{
+	int error = run_prepare(run);
+
+	if (!error)
+		error = join_group(arguments->memory_group);
+	if (!error && arguments->run.engine != ENGINE_NULL)
+		error = apply_cache(run, result);
+	if (!error)
+		error = run_all(run);
+	result->run = run;
+	if (atomic_load(&stopped_by_signal))
+		result->stopped = "signal";
+	else if (run->error || atomic_load(&run->ring_error))
+		result->stopped = "error";
+	else if (atomic_load(&stop))
+		result->stopped = "max-seconds";
+	return error;
+}
+
 static int execute(const struct arguments *arguments, const struct trace *trace, const struct file_table *table,
 		   struct schedule *schedule, struct image *image, const char *engine_why)
 {
@@ -207,22 +228,8 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 
 	if (error)
 		return EXIT_FAILURE;
-	if (arguments->phase != PHASE_PREPARE) {
-		error = run_prepare(&run);
-		if (!error)
-			error = join_group(arguments->memory_group);
-		if (!error && !null)
-			error = apply_cache(&run, &result);
-		if (!error)
-			error = run_all(&run);
-		result.run = &run;
-		if (atomic_load(&stopped_by_signal))
-			result.stopped = "signal";
-		else if (run.error || atomic_load(&run.ring_error))
-			result.stopped = "error";
-		else if (atomic_load(&stop))
-			result.stopped = "max-seconds";
-	}
+	if (arguments->phase != PHASE_PREPARE)
+		error = run_trace(arguments, &run, &result);
 	bool trusted = !error && result_print(&result);
 	if (!error)
 		error = flush_output();
