@@ -287,6 +287,6 @@ build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard
 	@mkdir -p $(@D)
 	$(call say,CC,$@) $(CC) $(CFLAGS) $(SMALL_SEGMENTS) -static $(filter %.c,$^) -o $@ $(ENGINE_LIBRARIES)
 
-build/tests/%: tests/programs/%.c tests/programs/told.h bpf/trace_format.h | build/.apt
+build/tests/%: tests/programs/%.c $(wildcard tests/programs/*.h) bpf/trace_format.h | build/.apt
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CFLAGS) $< -o $@ -lpthread $(PROGRAM_LIBRARIES)

@@ -5,114 +5,15 @@
  *
  *	io_uring DIRECTORY
  */
-#include <liburing.h>
 #include <sys/socket.h>
 
-#include "told.h"
+#include "ring_batch.h"
 
 enum {
-	QUEUE_MAX = 64,
-	BLOCK_BYTES = 4096,
 	DIRECT_BLOCKS = 31,
 	BATCH = 13,
 	COLD_BYTES = 61 * BLOCK_BYTES,
 };
-
-/* What will be told of a request at its end. */
-struct request {
-	const char *kind, *name;
-	int64_t offset, asked, missed;
-	unsigned int flags;
-	int thread;
-};
-
-static struct request requests[QUEUE_MAX];
-static int request_count; /* of the batch that is being made */
-static char *buffer; /* aligned for direct I/O; each request has a block of it */
-
-static char *block_of(int slot)
-{
-	return buffer + slot * BLOCK_BYTES;
-}
-
-/* The next request of the batch. Told as of another thread where the ring's own thread issues it. */
-static struct io_uring_sqe *next(struct io_uring *ring, const char *kind, const char *name, int64_t offset,
-				 int64_t asked, unsigned int flags)
-{
-	struct io_uring_sqe *entry = io_uring_get_sqe(ring);
-	struct request *request = &requests[request_count++];
-	if (!entry)
-		errx(1, "no entry in the submission queue");
-	bool is_read = !strcmp(kind, "read");
-	*request = (struct request){.kind = kind,
-				    .name = name,
-				    .offset = offset,
-				    .asked = asked,
-				    .flags = flags,
-				    .thread = gettid(),
-				    .missed = !is_read		  ? MISSED_UNKNOWN
-					      : flags & IO_DIRECT ? asked
-								  : 0};
-	return entry;
-}
-
-/* After the io_uring_prep_* call, which clears the entry. */
-static void tag(struct io_uring_sqe *entry, unsigned int entry_flags)
-{
-	io_uring_sqe_set_data(entry, &requests[request_count - 1]);
-	io_uring_sqe_set_flags(entry, entry_flags);
-}
-
-static void add(struct io_uring *ring, const char *kind, const char *name, int descriptor, int64_t bytes,
-		int64_t offset, unsigned int entry_flags, unsigned int flags)
-{
-	char *block = block_of(request_count);
-	struct io_uring_sqe *entry = next(ring, kind, name, offset, bytes, flags | IO_POSITIONED);
-	if (!strcmp(kind, "read"))
-		io_uring_prep_read(entry, descriptor, block, bytes, offset);
-	else
-		io_uring_prep_write(entry, descriptor, block, bytes, offset);
-	tag(entry, entry_flags);
-}
-
-static void tell_request(const struct request *request, int64_t result)
-{
-	tell(request->thread, request->kind, request->name, request->offset, request->asked, result, SOURCE_IO_URING,
-	     request->flags,
-	     request->missed == MISSED_UNKNOWN || result <= 0 ? MISSED_UNKNOWN
-	     : request->missed > result			      ? result
-							      : request->missed);
-}
-
-/* Tells of every request of the batch at its end; returns the result of the last one. */
-static int take(struct io_uring *ring)
-{
-	int last = 0;
-	for (int i = 0; i < request_count; i++) {
-		struct io_uring_cqe *event;
-		if (io_uring_wait_cqe(ring, &event))
-			errx(1, "io_uring_wait_cqe");
-		tell_request(io_uring_cqe_get_data(event), event->res);
-		last = event->res;
-		io_uring_cqe_seen(ring, event);
-	}
-	request_count = 0;
-	return last;
-}
-
-/* Submits the batch, and takes it. */
-static int run(struct io_uring *ring)
-{
-	expect("io_uring_submit", io_uring_submit(ring), request_count);
-	return take(ring);
-}
-
-static void ring_init(struct io_uring *ring, unsigned int flags)
-{
-	int error = io_uring_queue_init(QUEUE_MAX, ring, flags);
-	if (error)
-		errx(1, "io_uring_queue_init: %s", strerror(-error));
-}
 
 static void do_buffered(struct io_uring *ring)
 {
