@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Events in the completion rings of io_submit (libaio) -> ends of its requests (aio.bpf.c).
+ */
+#include "aio.bpf.h"
+#include "async_record.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum {
+	/* In a ring: twice the requests that it was made for, in whole pages; the kernel allows 2^23. */
+	EVENTS_MAX = 1 << 22,
+	RING_MAGIC = 0xa10a10a1,
+};
+
+struct user_event {
+	__u64 data;
+	__u64 iocb;
+	__s64 result;
+	__s64 result2;
+};
+
+/* struct aio_ring of fs/aio.c: not in the kernel's user interface, but unchanged for as long as libaio has read it. */
+struct user_ring {
+	__u32 id;
+	__u32 entries;
+	__u32 head;
+	__u32 tail;
+	__u32 magic;
+	__u32 compat_features;
+	__u32 incompat_features;
+	__u32 header_bytes;
+};
+
+struct events {
+	__u64 address;
+	__u64 now_ns;
+	__u64 process;
+	__u32 entries; /* of the array or ring */
+	__u32 first; /* index of the first to take */
+	__u32 taken;
+	__u32 unreadable;
+};
+
+static __always_inline __u32 event_index(const struct events *events, __u32 count)
+{
+	return (events->first + count) % events->entries;
+}
+
+static long take_event(__u32 index, void *context)
+{
+	struct events *events = context;
+	struct user_event event;
+	const struct user_event *at = (const struct user_event *)events->address + event_index(events, index);
+	if (bpf_probe_read_user(&event, sizeof(event), at)) {
+		events->unreadable = 1;
+		return 1;
+	}
+	aio_request_ends(event.iocb, events->process, event.result, events->now_ns);
+	/* Not counted up: the verifier would follow every value. */
+	events->taken = index + 1;
+	return 0;
+}
+
+/* Events from one index of a ring up to another. */
+static __always_inline __u32 distance(const struct user_ring *ring, __u32 from, __u32 to)
+{
+	return to >= from ? to - from : to + ring->entries - from;
+}
+
+int aio_scan_ring(__u64 context)
+{
+	struct user_ring ring;
+	struct async_key key = async_key_of(context);
+	/* Nobody has used a context whose ring was never touched. */
+	bool unused = bpf_probe_read_user(&ring, sizeof(ring), (const void *)context);
+	struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
+	if (!known || unused) {
+		struct aio_context fresh = {.seen = unused ? 0 : ring.tail};
+		if (!known && bpf_map_update_elem(&aio_contexts, &key, &fresh, BPF_ANY))
+			count_loss(RECORD_IO, bpf_ktime_get_ns());
+		return !unused;
+	}
+	__u32 seen = known->seen;
+	if (ring.magic != RING_MAGIC || ring.entries > EVENTS_MAX || ring.tail >= ring.entries ||
+	    ring.head >= ring.entries || seen >= ring.entries)
+		return 0;
+	if (seen == ring.tail)
+		return 1;
+	struct events events = {
+		.address = context + sizeof(ring),
+		.now_ns = bpf_ktime_get_ns(),
+		.process = key.process,
+		.entries = ring.entries,
+		.first = seen,
+	};
+	bpf_loop(distance(&ring, seen, ring.tail), take_event, &events, 0);
+	/*
+	 * A page of the ring that the program has never read is not there. What io_getevents has taken from it is seen as it
+	 * is returned; what nobody has taken yet is for later.
+	 */
+	__u32 next = event_index(&events, events.taken);
+	if (events.unreadable && distance(&ring, next, ring.tail) > distance(&ring, ring.head, ring.tail))
+		next = ring.head;
+	/* Another thread may have looked meanwhile, and further. */
+	__sync_val_compare_and_swap(&known->seen, seen, next);
+	return !events.unreadable;
+}
+
+/* The ring is new, and its first page mostly not readable yet. */
+int aio_context_begins(__u64 address)
+{
+	__u64 context = 0;
+	bpf_probe_read_user(&context, sizeof(context), (const void *)address);
+	struct async_key key = async_key_of(context);
+	bpf_map_delete_elem(&aio_contexts, &key);
+	return 0;
+}
+
+int aio_context_ends(__u64 context)
+{
+	aio_scan_ring(context);
+	struct async_key key = async_key_of(context);
+	bpf_map_delete_elem(&aio_contexts, &key);
+	return 0;
+}
+
+static __always_inline bool awaits(__u64 context)
+{
+	struct async_key key = async_key_of(context);
+	const struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
+	return !known || known->awaited > 0;
+}
+
+int aio_look(__u64 context)
+{
+	return awaits(context) ? aio_scan_ring(context) : 0;
+}
+
+/*
+ * Between two looks no event is overwritten: a ring has room for all requests that may be in flight, and a look is taken
+ * before there are more.
+ */
+int aio_events_returned(__u64 context, __u64 address, __s64 count)
+{
+	if (!awaits(context) || aio_scan_ring(context) || count <= 0)
+		return 0;
+	struct events events = {
+		.address = address,
+		.now_ns = bpf_ktime_get_ns(),
+		.process = bpf_get_current_pid_tgid() >> 32,
+		.entries = EVENTS_MAX,
+	};
+	bpf_loop(count < EVENTS_MAX ? count : EVENTS_MAX, take_event, &events, 0);
+	return 0;
+}
