@@ -245,6 +245,24 @@ def test_a_pass_that_cannot_be_undone_ends_the_loop_and_loses_no_result(image, t
     assert any("put back" in reason for reason in document["reasons"])
 
 
+def test_an_interrupt_ends_the_planning_of_requests_that_all_overlap(tmp_path):
+    """Of one thread, and then one of another, before which each of the first is compared with all others."""
+    count = 100_003
+    io = [write(0, 4096, 1 + at, count) for at in range(count)] + [write(0, 4096, 3 * count, thread=2, process=2)]
+    trace = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": 4096}]), tmp_path / "t.iotrace")
+    process = subprocess.Popen([ENGINE, trace, "--engine=null"], stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        document = json.loads(process.communicate(timeout=15)[0])
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert document["stopped"] == "signal"
+    assert document["skipped_reasons"] == {"stopped": count + 1}
+
+
 def test_more_files_than_descriptors(image, tmp_path):
     io = [write(0, 100, at, 0, file=1 + at % 300) for at in range(900)]
     files = [{"file": file, "size_bytes": 100} for file in range(1, 301)]

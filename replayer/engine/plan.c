@@ -284,7 +284,13 @@ static void start_operation(struct planner *planner, struct segment *segment, st
 		operation->wait_for = schedule->order->rank ? WAIT_FOR_RANK | schedule->order->rank : 0;
 }
 
-void plan_segment(struct planner *planner, struct segment *segment, uint32_t number, uint32_t count)
+/* Where many operations overlap, as in damaged traces, planning one of them takes as long as there are others. */
+static bool is_stopped(const struct schedule *schedule)
+{
+	return atomic_load_explicit(schedule->stop, memory_order_relaxed);
+}
+
+bool plan_segment(struct planner *planner, struct segment *segment, uint32_t number, uint32_t count)
 {
 	const struct schedule *schedule = planner->schedule;
 	uint64_t first_place = (uint64_t)number * SEGMENT_OPERATIONS;
@@ -304,12 +310,18 @@ void plan_segment(struct planner *planner, struct segment *segment, uint32_t num
 	for (uint32_t i = 0; i < count; i++) {
 		struct operation *operation = &segment->operations[planner->by_start[i]];
 
-		while (ending < end &&
-		       ended_before(ending->end_ns - !ending->instant, ending->end_ns, operation->record->io.start_ns))
+		while (ending < end && ended_before(ending->end_ns - !ending->instant, ending->end_ns,
+						    operation->record->io.start_ns)) {
+			if (is_stopped(schedule))
+				return false;
 			end_operation(planner, ending++->place);
+		}
+		if (is_stopped(schedule))
+			return false;
 		start_operation(planner, segment, operation, first_place + planner->by_start[i]);
 	}
 	planner->endings_count -= (uint64_t)(ending - planner->endings);
 	memmove(planner->endings, ending, planner->endings_count * sizeof(*ending));
 	order_publish(schedule->order);
+	return true;
 }

@@ -38,8 +38,11 @@ struct planner {
 int planner_init(struct planner *planner, struct schedule *schedule);
 void planner_free(struct planner *planner);
 
-/* Of segment `number`, over all passes, whose `count` operations are grouped by thread and sorted there. */
-void plan_segment(struct planner *planner, struct segment *segment, uint32_t number, uint32_t count);
+/*
+ * Of segment `number`, over all passes, whose `count` operations are grouped by thread and sorted there. False when a stop was
+ * asked for meanwhile: then it is not planned to its end.
+ */
+bool plan_segment(struct planner *planner, struct segment *segment, uint32_t number, uint32_t count);
 
 /* By start, and where that is equal by the place of the record. */
 static inline int compare_starts(const struct operation *a, const struct operation *b)

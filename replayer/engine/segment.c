@@ -233,8 +233,8 @@ bool segment_build(struct segment_builder *builder)
 		count = distribute(schedule, segment, schedule->trace->records, schedule->trace->count);
 	}
 	sort_threads(schedule, segment);
-	if (schedule->order)
-		plan_segment(&builder->planner, segment, builder->number, count);
+	if (schedule->order && !plan_segment(&builder->planner, segment, builder->number, count))
+		return false;
 	atomic_store(&segment->threads_left, schedule->thread_count);
 	builder->number++;
 	return true;
