@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the counts of a run into the document flextrace.replay/1 on stdout.
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "replayer/engine/arguments.h"
@@ -190,14 +189,10 @@ static void print_device(const struct target *target)
 
 bool result_print(const struct result *result)
 {
-	struct totals *totals = calloc(1, sizeof(*totals));
+	static struct totals totals; /* too large for the stack */
 	char data[DATA_NAME_BYTES];
 
-	if (!totals) {
-		complain("no memory for the result");
-		abort();
-	}
-	add_up(result->run, totals);
+	add_up(result->run, &totals);
 	data_name(data, result->image->data_percent);
 	json_open(NULL, '{');
 	json_text("schema", "flextrace.replay/1");
@@ -222,12 +217,12 @@ bool result_print(const struct result *result)
 	json_number("speed", result->options->speed);
 	json_count("threads", result->schedule->thread_count);
 	json_text("stopped", result->stopped);
-	print_engine(result, totals);
-	print_measured(result, totals);
+	print_engine(result, &totals);
+	print_measured(result, &totals);
 	if (result->run)
-		print_accuracy(result, totals);
-	bool trusted = print_reasons(result, &totals->tally, &totals->accuracy);
-	print_warnings(result, &totals->tally, &totals->accuracy);
+		print_accuracy(result, &totals);
+	bool trusted = print_reasons(result, &totals.tally, &totals.accuracy);
+	print_warnings(result, &totals.tally, &totals.accuracy);
 	json_open("image", '{');
 	json_count("files", result->table->laid_out_files);
 	json_count("bytes", result->table->laid_out_bytes);
@@ -243,6 +238,5 @@ bool result_print(const struct result *result)
 	json_count("cache_resident_bytes", result->cache_report.resident_bytes);
 	json_close('}');
 	json_close('}');
-	free(totals);
 	return trusted;
 }
