@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a trace into the segments of a schedule, each as soon as there is memory for it.
-#include <limits.h>
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "replayer/engine/feed.h"
+#include "replayer/engine/futex.h"
 #include "replayer/engine/message.h"
 
 enum { SLICE_NS = 50 * 1000 * 1000 }; /* how long a stop may go unseen */
@@ -16,11 +13,9 @@ enum { SLICE_NS = 50 * 1000 * 1000 }; /* how long a stop may go unseen */
 static bool wait_vacant(struct segment *segment, const atomic_bool *stop)
 {
 	for (uint32_t left; (left = atomic_load(&segment->threads_left));) {
-		struct timespec slice = {.tv_nsec = SLICE_NS};
-
 		if (atomic_load_explicit(stop, memory_order_relaxed))
 			return false;
-		syscall(SYS_futex, &segment->threads_left, FUTEX_WAIT_PRIVATE, left, &slice, NULL, 0);
+		futex_sleep(&segment->threads_left, left, SLICE_NS);
 	}
 	return true;
 }
@@ -37,7 +32,7 @@ static bool build_next(struct feed *feed)
 	if (!segment_build(&feed->builder))
 		return false;
 	atomic_store(&schedule->built, feed->builder.number);
-	syscall(SYS_futex, &schedule->built, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	futex_wake(&schedule->built, FUTEX_ALL);
 	return true;
 }
 

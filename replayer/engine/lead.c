@@ -2,12 +2,7 @@
 // Turns counts of begun operations into waits of the threads that are ahead.
 #include "replayer/engine/lead.h"
 
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
+#include "replayer/engine/futex.h"
 #include "replayer/engine/worker.h"
 
 enum {
@@ -34,7 +29,7 @@ static void arrive(struct lead *lead, uint32_t block)
 	uint32_t expected = block;
 
 	if (atomic_compare_exchange_strong(&lead->begun, &expected, block + 1))
-		syscall(SYS_futex, &lead->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+		futex_wake(&lead->begun, FUTEX_ALL);
 }
 
 static bool is_ahead(const struct lead_place *place, uint32_t begun)
@@ -73,9 +68,7 @@ void lead_wait(struct worker *worker)
 
 	pacer_asleep(&run->pacer);
 	while (is_ahead(&worker->lead, begun = atomic_load(&lead->begun)) && !run_stopped(run)) {
-		struct timespec until = {.tv_nsec = LOOK_NS};
-
-		syscall(SYS_futex, &lead->begun, FUTEX_WAIT_PRIVATE, begun, &until, NULL, 0);
+		futex_sleep(&lead->begun, begun, LOOK_NS);
 		uint64_t now_moved = moved_requests(run);
 
 		idle = now_moved == moved ? idle + 1 : 0;
@@ -91,5 +84,5 @@ void lead_wait(struct worker *worker)
 void lead_lift(struct lead *lead)
 {
 	atomic_store(&lead->begun, UINT32_MAX);
-	syscall(SYS_futex, &lead->begun, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	futex_wake(&lead->begun, FUTEX_ALL);
 }

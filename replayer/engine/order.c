@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the completions of operations into the starts of those that wait for them: the waiting and the waking.
 #include <errno.h>
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "replayer/engine/futex.h"
 #include "replayer/engine/order.h"
 
 enum {
@@ -80,7 +79,7 @@ static void wake(struct order *order, uint64_t slot, uint64_t owed_ns)
 		if (event >= 0)
 			eventfd_write(event, 1);
 		else
-			syscall(SYS_futex, &waiter->awake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+			futex_wake(&waiter->awake, 1);
 	}
 	pthread_mutex_unlock(&bed->lock);
 }
@@ -138,9 +137,7 @@ void order_wait(struct order *order, struct order_waiter *waiter, uint64_t place
 	pacer_asleep(order->pacer);
 	/* A stopped waiter stays in its bed: its thread ends, its memory outlives all threads. */
 	while (!atomic_load(&waiter->awake) && !atomic_load_explicit(order->pacer->stop, memory_order_relaxed)) {
-		struct timespec slice = {.tv_nsec = SLICE_NS};
-
-		syscall(SYS_futex, &waiter->awake, FUTEX_WAIT_PRIVATE, 0, &slice, NULL, 0);
+		futex_sleep(&waiter->awake, 0, SLICE_NS);
 	}
 	pacer_awake(order->pacer);
 }

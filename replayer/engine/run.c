@@ -1,32 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a schedule into running threads, one per recorded thread, pass after pass, watched by the main thread.
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "replayer/engine/device_traffic.h"
+#include "replayer/engine/futex.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/read_memory.h"
 #include "replayer/engine/ring.h"
+#include "replayer/engine/watch.h"
 
 enum {
 	STACK_BYTES = 128 << 10,
 	START_DELAY_NS = 2 * 1000 * 1000, /* the first due time, so that threads are there when it comes */
-	LOOK_NS = 1000 * 1000 * 1000, /* how long it may go unseen that nobody waits for the result any more */
 };
-
-static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *until)
-{
-	return syscall(SYS_futex, word, operation, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
-}
 
 static void run_pass(struct worker *worker)
 {
@@ -112,7 +103,7 @@ static void *work(void *argument)
 	snprintf(name, sizeof(name), "play %u", worker->plan->thread);
 	prctl(PR_SET_NAME, name);
 	while (!atomic_load(&run->gate))
-		futex(&run->gate, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, 0, NULL);
+		futex_sleep(&run->gate, 0, UINT64_MAX);
 	run_pass(worker);
 	if (run->undo) {
 		while (true) {
@@ -130,7 +121,7 @@ static void *work(void *argument)
 	lead_lift(&run->lead);
 	pacer_asleep(&run->pacer);
 	if (atomic_fetch_sub(&run->running, 1) == 1)
-		futex(&run->running, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
+		futex_wake(&run->running, FUTEX_ALL);
 	/* The kernel lets no thread end before its requests; the result does not wait for that. */
 	if (worker->gave_up) {
 		while (true)
@@ -185,110 +176,6 @@ void run_free(struct run *run)
 	feed_free(&run->feed);
 	order_destroy(&run->order);
 	descriptors_destroy(&run->descriptors);
-}
-
-/* What was counted up to the last interval line. */
-struct interval_totals {
-	uint64_t bytes, requests;
-	struct device_traffic traffic;
-};
-
-/* A thread that moves on between two looks is looked at again; at most that often. */
-enum { LOOKS_MAX = 1000 };
-
-static void add_moved(const struct moved *moved, struct interval_totals *totals)
-{
-	uint64_t requests, bytes;
-	int looks = 0;
-
-	do {
-		requests = atomic_load_explicit(&moved->requests, memory_order_acquire);
-		bytes = atomic_load_explicit(&moved->bytes, memory_order_acquire);
-	} while (atomic_load_explicit(&moved->requests_begun, memory_order_relaxed) != requests && ++looks < LOOKS_MAX);
-	totals->requests += requests;
-	totals->bytes += bytes;
-}
-
-static void print_device_counts(const struct device_counts *now, const struct device_counts *last)
-{
-	printf(", \"device_reads\": %llu, \"device_writes\": %llu, \"device_write_bytes\": %llu",
-	       (unsigned long long)(now->reads - last->reads), (unsigned long long)(now->writes - last->writes),
-	       (unsigned long long)(now->write_bytes - last->write_bytes));
-}
-
-static void print_interval(const struct run *run, uint64_t now, const struct device_counters *counters,
-			   struct interval_totals *last)
-{
-	struct interval_totals totals = {.traffic = device_traffic_now(counters)};
-	uint64_t pass_requests = 0;
-
-	for (uint32_t t = 0; t < run->schedule->thread_count; t++) {
-		add_moved(&run->workers[t].moved, &totals);
-		pass_requests += run->workers[t].plan->operations[KIND_IO];
-	}
-	printf("{\"t_s\": %.6f, \"bytes\": %llu, \"requests\": %llu, \"requests_of_pass\": %llu", (double)now / 1e9,
-	       (unsigned long long)(totals.bytes - last->bytes), (unsigned long long)(totals.requests - last->requests),
-	       (unsigned long long)pass_requests);
-	if (totals.traffic.account_known)
-		printf(", \"device_read_bytes\": %llu, \"dirtied_bytes\": %llu",
-		       (unsigned long long)(totals.traffic.read_bytes - last->traffic.read_bytes),
-		       (unsigned long long)(totals.traffic.dirtied_bytes - last->traffic.dirtied_bytes));
-	if (totals.traffic.device_known)
-		print_device_counts(&totals.traffic.device, &last->traffic.device);
-	puts("}");
-	fflush(stdout);
-	*last = totals;
-}
-
-/* The state of stdout: POLLOUT if a line finds room there, POLLERR if nobody reads it any more. */
-static short output_state(void)
-{
-	struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
-
-	return poll(&output, 1, 0) > 0 ? output.revents : 0;
-}
-
-/*
- * Until all threads are done: prints the intervals, stops the run at its time limit, or when nobody is there to read its
- * result. The last interval, a part, is not printed.
- */
-static void watch(struct run *run, uint64_t start_ns)
-{
-	uint64_t limit_ns =
-		run->options->max_seconds > 0 ? start_ns + (uint64_t)(run->options->max_seconds * 1e9) : UINT64_MAX;
-	uint64_t interval_ns = run->options->interval_ns;
-	uint64_t next_ns = interval_ns ? start_ns + interval_ns : UINT64_MAX;
-	struct interval_totals totals = {0};
-	__attribute__((cleanup(device_counters_close))) struct device_counters counters = {0};
-
-	if (interval_ns) {
-		device_counters_open(&counters, run->image->directory);
-		totals.traffic = device_traffic_now(&counters);
-	}
-	for (uint32_t running; (running = atomic_load(&run->running));) {
-		uint64_t until_ns = next_ns < limit_ns ? next_ns : limit_ns;
-		uint64_t look_ns = now_ns() + LOOK_NS;
-
-		if (look_ns < until_ns)
-			until_ns = look_ns;
-		struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-
-		futex(&run->running, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, running, &until);
-		uint64_t now = now_ns();
-		short output = output_state();
-
-		if (now >= next_ns && atomic_load(&run->running)) {
-			/* Who reads too slowly does not hold the run: what finds no room is part of the next line. */
-			if (output & POLLOUT)
-				print_interval(run, now - start_ns, &counters, &totals);
-			/* When this thread came late by more than an interval, that one is longer. */
-			next_ns += (now - next_ns) / interval_ns * interval_ns + interval_ns;
-		}
-		if (now >= limit_ns || output & POLLERR) {
-			atomic_store(run->stop, true);
-			limit_ns = UINT64_MAX;
-		}
-	}
 }
 
 static int start_threads(struct run *run, uint32_t *started)
@@ -411,9 +298,9 @@ int run_all(struct run *run)
 	start_pass(run);
 	uint64_t start_ns = run->pass_start_ns;
 	atomic_store(&run->gate, 1);
-	futex(&run->gate, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, INT_MAX, NULL);
+	futex_wake(&run->gate, FUTEX_ALL);
 	if (!error)
-		watch(run, start_ns);
+		watch_run(run, start_ns);
 	for (uint32_t t = 0; t < started; t++) {
 		if (!run->workers[t].gave_up)
 			pthread_join(run->workers[t].thread, NULL);

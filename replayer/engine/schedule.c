@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the records of a trace into what is known of its threads and times, and segments into what a thread does next.
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "replayer/engine/futex.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/schedule.h"
 
@@ -155,17 +153,15 @@ void schedule_free(struct schedule *schedule)
 void segment_leave(struct segment *segment)
 {
 	if (atomic_fetch_sub(&segment->threads_left, 1) == 1)
-		syscall(SYS_futex, &segment->threads_left, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+		futex_wake(&segment->threads_left, FUTEX_ALL);
 }
 
 static bool is_built(struct schedule *schedule, uint32_t segment, bool wait)
 {
 	for (uint32_t built; (built = atomic_load(&schedule->built)) <= segment;) {
-		struct timespec slice = {.tv_nsec = SLICE_NS};
-
 		if (!wait || atomic_load_explicit(schedule->stop, memory_order_relaxed))
 			return false;
-		syscall(SYS_futex, &schedule->built, FUTEX_WAIT_PRIVATE, built, &slice, NULL, 0);
+		futex_sleep(&schedule->built, built, SLICE_NS);
 	}
 	return true;
 }
