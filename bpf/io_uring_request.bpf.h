@@ -70,7 +70,7 @@ struct {
 	__uint(max_entries, REQUESTS_WITH_NAMES_MAX);
 	__type(key, __u64);
 	__type(value, struct request_names);
-} request_names SEC(".maps");
+} request_names __weak SEC(".maps");
 
 /* Too large for the stack. Programs at tracepoints cannot be interrupted by each other for long enough to matter: they
  * run with preemption off, and no interrupt handler submits requests. */
@@ -79,7 +79,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct request_names);
-} names_scratch SEC(".maps");
+} names_scratch __weak SEC(".maps");
 
 static __always_inline struct file *registered_file(struct io_ring_ctx *ring, __u32 index)
 {
@@ -288,6 +288,18 @@ static __always_inline bool describe_open(struct io_kiocb *request, struct async
 	operation->length = flags & OPEN_CREATE ? BPF_CORE_READ(open, how.mode) : 0;
 	operation->argument = BPF_CORE_READ(open, file_slot) ? DESCRIPTOR_NONE : 0;
 	return true;
+}
+
+/* The file that a close is about, while it is open. */
+static __always_inline bool find_closed(struct io_kiocb *request, struct async_operation *operation)
+{
+	struct io_close *close = (struct io_close *)request;
+	struct io_ring_ctx *ring = BPF_CORE_READ(request, ctx);
+	__u32 slot = BPF_CORE_READ(close, file_slot);
+	__u32 descriptor = BPF_CORE_READ(close, fd);
+	struct file *file = file_of_request(ring, slot, slot ? slot - 1 : descriptor);
+	operation->argument = slot ? DESCRIPTOR_NONE : descriptor;
+	return file ? set_file(operation, file, descriptor) : operation->previous;
 }
 
 #endif /* FLEXTRACE_IO_URING_REQUEST_BPF_H */
