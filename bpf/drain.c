@@ -439,7 +439,8 @@ int drain_round(struct drain *drain)
 	if (taken < 0)
 		return taken;
 	uint64_t held_ns = drain->round_began_ns - HOLD_NS;
-	return write_until(drain, held_ns < before_ns ? held_ns : before_ns);
+	drain->passed_ns = held_ns < before_ns ? held_ns : before_ns;
+	return write_until(drain, drain->passed_ns);
 }
 
 int drain_finish(struct drain *drain)

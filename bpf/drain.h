@@ -62,6 +62,7 @@ struct drain {
 	uint64_t ends_unseen; /* block requests of which only a later use of their memory told that they had ended */
 	uint32_t name_ids; /* file ids given out here, for paths that the kernel side never saw */
 	uint64_t round_began_ns; /* of the round before */
+	uint64_t passed_ns; /* what ended until then is written */
 	uint64_t
 		lost_here[TRACE_KINDS_MAX]; /* events dropped for lack of memory, by the kind of record they would be */
 	/* Sees every record before it is written, and may complete it. */

@@ -24,10 +24,17 @@ static const char *const stop_names[] = {
 };
 
 const char *const kind_names[TRACE_KINDS_MAX] = {
-	[RECORD_IO] = "IO",	[RECORD_FILEOP] = "FILEOP",	    [RECORD_FILE] = "FILE",
-	[RECORD_TASK] = "TASK", [RECORD_BLOCK] = "BLOCK",	    [RECORD_GAP] = "GAP",
-	[RECORD_TEXT] = "TEXT", [RECORD_BLOCK_DATA] = "BLOCK_DATA", [RECORD_RESIDENT] = "RESIDENT",
+	[RECORD_IO] = "IO",
+	[RECORD_FILEOP] = "FILEOP",
+	[RECORD_FILE] = "FILE",
+	[RECORD_TASK] = "TASK",
+	[RECORD_BLOCK] = "BLOCK",
+	[RECORD_GAP] = "GAP",
+	[RECORD_TEXT] = "TEXT",
+	[RECORD_BLOCK_DATA] = "BLOCK_DATA",
+	[RECORD_RESIDENT] = "RESIDENT",
 	[RECORD_WAKE] = "WAKE",
+	[RECORD_HOLE] = "HOLE",
 };
 
 /* The limit of the control group, in version 1 or 2; 0 = none. */
@@ -181,6 +188,8 @@ static void put_result(FILE *json, const struct metadata *metadata)
 	put_lost(json, metadata->header);
 	fputs(",\"closure\":", json);
 	closure_put(metadata->closure, json);
+	fputs(",\"holes\":", json);
+	holes_put(&metadata->first_sight->holes, json);
 	fputs(",\"devices\":[", json);
 	topology_put(metadata->topology, json);
 	fputc(']', json);

@@ -6,8 +6,8 @@
 
 #include "closure.h"
 #include "drain.h"
+#include "first_sight.h"
 #include "options.h"
-#include "residency.h"
 #include "topology.h"
 #include "tracer.h"
 
@@ -29,7 +29,7 @@ struct metadata {
 	const struct drain *drain;
 	const struct topology *topology;
 	const struct closure *closure;
-	const struct residency *residency;
+	const struct first_sight *first_sight;
 	const struct trace_header *header;
 	enum stop stopped_by;
 	int64_t exit_status; /* of the command; -1 = not known */

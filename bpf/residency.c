@@ -11,36 +11,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/magic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "cachestat.h"
 #include "clock.h"
-#include "topology.h"
-
-#ifndef SYS_cachestat
-#define SYS_cachestat 451 /* since Linux 6.5, the same on all architectures */
-#endif
 
 enum {
 	CHUNK_PAGES = 1024,
 	STEP_PAGES_MAX = 1 << 18, /* of one look; if all of them were cached, counting them would take some ms */
 	LOOKS_MAX = 1 << 20, /* at one file: at 1 PiB without a cached page, or 4 TiB page by page */
-};
-
-/* include/uapi/linux/mman.h; not yet in the headers of all distributions. */
-struct cache_range {
-	uint64_t offset, bytes;
-};
-struct cache_counts {
-	uint64_t cached, dirty, writeback, evicted, recently_evicted;
 };
 
 bool residency_has_cachestat(void)
@@ -65,73 +47,31 @@ int residency_init(struct residency *residency)
 	return residency->waiting && residency->ranges ? 0 : -ENOMEM;
 }
 
-/* Opening a file there asks a server, which may take forever, or be the very program that is recorded. */
-static bool may_hang(uint32_t filesystem_magic)
-{
-	switch (filesystem_magic) {
-	case NFS_SUPER_MAGIC:
-	case SMB_SUPER_MAGIC:
-	case CIFS_SUPER_MAGIC:
-	case SMB2_SUPER_MAGIC:
-	case V9FS_MAGIC:
-	case CEPH_SUPER_MAGIC:
-	case FUSE_SUPER_MAGIC:
-	case AFS_SUPER_MAGIC:
-		return true;
-	default:
-		return false;
-	}
-}
-
 void residency_note(struct residency *residency, const struct file_record *record, const char *path, pid_t viewer)
 {
-	if (record->type != FILE_TYPE_REGULAR || !record->resident_bytes ||
-	    record->resident_bytes == TRACE_NOT_MEASURED_U64 || may_hang(record->filesystem_magic) ||
-	    residency->count == RESIDENT_FILES_MAX)
+	if (!seen_file_can_be_asked(record) || !record->resident_bytes ||
+	    record->resident_bytes == TRACE_NOT_MEASURED_U64 || residency->count == RESIDENT_FILES_MAX)
 		return;
 	char *copy = path ? strdup(path) : NULL;
 	if (!copy)
 		return;
 	uint32_t slot = (residency->first + residency->count++) % RESIDENT_FILES_MAX;
-	residency->waiting[slot] = (struct resident_file){.record = *record, .path = copy, .viewer = viewer};
-}
-
-/* Of btrfs the kernel side may know only the number of the super block, and stat says that of the subvolume. */
-static bool is_the_file(int descriptor, const struct file_record *record)
-{
-	struct stat now;
-	return !fstat(descriptor, &now) && S_ISREG(now.st_mode) && now.st_ino == record->inode &&
-	       (record->filesystem_magic == BTRFS_SUPER_MAGIC ||
-		device_number(major(now.st_dev), minor(now.st_dev)) == record->device);
+	residency->waiting[slot] = (struct seen_file){.record = *record, .path = copy, .viewer = viewer};
 }
 
 /*
- * Without moving the access time, which is a write; only the owner and CAP_FOWNER may ask for that. To all others the
- * kernel tells what is cached only if they may write to the file: else mincore claims that every page is there.
+ * Of a file that the recorder neither owns nor may write to the kernel does not tell what is cached: mincore claims that
+ * every page is there.
  */
-static int open_path(const char *path, const struct file_record *record)
+static int open_file(const struct seen_file *file)
 {
-	int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-	bool told = true;
-	int descriptor = open(path, flags | O_NOATIME);
-	if (descriptor < 0 && errno == EPERM) {
-		descriptor = open(path, flags);
-		told = descriptor >= 0 && !faccessat(descriptor, "", W_OK, AT_EACCESS | AT_EMPTY_PATH);
-	}
-	if (descriptor >= 0 && (!told || !is_the_file(descriptor, record))) {
+	int descriptor = seen_file_open(file);
+	bool owned = descriptor >= 0 && fcntl(descriptor, F_GETFL) & O_NOATIME;
+	if (descriptor >= 0 && !owned && faccessat(descriptor, "", W_OK, AT_EACCESS | AT_EMPTY_PATH)) {
 		close(descriptor);
 		return -1;
 	}
 	return descriptor;
-}
-
-/* The process that has named the path may have ended; then only our own view is left. */
-static int open_file(const struct resident_file *file)
-{
-	char path[PATH_MAX + 64];
-	snprintf(path, sizeof(path), "/proc/%d/root%s", file->viewer, file->path);
-	int descriptor = open_path(path, &file->record);
-	return descriptor >= 0 ? descriptor : open_path(file->path, &file->record);
 }
 
 /* Joins the ranges with small gaps between them, until half of the table is free. */
@@ -166,15 +106,11 @@ static void add_range(struct residency *residency, uint64_t first, uint64_t last
 /* Pages of the chunk that are in the cache, or -1 if the kernel cannot say so in one call. */
 static int64_t count_cached(struct residency *residency, uint64_t first, uint64_t pages)
 {
-	struct cache_range range = {first * page_bytes(), pages * page_bytes()};
-	struct cache_counts counts;
-	if (!residency->has_cachestat)
-		return -1;
-	if (syscall(SYS_cachestat, residency->descriptor, &range, &counts, 0)) {
-		residency->has_cachestat = false;
-		return -1;
-	}
-	return counts.cached;
+	int64_t cached = -1;
+	if (residency->has_cachestat)
+		cached = cachestat_count(residency->descriptor, first * page_bytes(), pages * page_bytes());
+	residency->has_cachestat = cached >= 0;
+	return cached;
 }
 
 /* Page by page. The mapping is not touched, so that nothing is read. */
@@ -213,7 +149,7 @@ static void look_at_chunk(struct residency *residency)
 
 static void begin_file(struct residency *residency)
 {
-	const struct resident_file *file = &residency->waiting[residency->first];
+	const struct seen_file *file = &residency->waiting[residency->first];
 	residency->page = residency->range_count = residency->joined_pages = residency->looks = 0;
 	residency->step = CHUNK_PAGES;
 	residency->pages = (file->record.size_bytes + page_bytes() - 1) / page_bytes();
@@ -252,7 +188,7 @@ static struct large_folios summarize(const uint64_t pages[FOLIO_ORDER_MAX + 1])
 }
 
 /* By pages of the file that are spread evenly over the ranges of what is cached of it. */
-static struct large_folios look_at_folios(struct residency *residency, const struct resident_file *file)
+static struct large_folios look_at_folios(struct residency *residency, const struct seen_file *file)
 {
 	uint64_t cached = 0, before = 0, pages[FOLIO_ORDER_MAX + 1] = {0};
 	for (uint32_t i = 0; i < residency->range_count; i++)
@@ -281,7 +217,7 @@ static struct large_folios look_at_folios(struct residency *residency, const str
 
 static void end_file(struct residency *residency, struct writer *writer)
 {
-	struct resident_file *file = &residency->waiting[residency->first];
+	struct seen_file *file = &residency->waiting[residency->first];
 	struct large_folios large = {0};
 	if (residency->page < residency->pages) {
 		residency->given_up++;

@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "folio_size.h"
+#include "seen_file.h"
 #include "writer.h"
 
 enum {
@@ -19,15 +19,8 @@ struct resident_range {
 	uint64_t first, last; /* page numbers, last is not in it */
 };
 
-/* A file that was partly in the page cache at first sight. */
-struct resident_file {
-	struct file_record record;
-	char *path;
-	pid_t viewer; /* process whose view the path is */
-};
-
 struct residency {
-	struct resident_file *waiting; /* a ring */
+	struct seen_file *waiting; /* a ring; files that were partly in the page cache at first sight */
 	uint32_t first, count;
 	/* The file that is looked at. */
 	int descriptor; /* -1 = none */

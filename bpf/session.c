@@ -20,7 +20,6 @@
 
 enum {
 	POLL_INTERVAL_MS = 5, /* between two rounds; at 10^6 events per second a CPU's default ring fills in 230 ms */
-	RESIDENCY_NS_MAX = 1000000, /* of each round; the rings fill meanwhile */
 	SIGNAL_NS = 50000000, /* within which a signal that comes twice is one, as that of timeout(1) */
 	INFERRED_MANY = 1 << 16, /* offsets to work out that may take so long that the user is told */
 };
@@ -49,9 +48,8 @@ static bool take_signal(struct session *session)
 static void observe(void *observer, struct pending *pending)
 {
 	struct session *session = observer;
-	if (pending->record.kind == RECORD_FILE) {
-		residency_note(&session->residency, &pending->record.file, pending->path, pending->viewer_process);
-	} else if (pending->record.kind == RECORD_BLOCK) {
+	first_sight_observe(&session->first_sight, pending);
+	if (pending->record.kind == RECORD_BLOCK) {
 		const struct device *device = topology_device(&session->topology, pending->record.block.device);
 		if (device && device->stacked)
 			pending->record.block.flags |= BLOCK_STACKED;
@@ -72,7 +70,7 @@ static int do_round(struct session *session)
 		error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	if (!error)
 		error = tracer_adopt_arrivals(&session->tracer, &between);
-	residency_round(&session->residency, &session->writer, RESIDENCY_NS_MAX);
+	first_sight_round(&session->first_sight, &session->writer, session->drain.passed_ns);
 	if (session->losses.sum && !session->loss_said) {
 		session->loss_said = true;
 		status_clear(&session->status);
@@ -174,7 +172,7 @@ static int end(struct session *session)
 	closure_end_tasks(&session->closure, &session->tracer);
 	int error = drain_finish(&session->drain);
 	session->drain.lost_here[RECORD_FILE] += counters_files_unsent(&session->tracer);
-	residency_round(&session->residency, &session->writer, 0);
+	first_sight_finish(&session->first_sight, &session->writer);
 	int losses_error = losses_poll(&session->losses, &session->tracer, &session->drain, &session->writer);
 	topology_scan(&session->topology);
 	/* Not counted by kind, so that the trace lacks what nobody knows. */
@@ -243,7 +241,7 @@ static int record(struct session *session)
 		.drain = &session->drain,
 		.topology = &session->topology,
 		.closure = &session->closure,
-		.residency = &session->residency,
+		.first_sight = &session->first_sight,
 		.header = &session->writer.header,
 		.exit_status = -1,
 	};
@@ -294,7 +292,7 @@ int session_record(struct session *session)
 	session->drain.device_filter = session->options->device ? &session->device_filter : NULL;
 	error = losses_init(&session->losses, &session->tracer);
 	if (!error)
-		error = residency_init(&session->residency);
+		error = first_sight_init(&session->first_sight);
 	if (error)
 		writer_abandon(&session->writer, session->path);
 	if (session->options->trace_bytes_max)
@@ -303,7 +301,7 @@ int session_record(struct session *session)
 	status_init(&session->status, session->options->quiet);
 	int exit_code = error ? fail("make", "buffers", error, "") : record(session);
 	closure_deinit(&session->closure);
-	residency_deinit(&session->residency);
+	first_sight_deinit(&session->first_sight);
 	losses_deinit(&session->losses);
 	drain_deinit(&session->drain);
 	return exit_code;

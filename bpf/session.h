@@ -9,10 +9,10 @@
 #include "closure.h"
 #include "device_filter.h"
 #include "drain.h"
+#include "first_sight.h"
 #include "losses.h"
 #include "metadata.h"
 #include "options.h"
-#include "residency.h"
 #include "status.h"
 #include "target.h"
 #include "topology.h"
@@ -29,7 +29,7 @@ struct session {
 	struct writer writer;
 	struct drain drain;
 	struct losses losses;
-	struct residency residency;
+	struct first_sight first_sight;
 	struct topology topology;
 	struct closure closure;
 	struct status status;

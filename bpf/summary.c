@@ -94,12 +94,13 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 			"flextrace record: warning: the end of %llu block requests was not seen: "
 			"they are recorded without a response time\n",
 			(unsigned long long)metadata->drain->ends_unseen);
-	if (metadata->residency->given_up)
+	if (metadata->first_sight->residency.given_up)
 		fprintf(stderr,
 			"flextrace record: warning: which parts of %u files were cached is not recorded, only how "
 			"much: they "
 			"are too large to be looked through\n",
-			metadata->residency->given_up);
+			metadata->first_sight->residency.given_up);
+	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);
 	if (!metadata->options->quiet)
 		fprintf(stderr,

@@ -28,7 +28,7 @@
 
 enum {
 	TRACE_VERSION_MAJOR = 1,
-	TRACE_VERSION_MINOR = 9,
+	TRACE_VERSION_MINOR = 10,
 	TRACE_HEADER_BYTES = 4096,
 	TRACE_RECORD_BYTES = 64,
 	TRACE_JSON_BYTES_MAX = 3072, /* what fits inside the header */
@@ -69,6 +69,7 @@ enum record_kind {
 	RECORD_BLOCK_DATA = 8, /* struct block_data_record, since 1.1 */
 	RECORD_RESIDENT = 9,   /* struct resident_record, since 1.1 */
 	RECORD_WAKE = 10,      /* struct wake_record, since 1.3 */
+	RECORD_HOLE = 11,      /* struct hole_record, since 1.10 */
 };
 
 enum io_op {
@@ -364,6 +365,20 @@ struct resident_record {
 	__u64 reserved[4];
 };
 
+/*
+ * A range of a file that was a hole when the file was first seen: no data, zeros to who reads it. What is in none of these
+ * had data, or may have had: not all holes are noted. Stands anywhere behind the FILE record. Since 1.10.
+ */
+struct hole_record {
+	__u8 kind; /* RECORD_HOLE */
+	__u8 reserved0[3];
+	__u32 file;
+	__u64 time_ns; /* first sight */
+	__u64 offset;
+	__u64 bytes;
+	__u64 reserved[4];
+};
+
 /* Records that were lost on one CPU, by kind. Sum over GAP records = header.lost. */
 struct gap_record {
 	__u8 kind; /* RECORD_GAP */
@@ -417,6 +432,7 @@ _Static_assert(sizeof(struct task_record) == TRACE_RECORD_BYTES, "task_record si
 _Static_assert(sizeof(struct block_record) == TRACE_RECORD_BYTES, "block_record size");
 _Static_assert(sizeof(struct block_data_record) == TRACE_RECORD_BYTES, "block_data_record size");
 _Static_assert(sizeof(struct resident_record) == TRACE_RECORD_BYTES, "resident_record size");
+_Static_assert(sizeof(struct hole_record) == TRACE_RECORD_BYTES, "hole_record size");
 _Static_assert(sizeof(struct gap_record) == TRACE_RECORD_BYTES, "gap_record size");
 _Static_assert(sizeof(struct wake_record) == TRACE_RECORD_BYTES, "wake_record size");
 _Static_assert(sizeof(struct text_record) == TRACE_RECORD_BYTES, "text_record size");

@@ -55,7 +55,7 @@ from characterize.provenance import tool_version
 from characterize.trace import Content, paths_of
 from characterize.trace_head import check_head, count_records, json_text, read_head
 
-SCHEMA_NAME = "flextrace.archive/5"
+SCHEMA_NAME = "flextrace.archive/6"
 BATCH_RECORDS = 1 << 19
 ZSTD_LEVEL = 3
 # A crash of the machine can leave a long hole behind the last record; a JSON block is a few KiB.

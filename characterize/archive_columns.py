@@ -100,8 +100,9 @@ ADDED = {
     "flextrace.archive/2": _LACKED_BY_2,
     "flextrace.archive/3": _LACKED_BY_3,
     "flextrace.archive/4": _LACKED_BY_4,
+    "flextrace.archive/5": {},
 }
-"""By schema of an older archive, the columns that it lacks, and what its records have there."""
+"""By schema of an older archive, the columns that it lacks, and what its records have there (5: it knew no HOLE)."""
 PANDAS_METADATA = _pandas_metadata(SCHEMA)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from characterize.completeness import closure_of, gaps_of, losses_by_cpu, sources_of
@@ -54,11 +55,23 @@ def inventory_of(trace: Trace, files: int = 20) -> dict[str, Any]:
         # The second name of each is that of format 1.0.
         "skips": header.metadata.get("skips") or header.metadata.get("skipped") or {},
         "programs": header.metadata.get("programs") or header.metadata.get("probes"),
+        "holes": _holes_of(trace),
         "links": links_of(trace).as_document(files),
         "threads": plain(task_table(trace)),
         "file_count": len(table),
         "files": plain(table.head(files)),
         "metadata": header.metadata,
+    }
+
+
+def _holes_of(trace: Trace) -> dict[str, int]:
+    """What a replay leaves out of its files, and of how many files not all holes are known."""
+    holes, recorder = trace.arrays[RecordKind.HOLE], trace.header.metadata.get("holes")
+    unknown = recorder if isinstance(recorder, dict) else {}
+    return {
+        "files": len(np.unique(holes["file"])),
+        "bytes": int(holes["bytes"].sum()),
+        "files_cut": sum(unknown.get(name, 0) for name in ("files_cut", "files_not_looked_at")),
     }
 
 

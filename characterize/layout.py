@@ -13,7 +13,7 @@ import numpy as np
 
 TRACE_MAGIC = b"FLEXTRC1"
 TRACE_VERSION_MAJOR = 1
-TRACE_VERSION_MINOR = 9
+TRACE_VERSION_MINOR = 10
 TRACE_HEADER_BYTES = 4096
 TRACE_RECORD_BYTES = 64
 TRACE_JSON_BYTES_MAX = 3072
@@ -56,6 +56,7 @@ class RecordKind(IntEnum):
     BLOCK_DATA = 8
     RESIDENT = 9
     WAKE = 10
+    HOLE = 11
 
 
 class IoOp(IntEnum):
@@ -322,19 +323,11 @@ BLOCK_DATA_DTYPE = np.dtype(
     ]
 )
 
+_RANGE = [("file", "<u4"), ("time_ns", "<u8"), ("offset", "<u8"), ("bytes", "<u8"), ("reserved", "V32")]
 RESIDENT_DTYPE = np.dtype(
-    [
-        ("kind", "u1"),
-        ("large_folios", "u1"),
-        ("large_folio_order", "u1"),
-        ("reserved0", "V1"),
-        ("file", "<u4"),
-        ("time_ns", "<u8"),
-        ("offset", "<u8"),
-        ("bytes", "<u8"),
-        ("reserved", "V32"),
-    ]
+    [("kind", "u1"), ("large_folios", "u1"), ("large_folio_order", "u1"), ("reserved0", "V1"), *_RANGE]
 )
+HOLE_DTYPE = np.dtype([("kind", "u1"), ("reserved0", "V3"), *_RANGE])
 
 WAKE_DTYPE = np.dtype(
     [
@@ -388,6 +381,7 @@ RECORD_DTYPE = {
     RecordKind.BLOCK_DATA: BLOCK_DATA_DTYPE,
     RecordKind.RESIDENT: RESIDENT_DTYPE,
     RecordKind.WAKE: WAKE_DTYPE,
+    RecordKind.HOLE: HOLE_DTYPE,
 }
 
 

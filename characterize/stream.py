@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 PIECE_RECORDS = 1 << 18
 TIMED = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK, RecordKind.WAKE)
-_SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.TEXT)
+_SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.HOLE, RecordKind.TEXT)
 
 Arrays = dict[RecordKind, np.ndarray]
 Pieces = Callable[[], Iterator[np.ndarray]]

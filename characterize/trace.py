@@ -212,6 +212,15 @@ class Trace:
         return self._frame(RecordKind.RESIDENT)
 
     @cached_property
+    def holes(self) -> pd.DataFrame:
+        """Every HOLE record: ``file, time_ns, offset, bytes`` of what had no data at first sight.
+
+        Not of all holes: of many in a file the largest, and none of files that could not be looked at. Traces of before
+        format 1.10 and of other tools have none.
+        """
+        return self._frame(RecordKind.HOLE)
+
+    @cached_property
     def wakes(self) -> pd.DataFrame:
         """Every WAKE record: which call (``id``) waited for which one of another thread (``cause``), and for how long.
 

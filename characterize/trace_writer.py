@@ -44,8 +44,8 @@ def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) ->
     """Write a trace file.
 
     IO, FILEOP and BLOCK records are merged by their start (a stable sort, so that the order of each thread stays), each
-    BLOCK record with its BLOCK_DATA records behind it, behind the FILE, TASK and RESIDENT records. A WAKE record stands
-    right before the record of its call, and is left out where that is not in the trace.
+    BLOCK record with its BLOCK_DATA records behind it, behind the FILE, TASK, RESIDENT and HOLE records. A WAKE record
+    stands right before the record of its call, and is left out where that is not in the trace.
 
     Parameters
     ----------
@@ -65,6 +65,7 @@ def write(trace: Trace, path: str | os.PathLike[str], *, force: bool = False) ->
     body = [_file_records(trace.arrays[RecordKind.FILE], trace.paths)]
     body.append(_raw(trace.arrays[RecordKind.TASK]))
     body.append(_raw(trace.arrays[RecordKind.RESIDENT]))
+    body.append(_raw(trace.arrays[RecordKind.HOLE]))
     body.append(_timed_records(trace))
     body.append(_raw(trace.arrays[RecordKind.GAP]))
 

@@ -17,7 +17,7 @@ WIDTH = 90
 PATH_COLUMNS = 42
 _SHOWN_APART = (
     *("made_by", "command", "kernel", "devices", "parent", "imported", "declared"),
-    *("totals", "in_flight_max", "closure", "skips", "skipped", "lost", "programs", "probes"),
+    *("totals", "in_flight_max", "closure", "skips", "skipped", "lost", "programs", "probes", "holes"),
 )
 
 
@@ -76,7 +76,7 @@ def _render(document: dict[str, Any]) -> list[str]:
     if document["threads"]:
         names = (f"{row['comm']} ({row['threads']} in {row['processes']})" for row in document["threads"])
         lines += ["", *textwrap.wrap("threads    " + ", ".join(names), WIDTH, subsequent_indent=" " * 11)]
-    return lines + _files(document)
+    return lines + _holes(document) + _files(document)
 
 
 def _inline(value: Any) -> str:
@@ -167,6 +167,15 @@ def _links(document: dict[str, Any]) -> list[str]:
         if links[name]["bytes"]:
             lines.append(f"  {links[name]['linked_share']:>10.4%} of the {text}")
     return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent=" " * 13) or [""]]
+
+
+def _holes(document: dict[str, Any]) -> list[str]:
+    """What of the files a replay does not fill."""
+    holes = document["holes"]
+    if not holes["files"] and not holes["files_cut"]:
+        return []
+    cut = f"; not all of {holes['files_cut']} files are recorded" if holes["files_cut"] else ""
+    return ["", f"holes      {format_bytes(holes['bytes'])} in {holes['files']} files, which a replay leaves{cut}"]
 
 
 def _files(document: dict[str, Any]) -> list[str]:

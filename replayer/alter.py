@@ -7,9 +7,9 @@ think times and the time scale. Each works on what the one before it left. The r
 the manifest has wanted, achieved and held. A trace of which something is off is not returned, unless asked for.
 
 BLOCK and BLOCK_DATA records are not carried over: what the altered requests do to the device is not known before they
-run. Neither are RESIDENT records where requests or files change, since places and sizes do; how much of a file is
-cached stays in its FILE record. Pages read of mapped programs are no requests and are left out. WAKE records stay where
-they still hold (`replayer.flexible.wakes`): not those of threads that were dealt or merged.
+run. Neither are RESIDENT and HOLE records where requests or files change, since places and sizes do; how much of a
+file is cached stays in its FILE record. Pages read of mapped programs are no requests and are left out. WAKE records
+stay where they still hold (`replayer.flexible.wakes`): not those of threads that were dealt or merged.
 
 Of a trace that has block requests only, these are altered (`replayer.flexible.block_layer`), and the result has BLOCK
 records, for ``replay --device``. There processNum is the queue depth, and nobody thinks.
@@ -35,7 +35,7 @@ from replayer.flexible.block_layer import blocks_of_operations, operations_of_bl
 from replayer.flexible.curve import CurveChange, change_of, curve_of, scaled_curve_of
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
-from replayer.flexible.planned import layer_of, planned, request_count, unchanged
+from replayer.flexible.planned import RANGES, layer_of, planned, request_count, unchanged
 from replayer.flexible.process_num import change_process_num, in_flight
 from replayer.flexible.read_frac import change_read_frac
 from replayer.flexible.readable import make_readable
@@ -159,19 +159,20 @@ def _altered(
         change_read_frac(draft, wanted.read_frac, generator)
     changed = _drop_what_moved(draft, parent)
     make_readable(draft, changed)
-    files_changed, resident = not np.array_equal(draft.files, parent.files), trace.arrays[RecordKind.RESIDENT].copy()
+    files_changed = not np.array_equal(draft.files, parent.files)
+    ranges = {kind: trace.arrays[kind].copy() for kind in RANGES}
     if not _same(wanted, before, "processNum"):
         change_process_num(draft, wanted.process_num, queued=queued)
     if times.get("thinkScale", 1) != 1:
         asked.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
     if times.get("timeScale", 1) != 1:
         present = elapsed_ns(draft)
-        scale_times(draft, times["timeScale"], resident)
+        scale_times(draft, times["timeScale"], ranges.values())
         # A trace of one moment stays one.
         asked.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present if present else times["timeScale"]
     recorded = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
     draft.wakes = settled(draft.wakes, recorded, (draft.io, draft.fileops))
-    return asked.of(draft, None if len(changed) or files_changed else resident)
+    return asked.of(draft, None if len(changed) or files_changed else ranges)
 
 
 def _refusal(
@@ -309,12 +310,12 @@ class _Asked:
     wanted: Workload
     times: dict[str, tuple[float, float]]
 
-    def of(self, draft: Draft | None, resident: np.ndarray | None = None) -> tuple[Trace, Manifest]:
+    def of(self, draft: Draft | None, ranges: Mapping[RecordKind, np.ndarray] | None = None) -> tuple[Trace, Manifest]:
         """Measure the altered trace and write its lineage; without a draft nothing was changed."""
         trace, before = self.trace, self.before
         altered = unchanged(trace)
         if draft is not None:
-            altered = planned(trace, draft, "alter", self._process_num(draft), resident)
+            altered = planned(trace, draft, "alter", self._process_num(draft), ranges)
         achieved = before if draft is None else workload_of_records(altered)
         old_requests, requests = request_count(trace), request_count(altered)
         notes = {} if draft is None else draft.notes

@@ -20,14 +20,16 @@ from characterize.device_name import device_name
 from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U64, FileFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
+from characterize.stream import Arrays
 from characterize.trace import Header, Trace
 from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, follow_renames, makers, states_after
-from replayer.flexible.planned import derived, unchanged
+from replayer.flexible.planned import RANGES, derived, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.flexible.readable import make_readable
 from replayer.flexible.wakes import standing
 from replayer.merge import LAYER_KINDS, begin_ns
+from replayer.remaining_holes import remaining_holes
 
 NANOSECONDS = 10**9
 FOREVER_NS = 2**63 - 1
@@ -87,13 +89,13 @@ def cut(trace: Trace, selection: Selection) -> Trace:
     if all(masks[kind].all() for kind in kinds):
         return derived(unchanged(trace), [trace], "cut", options)
     arrays, owners = _blocks(trace, masks[RecordKind.BLOCK])
-    draft, resident = _part(trace, masks) if kinds == OPERATIONS else _of_blocks(trace, arrays)
+    draft, ranges = _part(trace, masks) if kinds == OPERATIONS else _of_blocks(trace, arrays)
     arrays |= {
         RecordKind.IO: draft.io,
         RecordKind.FILEOP: draft.fileops,
         RecordKind.FILE: draft.files,
         RecordKind.TASK: draft.tasks,
-        RecordKind.RESIDENT: resident,
+        **ranges,
         RecordKind.WAKE: draft.wakes,
     }
     gaps = trace.arrays[RecordKind.GAP]
@@ -208,7 +210,7 @@ def _blocks(trace: Trace, mask: np.ndarray) -> tuple[dict[RecordKind, Any], np.n
     return {RecordKind.BLOCK: blocks[mask], RecordKind.BLOCK_DATA: pieces[kept]}, place[owner[kept]]
 
 
-def _of_blocks(trace: Trace, part: dict[RecordKind, Any]) -> tuple[Draft, np.ndarray]:
+def _of_blocks(trace: Trace, part: Arrays) -> tuple[Draft, Arrays]:
     """What else there is of a trace of block requests: the files that they moved data of, and who caused them."""
     files, tasks = (trace.arrays[kind] for kind in (RecordKind.FILE, RecordKind.TASK))
     files = files[np.isin(files["file"], part[RecordKind.BLOCK_DATA]["file"])]
@@ -216,16 +218,16 @@ def _of_blocks(trace: Trace, part: dict[RecordKind, Any]) -> tuple[Draft, np.nda
     known = set(files["file"].tolist())
     paths = {file: path for file, path in trace.paths.items() if file in known}
     io, fileops, wakes = (trace.arrays[kind] for kind in (*OPERATIONS, RecordKind.WAKE))
-    resident = trace.arrays[RecordKind.RESIDENT]
+    ranges = {kind: trace.arrays[kind][np.isin(trace.arrays[kind]["file"], files["file"])] for kind in RANGES}
     draft = Draft(io, fileops, files, tasks, wakes[:0], paths, trace.untimed)
-    return draft, resident[np.isin(resident["file"], files["file"])]
+    return draft, ranges
 
 
 # ---- files as the part finds them ----
 
 
-def _part(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> tuple[Draft, np.ndarray]:
-    """The part's records, with its files as they were at its first operation on each; and RESIDENT records."""
+def _part(trace: Trace, masks: Arrays) -> tuple[Draft, Arrays]:
+    """The part's records, with its files as they were at its first operation on each; and records of their ranges."""
     part, rest = _draft(trace, masks), _draft(trace, {kind: ~masks[kind] for kind in OPERATIONS})
     named = part.fileops["argument"][np.isin(part.fileops["op"], NAMING)]
     used = np.unique(np.concatenate([part.io["file"], part.fileops["file"], named]))
@@ -253,7 +255,8 @@ def _part(trace: Trace, masks: dict[RecordKind, np.ndarray]) -> tuple[Draft, np.
     ]
     make_readable(part, np.unique(np.concatenate(between)).astype(np.int64))
     _forget_shares(part, rest)
-    return part, resident
+    holes = _holes(part, rest, last, trace.arrays[RecordKind.HOLE])
+    return part, {RecordKind.RESIDENT: resident, RecordKind.HOLE: holes}
 
 
 def _forget_shares(part: Draft, rest: Draft) -> None:
@@ -322,6 +325,20 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
             io, fileops, cached = (records[rows.of(file)] for records, rows in uses)
             ranges.append(cached_ranges(record, io, fileops, cached, all_synced_ns))
     return np.concatenate(ranges)
+
+
+def _holes(part: Draft, rest: Draft, last: pd.Series, holes: np.ndarray) -> np.ndarray:
+    """HOLE records of what nobody else fills before the part uses a file for the last time."""
+    until = (
+        records[_start(records) < last.reindex(records["file"], fill_value=0).to_numpy()]
+        for records in (rest.io, rest.fileops)
+    )
+    uses = [(records, RowsOfFiles(records)) for records in (holes, *until)]
+    left = [holes[:0]]
+    for record in part.files[np.isin(part.files["file"], holes["file"])]:
+        its_holes, io, fileops = (records[rows.of(int(record["file"]))] for records, rows in uses)
+        left.append(remaining_holes(its_holes, int(record["size_bytes"]), io, fileops))
+    return np.concatenate(left)
 
 
 def _header(trace: Trace, selection: Selection, base: int, arrays: dict[RecordKind, Any]) -> Header:

@@ -10,7 +10,7 @@ Traces of block requests alone are merged as well, on disjoint devices (`replaye
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from characterize.trace import Header, Trace
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import FIRST_NAME_ID, NAMING
-from replayer.flexible.planned import derived, layer_of, unchanged
+from replayer.flexible.planned import RANGES, derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.merged_blocks import merged_blocks
 
@@ -130,19 +130,21 @@ def _merge(traces: Sequence[Trace], shifts: list[int], layer: Layer) -> Trace:
         header.metadata |= merged.header.metadata
         return Trace(header, merged.arrays, warnings=merged.warnings)
     labels = _Labels()
-    drafts, residents, gaps = [], [], []
+    drafts, gaps = [], []
+    ranges: dict[RecordKind, list[np.ndarray]] = {kind: [] for kind in RANGES}
     for trace, shift in zip(traces, shifts, strict=True):
-        draft, resident = Draft.of(trace), trace.arrays[RecordKind.RESIDENT].copy()
+        draft, of_files = Draft.of(trace), {kind: trace.arrays[kind].copy() for kind in RANGES}
         gap = trace.arrays[RecordKind.GAP].copy()
-        labels.make_disjoint(draft, resident)
+        labels.make_disjoint(draft, of_files.values())
         for records, name in (
             *((records, "start_ns") for records in (draft.io, draft.fileops, draft.wakes, gap)),
             (draft.wakes, "woken_ns"),
-            *((records, "time_ns") for records in (draft.files, draft.tasks, resident)),
+            *((records, "time_ns") for records in (draft.files, draft.tasks, *of_files.values())),
         ):
             records[name] = np.maximum(records[name].astype(np.int64) + shift, 0)
         drafts.append(draft)
-        residents.append(resident)
+        for kind, records in of_files.items():
+            ranges[kind].append(records)
         gaps.append(gap)
     joined = Draft.joined(drafts)
     arrays = {
@@ -150,9 +152,9 @@ def _merge(traces: Sequence[Trace], shifts: list[int], layer: Layer) -> Trace:
         RecordKind.FILEOP: joined.fileops,
         RecordKind.FILE: joined.files,
         RecordKind.TASK: joined.tasks,
-        RecordKind.RESIDENT: np.concatenate(residents),
         RecordKind.WAKE: joined.wakes,
         RecordKind.GAP: np.concatenate(gaps),
+        **{kind: np.concatenate(parts) for kind, parts in ranges.items()},
     }
     return Trace(
         _header(traces, shifts, in_flight(joined)),
@@ -213,10 +215,10 @@ class _Labels:
         self.paths: set[str] = set()
         self.traces = 0
 
-    def make_disjoint(self, draft: Draft, resident: np.ndarray) -> None:
+    def make_disjoint(self, draft: Draft, ranges: Iterable[np.ndarray]) -> None:
         """Give files, names, threads, processes and operations ids that no draft before has, and paths likewise."""
         self.traces += 1
-        self._relabel_files(draft, resident)
+        self._relabel_files(draft, ranges)
         self._relabel_tasks(draft)
         top = self.operations
         for records in (draft.io, draft.fileops):
@@ -226,7 +228,7 @@ class _Labels:
             draft.wakes[name] += np.uint64(self.operations)
         self.operations = top
 
-    def _relabel_files(self, draft: Draft, resident: np.ndarray) -> None:
+    def _relabel_files(self, draft: Draft, ranges: Iterable[np.ndarray]) -> None:
         naming = np.isin(draft.fileops["op"], NAMING)
         ids = [draft.io["file"], draft.fileops["file"], draft.files["file"], draft.fileops["argument"][naming]]
         known = np.unique(np.concatenate(ids)).astype(np.int64)
@@ -237,7 +239,7 @@ class _Labels:
             return np.where(file == 0, 0, file + np.where(file < FIRST_NAME_ID, self.files, self.names))
 
         draft.fileops["argument"][naming] = moved(draft.fileops["argument"][naming])
-        for records in (draft.io, draft.fileops, draft.files, resident):
+        for records in (draft.io, draft.fileops, draft.files, *ranges):
             records["file"] = moved(records["file"])
         paths = {int(moved(np.array(file))): path for file, path in draft.paths.items()}
         names = numbered(set(paths.values()), self.paths, self.traces)

@@ -9,6 +9,8 @@ cache when the trace began is so of each. Block requests find their devices as t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from characterize.distinct_names import numbered
@@ -18,7 +20,7 @@ from characterize.trace import Trace
 from replayer.flexible.block_layer import requests_to_run
 from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import FIRST_NAME_ID, NAMING, states_after
-from replayer.flexible.planned import derived, layer_of, layer_workload, planned, planned_blocks, unchanged
+from replayer.flexible.planned import RANGES, derived, layer_of, layer_workload, planned, planned_blocks, unchanged
 
 TIMES_MAX = 100_000
 RECORDS_MAX = 2**31
@@ -56,13 +58,14 @@ def _check_size(records: int, times: int) -> None:
 def _repeated(trace: Trace, times: int) -> Trace:
     draft = Draft.of(trace)
     _check_size(len(draft.io) + len(draft.fileops), times)
-    passes = _Passes(draft, trace.arrays[RecordKind.RESIDENT], times)
-    draft.io, draft.fileops, draft.files, draft.wakes, resident = (
-        np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files, passes.wakes, passes.resident)
+    passes = _Passes(draft, {kind: trace.arrays[kind] for kind in RANGES}, times)
+    draft.io, draft.fileops, draft.files, draft.wakes = (
+        np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files, passes.wakes)
     )
+    ranges = {kind: np.concatenate(parts) for kind, parts in passes.ranges.items()}
     draft.paths = passes.paths
     draft.sort()
-    return planned(trace, draft, "repeat", layer_workload(trace, "vfs").process_num, resident)
+    return planned(trace, draft, "repeat", layer_workload(trace, "vfs").process_num, ranges)
 
 
 def _repeated_blocks(trace: Trace, times: int) -> Trace:
@@ -78,13 +81,13 @@ def _repeated_blocks(trace: Trace, times: int) -> Trace:
 class _Passes:
     """The records of all passes, and of what stands between two."""
 
-    def __init__(self, draft: Draft, resident: np.ndarray, times: int):
+    def __init__(self, draft: Draft, ranges: Mapping[RecordKind, np.ndarray], times: int):
         both = np.concatenate([records[["start_ns", "duration_ns", "id"]] for records in (draft.io, draft.fileops)])
         end = int((both["start_ns"] + both["duration_ns"]).max())
         # A restoring operation takes the nanosecond behind the last end, the next pass begins behind it.
         self.length_ns = end + 2 - int(both["start_ns"].min())
         self.io, self.fileops, self.files, self.wakes = [draft.io], [draft.fileops], [draft.files], [draft.wakes]
-        self.resident = [resident]
+        self.ranges = {kind: [records] for kind, records in ranges.items()}
         self.paths = dict(draft.paths)
         self._taken = set(draft.paths.values())
         self._operations = int(both["id"].max())
@@ -109,8 +112,10 @@ class _Passes:
         table = {file: self._new_id(file) for file in self._own}
         naming = np.isin(fileops["op"], NAMING)
         fileops["argument"][naming] = _relabelled(fileops["argument"][naming], table)
-        described, resident = (of[np.isin(of["file"], self._own)] for of in (draft.files, self.resident[0]))
-        for records in (io, fileops, described, resident):
+        described, *ranges = (
+            of[np.isin(of["file"], self._own)] for of in (draft.files, *(parts[0] for parts in self.ranges.values()))
+        )
+        for records in (io, fileops, described, *ranges):
             records["file"] = _relabelled(records["file"], table)
         for records, name in ((io, "start_ns"), (fileops, "start_ns"), (wakes, "start_ns"), (wakes, "woken_ns")):
             records[name] += np.uint64(number * self.length_ns)
@@ -118,7 +123,8 @@ class _Passes:
         self.io.append(io)
         self.fileops += [between, fileops]
         self.files.append(described)
-        self.resident.append(resident)
+        for parts, records in zip(self.ranges.values(), ranges, strict=True):
+            parts.append(records)
         paths = {file: path for file, path in draft.paths.items() if file in table}
         names = numbered(set(paths.values()), self._taken, number + 1)
         self.paths.update({table[file]: names[path] for file, path in paths.items()})

@@ -17,6 +17,7 @@ DEFAULTS: dict[RecordKind, dict[str, Any]] = {
     RecordKind.GAP: {},
     RecordKind.BLOCK_DATA: {},
     RecordKind.RESIDENT: {},
+    RecordKind.HOLE: {},
     RecordKind.WAKE: {"wakes": 1, "thread": 1, "process": 1},
 }
 
@@ -52,6 +53,7 @@ def made_trace(
     gaps: list[dict[str, Any]] | None = None,
     block_data: list[dict[str, Any]] | None = None,
     resident: list[dict[str, Any]] | None = None,
+    holes: list[dict[str, Any]] | None = None,
     wakes: list[dict[str, Any]] | None = None,
     paths: dict[int, str] | None = None,
     flags: HeaderFlag | int = 0,
@@ -76,6 +78,7 @@ def made_trace(
         RecordKind.GAP: gaps,
         RecordKind.BLOCK_DATA: pieces,
         RecordKind.RESIDENT: resident,
+        RecordKind.HOLE: holes,
         RecordKind.WAKE: wakes,
     }
     arrays = {kind: records(kind, given or []) for kind, given in rows.items()}

@@ -40,13 +40,15 @@ def parent_trace(fileops=()):
         blocks=[{"op": 1, "start_ns": 1, "bytes": PAGE}, {"op": 1, "start_ns": 2, "bytes": PAGE}],
         block_data=[{"block": 1, "class": 2, "file": 1, "bytes": PAGE, "cause": 1}],
         resident=[{"file": 1, "offset": 0, "bytes": PAGE}],
+        holes=[{"file": 1, "offset": 49 * PAGE, "bytes": PAGE}],
         paths={1: "/data", NAME: "/other"},
     )
 
 
 def test_what_the_parent_did_to_its_device_and_cache_is_not_carried_over(tmp_path):
     altered, _ = alter(parent_trace(), {"readFrac": 0.8})
-    assert not any(len(altered.arrays[kind]) for kind in (RecordKind.BLOCK, RecordKind.BLOCK_DATA, RecordKind.RESIDENT))
+    gone = (RecordKind.BLOCK, RecordKind.BLOCK_DATA, RecordKind.RESIDENT, RecordKind.HOLE)
+    assert not any(len(altered.arrays[kind]) for kind in gone)
     back = characterize.open(characterize.write(altered, tmp_path / "a.iotrace"))
     assert back.warnings == []
 
@@ -55,9 +57,17 @@ def test_where_nothing_changes_everything_stays(tmp_path):
     parent = parent_trace()
     altered, _ = alter(parent, {"readFrac": 0.5})
     back = characterize.open(characterize.write(altered, tmp_path / "a.iotrace"))
-    for kind in (RecordKind.IO, RecordKind.BLOCK, RecordKind.BLOCK_DATA, RecordKind.RESIDENT, RecordKind.TASK):
+    of_parent = (RecordKind.BLOCK, RecordKind.BLOCK_DATA, RecordKind.RESIDENT, RecordKind.HOLE)
+    for kind in (RecordKind.IO, *of_parent, RecordKind.TASK):
         assert np.array_equal(back.arrays[kind], parent.arrays[kind]), kind
     assert back.block_data["block"].tolist() == [1]
+
+
+def test_holes_stay_where_no_request_changes():
+    parent = parent_trace()
+    altered, _ = alter(parent, {"timeScale": 2.0})
+    assert altered.holes[["file", "offset", "bytes"]].to_numpy().tolist() == [[1, 49 * PAGE, PAGE]]
+    assert altered.holes["time_ns"].tolist() == altered.files["time_ns"].tolist()[:1]
 
 
 def test_a_split_makes_names_once_and_in_their_order():

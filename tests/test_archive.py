@@ -137,7 +137,7 @@ def test_pandas_reads_plain_values_exactly(archive):
 def test_the_file_says_what_it_is(archive):
     metadata = pq.read_metadata(archive).metadata
     document = json.loads(metadata[b"flextrace"])
-    assert document["schema"] == "flextrace.archive/5"
+    assert document["schema"] == "flextrace.archive/6"
     assert document["numbers"]["kind"]["1"] == "IO"
     assert json.loads(metadata[b"flextrace.trace"]) == {"command": ["sort", "x"]}
 
@@ -221,13 +221,16 @@ OF_FOLIOS = {"large_folios", "large_folio_order"}
         (2, {*OF_FOLIOS, *OF_WAKES}),
         (3, OF_FOLIOS),
         (4, {"large_folio_order"}),
+        (5, set()),
     ],
 )
 def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, version, lacks):
-    """Also where a trace of now was packed by a flextrace of then, which knew no WAKE records."""
+    """Also where a trace of now was packed by a flextrace of then, which knew no WAKE or HOLE records."""
     wake = {"wakes": 3, "waker": 2, "start_ns": RECORDED_NS, "woken_ns": RECORDED_NS - 1, "cause": 9, "id": 1}
-    trace = characterize.write(full_trace(wakes=[wake]), tmp_path / "a.iotrace")
+    hole = {"file": 1, "offset": 8192, "bytes": 2**40}
+    trace = characterize.write(full_trace(wakes=[wake], holes=[hole]), tmp_path / "a.iotrace")
     older = dict(RECORD_DTYPE)
+    del older[RecordKind.HOLE]
     if lacks > OF_WAKES:
         del older[RecordKind.WAKE]
     for kind, dtype in older.items():
@@ -242,16 +245,17 @@ def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, v
     monkeypatch.undo()
     assert not lacks & set(pq.read_schema(tmp_path / "a.parquet").names)
     assert len(characterize.open(tmp_path / "a.parquet").wakes) == 1
+    assert characterize.open(tmp_path / "a.parquet").holes["bytes"].tolist() == [2**40]
     assert_equal_traces(characterize.open(tmp_path / "a.parquet"), characterize.open(trace))
     unpack(tmp_path / "a.parquet", tmp_path / "b.iotrace")
     assert (tmp_path / "b.iotrace").read_bytes() == trace.read_bytes()
 
 
 def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/6")
+    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/7")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
-    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/6, this flextrace reads flextrace.archive/5"):
+    with pytest.raises(FlextraceError, match=r"schema flextrace.archive/7, this flextrace reads flextrace.archive/6"):
         characterize.open(tmp_path / "a.parquet")
 
 

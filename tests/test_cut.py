@@ -282,3 +282,70 @@ def test_what_a_trace_of_block_requests_has_is_told_where_nothing_is_selected():
     assert (cut(parent, Selection(end_s=9.0)).arrays[RecordKind.BLOCK] == parent.arrays[RecordKind.BLOCK]).all()
     with pytest.raises(FlextraceError, match="neither operations nor block requests"):
         cut(made_trace(), Selection(end_s=9.0))
+
+
+PUNCH, COLLAPSE = 0x02, 0x08  # linux/falloc.h
+
+
+def holes_left(rows, holes, *, pages=8, between=()):
+    """Pages that a part says are holes after operations (what, first page, pages) of others, some `between` its own."""
+    modes = {"allocate": 0, "punch": PUNCH, "collapse": COLLAPSE}
+    io, fileops = [], []
+    steps = [*rows, ("mine", 0, 1), *between, ("mine", 0, 1)]
+    for at, (what, first, count) in enumerate(steps):
+        times = {"start_ns": 10 * at, "duration_ns": 5, "id": at + 1, "thread": 1 if what == "mine" else 2}
+        if what == "truncate":
+            fileops.append({"op": Fileop.TRUNCATE, "file": 1, "argument": PAGE * first, **times})
+        elif what in modes:
+            place = {"argument": PAGE * first, "length": PAGE * count, "flags": modes[what] << 16}
+            fileops.append({"op": Fileop.FALLOCATE, "file": 1, **place, **times})
+        else:
+            # A part of a block fills all of it.
+            place = (PAGE * first + 100, PAGE * count - 200) if what == "write" else (PAGE * first, PAGE * count)
+            io.append((write if what == "write" else read)(*place) | times)
+    parent = made_trace(
+        io,
+        fileops=fileops,
+        files=[{"file": 1, "size_bytes": pages * PAGE}],
+        tasks=[{"thread": thread, "process": thread} for thread in (1, 2)],
+        holes=[{"file": 1, "offset": page * PAGE, "bytes": PAGE} for page in sorted(holes)],
+        paths={1: "/f"},
+    )
+    part = cut(parent, Selection(threads=[1]))
+    found = part.arrays[RecordKind.HOLE]
+    return {
+        page
+        for begin, size in zip(found["offset"].tolist(), found["bytes"].tolist(), strict=True)
+        for page in range(begin // PAGE, (begin + size) // PAGE)
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "between", "left"),
+    [
+        ([], [], {2, 3, 6, 7}),
+        ([("read", 0, 8)], [], {2, 3, 6, 7}),
+        ([("write", 3, 2)], [], {2, 6, 7}),
+        ([("write", 0, 8)], [], set()),
+        ([("allocate", 6, 1)], [], {2, 3, 7}),
+        ([("punch", 1, 6)], [], {2, 3, 6, 7}),
+        ([("collapse", 0, 1)], [], set()),
+        ([("truncate", 7, 0)], [], {2, 3, 6}),
+        ([("write", 2, 1)], [("write", 7, 1)], {3, 6}),
+    ],
+    ids=str,
+)
+def test_what_others_have_filled_is_no_hole(rows, between, left):
+    assert holes_left(rows, {2, 3, 6, 7}, between=between) == left
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["read", "write", "allocate", "punch"]), st.integers(0, 7), st.integers(1, 3))),
+    st.sets(st.integers(0, 7), min_size=1),
+)
+def test_holes_page_by_page(rows, holes):
+    filled = {
+        page for what, first, count in rows if what in {"write", "allocate"} for page in range(first, first + count)
+    }
+    assert holes_left(rows, holes, pages=10) == holes - filled

@@ -154,3 +154,18 @@ def test_left_out_runs_of_programs(tmp_path, capsys):
     assert main(["info", str(path)]) == 3
     assert "17" in capsys.readouterr().out
     assert main(["characterize", str(path)]) == 3
+
+
+def test_holes_are_told(tmp_path, capsys):
+    trace = made_trace(
+        [read(0, 100, 1, file=file) for file in (1, 2, 3)],
+        files=[{"file": file, "size_bytes": 1 << 40} for file in (1, 2, 3)],
+        holes=[{"file": file, "offset": 7 << 20, "bytes": at << 20} for at, file in enumerate((1, 1, 3), 1)],
+        metadata={"holes": {"files": 2, "bytes": 6 << 20, "files_cut": 4, "files_not_looked_at": 7}},
+    )
+    package.write(trace, tmp_path / "a.iotrace")
+    assert main(["info", str(tmp_path / "a.iotrace"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["holes"] == {"files": 2, "bytes": 6 << 20, "files_cut": 11}
+    assert main(["info", str(tmp_path / "a.iotrace")]) == 0
+    line = "holes      6 MiB in 2 files, which a replay leaves; not all of 11 files are recorded"
+    assert line in capsys.readouterr().out.splitlines()

@@ -24,6 +24,7 @@ DTYPE_OF = {
     "text_record": layout.TEXT_DTYPE,
     "block_data_record": layout.BLOCK_DATA_DTYPE,
     "resident_record": layout.RESIDENT_DTYPE,
+    "hole_record": layout.HOLE_DTYPE,
     "wake_record": layout.WAKE_DTYPE,
 }
 # Enum of the header: Python class, prefix of the header's names.

@@ -65,13 +65,14 @@ def test_a_path_that_looks_like_a_second_one_is_not_given_twice():
 
 
 def test_what_was_cached_when_a_trace_began_is_cached_for_its_passes():
-    """One file is read in all passes, another one removed, so that each pass has its own."""
+    """One file is read in all passes, another one removed, so that each pass has its own; so with holes."""
     parent = made_trace(
         [read(0, PAGE, 10 * at, 5, id=at, file=at) for at in (1, 2)],
         fileops=[{"op": Fileop.UNLINK, "start_ns": 30, "duration_ns": 1, "file": 2, "id": 3}],
         files=[{"file": file, "size_bytes": 9 * PAGE, "resident_bytes": 3 * PAGE} for file in (1, 2)],
         tasks=[{"thread": 1, "process": 1}],
         resident=[{"file": file, "offset": file * PAGE, "bytes": 3 * PAGE, "large_folios": 7} for file in (1, 2)],
+        holes=[{"file": file, "offset": (4 + file) * PAGE, "bytes": 2 * PAGE} for file in (1, 2)],
         paths={1: "/kept", 2: "/removed"},
     )
     made = repeat(parent, 3)
@@ -83,6 +84,26 @@ def test_what_was_cached_when_a_trace_began_is_cached_for_its_passes():
     assert set(resident["large_folios"].tolist()) == {7}
     assert made.header.count[RecordKind.RESIDENT] == 4
     assert parent.arrays[RecordKind.RESIDENT]["file"].tolist() == [1, 2]
+    holes = made.arrays[RecordKind.HOLE]
+    assert holes["file"].tolist() == resident["file"].tolist()
+    assert holes["offset"].tolist() == [5 * PAGE, *[6 * PAGE] * 3]
+
+
+def test_merged_traces_keep_their_holes():
+    parts = [
+        made_trace(
+            [read(0, PAGE, 10, 5, id=1, file=file)],
+            files=[{"file": file, "size_bytes": 9 * PAGE, "time_ns": 10}],
+            holes=[{"file": file, "offset": file * PAGE, "bytes": 2 * PAGE, "time_ns": 10}],
+            paths={file: "/sparse"},
+        )
+        for file in (3, 5)
+    ]
+    merged = merge([*parts, parts[0]])
+    files = merged.files.set_index("file")
+    assert merged.holes["file"].tolist() == files.index.tolist()
+    assert merged.holes["offset"].tolist() == [3 * PAGE, 5 * PAGE, 3 * PAGE]
+    assert merged.holes["time_ns"].tolist() == files["time_ns"].tolist()
 
 
 def recorded_at(start_s, realtime_s, operation_s):

@@ -20,7 +20,7 @@ NUMBERS_END, OPERATIONS_END = 2**32, 2**64
 # From here on numbers are of names and not of files (bpf/trace_format.h).
 FIRST_NAME_ID = 2**31
 
-SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.TEXT)
+SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.HOLE, RecordKind.TEXT)
 """Kinds of which a trace has few records."""
 
 _TIMES = ("start_ns", "time_ns", "woken_ns")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,17 @@ from replayer.flexible.draft import Draft
 TIME_MAX_NS = 2**63 - 1
 """Of a header, whatever the times of a damaged trace add up to."""
 
+RANGES = (RecordKind.RESIDENT, RecordKind.HOLE)
+"""Kinds of records on ranges of files, as these were when they were first seen."""
 
-def planned(parent: Trace, draft: Draft, made_by: str, process_num: float, resident: np.ndarray | None = None) -> Trace:
+
+def planned(
+    parent: Trace,
+    draft: Draft,
+    made_by: str,
+    process_num: float,
+    ranges: Mapping[RecordKind, np.ndarray] | None = None,
+) -> Trace:
     """A trace that has not run yet: PLANNED, but for synthetic parents, which stay UNTIMED.
 
     Parameters
@@ -36,8 +45,8 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float, resid
         The verb, for the lineage.
     process_num : float
         What the trace declares; NaN where it is not known.
-    resident : ndarray
-        RESIDENT records, where files have the places and sizes that they had.
+    ranges : dict of RecordKind to ndarray
+        Records of the kinds `RANGES`, where files have the places and sizes that they had.
     """
     arrays = {
         RecordKind.IO: draft.io,
@@ -47,8 +56,7 @@ def planned(parent: Trace, draft: Draft, made_by: str, process_num: float, resid
         RecordKind.WAKE: draft.wakes,
         RecordKind.GAP: parent.arrays[RecordKind.GAP],
     }
-    if resident is not None:
-        arrays[RecordKind.RESIDENT] = resident
+    arrays |= ranges or {}
     made = _planned(parent, arrays, draft.paths, made_by, process_num)
     made.header.metadata |= _processors(made.header.metadata.get("processors"), draft)
     made.header.metadata.pop(DURATIONS_OF, None)

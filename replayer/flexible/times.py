@@ -11,6 +11,8 @@ to wait for bounds its think time from below, so the strength of the change is s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from characterize.errors import FlextraceError
@@ -25,8 +27,8 @@ STRONGEST = 1e6
 TIME_MAX_NS = 2.0**62
 
 
-def scale_times(draft: Draft, factor: float, resident: np.ndarray | None = None) -> None:
-    """Multiply all times, counted from the first start, by `factor`; also those of RESIDENT records.
+def scale_times(draft: Draft, factor: float, ranges: Iterable[np.ndarray] = ()) -> None:
+    """Multiply all times, counted from the first start, by `factor`; also those of RESIDENT and HOLE records.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def scale_times(draft: Draft, factor: float, resident: np.ndarray | None = None)
         )
     # Rounding both ends the same way keeps the order of every two moments.
     _set_times(draft, base + _rounded((start - base) * factor), base + _rounded((end - base) * factor))
-    for records in (draft.files, draft.tasks, *([] if resident is None else [resident])):
+    for records in (draft.files, draft.tasks, *ranges):
         seen = np.maximum(records["time_ns"].astype(np.int64), base)
         records["time_ns"] = base + _rounded((seen - base) * factor)
     draft.note("timeScale", factor=factor)

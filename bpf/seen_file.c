@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Turns the path that a file had when it was first seen into the file, for what is looked up a little later.
+ */
+#include "seen_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "topology.h"
+
+enum { VIEW_BYTES = PATH_MAX + 64 };
+
+/* Opening a file there asks a server, which may take forever, or be the very program that is recorded. */
+static bool may_hang(uint32_t filesystem_magic)
+{
+	switch (filesystem_magic) {
+	case NFS_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case V9FS_MAGIC:
+	case CEPH_SUPER_MAGIC:
+	case FUSE_SUPER_MAGIC:
+	case AFS_SUPER_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool seen_file_can_be_asked(const struct file_record *record)
+{
+	return record->type == FILE_TYPE_REGULAR && !may_hang(record->filesystem_magic);
+}
+
+/* Of btrfs the kernel side may know only the number of the super block, and stat says that of the subvolume. */
+static bool is_the_file(const struct stat *now, const struct file_record *record)
+{
+	return S_ISREG(now->st_mode) && now->st_ino == record->inode &&
+	       (record->filesystem_magic == BTRFS_SUPER_MAGIC ||
+		device_number(major(now->st_dev), minor(now->st_dev)) == record->device);
+}
+
+static void view_of(const struct seen_file *file, char view[static VIEW_BYTES])
+{
+	snprintf(view, VIEW_BYTES, "/proc/%d/root%s", file->viewer, file->path);
+}
+
+int seen_file_stat(const struct seen_file *file, struct stat *status)
+{
+	char view[VIEW_BYTES];
+	view_of(file, view);
+	if (!stat(view, status) && is_the_file(status, &file->record))
+		return 0;
+	return !stat(file->path, status) && is_the_file(status, &file->record) ? 0 : -ENOENT;
+}
+
+/* Without moving the access time, which is a write; only the owner and CAP_FOWNER may ask for that. */
+static int open_path(const char *path, const struct file_record *record)
+{
+	int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	struct stat now;
+	int descriptor = open(path, flags | O_NOATIME);
+	if (descriptor < 0 && errno == EPERM)
+		descriptor = open(path, flags);
+	if (descriptor >= 0 && (fstat(descriptor, &now) || !is_the_file(&now, record))) {
+		close(descriptor);
+		return -1;
+	}
+	return descriptor;
+}
+
+/* The process that has named the path may have ended; then only our own view is left. */
+int seen_file_open(const struct seen_file *file)
+{
+	char view[VIEW_BYTES];
+	view_of(file, view);
+	int descriptor = open_path(view, &file->record);
+	return descriptor >= 0 ? descriptor : open_path(file->path, &file->record);
+}
