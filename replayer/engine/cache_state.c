@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "bpf/cachestat.h"
 #include "replayer/engine/cache_load.h"
 #include "replayer/engine/cache_state.h"
 #include "replayer/engine/message.h"
@@ -29,7 +30,8 @@ static void close_file(const struct open_file *open)
 }
 
 /* Bytes of [from, end) in the page cache. */
-static uint64_t count_resident(const struct image *image, int descriptor, uint64_t from, uint64_t end)
+static uint64_t count_resident(const struct image *image, const struct file *file, int descriptor, uint64_t from,
+			       uint64_t end)
 {
 	static unsigned char pages[MINCORE_BYTES / PAGE_BYTES];
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -37,6 +39,9 @@ static uint64_t count_resident(const struct image *image, int descriptor, uint64
 
 	for (uint64_t at = from / page_bytes * page_bytes; at < end && !atomic_load(image->stop); at += MINCORE_BYTES) {
 		uint64_t bytes = end - at < MINCORE_BYTES ? end - at : MINCORE_BYTES;
+		/* Nearly all of a large file with holes. */
+		if (file->hole_bytes && !cachestat_count(descriptor, at, bytes))
+			continue;
 		void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, (off_t)at);
 
 		if (map == MAP_FAILED)
@@ -57,18 +62,18 @@ static uint64_t count_resident(const struct image *image, int descriptor, uint64
 
 /* What is wanted of a file. */
 struct wanted {
-	const struct resident_range *ranges;
+	const struct file_range *ranges;
 	size_t count;
-	struct resident_range first; /* the only one where none are recorded */
+	struct file_range first; /* the only one where none are recorded */
 };
 
-static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t id,
-			const struct resident_ranges *ranges, enum cache_state state)
+static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t id, const struct file_ranges *ranges,
+			enum cache_state state)
 {
-	wanted->ranges = resident_ranges_of(ranges, id, &wanted->count);
+	wanted->ranges = file_ranges_of(ranges, id, &wanted->count);
 	if (state == CACHE_RECORDED && wanted->count)
 		return;
-	wanted->first = (struct resident_range){.file = id};
+	wanted->first = (struct file_range){.file = id};
 	if (state == CACHE_WARM || state == CACHE_RECORDED)
 		wanted->first.end = file->layout_bytes;
 	if (state == CACHE_RECORDED && file->resident_bytes < file->layout_bytes)
@@ -83,7 +88,7 @@ static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t
  * twice as long, and a folio that is written to counts as dirty whole: small random writes to what was read in sequence
  * reach the limit on dirty pages much sooner than writes to what was read at random (docs/decisions/0011).
  */
-static double large_folio_share(const struct resident_range *range, const struct file *file)
+static double large_folio_share(const struct file_range *range, const struct file *file)
 {
 	if (range->large_folios)
 		return (range->large_folios - LARGE_FOLIOS_NONE) / (double)(LARGE_FOLIOS_ALL - LARGE_FOLIOS_NONE);
@@ -103,7 +108,7 @@ static bool writes_make_folios(int descriptor)
 	return file_system.f_type == EXT4_SUPER_MAGIC || file_system.f_type == XFS_SUPER_MAGIC;
 }
 
-static int load_range(const struct image *image, const struct open_file *open, const struct resident_range *range,
+static int load_range(const struct image *image, const struct open_file *open, const struct file_range *range,
 		      const struct file *file)
 {
 	uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -149,7 +154,9 @@ static int load_file(const struct image *image, const char *name, const struct f
 		     struct cache_report *report)
 {
 	__attribute__((cleanup(close_file))) struct open_file open;
-	int error = open_file(&open, image, name, wanted->count && wanted->ranges[0].large_folio_order);
+	/* Written again, holes would be data. */
+	bool rewritable = !file->hole_bytes && wanted->count && wanted->ranges[0].large_folio_order;
+	int error = open_file(&open, image, name, rewritable);
 
 	if (error)
 		return error;
@@ -161,7 +168,7 @@ static int load_file(const struct image *image, const char *name, const struct f
 	}
 	posix_fadvise(open.descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	for (size_t i = 0; i < wanted->count; i++) {
-		const struct resident_range *range = &wanted->ranges[i];
+		const struct file_range *range = &wanted->ranges[i];
 		error = load_range(image, &open, range, file);
 		if (error) {
 			complain("cannot bring %s/%s into the page cache: %s", image->path, name, strerror(-error));
@@ -173,7 +180,7 @@ static int load_file(const struct image *image, const char *name, const struct f
 	return 0;
 }
 
-static int count_file(const struct image *image, const char *name, uint64_t size_bytes, const struct wanted *wanted,
+static int count_file(const struct image *image, const char *name, const struct file *file, const struct wanted *wanted,
 		      struct cache_report *report)
 {
 	__attribute__((cleanup(close_file))) struct open_file open;
@@ -181,10 +188,10 @@ static int count_file(const struct image *image, const char *name, uint64_t size
 
 	if (error)
 		return error;
-	report->resident_bytes += count_resident(image, open.descriptor, 0, size_bytes);
+	report->resident_bytes += count_resident(image, file, open.descriptor, 0, file->layout_bytes);
 	for (size_t i = 0; i < wanted->count; i++)
 		report->achieved_bytes +=
-			count_resident(image, open.descriptor, wanted->ranges[i].offset, wanted->ranges[i].end);
+			count_resident(image, file, open.descriptor, wanted->ranges[i].offset, wanted->ranges[i].end);
 	return 0;
 }
 
@@ -202,7 +209,7 @@ static int evict_target(const struct target *target)
 	return 0;
 }
 
-int cache_apply(const struct image *image, const struct file_table *table, const struct resident_ranges *ranges,
+int cache_apply(const struct image *image, const struct file_table *table, const struct file_ranges *ranges,
 		enum cache_state state, struct cache_report *report)
 {
 	*report = (struct cache_report){0};
@@ -225,7 +232,7 @@ int cache_apply(const struct image *image, const struct file_table *table, const
 				return 0;
 			image_name(name, false, id);
 			find_wanted(&wanted, file, id, ranges, state);
-			int error = counting ? count_file(image, name, file->layout_bytes, &wanted, report)
+			int error = counting ? count_file(image, name, file, &wanted, report)
 					     : load_file(image, name, file, &wanted, report);
 			if (error)
 				return error;

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "replayer/engine/image.h"
-#include "replayer/engine/resident_ranges.h"
 
 enum cache_state {
 	CACHE_RECORDED, /* the recorded ranges; without any the first resident_bytes; all where that was not measured */
@@ -29,7 +28,7 @@ struct cache_report {
  * of the image are touched, and the replay's device, of which nothing stays cached; never the cache of others. Reads
  * nothing by system calls. Where a recording says how large folios were, the data is written again as it is.
  */
-int cache_apply(const struct image *image, const struct file_table *table, const struct resident_ranges *ranges,
+int cache_apply(const struct image *image, const struct file_table *table, const struct file_ranges *ranges,
 		enum cache_state state, struct cache_report *report);
 
 #endif

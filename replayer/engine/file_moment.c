@@ -6,7 +6,7 @@ uint64_t moment_growth(const struct file *file, const struct moment *moment)
 {
 	bool gone = moment->unlinked && !moment->opens && !file->used_after_unlink;
 
-	return (gone ? 0 : moment->room.bytes) - file->layout_bytes;
+	return (gone ? 0 : moment->room.bytes) - file_data_bytes(file);
 }
 
 void moment_need(struct file *file, struct moment *moment, uint64_t end)

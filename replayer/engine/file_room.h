@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns what a trace does to a file into the room that its data takes at most: where the holes of a file are is not kept,
+ * Turns what a trace does to a file into the room that its data takes at most: where its holes are is not kept here,
  * so that whatever is written to it may fill them.
  */
 #ifndef FLEXTRACE_FILE_ROOM_H

@@ -17,6 +17,7 @@ struct files_survey {
 	struct file_list ids;
 	struct file_list names;
 	struct path_owners owners;
+	struct file_ranges *holes;
 	bool paths_moved; /* a directory was renamed: which file is at a path is not known any more */
 	int64_t growth_bytes; /* now, of all files; less than nothing where room of the image is free */
 	int64_t growth_bytes_max;
@@ -110,6 +111,7 @@ static void pass_io(struct files_survey *survey, const struct io_record *io, str
 			moment_need(file, moment, end);
 	} else if (io->op == IO_WRITE) {
 		room_fill(&moment->room, io->offset, end);
+		file->fills_holes |= file->hole_bytes && file_ranges_meet(survey->holes, io->file, io->offset, end);
 		if (end > moment->size_bytes) {
 			file->changes_size = true;
 			moment->size_bytes = end;
@@ -211,7 +213,8 @@ static void pass_fileop(struct files_survey *survey, const struct fileop_record 
 	moment_use(file, moment, 0);
 }
 
-static void describe(const struct file_record *record, struct file *file, struct moment *moment)
+static void describe(const struct file_record *record, struct file_ranges *holes, struct file *file,
+		     struct moment *moment)
 {
 	file->described = true;
 	file->created = record->flags & FILE_CREATED;
@@ -223,7 +226,8 @@ static void describe(const struct file_record *record, struct file *file, struct
 	if (!file->created && !file->new_name && !file->directory && !file->block_device)
 		file->layout_bytes = record->size_bytes;
 	moment->size_bytes = moment->recorded_bytes = file->layout_bytes;
-	moment->room = (struct room){file->layout_bytes, file->layout_bytes};
+	file->hole_bytes = file_ranges_clip(holes, record->file, file->layout_bytes);
+	moment->room = (struct room){file_data_bytes(file), file->layout_bytes};
 }
 
 static bool changes_name(uint8_t op)
@@ -321,7 +325,7 @@ static int pass_file(struct files_survey *survey, const struct file_record *reco
 	if (!file || file->described)
 		return error;
 	uint64_t growth = moment_growth(file, moment);
-	describe(record, file, moment);
+	describe(record, survey->holes, file, moment);
 	note_growth(survey, moment_growth(file, moment) - growth);
 	uint32_t index;
 	struct file_list *list = list_of(survey, record->file, &index);
@@ -348,7 +352,8 @@ static void summarize(struct file_table *table, const struct moment *moments)
 
 		/* A directory is needed only where it is renamed or removed. */
 		file->laid_out = file->used && !file->created && !file->new_name && (!file->directory || file->renamed);
-		table->namespace_changes |= file->used && (file->created || file->renamed || file->changes_size);
+		table->namespace_changes |=
+			file->used && (file->created || file->renamed || file->changes_size || file->fills_holes);
 		file->exact_size = file->exact_size || file->changes_size;
 		/* Another thread may rename a file over it that has never had to do with it. */
 		file->contended = (file->shared && file->altered) || file->renamed || file->directory ||
@@ -358,18 +363,21 @@ static void summarize(struct file_table *table, const struct moment *moments)
 			continue;
 		table->laid_out_files++;
 		table->laid_out_bytes = add_saturating(table->laid_out_bytes, file->layout_bytes);
+		table->laid_out_hole_bytes = add_saturating(table->laid_out_hole_bytes, file->hole_bytes);
 		table->unmeasured += file->resident_bytes == TRACE_NOT_MEASURED_U64;
 		table->extended +=
 			file->described && !file->block_device && file->layout_bytes > moments[id].recorded_bytes;
 	}
 }
 
-int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice)
+int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice,
+		      struct file_ranges *holes)
 {
 	*survey = calloc(1, sizeof(**survey));
 	if (*survey) {
 		(*survey)->trace = trace;
 		(*survey)->class_choice = class_choice;
+		(*survey)->holes = holes;
 		/* [0] is no file. */
 		if (!list_extend(&(*survey)->ids, 0))
 			return 0;
@@ -411,6 +419,7 @@ int files_survey_end(struct files_survey *survey, struct file_table *table)
 		.files = survey->ids.files,
 		.count = survey->ids.count,
 		.names_from = names_from,
+		.holes = survey->holes,
 		.growth_bytes = (uint64_t)survey->growth_bytes_max,
 		.created_files = survey->made_files_max,
 		.class_choice = survey->class_choice,

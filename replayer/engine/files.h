@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "replayer/engine/file_ranges.h"
 #include "replayer/engine/trace_reader.h"
 
 /* A descriptor is opened in one of these classes; O_SYNC contains O_DSYNC. */
@@ -47,6 +48,7 @@ enum { RUN_BYTES = 1 << 20 };
 /* One file of the trace. */
 struct file {
 	uint64_t layout_bytes; /* size before the first operation */
+	uint64_t hole_bytes; /* of it in recorded holes */
 	uint64_t resident_bytes; /* of it in the page cache; TRACE_NOT_MEASURED_U64 */
 	uint64_t moved_bytes; /* by all requests */
 	uint64_t run_bytes; /* of these, by requests that follow each other for RUN_BYTES and more */
@@ -66,12 +68,19 @@ struct file {
 	bool renamed: 1; /* has a recorded rename or unlink, or is a target of one */
 	bool used_after_unlink: 1; /* without a recorded open: its descriptor has to survive unlinks, renames, closes */
 	bool changes_size: 1; /* a pass leaves it with another size */
+	bool fills_holes: 1; /* a pass leaves data in its recorded holes */
 	bool system: 1; /* one of the operating system's own files, by its path */
 	bool shared: 1; /* several threads have to do with it */
 	bool altered: 1; /* written, opened, closed, renamed: not only read and flushed */
 	bool contended: 1; /* the order of what threads do with it matters */
 	bool exact_size: 1; /* an operation meets its end: a larger file would give another result */
 };
+
+/* What of a file has data when it is laid out. */
+static inline uint64_t file_data_bytes(const struct file *file)
+{
+	return file->layout_bytes - file->hole_bytes;
+}
 
 /*
  * Recorders count the ids of files from 1, and those of the new names of renames from 2^31. In the table the first
@@ -84,7 +93,9 @@ struct file_table {
 	uint32_t count; /* including [0] */
 	uint32_t names_from; /* index of FIRST_NAME_ID */
 	uint64_t growth_bytes; /* largest room that all files take at one time beyond that of the image */
+	const struct file_ranges *holes; /* by id */
 	uint64_t laid_out_bytes;
+	uint64_t laid_out_hole_bytes; /* of these */
 	uint32_t laid_out_files;
 	uint32_t created_files; /* most that the trace has made and not removed at one time: each takes an inode */
 	uint32_t unmeasured; /* laid out files whose cached bytes were not measured */
@@ -95,7 +106,7 @@ struct file_table {
 	bool overlapping; /* some requests of one thread of a foreign trace overlap */
 	bool foreign; /* some requests are of a trace that names no call: their threads may be made up */
 	bool syncs_all; /* some operation flushes all files */
-	bool namespace_changes; /* a pass creates, renames, removes or resizes files, so that it has to be undone */
+	bool namespace_changes; /* a pass creates, renames, removes, resizes or fills files, so that it has to be undone */
 };
 
 /*
@@ -109,8 +120,9 @@ static inline bool is_program_page(const struct file *file, const struct io_reco
 
 struct files_survey;
 
-/* For the records of the trace in turn, by blocks; then makes the table. */
-int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice);
+/* For the records of the trace in turn, by blocks; then makes the table. Holes end where their files do, from then on. */
+int files_survey_init(struct files_survey **survey, const struct trace *trace, struct class_choice class_choice,
+		      struct file_ranges *holes);
 int files_survey(struct files_survey *survey, uint64_t first, uint64_t count);
 int files_survey_end(struct files_survey *survey, struct file_table *table);
 void files_survey_free(struct files_survey **survey);
@@ -124,6 +136,13 @@ static inline uint32_t files_index(const struct file_table *table, uint64_t id)
 	return id >= FIRST_NAME_ID && id - FIRST_NAME_ID < table->count - table->names_from
 		       ? table->names_from + (uint32_t)(id - FIRST_NAME_ID)
 		       : 0;
+}
+
+/* The recorded holes of a file, of a place in the table; some may be empty. */
+static inline const struct file_range *file_holes(const struct file_table *table, uint32_t index, size_t *count)
+{
+	*count = 0;
+	return table->files[index].hole_bytes ? file_ranges_of(table->holes, index, count) : NULL;
 }
 
 #endif

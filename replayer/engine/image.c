@@ -140,6 +140,10 @@ uint64_t image_hash(const struct image *image, const struct file_table *table)
 			continue;
 		hash = hash_number(hash_number(hash, id), file->directory);
 		hash = hash_number(hash, file->layout_bytes);
+		size_t holes;
+		const struct file_range *hole = file_holes(table, id, &holes);
+		for (; holes; holes--, hole++)
+			hash = hash_number(hash_number(hash, hole->offset), hole->end);
 	}
 	for (size_t i = 0; image->places && i < image->places->count; i++) {
 		const struct piece *piece = &image->places->pieces[i];
@@ -190,8 +194,9 @@ int image_check_space(const struct image *image, const struct file_table *table)
 			there = (uint64_t)status.st_blocks * 512;
 		else
 			missing_files++;
-		if (table->files[id].layout_bytes > there)
-			needed = add_saturating(needed, table->files[id].layout_bytes - there);
+		uint64_t data_bytes = file_data_bytes(&table->files[id]);
+		if (data_bytes > there)
+			needed = add_saturating(needed, data_bytes - there);
 	}
 	/* For a while the pieces are there twice. */
 	if (!image_is_placed(image, table))
@@ -200,9 +205,9 @@ int image_check_space(const struct image *image, const struct file_table *table)
 	needed = add_saturating(needed, needed / 100);
 	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
 	if (needed > available) {
-		complain("%s has too little space: the image, whose files have no holes, and what the trace writes "
-			 "need %llu bytes more, %llu are available, %llu are missing; give another directory, make "
-			 "room, or insist with --force-space",
+		complain("%s has too little space: the image, whose files have no holes but recorded ones, and what "
+			 "the trace writes need %llu bytes more, %llu are available, %llu are missing; give another "
+			 "directory, make room, or insist with --force-space",
 			 image->path, (unsigned long long)needed, (unsigned long long)available,
 			 (unsigned long long)(needed - available));
 		return -ENOSPC;
@@ -282,6 +287,10 @@ int image_check(struct image *image, const struct file_table *table)
 				 image->path, name, (long long)status.st_size, (unsigned long long)file->layout_bytes);
 			return -ENOENT;
 		}
+		if (!file->directory)
+			error = image_check_holes(image, table, id, name, (uint64_t)status.st_blocks * 512);
+		if (error)
+			return error;
 	}
 	return 0;
 }

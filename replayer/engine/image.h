@@ -61,17 +61,33 @@ int image_use_target(struct image *image, struct file_table *table);
 int image_check_space(const struct image *image, const struct file_table *table);
 
 /*
- * Gives every file its size, with data of the wanted kind and without holes, on the device and out of the page cache
- * (with keep_cached only what it writes). What is there of an earlier replay is used again, unless its data is of another
- * kind, and then removed before anything is made. -EINTR after a stop, silently: between two passes that is no failure.
+ * Gives every file its size, with data of the wanted kind and no holes but the recorded ones, on the device and out of the
+ * page cache (with keep_cached only what it writes). What is there of an earlier replay is used again, unless its data is of
+ * another kind, and then removed before anything is made. -EINTR after a stop, silently: between two passes that is no
+ * failure.
  */
 int image_lay_out(struct image *image, const struct file_table *table);
 
 /*
  * Refuses (-ENOENT) an image that was not finished or has data of another kind, and one of which a file is missing, too
- * small, or too large where its end matters.
+ * small, too large where its end matters, or has a hole where the trace's has data. Recorded holes that were written to are
+ * made again.
  */
 int image_check(struct image *image, const struct file_table *table);
+
+/* Where from `from` on a file has no data, at most `end`. */
+uint64_t image_find_hole(int descriptor, uint64_t from, uint64_t end);
+
+/* Gives a file of the image its recorded holes; what an earlier replay has written there goes. */
+int image_make_holes(const struct image *image, const struct file_table *table, uint32_t id, const char *name,
+		     int descriptor);
+
+/*
+ * Refuses (-ENOENT) a file of the image that has a hole where the trace's file has data, and gives it its recorded holes.
+ * taken_bytes: what it takes on the device.
+ */
+int image_check_holes(const struct image *image, const struct file_table *table, uint32_t id, const char *name,
+		      uint64_t taken_bytes);
 
 /* Refuses (-EOPNOTSUPP) a file system that lets nobody choose blocks. Leaves nothing behind. */
 int image_can_place(const struct image *image);
@@ -88,7 +104,7 @@ int image_see_places(const struct image *image, struct places_seen *seen);
 /* Whether the data has its blocks in the wanted order: it is already so, or none is wanted. */
 bool image_is_placed(const struct image *image, const struct file_table *table);
 
-/* Hash of which files an image has, of their sizes and of their places. */
+/* Hash of which files an image has, of their sizes, holes and places. */
 uint64_t image_hash(const struct image *image, const struct file_table *table);
 
 /* Removes files that do not exist at the start of the trace. */

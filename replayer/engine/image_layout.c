@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the table of files into files with real data: sparse or zero-filled files would be read faster than real ones.
+// Turns the table of files into files with real data where the originals had some: zeros would be read faster.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -72,10 +72,35 @@ static int remove_link(const struct image *image, const char *name)
 	return ours ? image_remove_name(image, name) : 0;
 }
 
+/* Writes what is missing between the holes; *written_from becomes where that begins, if it does before. */
+static int fill_file(struct image *image, const struct file_table *table, uint32_t id, const char *name, int descriptor,
+		     uint64_t *written_from)
+{
+	uint64_t from = 0;
+	size_t count;
+	const struct file_range *holes = file_holes(table, id, &count);
+
+	for (size_t i = 0; i <= count; i++) {
+		uint64_t end = i < count ? holes[i].offset : table->files[id].layout_bytes;
+		uint64_t missing = image_find_hole(descriptor, from, end);
+
+		if (missing < end) {
+			int error = write_data(image, descriptor, name, missing, end);
+
+			if (error)
+				return error;
+			*written_from = missing < *written_from ? missing : *written_from;
+		}
+		from = i < count ? holes[i].end : end;
+	}
+	return 0;
+}
+
 /* From *evict_from on it is to leave the page cache: at once if it is flushed, else its writing begins. */
-static int lay_out_file(struct image *image, const struct file *file, const char *name, bool flush,
+static int lay_out_file(struct image *image, const struct file_table *table, uint32_t id, const char *name, bool flush,
 			uint64_t *evict_from)
 {
+	const struct file *file = &table->files[id];
 	_cleanup_close_ int descriptor =
 		openat(image->directory, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
 	struct stat status;
@@ -92,26 +117,23 @@ static int lay_out_file(struct image *image, const struct file *file, const char
 	}
 	uint64_t there = (uint64_t)status.st_size;
 	/* A read at the end must come back as short as it was recorded. Else a larger file serves as well. */
-	uint64_t useful = file->exact_size && there > file->layout_bytes ? file->layout_bytes : there;
-	if (there > useful) {
-		if (ftruncate(descriptor, (off_t)useful) < 0) {
-			int error = errno;
+	bool too_large = file->exact_size && there > file->layout_bytes;
+	/* What is not written then is a hole. */
+	bool too_small = file->hole_bytes && there < file->layout_bytes;
+	if ((too_large || too_small) && ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
+		int error = errno;
 
-			complain("cannot shorten %s/%s: %s", image->path, name, strerror(error));
-			return -error;
-		}
-		there = useful;
+		complain("cannot give %s/%s its size of %llu bytes: %s", image->path, name,
+			 (unsigned long long)file->layout_bytes, strerror(error));
+		return -error;
 	}
-	off_t hole = there ? lseek(descriptor, 0, SEEK_HOLE) : -1;
-	if (hole >= 0 && (uint64_t)hole < there)
-		there = (uint64_t)hole;
-	*evict_from = image->keep_cached ? there : 0;
-	if (there < file->layout_bytes) {
-		int error = write_data(image, descriptor, name, there, file->layout_bytes);
-
-		if (error)
-			return error;
-	}
+	uint64_t written_from = there;
+	int error = image_make_holes(image, table, id, name, descriptor);
+	if (!error)
+		error = fill_file(image, table, id, name, descriptor, &written_from);
+	if (error)
+		return error;
+	*evict_from = image->keep_cached ? written_from : 0;
 	if (flush && fsync(descriptor) < 0) {
 		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
 		return -errno;
@@ -194,7 +216,7 @@ static int lay_out_files(struct image *image, const struct file_table *table)
 		if (!file->directory) {
 			error = remove_link(image, name);
 			if (!error)
-				error = lay_out_file(image, file, name, flush_each, &evict_from[id]);
+				error = lay_out_file(image, table, id, name, flush_each, &evict_from[id]);
 		} else if (mkdirat(image->directory, name, 0755) < 0 && errno != EEXIST) {
 			error = -errno;
 			complain("cannot make directory %s/%s: %s", image->path, name, strerror(-error));

@@ -15,6 +15,8 @@
 #include "replayer/engine/engine_choice.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/read_memory.h"
+#include "replayer/engine/recorded_holes.h"
+#include "replayer/engine/resident_ranges.h"
 #include "replayer/engine/result.h"
 
 static atomic_bool stop;
@@ -215,7 +217,7 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 		.late = late_policies[arguments->run.late],
 		.layout = layouts[arguments->layout],
 	};
-	__attribute__((cleanup(resident_ranges_free))) struct resident_ranges ranges = {0};
+	__attribute__((cleanup(file_ranges_free))) struct file_ranges ranges = {0};
 	struct run run = {.trace = trace,
 			  .table = table,
 			  .schedule = schedule,
@@ -245,11 +247,11 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 }
 
 /* Goes through the trace once, which may be larger than memory. */
-static int survey(const struct trace *trace, struct class_choice classes, struct file_table *table,
-		  struct schedule *schedule)
+static int survey(const struct trace *trace, struct class_choice classes, struct file_ranges *holes,
+		  struct file_table *table, struct schedule *schedule)
 {
 	__attribute__((cleanup(files_survey_free))) struct files_survey *files = NULL;
-	int error = files_survey_init(&files, trace, classes);
+	int error = files_survey_init(&files, trace, classes, holes);
 
 	if (!error)
 		error = schedule_survey_init(schedule, trace);
@@ -270,6 +272,7 @@ static int survey(const struct trace *trace, struct class_choice classes, struct
 static int replay(struct arguments *arguments)
 {
 	__attribute__((cleanup(trace_close))) struct trace trace = {0};
+	__attribute__((cleanup(file_ranges_free))) struct file_ranges holes = {0};
 	__attribute__((cleanup(files_free))) struct file_table table = {0};
 	__attribute__((cleanup(schedule_free))) struct schedule schedule = {0};
 	__attribute__((cleanup(target_close))) struct target target = {.descriptor = -1};
@@ -278,7 +281,7 @@ static int replay(struct arguments *arguments)
 
 	if (trace_open(&trace, arguments->trace, &stop))
 		return EXIT_FAILURE;
-	if (survey(&trace, choose_classes(arguments), &table, &schedule))
+	if (recorded_holes_read(&holes, &trace) || survey(&trace, choose_classes(arguments), &holes, &table, &schedule))
 		return EXIT_FAILURE;
 	if (choose_order(arguments, &trace, &table))
 		return EXIT_USAGE;

@@ -126,7 +126,12 @@ static int add(struct recorded_places *places, struct known *known, const struct
 	uint64_t end = add_saturating(record->offset, record->bytes) / PIECE_GRAIN_BYTES;
 	struct piece *last = NULL;
 	for (uint64_t block = first; block < end && block < blocks; block++) {
-		if (!know(known->blocks[index], block)) {
+		uint64_t offset = block * PIECE_GRAIN_BYTES;
+		bool hole =
+			file->hole_bytes && file_ranges_meet(table->holes, index, offset, offset + PIECE_GRAIN_BYTES);
+
+		/* What was a hole at the start got its place by a write of the trace. */
+		if (hole || !know(known->blocks[index], block)) {
 			last = NULL;
 			continue;
 		}
@@ -139,8 +144,8 @@ static int add(struct recorded_places *places, struct known *known, const struct
 			return error;
 		last = &places->pieces[places->count++];
 		*last = (struct piece){
-			.sector = record->sector + (block * PIECE_GRAIN_BYTES - record->offset) / SECTOR_BYTES,
-			.offset = block * PIECE_GRAIN_BYTES,
+			.sector = record->sector + (offset - record->offset) / SECTOR_BYTES,
+			.offset = offset,
 			.bytes = PIECE_GRAIN_BYTES,
 			.device = record->device,
 			.file = index,

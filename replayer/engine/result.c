@@ -226,6 +226,7 @@ bool result_print(const struct result *result)
 	json_open("image", '{');
 	json_count("files", result->table->laid_out_files);
 	json_count("bytes", result->table->laid_out_bytes);
+	json_count("hole_bytes", result->table->laid_out_hole_bytes);
 	json_count("built_bytes", result->image->built_bytes);
 	json_text("data", data);
 	json_text("layout", result->layout);

@@ -164,6 +164,8 @@ void print_warnings(const struct result *result, const struct tally *tally, cons
 		    table->unmeasured, table->laid_out_files);
 	if (result->ranges_cut)
 		say("the trace has more cached ranges than are kept: the last ones were left out");
+	if (table->holes->too_many)
+		say("the trace has more holes of files than are kept: the last ones were filled");
 	if (image->other_trace)
 		say("the image was made for another trace or --layout; its files have the sizes that this one needs");
 	if (image->places)

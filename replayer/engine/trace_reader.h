@@ -25,6 +25,7 @@ union record {
 	struct text_record text;
 	struct gap_record gap;
 	struct resident_record resident;
+	struct hole_record hole;
 	struct block_data_record block_data;
 	struct wake_record wake;
 };
@@ -44,6 +45,12 @@ struct trace {
 	size_t mapped_bytes;
 	const atomic_bool *stop; /* who goes through all of it looks at this with each block */
 };
+
+/* How many records of a kind there are, at most: the counts of a trace that was not closed cleanly are not final. */
+static inline uint64_t trace_count_of(const struct trace *trace, enum record_kind kind)
+{
+	return trace->header->flags & TRACE_INCOMPLETE ? UINT64_MAX : trace->header->count[kind];
+}
 
 static inline bool record_is_operation(const union record *record)
 {

@@ -66,7 +66,7 @@ struct run {
 	const struct run_options *options;
 	struct image *image;
 	enum cache_state cache; /* before each pass, where passes are undone */
-	struct resident_ranges *ranges; /* for it */
+	struct file_ranges *ranges; /* for it */
 	struct descriptors descriptors;
 	struct feed feed;
 	struct order order;

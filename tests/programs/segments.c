@@ -148,7 +148,8 @@ static int survey(const struct trace *trace)
 {
 	__attribute__((cleanup(files_survey_free))) struct files_survey *files = NULL;
 
-	if (schedule_survey_init(&schedule, trace) || files_survey_init(&files, trace, (struct class_choice){0}))
+	if (schedule_survey_init(&schedule, trace) ||
+	    files_survey_init(&files, trace, (struct class_choice){0}, &(struct file_ranges){0}))
 		return 1;
 	for (uint64_t first = 0; first < trace->count; first += TRACE_BLOCK_RECORDS) {
 		uint64_t left = trace->count - first;
