@@ -3,8 +3,9 @@
 
 The sequences differ where the engine skips an operation, and where it opens or closes a file for itself: an open or
 close that does not stand between the same operations as in the trace is taken for that. A thread whose other
-operations are found in the order of the trace is paired so; of any other the k-th operation of every kind, place and
-size is paired with the k-th such one, so that what came in another order shows.
+operations are found in the order of the trace is paired so (`replayer.embedding`), and where it cannot be told which of
+like opens or closes were done, they are not paired but counted; of any other thread the k-th operation of every kind,
+place and size is paired with the k-th such one, so that what came in another order shows.
 
 Both are read chunk by chunk. An operation waits until its pair has been read, but for no more than `WAITING_OPERATIONS`
 others: then it is given up, and counts as not repeated, or as added.
@@ -15,16 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pandas as pd
 
 from characterize.layout import RECORD_DTYPE, RecordKind
 from characterize.stream import TIMED, Arrays, Chunk, Stream
+from replayer.embedding import AMBIGUOUS, END, NOT_FOUND, ThreadOperations, embed
 from replayer.operation_form import FORM, DoneOperations, WantedOperations
 
 WAITING_OPERATIONS = 1 << 21
 """As many as the engine lets overtake each other at most where it keeps an order of threads (docs/decisions/0009)."""
+
+HELD_OPERATIONS = 1 << 16
+"""Opens and closes behind which a thread pauses, or goes on with such, are paired once so many others were read."""
 
 END_OF_TIME = np.iinfo(np.int64).max
 
@@ -69,6 +73,11 @@ class _Reader:
         """Whether everything has been read."""
         return self._next is None
 
+    @property
+    def reached(self) -> int:
+        """No operation that has not been read has a lower number; `END` = there is none."""
+        return END if self.ended else self._read
+
     def read(self) -> None:
         """Let the next chunk wait, if there is one."""
         if self._next is None:
@@ -102,21 +111,31 @@ class Pairing:
         Of the replay, as from `replayer.replay_recording.replay_part`.
     waiting_operations : int
         Beyond so many others an operation waits for its pair no longer.
+    held_operations : int
+        See `HELD_OPERATIONS`.
 
     Attributes
     ----------
     compared : int
         Pairs so far.
+    ambiguous : int
+        Opens and closes of the replay so far that are in the trace, but it is not known which of like ones there.
     added : int
         Data operations of the replay that belong to none of the trace, so far.
     """
 
-    def __init__(self, trace: Stream, recording: Stream, waiting_operations: int = WAITING_OPERATIONS) -> None:
-        self._limit = waiting_operations
+    def __init__(
+        self,
+        trace: Stream,
+        recording: Stream,
+        waiting_operations: int = WAITING_OPERATIONS,
+        held_operations: int = HELD_OPERATIONS,
+    ) -> None:
+        self._limit, self._held = waiting_operations, held_operations
         self._wanted_form, self._done_form = WantedOperations(trace), DoneOperations(recording.facts)
         self._wanted, self._done = _Reader(trace, self._wanted_form), _Reader(recording, self._done_form)
         self._shuffled: set[int] = set()
-        self.compared = self.added = 0
+        self.compared = self.ambiguous = self.added = 0
 
     @property
     def operations(self) -> int:
@@ -160,11 +179,13 @@ class Pairing:
         if shuffled:
             again = np.isin(done["thread"], shuffled)
             match[again] = _by_occurrence(wanted[np.isin(wanted["thread"], shuffled)], done[again])
+        self.ambiguous += int((match == AMBIGUOUS).sum())
         rows = np.flatnonzero(match >= 0)
         wanted_kept[match[rows]] = done_kept[rows] = False
         self._wanted.keep(wanted_kept, self._limit)
         given_up = self._done.keep(done_kept, self._limit)
-        self._shuffled.update(given_up["thread"].unique().tolist())
+        # What the engine does for itself tells nothing of the order.
+        self._shuffled.update(given_up.loc[~given_up["own"], "thread"].unique().tolist())
         self.added += int(given_up["data"].sum())
         return (
             wanted.iloc[match[rows]]
@@ -180,7 +201,7 @@ class Pairing:
         Returns
         -------
         match : ndarray of int64
-            For each row done the row wanted, -1 = none.
+            For each row done the row wanted, `NOT_FOUND` or `AMBIGUOUS`.
         wanted_kept, done_kept : ndarray of bool
             Rows that wait on.
         shuffled : list of int
@@ -190,66 +211,35 @@ class Pairing:
         bounds = [
             np.searchsorted(frame["thread"], threads, side) for frame in (wanted, done) for side in ("left", "right")
         ]
-        columns = [[frame[name].to_numpy() for name in ("code", "own")] for frame in (wanted, done)]
-        match, kept = np.full(len(done), -1, np.int64), [np.ones(len(frame), bool) for frame in (wanted, done)]
+        columns = [[frame[name].to_numpy() for name in ("code", "own", "sequence")] for frame in (wanted, done)]
+        reached = self._wanted.reached, self._done.reached
+        match, kept = np.full(len(done), NOT_FOUND, np.int64), [np.ones(len(frame), bool) for frame in (wanted, done)]
         shuffled = []
         for thread, *ends in zip(threads.tolist(), *(bound.tolist() for bound in bounds), strict=True):
             parts = slice(*ends[:2]), slice(*ends[2:])
             place = match[parts[1]]
-            (wanted_code, wanted_own), (done_code, done_own) = (
-                [column[part] for column in pair] for part, pair in zip(parts, columns, strict=True)
-            )
             in_order = thread not in self._shuffled
             if in_order:
-                over, done_over, in_order = _embed(
-                    wanted_code, wanted_own, done_code, done_own, place, self._wanted.ended
+                first, second = (
+                    ThreadOperations(code[part], own[part], sequence[part], end)
+                    for part, (code, own, sequence), end in zip(parts, columns, reached, strict=True)
                 )
+                over, done_over, in_order = embed(first, second, place, self._held)
             if in_order:
                 kept[0][parts[0]][:over] = kept[1][parts[1]][:done_over] = False
                 place[place >= 0] += parts[0].start
             else:
-                place[:] = -1
+                place[:] = NOT_FOUND
                 shuffled.append(thread)
         self._shuffled.update(shuffled)
         return match, kept[0], kept[1], shuffled
 
 
 def _by_occurrence(wanted: pd.DataFrame, done: pd.DataFrame) -> np.ndarray:
-    """For each operation done, the row of the wanted one that is as often preceded by its like; -1 = none."""
+    """For each operation done, the row of the wanted one that is as often preceded by its like; `NOT_FOUND` = none."""
     keys = ["thread", "code", "occurrence"]
     left, right = (
         frame.assign(occurrence=frame.groupby(["thread", "code"]).cumcount())[keys] for frame in (done, wanted)
     )
     right["place"] = wanted.index
-    return left.merge(right, how="left", on=keys)["place"].fillna(-1).to_numpy().astype(np.int64)
-
-
-@numba.njit(cache=True)
-def _embed(  # noqa: PLR0917 (a kernel has its state in arguments)
-    wanted: np.ndarray,
-    wanted_own: np.ndarray,
-    done: np.ndarray,
-    done_own: np.ndarray,
-    match: np.ndarray,
-    complete: bool,
-) -> tuple[int, int, bool]:
-    """Find what was done in what was wanted, in its order.
-
-    What the engine may do by its own (open, close) is looked for only up to the next operation of another kind. Unless
-    what was wanted is `complete`, what is not found in it may be wanted later.
-
-    Returns how much of what was wanted and of what was done is over, and whether the order is that of the trace.
-    """
-    at = 0
-    for row in range(len(done)):
-        place = at
-        while place < len(wanted) and wanted[place] != done[row] and (wanted_own[place] or not done_own[row]):
-            place += 1
-        if place == len(wanted) and not complete:
-            return at, row, True
-        if place < len(wanted) and wanted[place] == done[row]:
-            match[row] = place
-            at = place + 1
-        elif not done_own[row]:
-            return at, row, False
-    return at, len(done), True
+    return left.merge(right, how="left", on=keys)["place"].fillna(NOT_FOUND).to_numpy().astype(np.int64)

@@ -24,7 +24,7 @@ from characterize.layout import Fileop, IoFlag, IoOp
 from characterize.stream import Stream
 from characterize.trace import Trace
 from replayer.operation_form import rows_of_ids
-from replayer.operation_pairs import END_OF_TIME, WAITING_OPERATIONS, Pairing, Pairs
+from replayer.operation_pairs import END_OF_TIME, HELD_OPERATIONS, WAITING_OPERATIONS, Pairing, Pairs
 from replayer.order_sweep import Found, Times, compare, sweep, sweep_ranges
 
 EXAMPLES = 5
@@ -91,6 +91,9 @@ class OrderCheck:
     ----------
     operations, expected, compared : int
         In the trace; of these the engine repeats by its rules; of these were found in the recording and checked.
+    ambiguous : int
+        Found as well, but not checked: opens and closes among like ones of which the replay skipped some, so that it is
+        not known which of them it did.
     added : int
         Data operations of the replay that are none of the trace.
     shuffled_threads : int
@@ -107,11 +110,17 @@ class OrderCheck:
     operations: int
     expected: int
     compared: int
+    ambiguous: int
     added: int
     shuffled_threads: int
     rules: dict[str, RuleResult]
     promised: tuple[str, ...] = tuple(RULES)
     far: int = 0
+
+    @property
+    def found(self) -> int:
+        """Operations of the trace that the replay did, checked or not."""
+        return self.compared + self.ambiguous
 
     @property
     def violations(self) -> int:
@@ -131,6 +140,7 @@ def check_order(
     *,
     near_operations: int = NEAR_OPERATIONS,
     waiting_operations: int = WAITING_OPERATIONS,
+    held_operations: int = HELD_OPERATIONS,
 ) -> OrderCheck:
     """Check the order of a replay.
 
@@ -142,7 +152,7 @@ def check_order(
         Of the replay, as from `replayer.replay_recording.replay_part`.
     order : {"resource", "recorded", "thread"}
         That the replay was to keep.
-    near_operations, waiting_operations : int
+    near_operations, waiting_operations, held_operations : int
         Limits of what is in memory: see `NEAR_OPERATIONS` and `replayer.operation_pairs.Pairing`.
 
     Returns
@@ -150,13 +160,15 @@ def check_order(
     OrderCheck
         Of a synthetic trace, whose times are only an order within each thread, only that order.
     """
-    pairing, checked = Pairing(trace, recording, waiting_operations), _Checked(trace.facts, near_operations)
+    pairing = Pairing(trace, recording, waiting_operations, held_operations)
+    checked = _Checked(trace.facts, near_operations)
     for pairs in pairing:
         checked.add(pairs)
     return OrderCheck(
         operations=pairing.operations,
         expected=pairing.expected,
         compared=pairing.compared,
+        ambiguous=pairing.ambiguous,
         added=pairing.added,
         shuffled_threads=pairing.shuffled_threads,
         rules={name: checked.results[name] for name in RULES if name in checked.results},

@@ -68,7 +68,7 @@ def document_of(
     executed = replay["operations"]["records"] - replay["operations"]["skipped"]
     differed = sum(replay["mismatches"].values())
     idle = sum(replay.get("skipped_reasons", {}).get(reason, 0) for reason in CLOSES_OF_NOTHING)
-    share = order.compared / (order.expected - idle) if order.expected > idle else None
+    share = order.found / (order.expected - idle) if order.expected > idle else None
     return plain(
         {
             "schema": SCHEMA,
@@ -173,7 +173,7 @@ def _verdict(recording: Trace, order: OrderCheck, share: float | None, replay: M
         reasons.append("nothing was compared: the trace has no operation that a replay repeats")
     elif share < COMPARED_SHARE_MIN:
         reasons.append(
-            f"only {order.compared} of {order.expected} operations that a replay repeats were compared "
+            f"only {order.found} of {order.expected} operations that a replay repeats were compared "
             f"({share:.2%}): the numbers of the original are of all of them"
         )
     for rule, result in order.rules.items():
@@ -181,6 +181,11 @@ def _verdict(recording: Trace, order: OrderCheck, share: float | None, replay: M
             reasons.append(f"{result.violations} of {result.checked} operations broke the order of the rule {rule}")
         elif result.violations:
             notes.append(f"order {replay['order']} does not promise {rule}: {result.violations} operations broke it")
+    if order.ambiguous:
+        notes.append(
+            f"{order.ambiguous} opens and closes were not checked: the replay skipped others beside them that are like "
+            "them, so that it is not known which of them it did"
+        )
     if order.far:
         before = f"{order.far} operations began before the end of one more than {NEAR_OPERATIONS} before them"
         if "interval_order" in order.promised:

@@ -188,13 +188,14 @@ def account_lines(fidelity: Mapping[str, Any]) -> list[str]:
     """What was compared, what differed, what was lost: a sentence each."""
     order, results = fidelity["order"], fidelity["results"]
     expected = order["expected"] - order.get("closes_of_nothing", 0)
-    share = f" ({order['compared'] / expected:.2%})" if expected else ""
+    found = order["compared"] + order.get("ambiguous", 0)
+    share = f" ({found / expected:.2%})" if expected else ""
     lost = {
         run: ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
         for run, kinds in fidelity["lost"].items()
     }
     lines = [
-        f"order: {order['violations']} violations; {order['compared']} of {expected} operations that a replay "
+        f"order: {order['violations']} violations; {found} of {expected} operations that a replay "
         f"repeats{share} were found in its recording, {order['operations'] - expected} are not repeated",
         f"results: {results['differed']} of {results['compared']} operations came to another result than recorded",
         f"records lost: {lost['original']} of the original, {lost['replay']} of the replay",
