@@ -52,17 +52,32 @@ def durations_of(trace: Trace) -> DurationsOf:
     FlextraceError
         They are of different requests in one trace, or the header is damaged.
     """
-    told = trace.header.metadata.get(KEY)
-    if told is None or trace.measured:
-        return DurationsOf()
-    if told == DIFFERENT:
+    known = known_durations(trace)
+    if known is None:
         raise FlextraceError(
             "the trace was merged of traces whose sizes or times had been altered by different factors, so that it is "
             "not known what its response times are of; merge first and alter the merged trace"
         )
+    return known
+
+
+def known_durations(trace: Trace) -> DurationsOf | None:
+    """As `durations_of`; None where they are of different requests.
+
+    Raises
+    ------
+    FlextraceError
+        The header is damaged.
+    """
+    told = trace.header.metadata.get(KEY)
+    if told is None or trace.measured:
+        return DurationsOf()
+    if told == DIFFERENT:
+        return None
     names = ("size_factor", "time_factor")
     factors = [told.get(name) for name in names] if isinstance(told, Mapping) else []
     known = [float(it) for it in factors if isinstance(it, int | float) and 0 < it < math.inf]
     if len(known) < len(names):
-        raise FlextraceError(f"the trace's header is damaged: {KEY} is {told!r}")
+        name = trace.path or "the trace"
+        raise FlextraceError(f"the header of {name} is damaged: {KEY} is {told!r}; make it again from its parent")
     return DurationsOf(*known)

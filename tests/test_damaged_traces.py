@@ -9,7 +9,7 @@ import random
 import pytest
 
 import characterize
-from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, BlockOp, RecordKind
+from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, BlockOp, HeaderFlag, RecordKind
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine
@@ -67,6 +67,19 @@ def test_a_clock_of_the_header_beyond_all_times_is_told(tmp_path, capsys):
     for name in ("info", "characterize"):
         assert verb(name, path) == 1
         assert "its header has impossible times" in capsys.readouterr().err
+
+
+def test_what_its_durations_are_of_is_told_as_damaged_when_a_trace_is_merged(tmp_path, capsys):
+    trace, output = parent(), tmp_path / "o.iotrace"
+    trace.header.flags |= HeaderFlag.PLANNED
+    whole = characterize.write(trace, tmp_path / "whole.iotrace")
+    trace.header.metadata["durations_of"] = {"size_factor": 0, "time_factor": 1}
+    damaged = characterize.write(trace, tmp_path / "damaged.iotrace")
+    for words in (["merge", whole, damaged], ["merge", damaged, damaged], ["clone", damaged, "--copies=2"]):
+        assert verb(*words, "-o", output) == 1
+        assert f"the header of {damaged} is damaged: durations_of is" in capsys.readouterr().err
+        assert not output.exists()
+    assert verb("merge", whole, whole, "-o", output) in {0, 3}
 
 
 def test_what_looks_like_a_table_with_a_broken_line_is_no_trace(tmp_path, capsys):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from characterize.durations_of import DIFFERENT, durations_of
+from characterize.durations_of import DIFFERENT, known_durations
 from characterize.durations_of import KEY as DURATIONS_OF
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
@@ -110,10 +110,11 @@ def _durations(parent: Trace, draft: Draft) -> dict[str, Any]:
     """Response times stay the parent's, so what they are of goes along."""
     if parent.untimed:
         return {}
-    if not parent.measured and parent.header.metadata.get(DURATIONS_OF) == DIFFERENT:
+    known = known_durations(parent)
+    if known is None:
         return {DURATIONS_OF: DIFFERENT}
     factors = [draft.notes.get(step, {}).get("factor", 1.0) for step in ("sizeMean", "timeScale")]
-    return durations_of(parent).scaled(*factors).as_metadata()
+    return known.scaled(*factors).as_metadata()
 
 
 def _processors(known: Any, draft: Draft) -> dict[str, Any]:
