@@ -26,6 +26,7 @@ from characterize.colours import LINE, READ, REGION, SYNC, WRITE
 from characterize.errors import FlextraceError
 from characterize.figure_data import PERCENTILES, TITLES, FigureData
 from characterize.places import Places
+from characterize.printable import printable
 from characterize.requests import Layer
 from characterize.units import format_bytes
 
@@ -137,7 +138,7 @@ def activity_of_files(data: FigureData) -> Figure:
     edges = np.arange(len(places.names) + 1) - 0.5
     _heat_map(axes, places, edges, places.moved.sum(axis=0), "bytes")
     # A path is no formula, and may have bytes that no font has.
-    names = [name.encode("utf-8", "backslashreplace").decode() for name in places.names]
+    names = [printable(name) for name in places.names]
     labels = [name if len(name) <= _LABEL_LENGTH else "…" + name[1 - _LABEL_LENGTH :] for name in names]
     axes.set_yticks(np.arange(len(labels)), labels, parse_math=False)
     axes.invert_yaxis()

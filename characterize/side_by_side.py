@@ -13,6 +13,7 @@ import pandas as pd
 from characterize.characterization import Characterization
 from characterize.groups import Group, table_of
 from characterize.layer_characterization import LayerCharacterization
+from characterize.printable import printable
 from characterize.units import format_bytes, format_duration
 from characterize.workload import FIELD_OF
 
@@ -97,6 +98,7 @@ def render_groups(groups: Sequence[Group]) -> list[str]:
         lines += ["", f"{by.upper()} ({layer})", f"  {'':<30}" + "".join(f"{it:>11}" for it in _GROUP_HEADS)]
         for row in part.to_dict("records"):
             about = " ".join(([] if by == "window" or pd.isna(row["key"]) else [str(row["key"])]) + [row["name"]])
+            about = printable(about)
             about = about if len(about) <= 29 else "..." + about[-26:]
             cells = [_cell(name, float(row[name])) for name in _GROUP_COLUMNS]
             lines.append(f"  {about:<30}" + "".join(f"{cell:>11}" for cell in cells))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from characterize.errors import FlextraceError
 from characterize.expansion import ARCHIVE_SUFFIX, expanded, is_archive, is_trace_archive
 from characterize.new_file import check_new_file
+from characterize.printable import printable
 from characterize.units import format_bytes, parse_duration
 from replayer.run import prepare
 
@@ -159,7 +160,7 @@ def _named(arguments: argparse.Namespace) -> Iterator[Path]:
     print(f"flextrace export: {len(names.hash_of)} names, {len(trace.paths)} paths", file=sys.stderr)
     if arguments.dry_run:
         for name, hashed in list(names.hash_of.items())[:EXAMPLES]:
-            print(f"{name.encode('utf-8', 'backslashreplace').decode()} -> {hashed}")
+            print(f"{printable(name)} -> {hashed}")
         yield arguments.trace
         return
     with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:

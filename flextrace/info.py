@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from characterize.printable import printable
 from characterize.units import format_bytes, format_duration
 
 WIDTH = 90
@@ -39,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print(json.dumps(document, indent=1, allow_nan=False))
     else:
-        print("\n".join(_render(document)))
+        # Whatever a program was called, a line stays one.
+        print("\n".join(map(printable, _render(document))))
     return 3 if document["lost"] or _uncounted(document) else 0
 
 
@@ -67,14 +69,14 @@ def _render(document: dict[str, Any]) -> list[str]:
     ]
     rest = {name: value for name, value in metadata.items() if name not in _SHOWN_APART}
     lines += [f"{name:<10} {_inline(value)}" for name, value in rest.items()]
-    lines = [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent=" " * 11)]
+    lines = [part for line in lines for part in textwrap.wrap(printable(line), WIDTH, subsequent_indent=" " * 11)]
     lines += _programs(document["programs"])
     lines += ["", "records", *(f"  {kind:<10} {count:>12}" for kind, count in document["records"].items() if count)]
     lines += _losses(document)
     lines += [*_sources(document), *_closure(document), *_skips(document), *_links(document)]
     lines += [f"device     {_inline(device)}" for device in metadata.get("devices", [])]
     if document["threads"]:
-        names = (f"{row['comm']} ({row['threads']} in {row['processes']})" for row in document["threads"])
+        names = (f"{printable(row['comm'])} ({row['threads']} in {row['processes']})" for row in document["threads"])
         lines += ["", *textwrap.wrap("threads    " + ", ".join(names), WIDTH, subsequent_indent=" " * 11)]
     return lines + _holes(document) + _files(document)
 
@@ -184,8 +186,8 @@ def _files(document: dict[str, Any]) -> list[str]:
     lines = ["", f"files ({len(document['files'])} of {document['file_count']}, by bytes read and written)"]
     lines.append(f"  {'path':<{PATH_COLUMNS}} {'size':>10} {'reads':>9} {'writes':>9} {'bytes':>10}")
     for row in document["files"]:
-        # A path is only a label, in any encoding: what cannot be printed is escaped, what is too long loses its begin.
-        path = row["path"].encode("utf-8", "backslashreplace").decode() or f"(file {row['file']})"
+        # A path is only a label, of any bytes: what cannot be printed is escaped, what is too long loses its begin.
+        path = printable(row["path"]) or f"(file {row['file']})"
         path = path if len(path) <= PATH_COLUMNS else "..." + path[3 - PATH_COLUMNS :]
         size, moved = format_bytes(row["size_bytes"]), format_bytes(row["bytes"])
         lines.append(f"  {path:<{PATH_COLUMNS}} {size:>10} {row['reads']:>9} {row['writes']:>9} {moved:>10}")

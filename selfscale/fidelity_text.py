@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from characterize.printable import printable
 from characterize.units import format_bytes, format_duration, format_megabytes
 
 WIDTH = 79
@@ -181,7 +182,7 @@ def example_lines(fidelity: Mapping[str, Any]) -> list[str]:
 
 def _told(operation: Mapping[str, Any]) -> str:
     place = f" {operation['bytes']} at {operation['offset']}" if operation["op"] in ("read", "write") else ""
-    return f"{operation['op']}{place} of {operation['file']} by thread {operation['thread']}"
+    return f"{operation['op']}{place} of {printable(operation['file'])} by thread {operation['thread']}"
 
 
 def account_lines(fidelity: Mapping[str, Any]) -> list[str]:

@@ -293,3 +293,21 @@ def test_verb_info_of_paths_that_are_not_utf8(tmp_path, capsys):
     path = package.write(trace, tmp_path / "a.iotrace")
     assert main(["info", str(path)]) == 0
     assert "/data/\\udcff" in capsys.readouterr().out
+
+
+def test_verb_info_keeps_lines_whole_and_the_terminal_its_own(tmp_path, capsys):
+    """Names may have line breaks and commands to a terminal in them; a backslash or an umlaut is nothing of that."""
+    paths = {1: "/data/a\nsha256     0000\x1b[2J", 2: "/data/ä\\b\x7f\u202e"}
+    tasks = [{"thread": 1, "process": 1, "comm": b"x\nflags  "}]
+    trace = made_trace(files=[{"file": 1}, {"file": 2}], tasks=tasks, paths=paths)
+    trace.header.metadata["command"] = ["cp", "a\r\x9bb"]
+    path = package.write(trace, tmp_path / "a\tb.iotrace")
+    assert main(["info", str(path)]) == 0
+    out = capsys.readouterr().out
+    together = "".join(out.split())  # long lines are broken between words
+    for shown in (r"/data/a\nsha2560000\x1b[2J", r"/data/ä\b\x7f\u202e", r"x\nflags", r"a\r\x9bb", r"a\tb.iotrace"):
+        assert shown in together, shown
+    assert all(line.isprintable() for line in out.split("\n"))
+    assert sum(line.startswith(("sha256", "flags")) for line in out.split("\n")) == 2
+    assert main(["info", str(path), "--format", "json"]) == 0
+    assert {row["path"] for row in json.loads(capsys.readouterr().out)["files"]} == set(paths.values())
