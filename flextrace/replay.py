@@ -223,11 +223,23 @@ def run(arguments: argparse.Namespace) -> int:
         document = _replay(arguments, trace, placed, cleanup, progress)
         progress.close()
         document |= notes | {"trace": str(arguments.trace)} | origin
-        if not notes.get("device_trace", {}).get("timed", True) and not arguments.lanes:
-            document["warnings"].append(
-                "the trace does not know how long requests took: replayed one at a time; --lanes N lets N be in flight"
-            )
+        document["warnings"] += _device_warnings(notes.get("device_trace", {}), arguments.lanes)
         return tell(arguments, document)
+
+
+def _device_warnings(made: dict[str, Any], lanes: int | None) -> list[str]:
+    """What to know of the trace that was made for a device."""
+    warnings = []
+    if not made.get("timed", True) and not lanes:
+        warnings.append(
+            "the trace does not know how long requests took: replayed one at a time; --lanes N lets N be in flight"
+        )
+    for device in made.get("stacked", []):
+        warnings.append(
+            f"these were the requests of {made['source']}; the trace also has those of {device}, which is on top of "
+            f"others (dm, md, loop): where its programs used that one, give --source {device}"
+        )
+    return warnings
 
 
 @contextmanager

@@ -136,6 +136,8 @@ class BlockOperations:
     ----------
     source : str
         Where they were recorded.
+    stacked : list of str
+        Devices on top of others (dm, md, loop) whose requests the trace has as well; of the default source only.
     size_bytes : int
         Of the recorded devices together: as the trace tells it, at least as far as their requests reach.
     lanes : int
@@ -154,6 +156,7 @@ class BlockOperations:
     def __init__(self, stream: Stream, source: str | None = None, lanes: int | None = None) -> None:
         self._stream, self._chosen_lanes = stream, lanes
         self._with_stacked = source not in {None, ALL_DEVICES} or stream.all_stacked
+        self._above: set[int] = set()
         found: dict[int, np.ndarray] = {}  # by device: requests, those that are repeated, and of these with a duration
         reach: dict[int, int] = {}
         for blocks in self._blocks():
@@ -166,7 +169,8 @@ class BlockOperations:
             for device, counts, end in zip(devices.tolist(), every, last.tolist(), strict=True):
                 found[device] = found.get(device, 0) + counts
                 reach[device] = max(reach.get(device, 0), end)
-        chosen = _choose(sorted(found), source)
+        self.stacked = [device_name(device) for device in sorted(self._above)] if source is None else []
+        chosen = _choose(sorted(found), source, self.stacked)
         requests, repeated, lasting = np.sum([found[device] for device in chosen], axis=0).tolist()
         if not repeated:
             raise FlextraceError("the trace has no block request that can be repeated")
@@ -179,10 +183,13 @@ class BlockOperations:
         self.left_out = {"other_kinds": requests - repeated} if requests > repeated else {}
 
     def _blocks(self) -> Iterator[np.ndarray]:
+        """All but those of stacked devices that were not chosen, whose numbers are kept."""
         for part in self._stream.chunks():
             if isinstance(part, Chunk):
                 blocks = part.arrays[RecordKind.BLOCK]
-                yield blocks if self._with_stacked else blocks[(blocks["flags"] & BlockFlag.STACKED) == 0]
+                stacked = ((blocks["flags"] & BlockFlag.STACKED) != 0) & (not self._with_stacked)
+                self._above.update(np.unique(blocks["device"][stacked]).tolist())
+                yield blocks[~stacked]
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """IO and FILEOP records of file `DEVICE_FILE`, each by start, a chunk at a time; ``thread``: lane, from 1.
@@ -214,7 +221,7 @@ class BlockOperations:
             yield io, fileops
 
 
-def _choose(devices: list[int], source: str | None) -> list[int]:
+def _choose(devices: list[int], source: str | None, stacked: list[str]) -> list[int]:
     names = {device_name(device): device for device in devices}
     if not names:
         raise FlextraceError(
@@ -224,9 +231,10 @@ def _choose(devices: list[int], source: str | None) -> list[int]:
     if source == ALL_DEVICES:
         return devices
     if source is None and len(names) > 1:
+        above = f", and on top of others {', '.join(stacked)}" if stacked else ""
         raise FlextraceError(
-            f"the trace has requests of the devices {', '.join(names)}: choose one by --source, or lay all end to end "
-            f"on the device by --source {ALL_DEVICES}",
+            f"the trace has requests of the devices {', '.join(names)}{above}: choose one by --source, or lay all end "
+            f"to end on the device by --source {ALL_DEVICES}",
             2,
         )
     if source is not None and source not in names:

@@ -91,10 +91,11 @@ def fit_places(
 ) -> np.ndarray:
     """Places on a device of its size.
 
-    ``exact`` leaves them, and refuses what does not fit. ``wrap`` takes them modulo the size: neighbours stay
-    neighbours, and what was far apart may overlap. ``scale`` keeps distances in proportion to the device: in
-    stretches of at most 1/1024 of it, within which neighbours stay neighbours (dividing every address, as fio's
-    replay_scale does, would break all runs). In both, what would reach over the end is moved back to end there.
+    ``exact`` leaves them: whether they fit is looked at before (`replayer.device_trace`). ``wrap`` takes them modulo
+    the size: neighbours stay neighbours, and what was far apart may overlap. ``scale`` keeps distances in proportion to
+    the device: in stretches of at most 1/1024 of it, within which neighbours stay neighbours (dividing every address,
+    as fio's replay_scale does, would break all runs). In both, what would reach over the end is moved back to end
+    there.
 
     Parameters
     ----------
@@ -113,17 +114,10 @@ def fit_places(
     Raises
     ------
     FlextraceError
-        They do not fit (exact), or a request is larger than the device.
+        A request is larger than the device.
     """
     total = geometry.size_bytes
-    reach = int((offset + size).max(initial=0))
     if fit == "exact":
-        if reach > total:
-            raise FlextraceError(
-                f"the device is too small: the trace reaches up to byte {reach}, it has {total}; "
-                "give a larger one, or --fit wrap or scale",
-                2,
-            )
         return offset
     if int(size.max(initial=0)) > total:
         raise FlextraceError(f"the device is too small: a request has {int(size.max())} bytes, it has {total}", 2)
@@ -134,6 +128,7 @@ def fit_places(
         stretch = geometry.block_bytes
         while stretch * 2 * STRETCHES <= total:
             stretch *= 2
+        reach = int((offset + size).max(initial=0))
         ratio = (total // stretch, -(-max(reach, recorded_bytes or 0) // stretch))
         placed = offset // stretch * ratio[0] // ratio[1] * stretch + offset % stretch
     return np.minimum(placed, total - size)

@@ -92,8 +92,9 @@ def make_device_trace(
     Returns
     -------
     dict
-        ``layer, source, fit``; ``lanes`` and ``timed`` in layer block; ``left_out``, operations that are not repeated,
-        by reason; ``moved`` and ``aligned``, how many were given another place, and were widened to whole blocks.
+        ``layer, source, fit``; ``lanes``, ``timed`` and ``stacked`` in layer block; ``left_out``, operations that are
+        not repeated, by reason; ``moved`` and ``aligned``, how many were given another place, and were widened to whole
+        blocks.
 
     Raises
     ------
@@ -109,20 +110,28 @@ def make_device_trace(
         if source is not None or lanes is not None:
             raise FlextraceError("--source and --lanes are for block requests: give --layer block", 2)
         operations = ProgramOperations(stream)
-    recorded_bytes = operations.size_bytes
-    if fit != "wrap":
-        recorded_bytes = max([recorded_bytes, *(reach_of(*chunk, geometry.block_bytes) for chunk in operations)])
-    places = Places(geometry, fit, recorded_bytes)
+    reach = max((reach_of(*chunk, geometry.block_bytes) for chunk in operations), default=0) if fit != "wrap" else 0
+    if fit == "exact" and reach > geometry.size_bytes:
+        raise FlextraceError(_too_small(operations, reach, geometry), 2)
+    places = Places(geometry, fit, max(operations.size_bytes, reach))
 
     def notes() -> dict[str, Any]:
         found: dict[str, Any] = {"layer": layer, "source": operations.source, "fit": fit}
         found["left_out"] = operations.left_out
         if isinstance(operations, BlockOperations):
-            found |= {"lanes": operations.lanes, "timed": operations.timed}
+            found |= {"lanes": operations.lanes, "timed": operations.timed, "stacked": operations.stacked}
         return found | {"moved": places.moved, "aligned": places.aligned}
 
     write_chunks(_placed(operations, places, geometry), lambda: _header(facts, notes()), path)
     return notes()
+
+
+def _too_small(operations: BlockOperations | ProgramOperations, reach: int, geometry: Geometry) -> str:
+    what, ways = "the trace reaches", ["give a larger one", "--fit wrap or scale"]
+    if isinstance(operations, BlockOperations):
+        what = f"the trace's requests of {operations.source} reach"
+        ways += [f"--source {device}, which is on top of others" for device in operations.stacked]
+    return f"the device is too small: {what} up to byte {reach}, it has {geometry.size_bytes}; {', or '.join(ways)}"
 
 
 def _placed(

@@ -134,7 +134,7 @@ def test_the_source_is_chosen_where_there_are_several():
     assert len(operations_of(made_trace(blocks=blocks)).io) == 1
     assert len(operations_of(made_trace(blocks=blocks), "7:0").io) == 2
     blocks.append(block(BlockOp.WRITE, 4, device=8 << 20 | 16))
-    with pytest.raises(FlextraceError, match=r"8:0, 8:16: choose one by --source"):
+    with pytest.raises(FlextraceError, match=r"8:0, 8:16, and on top of others 7:0: choose one by --source"):
         operations_of(made_trace(blocks=blocks))
     assert operations_of(made_trace(blocks=blocks), "8:16").source == "8:16"
     with pytest.raises(FlextraceError, match="no requests of device 9:9"):
@@ -183,10 +183,11 @@ def test_scaled_neighbours_stay_neighbours():
     assert placed.max() == pytest.approx(offset.max() / 256, abs=8 << 20)
 
 
-def test_exact_refuses_what_does_not_fit_and_all_refuse_a_request_larger_than_the_device():
+def test_exact_refuses_what_does_not_fit_and_all_others_a_request_larger_than_the_device(tmp_path):
     place = (np.array([DEVICE.size_bytes - 4096]), np.array([8192]))
-    with pytest.raises(FlextraceError, match="--fit wrap or scale") as caught:
-        fit_places(*place, DEVICE, "exact")
+    beyond = block(BlockOp.READ, 1, sector=(DEVICE.size_bytes - 4096) >> 9, size=8192)
+    with pytest.raises(FlextraceError, match=r"requests of 8:0 .* --fit wrap or scale$") as caught:
+        device_trace(made_trace(blocks=[beyond]), tmp_path)
     assert caught.value.exit_code == 2
     for fit in ("wrap", "scale"):
         assert fit_places(*place, DEVICE, fit) <= DEVICE.size_bytes - 8192

@@ -236,6 +236,20 @@ def test_stacked_requests_only_by_choice(disk, tmp_path, capsys):
         document = replayed(capsys, trace, "--device", disk.path, *options)
         assert document["device_trace"]["source"] == source
         assert document["operations"]["records"] == COUNT
+        assert ["--source 253:0" in warning for warning in document["warnings"]] == ([] if options else [True])
+
+
+def test_a_device_that_is_too_small_for_the_disk_below_is_told_what_else_the_trace_has(disk, tmp_path, capsys):
+    """As recorded on a loop device: its file lies far behind on the disk, of which there are the same requests."""
+    loop = [row | {"device": 7 << 20, "flags": BlockFlag.STACKED} for row in overlapping_requests()]
+    below = [row | {"sector": row["sector"] + (1 << 30)} for row in overlapping_requests()]
+    trace = characterize.write(made_trace(blocks=loop + below), tmp_path / "loop.iotrace")
+    assert main(["replay", str(trace), "--device", disk.path]) == 2
+    told = capsys.readouterr().err
+    assert "requests of 8:0 reach up to byte" in told
+    assert "--source 7:0, which is on top of others" in told
+    document = replayed(capsys, trace, "--device", disk.path, "--source", "7:0")
+    assert document["operations"]["records"] == COUNT
 
 
 def test_a_partition_is_a_device_of_its_own(trace, disk, tmp_path, capsys):
