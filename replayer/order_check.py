@@ -191,6 +191,7 @@ class _Checked:
         self._facts, self._near = facts, near_operations
         self._names = dict(facts.paths)  # of files, when the first operation at hand started
         self._operations: list[pd.DataFrame] = []
+        self._enough = 2 * near_operations  # to check them
         self._latest_end_ns: int | None = None  # of the replay of operations that are no longer at hand
         self.results = {name: RuleResult() for name in RULES if name == "program_order" or not facts.untimed}
         self.far = 0
@@ -198,8 +199,10 @@ class _Checked:
     def add(self, pairs: Pairs) -> None:
         """Take pairs in; check when there are enough."""
         self._operations.append(pairs.operations.assign(counted=False))
-        if pairs.settled_ns == END_OF_TIME or sum(map(len, self._operations)) >= 2 * self._near:
+        if pairs.settled_ns == END_OF_TIME or sum(map(len, self._operations)) >= self._enough:
             self._check(pd.concat(self._operations, ignore_index=True), pairs.settled_ns)
+            # What waits for an operation that may yet be found stays, and is not to be looked at with every piece.
+            self._enough = max(2 * self._near, len(self._operations[0]) + self._near)
 
     def _check(self, operations: pd.DataFrame, settled_ns: int) -> None:
         times = Times(*(operations[name].to_numpy() for name in _TIMES))
