@@ -234,10 +234,10 @@ def _device_warnings(made: dict[str, Any], lanes: int | None) -> list[str]:
         warnings.append(
             "the trace does not know how long requests took: replayed one at a time; --lanes N lets N be in flight"
         )
-    for device in made.get("stacked", []):
+    if above := " or ".join(made.get("stacked", [])):
         warnings.append(
-            f"these were the requests of {made['source']}; the trace also has those of {device}, which is on top of "
-            f"others (dm, md, loop): where its programs used that one, give --source {device}"
+            f"these were the requests of {made['source']}; the trace also has those of devices on top of "
+            f"others (dm, md, loop): where its programs used such a one, give --source {above}"
         )
     return warnings
 

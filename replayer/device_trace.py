@@ -130,7 +130,8 @@ def _too_small(operations: BlockOperations | ProgramOperations, reach: int, geom
     what, ways = "the trace reaches", ["give a larger one", "--fit wrap or scale"]
     if isinstance(operations, BlockOperations):
         what = f"the trace's requests of {operations.source} reach"
-        ways += [f"--source {device}, which is on top of others" for device in operations.stacked]
+        if operations.stacked:
+            ways.append(f"--source {' or '.join(operations.stacked)}, on top of others")
     return f"the device is too small: {what} up to byte {reach}, it has {geometry.size_bytes}; {', or '.join(ways)}"
 
 

@@ -247,7 +247,7 @@ def test_a_device_that_is_too_small_for_the_disk_below_is_told_what_else_the_tra
     assert main(["replay", str(trace), "--device", disk.path]) == 2
     told = capsys.readouterr().err
     assert "requests of 8:0 reach up to byte" in told
-    assert "--source 7:0, which is on top of others" in told
+    assert "--source 7:0, on top of others" in told
     document = replayed(capsys, trace, "--device", disk.path, "--source", "7:0")
     assert document["operations"]["records"] == COUNT
 
