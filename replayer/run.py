@@ -42,6 +42,9 @@ SHELL_SIGNALS = 128
 SAME_S = 0.5
 """Seconds within which signals are one: of a closed terminal both kernel and shell tell, timeout(1) signals twice."""
 
+ENDING = (int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGHUP))
+"""Signals by which a user or a service manager ends a replay."""
+
 RECORDER_TALK = "flextrace record: "
 
 OnInterval = Callable[[dict[str, Any]], bool | None]
@@ -146,12 +149,14 @@ def _run(
     command: list[str], memory_group: MemoryGroup | None, on_interval: OnInterval | None, finish_on_signal: bool
 ) -> tuple[dict[str, Any], str]:
     """The document, and what was said on stderr."""
+    engine: subprocess.Popen[bytes] | None = None
     with tempfile.TemporaryFile() as complaints:
-        # A session of its own: an interrupt at the terminal reaches this process, which ends the engine cleanly.
-        engine = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, start_new_session=True
-        )
         try:
+            # A session of its own: an interrupt at the terminal reaches this process, which ends the engine cleanly.
+            with _deferred_signals():
+                engine = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaints, start_new_session=True
+                )
             assert engine.stdout is not None
             signals: AbstractContextManager[list[int]]
             signals = _forwarded_signals(engine) if finish_on_signal else nullcontext([])
@@ -159,7 +164,8 @@ def _run(
                 document = _read_output(engine, engine.stdout, on_interval)
                 status = engine.wait()
         except BaseException:
-            _end(engine)
+            if engine is not None:
+                _end(engine)
             raise
         complaints.seek(0)
         talk = complaints.read().decode(errors="replace").strip()
@@ -177,6 +183,25 @@ def _run(
 
 
 @contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Raise a signal that comes while inside at the end: an engine that is being started would be lost by it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no signal interrupts another thread
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in ENDING if callable(signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
+@contextmanager
 def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     """SIGINT, SIGTERM and SIGHUP end the engine, which then prints its result; a second one raises as usual.
 
@@ -184,7 +209,7 @@ def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     """
     forwarded: list[int] = []
     first_s = 0.0
-    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in ENDING}
     if before[signal.SIGHUP] == signal.SIG_IGN:  # by nohup
         del before[signal.SIGHUP]
 

@@ -13,7 +13,7 @@ import pytest
 import characterize
 from flextrace.main import main
 from replayer.phases import remove_image
-from replayer.run import prepare
+from replayer.run import prepare, replay
 from tests.made_trace import made_trace, read
 from tests.running_replay import endless_layout, playing, slow, started, wait_until
 from tests.straced import ENGINE, needs_engine, needs_strace
@@ -62,6 +62,29 @@ def test_a_signal_during_the_layout_leaves_neither_files_nor_group(image, tmp_pa
     assert not groups_of(process.pid)
     assert directory.exists() == there
     assert not there or list(directory.iterdir()) == []
+
+
+def test_a_signal_while_the_engine_is_started_ends_it(tmp_path, monkeypatch):
+    started_engines = []
+
+    class InterruptedStart(subprocess.Popen):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            started_engines.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    trace = endless_layout(tmp_path / "large.iotrace")
+    monkeypatch.setattr("replayer.run.subprocess.Popen", InterruptedStart)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            replay(trace, tmp_path / "image", force_space=True)
+        (engine,) = started_engines
+        assert engine.poll() in {130, -signal.SIGTERM}  # the latter before it handles signals
+    finally:
+        for engine in started_engines:
+            engine.kill()
+            engine.wait()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_earlier_image_outlives_an_interrupted_layout_as_in_one_phase(image, tmp_path):
