@@ -10,12 +10,11 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
-import io
-import os
 import sys
 from typing import Any
 
 from characterize.errors import FlextraceError
+from flextrace.standard_output import name_standard_output
 
 VERBS = {
     "doctor": "say whether recording works here, what is lost, and what to do about it",
@@ -82,38 +81,37 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     # Imports make many objects and no garbage; looking for it time and again took a tenth of a verb's start.
     gc.set_threshold(COLLECT_AT_OBJECTS)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name in a trace is bytes of any kind, and what a terminal cannot show is no reason to lose all the rest.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    name_standard_output()
     verb = next((word for word in argv if not word.startswith("-")), None)
+    name = f"flextrace {verb}" if verb else "flextrace"
     try:
-        arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)
+        try:
+            arguments = make_parser(verb if verb in VERBS else None).parse_args(argv)
+        except SystemExit:
+            _flush()  # the help
+            raise
         exit_code = arguments.run(arguments)
-        if sys.stdout:  # None where it was closed: nobody wants to read it
-            sys.stdout.flush()
+        _flush()
         return exit_code
     except FlextraceError as error:
-        print(f"flextrace {verb}: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
         sys.unraisablehook = lambda _: None
-        print(f"flextrace {verb}: interrupted", file=sys.stderr)
+        print(f"{name}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader of our output (head, less) has enough.
-        _forget_output()
         return 0
     except OSError as error:
-        if error.filename is None:
-            _forget_output()
-        print(f"flextrace {verb}: cannot read or write: {error}", file=sys.stderr)
+        print(f"{name}: cannot read or write: {error}", file=sys.stderr)
         return 1
 
 
-def _forget_output() -> None:
-    """Keep the interpreter from complaining at exit about what it could not write."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush() -> None:
+    if sys.stdout:  # None where it was closed: nobody wants to read it
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
