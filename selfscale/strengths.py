@@ -75,7 +75,8 @@ def _policy(policy: WritePolicy) -> str:
     if policy.unique_bytes is None or policy.write_bytes_per_s is None or policy.read_bytes_per_s is None:
         return "Write policy: not known, reads alone and writes alone were not measured in the cache."
     place = f"at uniqueBytes {format_bytes(policy.unique_bytes)}"
-    rates = f"writes {rate(policy.write_bytes_per_s)}, reads {rate(policy.read_bytes_per_s)}"
+    unsure = "" if policy.steady else ", by points that were not steady"
+    rates = f"writes {rate(policy.write_bytes_per_s)}, reads {rate(policy.read_bytes_per_s)}{unsure}"
     if policy.kind == UNCACHED:
         return f"Write policy: nothing to tell, {place} reads come from storage, too ({rates})."
     if policy.kind == SYNCED:

@@ -54,6 +54,8 @@ class WritePolicy:
         pages counts the whole folio.
     read_bytes_per_s, write_bytes_per_s : float or None
         There, reads only and writes only.
+    steady : bool
+        Whether the runs that it rests on were.
     """
 
     kind: str
@@ -62,6 +64,7 @@ class WritePolicy:
     written_frac: float | None = None
     read_bytes_per_s: float | None = None
     write_bytes_per_s: float | None = None
+    steady: bool = True
 
 
 def write_policy(points: Sequence[Point], regions: Sequence[Region], *, synced: bool = False) -> WritePolicy:
@@ -80,10 +83,13 @@ def write_policy(points: Sequence[Point], regions: Sequence[Region], *, synced: 
         return WritePolicy(UNDECIDED)
     # The smallest of each: that of writes may be smaller, where it was looked for a cache of theirs.
     (read, *_), (write, *_) = ([fastest(measured) for measured in curve.values()] for curve in (reads, writes))
-    sign = _by_throughput(read, write, fastest(list(reads.values())[-1]), fastest(list(writes.values())[-1]))
+    far_read, far_write = (fastest(list(curve.values())[-1]) for curve in (reads, writes))
+    rests_on: list[Point] = [read, write]
+    sign = _by_throughput(read, write, far_read, far_write)
     kind, basis = _by_traffic(read, write), "traffic"
     if not kind or not _counted(points):
         kind, basis = sign, "throughput"
+        rests_on += [far_read, far_write]
     elif (kind, sign) == (THROUGH, CANCELLING):
         kind = UNDECIDED
     if synced and kind != UNCACHED:
@@ -95,6 +101,7 @@ def write_policy(points: Sequence[Point], regions: Sequence[Region], *, synced: 
         write.device_frac if basis == "traffic" else None,
         read.throughput_bytes_per_s,
         write.throughput_bytes_per_s,
+        all(point.steady for point in rests_on),
     )
 
 

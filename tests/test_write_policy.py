@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The write policy: of machines that are formulas, and of file systems that were mounted with and without sync."""
 
+from dataclasses import replace
+
 import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from replayer.binaries import find_binary
 from replayer.confine import MemoryGroup
+from selfscale.conclusions import conclude
 from selfscale.measure import Point, measure
 from selfscale.plan import Step
-from selfscale.profile import Region
+from selfscale.profile import Profile, Region
+from selfscale.strengths import strengths
 from selfscale.write_policy import CANCELLING, THROUGH, UNCACHED, UNDECIDED, write_policy
 from tests.block_device import loop_device, mounted
 from tests.direction_machine import MIB, DirectionMachine
@@ -66,6 +70,32 @@ def test_few_flushed_pages_in_large_folios_are_no_write_through():
         for point in points
     ]
     assert write_policy(points, REGIONS).kind == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("counted", "unsteady", "steady"),
+    [
+        (True, None, True),
+        (True, (64, 0.0), False),
+        (True, (64, 1.0), False),
+        (True, (320, 0.0), True),
+        (False, None, True),
+        (False, (320, 0.0), False),
+        (False, (64, 0.0), False),
+    ],
+)
+def test_it_is_said_where_what_it_rests_on_was_not_steady(counted, unsteady, steady):
+    """What throughput tells rests on both sides of the cache, what traffic tells on the inside."""
+    points = [
+        replace(point, steady=(point.workload.unique_bytes / MIB, point.workload.read_frac) != unsteady)
+        for point in points_of(DirectionMachine(128 * MIB, 128 * MIB, counts_traffic=counted))
+    ]
+    assert sum(not point.steady for point in points) == (unsteady is not None)
+    policy = write_policy(points, REGIONS)
+    assert (policy.kind, policy.steady) == (CANCELLING, steady)
+    lines = strengths(conclude(Profile(measured=points, regions=REGIONS)))
+    (told,) = [line for line in lines if "Write policy" in line]
+    assert ("by points that were not steady" in told) == (not steady)
 
 
 def test_without_points_of_a_direction_nothing_is_said():
