@@ -17,6 +17,7 @@ from typing import Any
 from characterize.errors import FlextraceError
 from selfscale.measure import Point
 from selfscale.plan import Step
+from selfscale.profile_shape import check_point
 
 SCHEMA = "flextrace.points/1"
 
@@ -64,28 +65,46 @@ class Journal:
             ) from None
         documents = self._documents
         whole_bytes = 0
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
                 break  # its writer was killed within it
             try:
                 documents.append(json.loads(line))
-            except ValueError:
-                break
+            except (ValueError, RecursionError) as error:
+                if number in {1, len(lines)}:
+                    break
+                raise self._damaged(f"line {number} is no JSON") from error
             whole_bytes += len(line)
-        if not documents or not isinstance(documents[0], dict) or documents[0].get("schema") != SCHEMA:
+        first = documents[0] if documents and isinstance(documents[0], dict) else {}
+        if first.get("schema") != SCHEMA:
             raise FlextraceError(
                 f"{self.path} is not a journal of measured points: remove it and run without --resume", 2
             )
-        old = documents[0]["settings"]
-        if different := _different(old, settings):
+        self.machine, self.points = self._content(first, documents[1:])
+        if different := _different(first["settings"], settings):
             raise FlextraceError(
                 f"cannot resume {self.path} with other settings ({'; '.join(different)}): "
                 "give the same ones, or start afresh with --force",
                 2,
             )
         os.truncate(self.path, whole_bytes)
-        self.machine = documents[0]["machine"]
-        self.points = [Point.from_document(document) for document in documents[1:]]
+
+    def _content(self, first: dict[str, Any], points: list[Any]) -> tuple[dict[str, Any], list[Point]]:
+        """What its lines say: of the machine, and the points."""
+        try:
+            settings, machine = first["settings"], first["machine"]
+            if not isinstance(settings, dict) or not all(isinstance(value, int | float) for value in machine.values()):
+                raise TypeError("its first line")
+            for number, point in enumerate(points, 1):
+                check_point(point, f"point {number}")
+            return machine, [Point.from_document(point) for point in points]
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise self._damaged(repr(error)) from error
+
+    def _damaged(self, what: str) -> FlextraceError:
+        return FlextraceError(
+            f"{self.path} is damaged ({what}): remove that line and all behind it, or start afresh with --force", 2
+        )
 
     def _write_line(self, document: dict[str, Any], mode: str = "r+") -> None:
         self._documents.append(document)

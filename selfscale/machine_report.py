@@ -14,6 +14,7 @@ from characterize.units import format_bytes, format_megabytes
 from characterize.workload import PARAMETERS
 from selfscale import machines
 from selfscale.conclusions import conclude, spreads_of
+from selfscale.cross_validation import Score
 from selfscale.figures import format_cell
 from selfscale.findings import conditions
 from selfscale.machines_figures import machines_figures
@@ -123,13 +124,13 @@ def _error_table(errors: PredictionErrors, where: str) -> Table:
 
 def _model_table(profile: Profile) -> list[Table]:
     """Errors of every model on workloads that it had not learned from, and the repeatability (as thesis table 5.1)."""
-    scores = profile.models.get("scores", [])
+    scores = [Score.from_document(score) for score in profile.models.get("scores", [])]
     rows = [_repeatability_row(profile)]
     for score in scores:
-        used = " (used for predictions)" if score["model"] == profile.models.get("best") else ""
-        errors = [f"{score['errors'][name]:.1%}" if score["errors"] else "-" for name in ("median", "p75", "p90")]
-        regions = ", ".join(f"{part['median']:.1%}" for part in score["by_region"]) or score["reason"]
-        rows.append([Cell(text) for text in (score["model"] + used, str(score["count"]), *errors, regions)])
+        used = " (used for predictions)" if score.model == profile.models.get("best") else ""
+        errors = [f"{score.errors[name]:.1%}" if score.errors else "-" for name in ("median", "p75", "p90")]
+        regions = ", ".join(f"{part['median']:.1%}" for part in score.by_region) or score.reason
+        rows.append([Cell(text) for text in (score.model + used, str(score.count), *errors, regions)])
     titles = ["model", "workloads left out", "median error", "75th percentile", "90th percentile", "median by region"]
     return [Table("Cross-validated errors of the models", titles, rows)] if scores else []
 

@@ -27,6 +27,7 @@ from selfscale.models.measured import region_of
 from selfscale.models.orthogonal import OrthogonalModel
 from selfscale.predict import scores_of
 from selfscale.profile import TO_COMPLETE, Profile
+from selfscale.profile_shape import check_point
 from selfscale.read_document import read_document
 from selfscale.sampling import orthogonal_sample
 from selfscale.validate import MULTIPLES
@@ -75,9 +76,11 @@ def load(path: str | os.PathLike[str]) -> MeasuredAgain:
     path = Path(path)
     document = read_document(path, "validation", SCHEMA, "make one with 'flextrace validate'")
     try:
+        for number, point in enumerate(document["points"]):
+            check_point(point, f"points[{number}]")
         points = [Point.from_document(point) for point in document["points"]]
         return MeasuredAgain(path, document["settings"]["created"], points, list(document.get("warnings", [])))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise FlextraceError(
             f"validation {path} is damaged ({error!r}): make it again with 'flextrace validate --force'"
         ) from error

@@ -23,18 +23,14 @@ from characterize.new_file import new_file
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.access import Access
 from selfscale.measure import Point
+from selfscale.profile_shape import check_shape
 from selfscale.read_document import read_document
-from selfscale.stop_rule import CONFIDENCE, RULES
 from selfscale.table_workload import TableWorkload
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = "flextrace.profile/1"
-ENVIRONMENT_AMOUNTS = (
-    *("read_ahead_bytes", "request_bytes", "cache_limit_bytes", "dirty_limit_bytes", "cpus"),
-    *("memory_bytes", "memory_limit_bytes"),
-)
 TO_COMPLETE = (
     "continue it with 'flextrace scale --resume' if it was interrupted, else measure again with a larger --budget"
 )
@@ -261,7 +257,7 @@ class Profile:
                 "'flextrace rank' can use it"
             )
         try:
-            _check_shape(document)
+            check_shape(document)
             points = [Point.from_document(point) for point in document["points"]]
             if table:
                 points = [
@@ -293,52 +289,8 @@ class Profile:
             )
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise FlextraceError(
-                f"profile {path} is damaged ({error!r}): make it again with 'flextrace scale'"
+                f"profile {path} is damaged ({error!r}): make it again with 'flextrace {'fit' if table else 'scale'}'"
             ) from error
-
-
-def _check_shape(document: dict[str, Any]) -> None:
-    """What nothing else looks at before somebody computes with it."""
-    for name in ("environment", "drift", "settings", "models", "knee", "table", "findings"):
-        if not isinstance(document.get(name, {}), dict):
-            raise TypeError(f"{name} is no object")
-    for name in ("points", "storage"):
-        for number, point in enumerate(document.get(name, [])):
-            value = point.get("throughput_bytes_per_s", 0.0)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise ValueError(f"{name}[{number}] has throughput {value!r}")
-    settings = document.get("settings", {})
-    access, target = settings.get("access", {}), settings.get("target", 1.0)
-    if not isinstance(access, dict) or not _is_amount(sync_frac := access.get("sync_frac", 0.0)) or sync_frac > 1:
-        raise ValueError(f"settings has access {access!r}")
-    if settings.get("stop_rule", CONFIDENCE) not in RULES or not _is_amount(target) or not target:
-        raise ValueError(f"settings stops at {settings.get('stop_rule')!r}, {target!r}")
-    models = document.get("models", {})
-    if scores := models.get("scores"):
-        best = models["best"]
-        if best is not None and best not in [score["model"] for score in scores]:
-            raise ValueError(f"models has no score of its best one, {best!r}")
-    environment = document.get("environment", {})
-    for name in ENVIRONMENT_AMOUNTS:
-        amount = environment.get(name)
-        if amount is not None and not _is_amount(amount):
-            raise ValueError(f"environment has {name} {amount!r}")
-    for name in ("kernel", "filesystem"):
-        text = environment.get(name)
-        if text is not None and not isinstance(text, str):
-            raise ValueError(f"environment has {name} {text!r}")
-    for number, entry in enumerate(document.get("drift", {}).get("reference_points", [])):
-        values = [entry["region"], entry["spread"], abs(entry["last_to_first"]), *entry["throughput_bytes_per_s"]]
-        if not all(map(_is_amount, values)):
-            raise ValueError(f"drift has reference_points[{number}] {entry!r}")
-    for number, point in enumerate(document.get("storage", [])):
-        for times in dict(point["response_time"]).values():
-            if times is not None and not all(map(_is_amount, dict(times).values())):
-                raise ValueError(f"storage[{number}] has response times {times!r}")
-
-
-def _is_amount(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value < math.inf
 
 
 def load(path: str | os.PathLike[str]) -> Profile:

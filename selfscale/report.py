@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,14 @@ def write_report(
     streams = [trace if isinstance(trace, Stream) else stream_of(trace) for trace in traces]
     results = [characterize(stream) for stream in streams]
     characterized = [(stream.facts, one) for stream, one in zip(streams, results, strict=True)]
-    sections = [comparison_section(number, document) for number, document in enumerate(comparisons, start=1)]
-    sections += [fidelity_section(number, document) for number, document in enumerate(replays, start=1)]
+    sections = [
+        _section_of(document, "comparison", "flextrace compare", partial(comparison_section, number, document))
+        for number, document in enumerate(comparisons, start=1)
+    ]
+    sections += [
+        _section_of(document, "replay", "flextrace replay --record", partial(fidelity_section, number, document))
+        for number, document in enumerate(replays, start=1)
+    ]
     sections += machine_sections(profiles, validations, comparisons)
     sections += [
         trace_section(number, *pair) for number, pair in enumerate(zip(streams, results, strict=True), start=1)
@@ -104,6 +111,23 @@ def write_report(
     with new_file(path, force=force) as stream:
         stream.write(page.encode("utf-8", errors="backslashreplace"))
     return path
+
+
+def _section_of(document: Mapping[str, Any], kind: str, maker: str, make: Callable[[], Section]) -> Section:
+    """The section of a document, which may have been cut off or edited.
+
+    Raises
+    ------
+    FlextraceError
+        Something in it is missing, or is not what it should be.
+    """
+    try:
+        list(document["reasons"])
+        return make()
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise FlextraceError(
+            f"the {kind} of {document.get('trace')} is damaged ({error!r}): make it again with '{maker}'"
+        ) from error
 
 
 def _warnings(

@@ -269,22 +269,44 @@ def test_values_that_no_workload_has(profile, capsys, words, said):
     [
         ({"settings": None}, "settings is no object"),
         ({"environment": []}, "environment is no object"),
-        ({"settings": {"access": {"sync_frac": "often"}}}, "settings has access {'sync_frac': 'often'}"),
-        ({"settings": {"access": {"sync_frac": 1.5}}}, "settings has access"),
+        ({"settings": {"access": {"sync_frac": "often"}}}, "settings.access has sync_frac 'often'"),
+        ({"settings": {"access": {"sync_frac": 1.5}}}, "settings.access has sync_frac 1.5"),
         ({"settings": {"access": 3}}, "settings has access 3"),
         ({"settings": {"stop_rule": "lee"}}, "settings stops at 'lee'"),
         ({"settings": {"target": 0}}, "settings stops at None, 0"),
         ({"models": "x"}, "models is no object"),
-        ({"throughput_bytes_per_s": "fast"}, "points[3] has throughput 'fast'"),
-        ({"throughput_bytes_per_s": math.nan}, "points[3] has throughput nan"),
-        ({"throughput_bytes_per_s": -1}, "points[3] has throughput -1"),
+        ({"throughput_bytes_per_s": "fast"}, "points[3] has throughput_bytes_per_s 'fast'"),
+        ({"throughput_bytes_per_s": math.nan}, "points[3] has throughput_bytes_per_s nan"),
+        ({"throughput_bytes_per_s": -1}, "points[3] has throughput_bytes_per_s -1"),
         ({"workload": {"uniqueBytes": 10**400}}, "too large"),
+        ({"workload": {"uniqueBytes": math.nan}}, "points[3].workload has uniqueBytes nan"),
+        ({"workload": {"processNum": "4"}}, "points[3].workload has processNum '4'"),
+        ({"workload": {"readFrac": 1.5}}, "points[3].workload has readFrac 1.5"),
+        ({"workload": {"sizeMean": None}}, "points[3].workload has sizeMean None"),
+        ({"ci95_half_width_bytes_per_s": "wide"}, "points[3] has ci95_half_width_bytes_per_s 'wide'"),
+        ({"interval90_bytes_per_s": "ab"}, "points[3] has interval90_bytes_per_s 'ab'"),
+        ({"steady": "no"}, "points[3] has steady 'no'"),
+        ({"role": 5}, "points[3] has role 5"),
+        ({"device_frac": [1]}, "points[3] has device_frac [1]"),
+        ({"response_time": {"read": {"mean_ns": "1"}}}, "points[3] has response_time"),
+        ({"points": {}}, "points is no list of objects"),
+        ({"regions": [{"low_bytes": 5}]}, "regions[0] has no high_bytes"),
+        ({"regions": [{"low_bytes": 5, "high_bytes": 3}]}, "regions[0] ends at 3"),
+        ({"regions": [{"low_bytes": 5, "high_bytes": 7, "focal": 1}]}, "regions[0].focal is no object"),
+        ({"boundaries_bytes": "12"}, "boundaries_bytes '12'"),
+        ({"seed": "x"}, "seed 'x'"),
+        ({"complete": "no"}, "complete 'no'"),
+        ({"environment": {"directory": 5}}, "environment has directory 5"),
+        ({"models": {"scores": [{"model": "product"}], "best": "product"}}, "models.scores[0] has no errors"),
+        ({"knee": {"converged": True}}, "knee has no rounds"),
+        ({"table": {"parameters": "all"}}, "table has no extra"),
+        ({"drift": {"reference_points": 5}}, "drift is no list of objects"),
     ],
 )
 def test_a_damaged_profile_is_told_in_one_line(profile, tmp_path, capsys, changes, said):
     document = json.loads(profile.path.read_text())
     for name, value in changes.items():
-        if name in document:
+        if name in {*document, "knee", "table"}:
             document[name] = value
         elif name == "workload":
             document["points"][3][name] |= value
@@ -338,7 +360,7 @@ def test_a_machine_that_was_hardly_ever_steady_warns_and_says_the_share(profile,
 
 def test_a_profile_around_a_knee_says_what_it_does_not_know(profile, tmp_path, capsys):
     document = profile.as_document()
-    document["knee"] = {"converged": True}
+    document["knee"] = {"converged": True, "rounds": 1, "moving": [], "ranges": {}}
     (tmp_path / "knee.json").write_text(json.dumps(document))
     recording = made_trace(
         [read(4096 * at, 4096, 1000 * at, 500, missed_bytes=0) for at in range(100)],

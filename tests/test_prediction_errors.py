@@ -115,7 +115,14 @@ def test_the_interval_of_the_median_covers_it_as_often_as_it_says():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("[", "no JSON"), ("{}", "not a validation"), ('{"schema": "flextrace.validation/1"}', "damaged")],
+    [
+        ("[", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("{}", "not a validation"),
+        ('{"schema": "flextrace.validation/1"}', "damaged"),
+        ('{"schema": "flextrace.validation/1", "points": [5]}', "damaged"),
+        ('{"schema": "flextrace.validation/1", "points": [{"workload": {}}]}', "damaged .*no uniqueBytes"),
+    ],
 )
 def test_bad_documents_are_refused(tmp_path, text, message):
     (tmp_path / "v.json").write_text(text)

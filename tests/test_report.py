@@ -356,3 +356,27 @@ def test_nothing_is_overwritten_and_nothing_is_nothing(tmp_path: Path, capsys: p
     with pytest.raises(FlextraceError, match="already"):
         write_report(target, profiles=[make_profile()])
     assert re.search(r"flextrace report</title>", target.read_text())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.pop("rows"),
+        lambda document: document.update(reasons=5),
+        lambda document: document["rows"][1].pop("median"),
+        lambda document: document["rows"][1]["median"].update(throughput_in_io_bytes_per_s="fast"),
+        lambda document: document["rows"].insert(1, 7),
+        lambda document: document.update(columns=[]),
+    ],
+)
+def test_a_damaged_comparison_is_told_in_one_line(
+    change: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flextrace.main import main  # noqa: PLC0415
+
+    document = json.loads(json.dumps(make_comparison("/traces/sort.iotrace")))
+    change(document)
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    assert main(["report", "-o", str(tmp_path / "r.html"), "--comparison", str(tmp_path / "c.json")]) == 1
+    assert "the comparison of /traces/sort.iotrace is damaged" in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Journals of measured points that were damaged: told by their place, and left as they are."""
+
+import json
+
+import pytest
+
+from characterize.errors import FlextraceError
+from characterize.workload import Workload
+from selfscale.journal import Journal
+from selfscale.plan import Step
+from tests.synthetic_machine import MIB, Machine
+
+SETTINGS, MACHINE = {"seed": 1}, {"cache_bytes": 5.0, "read_only": False}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A journal of three points."""
+    journal = Journal(tmp_path / "p.json.points.ndjson", SETTINGS, MACHINE, resume=False)
+    step = journal.wrap(Machine([]).measure)
+    for size in (1, 2, 3):
+        step(Step(Workload(size * MIB, 0.5, 0.5, 4096.0, 1.0), "curve", 1.0))
+    return journal.path
+
+
+def without(name):
+    def change(document):
+        del document[name]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("line", "change", "said"),
+    [
+        (0, lambda document: document.update(settings=5), "its first line"),
+        (0, lambda document: document.update(machine={"cache_bytes": "5"}), "its first line"),
+        (0, without("machine"), "machine"),
+        (2, lambda document: document.update(steady="yes"), "point 2 has steady 'yes'"),
+        (3, lambda document: document["workload"].update(readFrac=2), "point 3.workload has readFrac 2"),
+        (3, without("workload"), "point 3 has no workload"),
+    ],
+)
+def test_damage_is_told_by_its_place_and_nothing_is_cut_off(path, line, change, said):
+    lines = path.read_text().splitlines()
+    document = json.loads(lines[line])
+    change(document)
+    lines[line] = json.dumps(document)
+    path.write_text("\n".join([*lines, ""]))
+    before = path.read_bytes()
+    with pytest.raises(FlextraceError, match="is damaged") as caught:
+        Journal(path, SETTINGS, {}, resume=True)
+    assert said in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("garbage", ["\0" * 80, "[" * 100_000, "5\n[]"])
+def test_points_behind_a_line_of_garbage_are_not_thrown_away(path, garbage):
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], garbage, *lines[2:], ""]))
+    before = path.read_bytes()
+    with pytest.raises(FlextraceError, match="remove that line and all behind it"):
+        Journal(path, SETTINGS, {}, resume=True)
+    assert path.read_bytes() == before
+    path.write_text("\n".join([*lines[:2], garbage.split("\n")[0] + "}"]))
+    assert len(Journal(path, SETTINGS, {}, resume=True).points) == 1, "the last line was cut off"
+
+
+def test_what_is_no_object_is_no_journal(path):
+    path.write_text("[5]\n")
+    with pytest.raises(FlextraceError, match="is not a journal"):
+        Journal(path, SETTINGS, {}, resume=True)
