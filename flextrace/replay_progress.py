@@ -6,10 +6,12 @@ A replay is measured: so nothing is drawn, and a line a second is all that a ter
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 from characterize.units import format_duration
@@ -80,9 +82,21 @@ class ReplayProgress:
         wait_s, drawn = FIRST_S if self._terminal else LINE_S, False
         while not self._ended.wait(wait_s):
             if self._terminal:
-                print(f"{ERASE}{self.text()}", end="", file=sys.stderr, flush=True)
+                print(f"{ERASE}{self.text()[: _room()]}", end="", file=sys.stderr, flush=True)
                 wait_s, drawn = TERMINAL_S, True
             else:
                 print(f"flextrace replay: {self.text()}", file=sys.stderr, flush=True)
         if drawn:
             print(ERASE, end="", file=sys.stderr, flush=True)
+
+
+def _room() -> int | None:
+    """Columns of the terminal that a line may fill, None where it does not say how many it has.
+
+    A line that wraps is not erased as a whole: what it leaves behind scrolls the terminal, every second. One that fills
+    the last column may count as wrapped.
+    """
+    with suppress(OSError):
+        if columns := os.get_terminal_size(sys.stderr.fileno()).columns:
+            return columns - 1
+    return None

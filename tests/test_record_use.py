@@ -9,6 +9,7 @@ import pty
 import re
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 
@@ -297,19 +298,23 @@ def read_terminal(master: int) -> str:
     return text.decode()
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_status_line_on_a_terminal_only(tmp_path, quiet):
+@pytest.mark.parametrize(("quiet", "columns"), [(False, 0), (True, 0), (False, 20)])
+def test_status_line_on_a_terminal_only(tmp_path, quiet, columns):
+    """Of a line that wraps the terminal would keep a part; 0: it does not say how wide it is."""
     script = f"for i in 1 2 3 4 5 6 7 8; do echo x >> {tmp_path}/log; sleep 0.3; done"
     options = ["--quiet"] * quiet
     master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, columns))
     recorder = subprocess.Popen([RECORDER, *options, "-o", tmp_path / "t", "--", "sh", "-c", script], stderr=slave)
     os.close(slave)
     text = read_terminal(master)
     os.close(master)
     assert recorder.wait(timeout=120) == 0
-    lines = re.findall(r"\r(\d+) s: (\d+) records/s, ([\d.]+) MB written, (\d+) lost\x1b\[K", text)
+    rest = r"[^\x1b]*" if columns else r"\d+ records/s, [\d.]+ MB written, \d+ lost"
+    lines = re.findall(rf"\r((\d+) s: {rest})\x1b\[K", text)
     assert len(lines) == (0 if quiet else len(lines))
-    assert quiet or [int(line[0]) for line in lines][:2] == [1, 2]
+    assert quiet or [int(second) for _, second in lines][:2] == [1, 2]
+    assert {len(line) for line, _ in lines} == {columns - 1} or not columns
     assert quiet or "\r\x1b[Kflextrace record:" in text  # it is gone before the last words
     piped = run_recorder(tmp_path / "t", "sleep", "1.3", options=("--force",))
     assert "records/s" not in piped.stderr

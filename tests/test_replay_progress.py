@@ -7,7 +7,10 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 from contextlib import suppress
+
+import pytest
 
 from flextrace import replay_progress
 from flextrace.replay_progress import ERASE, ReplayProgress
@@ -62,8 +65,11 @@ def test_the_engine_tells_how_many_requests_there_are(tmp_path):
 
 
 @needs_engine
-def test_on_a_terminal_a_line_follows_the_replay_and_is_gone_at_the_end(tmp_path):
+@pytest.mark.parametrize("columns", [0, 24, 200])
+def test_on_a_terminal_a_line_follows_the_replay_and_is_gone_at_the_end(tmp_path, columns):
+    """Of one that wrapped the terminal would keep a part, every second; 0: it does not say how wide it is."""
     ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (24, columns))
     command = [sys.executable, "-m", "flextrace", "replay", slow(tmp_path / "slow.iotrace"), "--directory"]
     command += [tmp_path / "image", "--timing", "think", "--max-time", "5"]
     process = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, stderr=its, text=True)
@@ -77,8 +83,10 @@ def test_on_a_terminal_a_line_follows_the_replay_and_is_gone_at_the_end(tmp_path
     assert process.returncode == 0
     lines = said.decode().split(ERASE)
     assert lines[0] == ""
-    assert any(line.startswith("replaying: ") and "of 100 requests, ETA " in line for line in lines)
+    replaying = [line for line in lines if line.startswith("replaying: ")]
+    assert any(("of 100 requests, ETA " in line) == (columns != 24) for line in replaying)
     assert 2 <= len(lines) <= 6
+    assert columns == 0 or all(len(line) < columns for line in replaying)
     assert "replaying" not in lines[-1]
     assert "ended by max-seconds" in out
 
