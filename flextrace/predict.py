@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
-    from selfscale.application import NOT_RECORDED, estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.application import estimates, not_recorded  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     measured_on = None
     if arguments.measured_on is not None:
         if application.times is None:
-            raise FlextraceError(NOT_RECORDED, 2)
+            raise not_recorded(application.why_no_times)
         origin = Profile.load(arguments.measured_on, tables=True)
         measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)
@@ -175,6 +175,7 @@ def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
 
 def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> list[str]:
     from flextrace import prediction_text as text  # noqa: PLC0415
+    from selfscale.no_simulation import no_simulation  # noqa: PLC0415
 
     lines = []
     for number, estimate in enumerate(made.estimates):
@@ -185,7 +186,9 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
         if made.relatives and (relative := made.relatives[number]):
             lines += text.relative_lines(arguments.measured_on.name, estimate, relative)
     if arguments.trace is not None:
-        lines += text.recorded_lines(made.application, made.estimates[0])
+        nothing = no_simulation(predictor)
+        unsimulated = f"nothing is simulated from {arguments.profile}, which {nothing.reason}" if nothing else ""
+        lines += text.recorded_lines(made.application, made.estimates[0], unsimulated)
     lines += text.models_lines(predictor.scores, predictor.score.model, _repeatability(profile))
     but = " by all but the simulation" if any(estimate.simulated for estimate in made.estimates) else ""
     return [

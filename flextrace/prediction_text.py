@@ -68,13 +68,17 @@ def application_lines(application: Application, estimate: Estimate) -> list[str]
     return [*wrapped(f"{what} with {estimate.in_flight:.3g} in flight{from_device}: {rates(estimate.in_io)}"), *elapsed]
 
 
-def recorded_lines(application: Application, estimate: Estimate | None = None) -> list[str]:
+def recorded_lines(application: Application, estimate: Estimate | None = None, unsimulated: str = "") -> list[str]:
     """Where the time of the recording went, as it compares with an estimate of a profile."""
     times = application.times if estimate is None else estimate.times
     if times is None:
-        if application.operations is not None:
-            return ["no recorded times: the trace has not run, and only a simulation gives it an elapsed time"]
-        return ["no elapsed time: the trace has no recorded times"]
+        return textwrap.wrap(
+            _no_times(application, unsimulated),
+            WIDTH,
+            subsequent_indent="  ",
+            break_on_hyphens=False,  # names of files are in it
+            break_long_words=False,
+        )
     what, syncs = "I/O", f"; {format_duration(times.sync_s)} with a sync in flight"
     if times is not application.times:
         what, syncs = "I/O and syncs", ""
@@ -85,6 +89,22 @@ def recorded_lines(application: Application, estimate: Estimate | None = None) -
         f"{format_duration(times.waiting_s)} waiting for {what}"
     )
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+
+
+def _no_times(application: Application, unsimulated: str) -> str:
+    """Why there is no split of the recorded time, and whether there is an elapsed time all the same.
+
+    Parameters
+    ----------
+    unsimulated : str
+        Why operations are simulated on no machine; empty where they are.
+    """
+    why = application.why_no_times
+    if application.operations is None:
+        return f"no elapsed time: {why}"
+    if unsimulated:
+        return f"no elapsed time: {why}, and {unsimulated}"
+    return f"no recorded times: {why}, and only its simulation gives it an elapsed time"
 
 
 def relative_lines(name: str, estimate: Estimate, relative: Relative) -> list[str]:

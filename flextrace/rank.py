@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
     if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
         raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
-    from selfscale.application import NOT_RECORDED  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.application import not_recorded  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     measured_on = None
     if arguments.measured_on:
         if application.times is None:
-            raise FlextraceError(NOT_RECORDED, 2)
+            raise not_recorded(application.why_no_times)
         origin = Profile.load(arguments.measured_on, tables=True)
         measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)
@@ -109,7 +109,7 @@ def _application(arguments: argparse.Namespace) -> Application:
 
 def _ranking_lines(application: Application, tables: list[list[Entry]], by: str) -> list[str]:
     from flextrace.prediction_text import recorded_lines, workload_text, wrapped  # noqa: PLC0415
-    from selfscale.ranking import ratio_to, told_apart  # noqa: PLC0415
+    from selfscale.ranking import ratio_to, told_apart, unsimulated  # noqa: PLC0415
 
     lines, unsure = [], False
     for entries in tables:
@@ -133,7 +133,7 @@ def _ranking_lines(application: Application, tables: list[list[Entry]], by: str)
         lines.append(
             f"~ the 90 % interval of its {MERITS[by]}, as a ratio to the first machine's, includes 1: not told apart"
         )
-    return lines + recorded_lines(application)
+    return lines + recorded_lines(application, None, unsimulated(entry.machine for entry in tables[0]))
 
 
 def _of_first(ratio: float) -> str:

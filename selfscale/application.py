@@ -17,6 +17,7 @@ from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
 from characterize.requests import requests_of, times_measured
 from characterize.response_time import syncs_of
+from characterize.trace import Trace
 from characterize.workload import FIELD_OF, Workload
 from selfscale.access import Access
 from selfscale.elapsed import RecordedTimes, recorded_times
@@ -40,10 +41,6 @@ SIMULATION_ERROR, SYNC_ERROR, REST_ERROR = 0.2, 0.4, 0.1
 of the time in syncs, and of what is in neither, so that nine of ten intervals hold (docs/decisions/0026)."""
 LEAST_SHARE = 0.5
 """Of a simulated time, below which neither its interval nor a recorded time with a difference falls."""
-NOT_RECORDED = (
-    "the trace has no recorded throughput to start from: its times are not measurements; leave out --measured-on, or "
-    "record the application, or the replay of this trace, on that machine and give that recording"
-)
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,8 @@ class Application:
     elapsed_s : float
         Of the recording; of a trace that has not run, of its schedule. NaN where nothing is simulated.
     moved_bytes : int
+    why_no_times : str
+        Where `times` is None, of a trace.
     fixed_processes : bool
         processNum was asked for, so that it is not to be replaced with the recorded number in flight.
     memory_limit_bytes : float or None
@@ -85,6 +84,7 @@ class Application:
     times_with_syncs: RecordedTimes | None = None
     elapsed_s: float = math.nan
     moved_bytes: int = 0
+    why_no_times: str = ""
     fixed_processes: bool = False
     memory_limit_bytes: float | None = None
     operations: Operations | None = None
@@ -185,12 +185,30 @@ def application_of(path: str | os.PathLike[str], changes: dict[str, float]) -> A
         times_with_syncs=with_syncs,
         elapsed_s=part.elapsed_s,
         moved_bytes=times.moved_bytes if times else int(moved),
+        why_no_times="" if times else _why_no_times(trace),
         fixed_processes="process_num" in changes,
         memory_limit_bytes=trace.header.metadata.get("memory_limit_bytes"),
         operations=part.operations,
         rests_on=part.rests_on,
         warnings=warnings,
         complete=trace.header.complete,
+    )
+
+
+def _why_no_times(trace: Trace) -> str:
+    if trace.untimed:
+        return "the trace is synthetic and its times are only an order"
+    if not trace.measured:
+        return "the trace has not run"
+    return "all of the trace happened at one moment" if times_measured(trace) else "the trace has no durations"
+
+
+def not_recorded(why: str = "") -> FlextraceError:
+    """Of a prediction that is to start from how the application ran, where that was not recorded, and why not."""
+    return FlextraceError(
+        f"the trace has no recorded throughput to start from{f', since {why}' if why else ''}; leave out "
+        "--measured-on, or record the application, or the replay of this trace, on that machine, and give that",
+        2,
     )
 
 
@@ -340,7 +358,7 @@ def relative_of(here: Estimate, there: Estimate) -> Relative:
     """
     times = there.times
     if times is None or here.times is None or here.in_io is None or there.in_io is None:
-        raise FlextraceError(NOT_RECORDED, 2)
+        raise not_recorded()
     off = there.in_io.value / times.throughput_bytes_per_s - 1
     if here.simulated is not None and here.elapsed_s is not None and there.elapsed_s is not None:
         io_s = _changed(times.io_s, _inverse(here.in_io, times.moved_bytes), _inverse(there.in_io, times.moved_bytes))

@@ -11,6 +11,7 @@ from selfscale.access import Access
 from selfscale.application import simulated_in_io, simulation_of
 from selfscale.comparison import Row, Sample, finite, little_response_time_ns, sample_of
 from selfscale.comparison_runs import Setting
+from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.simulation.operations import operations_of
 from selfscale.simulation.simulate import Simulated
@@ -109,14 +110,10 @@ def prediction_rows(setting: Setting) -> list[Row]:
     except FlextraceError as error:
         rows[0].notes.append(f"the operations of the trace are not simulated: {error}")
     else:
-        if found is None:
-            unknown = "the profile does not say what storage takes"
-            if not knows_device(predictor):
-                unknown = "the profile tells no region beyond the cache"
-            elif Access.of(setting.profile.settings).stable:
-                unknown = "the profile was measured with writes that are made stable"
-            rows[0].notes.append(f"the operations of the trace are not simulated: {unknown}")
-        else:
+        if nothing := no_simulation(predictor):
+            told = f"the profile {nothing.reason}; {nothing.remedy}"
+            rows[0].notes.append(f"the operations of the trace are not simulated: {told}")
+        elif found is not None:
             rows.append(_prediction_simulated(setting, rows[0], found, operations.span_s))
     return rows
 

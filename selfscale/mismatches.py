@@ -9,10 +9,10 @@ from characterize.units import format_bytes
 from selfscale.access import Access
 from selfscale.application import Application
 from selfscale.comparison import same_limit
+from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
 from selfscale.steadiness import REMEDY, WARNED_SHARE, unsteady
-from selfscale.storage import storage_times
 from selfscale.uncached import knows_device
 
 
@@ -25,24 +25,16 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
     if (found := unsteady(profile.measured)).above(WARNED_SHARE):
         warnings.append(f"profile {path}: {found} that predictions rest on were not steady; {REMEDY}")
     access = Access.of(profile.settings)
-    storage_known = storage_times(profile.storage) is not None
-    simulated = application.operations is not None and knows_device(predictor) and storage_known
+    nothing = no_simulation(predictor)
+    simulated = application.operations is not None and nothing is None
     texts = access.contradictions(application.extended, simulated=simulated)
     warnings += [f"profile {path}: {text}" for text in texts]
-    if application.operations is None:
+    if application.operations is None or nothing is None or profile.table:
         return warnings
-    if knows_device(predictor) and not storage_known and not access.stable:
-        warnings.append(
-            f"profile {path} does not say what storage takes, so the operations of the trace are not simulated; "
-            "measure it again with 'flextrace scale --budget 100s' or more"
-        )
-    if profile.knee:
-        warnings.append(
-            f"profile {path} was measured around a knee, which tells no region beyond the cache: cold reads are "
-            "predicted as cached ones, and the operations of the trace are not simulated; measure one with "
-            "'flextrace scale --focal middle'"
-        )
-    return warnings
+    lost = "the operations of the trace are not simulated"
+    if access.cached and not knows_device(predictor):
+        lost = f"cold reads are predicted as cached ones, and {lost}"
+    return [*warnings, f"profile {path} {nothing.reason}: {lost}; {nothing.remedy}"]
 
 
 def other_memory(application: Application, path: str | os.PathLike[str], recorded_on: Profile) -> list[str]:

@@ -9,7 +9,7 @@ with (table 5.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from selfscale.application import (
     with_basis,
     workload_estimates,
 )
+from selfscale.no_simulation import no_simulation
 from selfscale.predict import BEST, Predictor
 from selfscale.profile import Profile
 from selfscale.relative import Estimated, Ratio, ratio_of
@@ -171,7 +172,9 @@ def rank(
             "no profile carries a cost: make them with 'flextrace scale --cost N' or 'fit --cost N'", 2
         )
     if by == "elapsed" and application.times is None and application.operations is None:
-        raise FlextraceError("there are no recorded times, so no elapsed time to rank by: rank by throughput", 2)
+        raise FlextraceError(
+            f"there is no elapsed time to rank by, since {application.why_no_times}: rank by throughput", 2
+        )
     there = workload_estimates(measured_on, application) if measured_on is not None else None
     columns = [(machine, estimates(machine.predictor, application, measured_on)) for machine in machines]
     tables = []
@@ -192,11 +195,17 @@ def rank(
         tables.append(sorted(entries, key=lambda entry: _key(entry, by)))
     if not tables and by == "elapsed":
         raise FlextraceError(
-            "there is no elapsed time to rank by: the trace has not run, and not all of the machines can be simulated; "
-            "rank by throughput",
+            f"there is no elapsed time to rank by, since {application.why_no_times}, and {unsimulated(machines)}: rank "
+            "by throughput",
             2,
         )
     return tables
+
+
+def unsimulated(machines: Iterable[Machine]) -> str:
+    """From which profiles nothing is simulated, so that no simulations are compared; empty where all can be."""
+    reasons = [f"{machine.path} {why.reason}" for machine in machines if (why := no_simulation(machine.predictor))]
+    return f"not all of the machines can be simulated ({'; '.join(reasons)})" if reasons else ""
 
 
 def _key(entry: Entry, by: str) -> tuple[float, float]:

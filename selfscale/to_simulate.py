@@ -54,7 +54,7 @@ def to_simulate(trace: Trace, times: RecordedTimes | None) -> ToSimulate:
     if trace.untimed:
         return ToSimulate(why_not="it is synthetic and its times are only an order: record its replay")
     if not has_schedule(trace):
-        return ToSimulate(why_not="it has no durations, which tell think times from waiting")
+        return ToSimulate(why_not="it has no durations, which tell think times from waiting: record its replay")
     if times is None and trace.measured:
         return ToSimulate(why_not="all that it has happened at one moment")
     try:

@@ -11,10 +11,10 @@ from characterize.layout import Fileop
 from characterize.workload import Workload
 from flextrace.prediction_text import application_lines, recorded_lines
 from replayer.willy import make_trace
-from selfscale.application import application_of, estimates, relative_of
+from selfscale.application import application_of, estimates, not_recorded, relative_of
 from selfscale.treatment import treatment
 from tests.formula_predictor import FormulaPredictor
-from tests.made_trace import made_trace, write
+from tests.made_trace import made_trace, read, write
 from tests.synthetic_machine import MIB
 from tests.two_threads import MS, two_threads
 
@@ -124,7 +124,7 @@ def test_a_trace_that_has_not_run_has_no_elapsed_time(tmp_path):
     assert application.times is None
     assert estimate.elapsed_s is None
     assert [name for name, *_ in treatment(application, predictor)[1]] == ["syncFrac"]
-    with pytest.raises(FlextraceError, match="not measurements"):
+    with pytest.raises(FlextraceError, match="no recorded throughput to start from; leave out"):
         relative_of(estimate, estimate)
 
 
@@ -133,3 +133,20 @@ def test_a_given_number_of_processes_replaces_the_recorded_one(recorded):
     (estimate,) = estimates(FormulaPredictor(lambda workload: 1e6 * workload.process_num), application)[:1]
     assert estimate.in_flight == 8.0
     assert "processNum as given" in estimate.basis
+
+
+@pytest.mark.parametrize(
+    ("metadata", "duration_ns", "why"),
+    [
+        ({"durations": "unknown"}, MS, "the trace has no durations"),
+        ({}, 0, "all of the trace happened at one moment"),
+    ],
+)
+def test_a_trace_without_times_says_why_it_has_none(tmp_path, metadata, duration_ns, why):
+    rows = [read(4096 * at, 4096, MS + duration_ns * at, duration_ns) for at in range(9)]
+    recording = made_trace(rows, files=[{"file": 1, "size_bytes": 9 * 4096}], metadata=metadata)
+    application = application_of(characterize.write(recording, tmp_path / "t.iotrace"), {})
+    assert application.times is None
+    assert recorded_lines(application) == [f"no elapsed time: {why}"]
+    said = str(not_recorded(application.why_no_times))
+    assert f"no recorded throughput to start from, since {why}; leave out" in said

@@ -121,6 +121,8 @@ def profile(limit: int | None = 128 * MIB, mode: str = "buffered", *, regions: i
         path=None,
         settings={"access": {"mode": mode}},
         storage=[],
+        table={},
+        knee={},
         range_of=lambda parameter: (1 * MIB, 512 * MIB),
         models={
             "scores": [

@@ -18,6 +18,7 @@ from replayer.alter import Relative, alter
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from replayer.willy import make_trace
+from selfscale.access import Access
 from selfscale.application import SIMULATION, application_of, estimates
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
@@ -37,6 +38,9 @@ US, MS = 1_000, 1_000_000
 PAGE = 4096
 READS, THINK_NS, READ_NS, BEFORE_NS, AFTER_NS = 101, 13 * US, 40 * US, 3 * MS, 7 * MS
 PAGES, CACHED_FROM = 1009, 500
+SYNCED = "was measured with an fdatasync behind 0.1 of the writes, whose time is in that of its requests"
+UNCACHED = "was measured without the page cache"
+KNEE = {"converged": True, "rounds": 1, "moving": [], "ranges": {}}
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +248,40 @@ def test_the_verbs(tmp_path, capsys, predictor):
     replace(predictor.profile, storage=[]).save(tmp_path / "without.json")
     assert main(["rank", str(large), str(tmp_path / "without.json"), "--by", "elapsed"]) == 2
     assert "not all of the machines can be simulated" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ("does not say what storage takes", "'flextrace scale --budget 100s' or more")),
+        ({"settings": {"access": Access(sync_frac=0.1).as_document()}}, (SYNCED, "without --sync-frac")),
+        ({"settings": {"access": Access(dsync=True).as_document()}}, ("was measured with O_DSYNC", "without --dsync")),
+        ({"settings": {"access": Access("direct").as_document()}}, (UNCACHED, "measure one without --direct")),
+        ({"settings": {"access": Access("device", "/dev/x").as_document()}}, (UNCACHED, "scale --directory DIR'")),
+        ({"knee": KNEE}, ("was measured around a knee", "'flextrace scale --focal middle'")),
+        ({"regions": 1}, ("tells no region beyond the cache", "measure one on a disk, with a larger --budget")),
+    ],
+)
+def test_a_profile_from_which_nothing_is_simulated_says_why_and_what_to_do(tmp_path, capsys, predictor, changes, told):
+    reason, remedy = told
+    altered, _ = alter(cached_reads(), {"thinkScale": Relative(2)})
+    trace, path = str(characterize.write(altered, tmp_path / "a.iotrace")), tmp_path / "p.json"
+    document = predictor.profile.as_document() | {"storage": []} | changes
+    if "regions" in changes:
+        document["regions"] = predictor.profile.as_document()["regions"][: changes["regions"]]
+    path.write_text(json.dumps(document))
+    for words in (["predict", str(path), "--trace", trace], ["rank", trace, str(path)]):
+        assert main([*words, "--model", "product"]) == 0
+        captured = capsys.readouterr()
+        out = " ".join(captured.out.split())
+        assert "no elapsed time: the trace has not run, and" in out
+        assert f"{path}{', which' if words[0] == 'predict' else ''} {reason}" in out
+        assert SIMULATION not in out
+        (warning,) = [line for line in captured.err.splitlines() if "are not simulated" in line]
+        assert f"profile {path} {reason}" in warning
+        assert remedy in warning
+    assert main(["rank", trace, str(path), "--model", "product", "--by", "elapsed"]) == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_a_trace_without_a_schedule_says_on_what_the_number_rests(tmp_path, capsys, predictor):

@@ -202,7 +202,7 @@ def test_the_workloads_of_the_thesis(place, capsys):
         (["t.iotrace"], "at least one profile"),
         (["--workloads", "table5.2", "slow.json", "--by", "elapsed"], "need a recording"),
         (["t.iotrace", "same.json", "--by", "cost"], "no profile carries a cost"),
-        (["willy.iotrace", "slow.json", "--by", "elapsed"], "no recorded times"),
+        (["willy.iotrace", "slow.json", "--by", "elapsed"], "no elapsed time to rank by, since the trace is synthetic"),
     ],
 )
 def test_what_cannot_be_ranked(place, capsys, words, said):

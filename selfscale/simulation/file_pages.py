@@ -84,7 +84,8 @@ def _places(file_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First page of every file and the one behind its last."""
     pages = -(-file_bytes // PAGE_BYTES)
     if pages.sum() + len(pages) > PAGES_MAX:
-        raise FlextraceError(f"the trace's files have {pages.sum():,} pages; {PAGES_MAX:,} can be simulated")
+        most = f"{PAGES_MAX:,} can be simulated; take a part of it with 'flextrace cut'"
+        raise FlextraceError(f"the trace's files have {pages.sum():,} pages, {most}")
     end = np.cumsum(pages + 1) - 1
     return end - pages, end
 
