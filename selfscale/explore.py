@@ -27,7 +27,8 @@ from selfscale.sampling import REQUESTS_PER_FILE_MIN
 from selfscale.self_scaling import RUN_S_MIN, SIZE_MAX, SIZE_STEP, SelfScaling
 
 PROBED_POINTS_MIN, PROBE_SHARE = 45, 0.14
-"""Points that a budget must pay for, before sizes and processes are tried, and the share of the time for that."""
+"""Points that a budget must pay for, before sizes and processes are tried, and the share of the time for that
+(`SelfScaling._until`)."""
 CURVE_SHARE, CURVE_SHARE_ALONE = 0.39, 0.6
 """Of the time: until then the borders must be known; later in a budget too small for anything before them."""
 BORDER_OVERRUN = 1.3
@@ -54,9 +55,9 @@ class Exploration(SelfScaling):
     def _find_regions(self, rest_s: float) -> None:
         curve_share = CURVE_SHARE_ALONE
         if self.settings.points_affordable >= PROBED_POINTS_MIN:
-            self._probe(until_s=PROBE_SHARE * rest_s)
+            self._probe(until_s=self._until(PROBE_SHARE, rest_s))
             curve_share = CURVE_SHARE
-        self._unique_bytes_curve(until_s=curve_share * rest_s)
+        self._unique_bytes_curve(until_s=self._until(curve_share, rest_s))
 
     # ---- step 1 ----
 
@@ -128,7 +129,7 @@ class Exploration(SelfScaling):
             borders = self._confirmed(measured, take)
             self._set_regions([border.good_bytes for border in borders], min(measured), max(measured))
             # Where points cost more than planned, coarse borders are better than regions without a focal point.
-            refine_until_s = BORDER_OVERRUN * until_s
+            refine_until_s = self._until(BORDER_OVERRUN, until_s)
             self._direction_caches(until_s, hints=[edge for border in borders for edge in border.edges])
             found = self._certain_caches()
             caches = [cache.size_bytes for cache in found]

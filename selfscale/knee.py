@@ -97,7 +97,7 @@ class KneeExploration(SelfScaling):
     # ---- the search ----
 
     def _find_regions(self, rest_s: float) -> None:
-        until_s = KNEE_SHARE * rest_s
+        until_s = self._until(KNEE_SHARE, rest_s)
         self._planned = SEARCH_POINTS + 30
         try:
             for self.rounds in range(1, ROUNDS_MAX + 1):

@@ -37,7 +37,8 @@ RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
 POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
-"""Of the time for everything but random workloads: until then the curves, and the caches by direction, must be done."""
+"""Of the time for everything but random workloads and what was before the first point: until then the curves, and the
+caches by direction, must be done."""
 STORAGE_SHARE_MAX = 0.2
 """Of the budget, that storage behind the cache may cost."""
 DIRECTION_POINTS = 8
@@ -100,15 +101,16 @@ class SelfScaling(ABC):
     def run(self) -> None:
         """Measure until everything is known or the budget is spent; interrupted, what was measured stays."""
         try:
-            share_random = 2 * self.settings.random_points / max(1, self.settings.budget_s / NOMINAL_POINT_S)
-            rest = self.settings.budget_s * (1 - min(0.6, share_random))
+            left_s = self.settings.budget_s - self.settings.spent_s
+            share_random = 2 * self.settings.random_points / max(1, left_s / NOMINAL_POINT_S)
+            rest = self._until(1 - min(0.6, share_random), self.settings.budget_s)
             set_aside_s = self._storage_s()
             self._find_regions(rest - set_aside_s)
-            self._curves(until_s=CURVES_SHARE * (rest - set_aside_s))
+            self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))
             if set_aside_s > 0 and self._probes_s() <= rest - self.spent_s:
                 self._storage(until_s=rest)
             storage_s = sum(point.cost_s for point in self.storage)
-            self._direction_caches(until_s=storage_s + DIRECTIONS_SHARE * (rest - storage_s))
+            self._direction_caches(until_s=storage_s + self._until(DIRECTIONS_SHARE, rest - storage_s))
             self._informative_workloads(until_s=rest)
             # The random workloads tell the errors of predictions, which need none of them.
             self.complete = True
@@ -120,6 +122,10 @@ class SelfScaling(ABC):
     def _find_regions(self, rest_s: float) -> None:
         """Find `regions` with their focal vectors, and `boundaries`; `rest_s` of the budget is for all but random
         workloads."""
+
+    def _until(self, share: float, end_s: float) -> float:
+        """When a share of the time until `end_s` is gone, of what laying out files and ageing the cache have left."""
+        return self.settings.spent_s + share * (end_s - self.settings.spent_s)
 
     def _may_vary(self, parameter: str) -> bool:
         return parameter != "readFrac" or not self.settings.read_only
@@ -238,15 +244,26 @@ class SelfScaling(ABC):
             order.insert(1 + len(rounds) // 2, (until_s, references))
         # Where points are few, the focal point is all that a narrow region has: once is enough.
         with_curves = [step for step in references if not few or not self._is_narrow(self.regions[step[0]])]
-        order.append((self.settings.budget_s, with_curves))
         steps = [(limit_s, step) for limit_s, part in order for step in self._shuffled(part)]
-        self._planned = len(self.points) + len(steps) + 2 * self.settings.random_points
+        closing = self._shuffled(with_curves)
+        self._planned = len(self.points) + len(steps) + len(closing) + 2 * self.settings.random_points
         for done, (limit_s, (index, parameter, workload)) in enumerate(steps):
-            left = len(steps) - done
+            left = len(steps) + len(closing) - done
             if not self._affords(limit_s):
                 continue
             role = "curve" if parameter else "reference"
             self._take(workload, role, until_s, left, region=index, parameter=parameter)
+        self._close(closing, until_s)
+
+    def _close(self, references: list[_CurveStep], until_s: float) -> None:
+        """Measure focal points again, in runs as long as before also where the curves have spent their time: of shorter
+        ones it would look as if the machine had changed."""
+        for left, (index, _, workload) in zip(range(len(references), 0, -1), references, strict=True):
+            if not self._affords(self.settings.budget_s):
+                break
+            run_s = max(point.elapsed_s for point in self.points if point.workload == workload)
+            end_s = max(until_s, self.spent_s + left * (self._overhead_s() + run_s))
+            self._take(workload, "reference", min(end_s, self.settings.budget_s), left, region=index)
 
     def _is_measured(self, workload: Workload) -> bool:
         return any(point.workload == workload and point.throughput_bytes_per_s > 0 for point in self.points)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the points of a self-scaling benchmark may take, by what was spent before them; on formulas."""
+
+from dataclasses import replace
+
+import pytest
+
+from selfscale.explore import Exploration
+from selfscale.plan import Settings
+from selfscale.self_scaling import RUN_S_MIN
+from tests.synthetic_machine import MIB, Machine
+
+pytestmark = pytest.mark.computes
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_informative(monkeypatch):
+    """What is measured off the curves has nothing to do with this."""
+    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+
+
+def test_closing_references_run_as_long_as_before_also_where_the_curves_have_spent_their_time():
+    """On a machine on which no run becomes steady, and what the curves of the regions measure is prepared for long."""
+    machine = Machine([(256 * MIB, 500e-6)])
+
+    def measure(step):
+        run_s = step.max_seconds
+        overhead_s = 5.0 if step.role == "curve" and step.region is not None else 0.2
+        return replace(machine.measure(step), steady=False, elapsed_s=run_s, cost_s=run_s + overhead_s)
+
+    exploration = Exploration(Settings(256 * MIB, 250.0, 2), measure)
+    exploration.run()
+    assert exploration.spent_s <= 250.0
+    curves = [point for point in exploration.points if point.role == "curve" and point.region is not None]
+    assert min(point.elapsed_s for point in curves) == RUN_S_MIN, "they took more than their time"
+    for region in exploration.regions:
+        *before, last = [point for point in exploration.points if point.workload == region.focal]
+        assert last.role == "reference"
+        assert last.elapsed_s == pytest.approx(max(point.elapsed_s for point in before), rel=0.01)
+
+
+@pytest.mark.parametrize("prepared_s", [0.0, 60.0])
+def test_what_was_before_the_first_point_is_not_taken_from_the_first_points(prepared_s):
+    """Laying out files takes a minute on a slow disk."""
+    machine = Machine([(256 * MIB, 500e-6)])
+    exploration = Exploration(Settings(256 * MIB, 180.0 + prepared_s, 2, spent_s=prepared_s), machine.measure)
+    exploration.run()
+    assert exploration.complete
+    assert exploration.spent_s <= 180.0 + prepared_s
+    assert min(step.max_seconds for step in machine.measured[:8]) > 2 * RUN_S_MIN
