@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes, format_duration, format_megabytes
+from characterize.units import format_bytes
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
@@ -269,62 +269,6 @@ def _check_there(image: Path, device: int) -> None:
         )
 
 
-class Progress:
-    """A bar with ETA on a terminal, one line a point otherwise."""
-
-    def __init__(self, budget_s: float, known: int, say: Callable[[str], None]):
-        self._say = say
-        self._budget_s = budget_s
-        self._known = known
-        self._spent_s = 0.0
-        self._bar: Any = None
-
-    def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
-            from rich.console import Console  # noqa: PLC0415
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
-
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[eta]}"),
-                console=Console(stderr=True),
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("starting", total=None, eta="")
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop the bar, so that what is said next stands below it."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-    def wrap(self, step: Any) -> Any:
-        """The same function, telling of every point."""
-        from selfscale.measure import describe  # noqa: PLC0415
-
-        def told(request: Step) -> Point:
-            if self._bar is not None:
-                self._bar.update(self._task, description=describe(request.workload), total=request.planned)
-            point: Point = step(request)
-            self._spent_s += point.cost_s
-            left = (request.planned - request.number) * self._spent_s / request.number
-            left = min(left, self._budget_s - self._spent_s)
-            eta = f"ETA {format_duration(left)}" if left > 0.5 else "done"
-            if self._bar is not None:
-                self._bar.update(self._task, completed=request.number, eta=eta)
-            elif request.number > self._known:
-                self._say(f"{request.number}/{request.planned} {describe(request.workload)}: {_outcome(point)}; {eta}")
-            return point
-
-        return told
-
-
 def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:
     """The failures of a run as one, with where is what it measured before and how to go on; else nothing is left."""
     code = failures[0].exit_code if isinstance(failures[0], FlextraceError) else 1
@@ -349,12 +293,3 @@ def reason_of(end: BaseException) -> str:
     if isinstance(end, KeyboardInterrupt):
         return "interrupted"
     return f"cannot read or write: {end}" if isinstance(end, OSError) else str(end)
-
-
-def _outcome(point: Point) -> str:
-    text = f"{format_megabytes(point.throughput_bytes_per_s)} MB/s"
-    if point.throughput_bytes_per_s > 0 and point.ci95_half_width_bytes_per_s < float("inf"):
-        text += f" +- {point.ci95_half_width_bytes_per_s / point.throughput_bytes_per_s:.1%}"
-    if point.disturbed_bytes_per_s is not None:
-        text += f", measured twice: {format_megabytes(point.disturbed_bytes_per_s)} MB/s by a run that was disturbed"
-    return text if point.steady else f"{text} (not steady: {point.reason})"

@@ -19,6 +19,7 @@ from characterize.new_file import check_replaceable
 from characterize.provenance import tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
 from flextrace import access_options, measuring
+from flextrace.measuring_progress import Progress
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -138,7 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
             journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
         else:
             _say(f"resuming behind {len(journal.points)} points")
-        progress = stack.enter_context(measuring.Progress(arguments.budget, len(journal.points), _say))
+        left_s = arguments.budget - machine["spent_s"]
+        progress = stack.enter_context(Progress(left_s, len(journal.points), _say))
         stopping = stopping_of(chosen)
         measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping)
         exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))

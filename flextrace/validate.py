@@ -16,6 +16,7 @@ from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed
 from flextrace import measuring
+from flextrace.measuring_progress import Progress
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -112,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         measuring.lay_out(settings, image, _say)
         measuring.age_cache(settings, image, group, access, _say)
         journal = Journal(journal_path, chosen, {}, resume=arguments.resume)
-        progress = stack.enter_context(measuring.Progress(math.inf, len(journal.points), _say))
+        progress = stack.enter_context(Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(
             image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)
         )

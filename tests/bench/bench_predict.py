@@ -24,6 +24,7 @@ from typing import Any
 
 from characterize.units import parse_duration
 from flextrace import measuring
+from flextrace.measuring_progress import Progress
 from replayer.confine import MemoryGroup
 from selfscale.access import Access
 from selfscale.environment import environment
@@ -214,7 +215,7 @@ def measure_points(
     with MemoryGroup(machine.memory_bytes) as group, measuring.image_directory(place, keep=False) as image:
         measuring.lay_out(settings, image, _say)
         measuring.age_cache(settings, image, group, Access(), _say, budget_s=effort.budget_s)
-        progress = measuring.Progress(math.inf, 0, lambda text: _say(f"{machine.name}: {text}"))
+        progress = Progress(math.inf, 0, lambda text: _say(f"{machine.name}: {text}"))
         measure = progress.wrap(measuring.measure_in(image, group, Access()))
         facts = environment(image, machine.memory_bytes)
         if "machines" in arguments.only:

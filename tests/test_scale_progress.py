@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of measuring while it goes on: on a terminal one line, however narrow that is."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+
+import pytest
+
+from tests.straced import ROOT
+
+MEASURED = """
+import time
+from characterize.workload import Workload
+from flextrace.measuring_progress import Progress
+from selfscale.plan import Step
+from tests.synthetic_machine import Machine
+
+workload = Workload(512.0 * 1024 * 1024, 0.25, 0.75, 131072.0, 16.0)
+with Progress(1000.0, 0, print) as progress:
+    step = progress.wrap(Machine([]).measure)
+    for number in range(1, 4):
+        step(Step(workload, "curve", 1.0, number=number, planned=120))
+        time.sleep(0.3)
+"""
+
+
+@pytest.mark.parametrize("columns", [32, 60, 80, 200])
+def test_on_a_terminal_it_is_one_line_with_the_count_and_the_eta(columns):
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (24, columns))
+    environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    process = subprocess.Popen(
+        [sys.executable, "-c", MEASURED], cwd=ROOT, stdin=its, stderr=its, env={**environment, "TERM": "xterm"}
+    )
+    os.close(its)
+    said = b""
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 4096):
+            said += part
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    text = said.decode()
+    assert "\x1b[1A" not in text, "the cursor never goes up: nothing was drawn in more than one line"
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.replace("\r", "\n")).split("\n")
+    assert all(len(line) <= columns for line in lines)
+    assert any("  3/120" in line and "ETA 2 min 20 s" in line for line in lines)
+    assert any("processNum 16" in line for line in lines) == (columns == 200)
