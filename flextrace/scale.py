@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from selfscale.plan import Settings
     from selfscale.profile import Profile
     from selfscale.self_scaling import SelfScaling
+    from selfscale.steadiness import Unsteady
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
-    from selfscale.steadiness import DISTRUSTED_SHARE, REMEDY, unsteady  # noqa: PLC0415
+    from selfscale.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415
     from selfscale.stop_rule import TARGET, stopping_of  # noqa: PLC0415
 
     _check(arguments)
@@ -157,10 +158,8 @@ def run(arguments: argparse.Namespace) -> int:
     if any(end is not None for end in ends):
         return _unfinished(ends, journal, f"scale --resume {_same_options(arguments)}")
     journal.remove()
-    if missing:
-        _say(f"{missing}; use a larger --budget and --force")
-    if found.above(DISTRUSTED_SHARE):
-        _say(f"the machine did not become steady: {found} were not; {REMEDY}, and --force")
+    for line in _what_next(arguments.output, missing, found, complete=exploration.complete):
+        _say(line)
     return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
 
 
@@ -198,6 +197,23 @@ def _worth_a_profile(exploration: SelfScaling, journal: Journal, end: BaseExcept
     """Whether there is no failure without a point, and no earlier profile of the same run that may hold more."""
     measured = len(exploration.points) + len(exploration.storage)
     return measured >= len(journal.points) and (measured > 0 or not isinstance(end, Exception))
+
+
+def _what_next(output: Path, missing: str, found: Unsteady, *, complete: bool) -> list[str]:
+    """What to do with a profile that is written, by what is to be trusted of it."""
+    from selfscale.steadiness import DISTRUSTED_SHARE, REMEDY, WARNED_SHARE  # noqa: PLC0415
+
+    lines = [f"{missing}; use a larger --budget and --force"] if missing else []
+    if found.above(DISTRUSTED_SHARE):
+        lines.append(
+            f"the machine did not become steady: {found} were not, and predictions from {output} carry that warning; "
+            f"{REMEDY}, and --force"
+        )
+    elif complete:
+        if found.above(WARNED_SHARE):
+            lines.append(f"predictions will warn that {found} were not steady; {REMEDY}, and --force")
+        lines.append(f"next: flextrace predict {shlex.quote(str(output))} --trace TRACE.iotrace")
+    return lines
 
 
 def _missing(exploration: SelfScaling, random_workloads: int) -> str:
@@ -342,8 +358,6 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     profile.save(arguments.output)
     for line in findings(profile) + knee_sentences(profile):
         print(line, file=sys.stderr)
-    if profile.complete:
-        _say(f"next: flextrace predict {shlex.quote(str(arguments.output))} --trace TRACE.iotrace")
 
 
 def _say(text: str) -> None:

@@ -277,7 +277,9 @@ def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
     formula.cost_s = 100.0
     assert main([*command(place), "--budget", "6s"]) == 3
     assert not load(place / "p.json").complete
-    assert "larger --budget" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "larger --budget" in told
+    assert "next:" not in told
 
 
 @pytest.mark.usefixtures("quick")
@@ -293,6 +295,13 @@ def test_a_machine_that_never_becomes_steady_is_exit_code_3_and_one_that_seldom_
     told = capsys.readouterr().err
     assert f"{unsteady} of {points} points were not steady within the time they had" in told
     assert (f"did not become steady: {unsteady} of {points} points (100%) were not" in told) == (code == 3)
+    warned = f"predictions from {place / 'p.json'} carry that warning" if code else "predictions will warn that"
+    assert warned in told
+    assert told.splitlines()[-1].startswith("flextrace scale: next: flextrace predict") == (code == 0)
+    assert unsteady > points / 2
+    assert main(["rank", "--workloads", "table5.2", str(place / "p.json"), "--model", "product"]) == 0
+    warned = f"{unsteady} of {points} points ({unsteady / points:.0%}) that predictions rest on were not steady"
+    assert warned in capsys.readouterr().err
 
 
 def test_random_workloads_that_the_budget_does_not_pay_for_leave_a_complete_profile(place, formula, capsys):
