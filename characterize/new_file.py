@@ -15,13 +15,17 @@ from characterize.errors import FlextraceError
 def check_replaceable(path: Path) -> None:
     """Refuse what a new file must not take the place of, such as /dev/null: root may rename a file over a device.
 
+    And a directory that takes none.
+
     Raises
     ------
     FlextraceError
-        There is something there that is no regular file.
+        There is something there that is no regular file, or the directory is not writable.
     """
     if path.exists() and not path.is_file():
         raise FlextraceError(f"cannot write {path}: it is not a regular file; choose another name", exit_code=2)
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise FlextraceError(f"cannot write {path}: its directory is not writable; choose another", exit_code=2)
 
 
 def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> None:

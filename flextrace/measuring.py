@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import math
+import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -126,12 +127,42 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
         yield None
         return
     image = directory / IMAGE
-    image.mkdir(exist_ok=True)
+    with _alone_in(directory):
+        try:
+            image.mkdir(exist_ok=True)
+        except OSError as error:
+            raise FlextraceError(
+                f"cannot make directory {image}: {error.strerror}; give another --directory", 2
+            ) from error
+        try:
+            yield image
+        finally:
+            if not keep:
+                shutil.rmtree(image, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Keep others out of a directory: the first one to end would remove the files that the other one measures.
+
+    Raises
+    ------
+    FlextraceError
+        Somebody measures, or replays, in it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield image
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FlextraceError(
+                f"{directory} is used by another run of flextrace: wait for it, or give another directory"
+            ) from error
+        except OSError:
+            pass  # a file system without locks
+        yield
     finally:
-        if not keep:
-            shutil.rmtree(image, ignore_errors=True)
+        os.close(descriptor)
 
 
 def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -> None:

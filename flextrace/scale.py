@@ -306,6 +306,8 @@ def _check(arguments: argparse.Namespace) -> None:
             )
     if not arguments.output.resolve().parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
+    if arguments.directory and (arguments.directory / measuring.IMAGE).resolve() in arguments.output.resolve().parents:
+        raise FlextraceError(f"cannot write {arguments.output}: its directory is removed at the end; choose another", 2)
     check_replaceable(arguments.output)
     if arguments.resume or arguments.force:
         return

@@ -4,6 +4,7 @@
 import errno
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -11,6 +12,7 @@ from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from flextrace.main import main
 from selfscale.profile import Profile
+from tests.small_file_system import small_file_system  # noqa: F401
 
 pytestmark = pytest.mark.computes
 
@@ -87,3 +89,14 @@ def test_a_result_does_not_take_the_place_of_an_input(words, tmp_path, capsys, m
     assert main([*words.split(), "--force"]) == 2
     assert f"{output.name} is a file that is read" in capsys.readouterr().err
     assert output.read_bytes() == before
+
+
+def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_system, tmp_path, capsys):  # noqa: F811
+    subprocess.run(["mount", "-o", "remount,ro", small_file_system], check=True)
+    output = small_file_system / "p.json"
+    with pytest.raises(FlextraceError, match="its directory is not writable; choose another"):
+        check_new_file(output, force=True)
+    (tmp_path / "d").mkdir()
+    assert main(["scale", "--directory", str(tmp_path / "d"), "-o", str(output), "--budget", "5s"]) == 2
+    assert f"cannot write {output}: its directory is not writable" in capsys.readouterr().err
+    assert os.listdir(tmp_path / "d") == []

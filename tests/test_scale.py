@@ -2,6 +2,7 @@
 """The verb scale: refusals, progress, interruption and resuming, on a machine that is a formula."""
 
 import contextlib
+import fcntl
 import os
 import shlex
 import shutil
@@ -311,7 +312,24 @@ def test_random_workloads_that_the_budget_does_not_pay_for_leave_a_complete_prof
     assert profile.complete
     again = sum(point.role == "random" and point.repeat == 1 for point in profile.measured)
     assert again < 60
-    assert f"before more than {again} of 60 random workloads had been measured twice" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"before more than {again} of 60 random workloads had been measured twice" in told
+    assert "next: flextrace predict" in told.split("measured twice")[1]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_directory_that_somebody_measures_in_is_left_alone(place, formula, capsys):
+    image = place / "d" / measuring.IMAGE
+    image.mkdir()
+    (image / "f1").write_text("theirs")
+    descriptor = os.open(place / "d", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert main(command(place)) == 1
+    assert f"{place / 'd'} is used by another run of flextrace: wait for it" in capsys.readouterr().err
+    assert (image / "f1").read_text() == "theirs"
+    assert formula.measured == []
+    os.close(descriptor)
+    assert main(command(place)) == 0
 
 
 def test_image_is_kept_on_demand(place, formula):
@@ -343,6 +361,12 @@ def test_refused_before_anything_is_measured(place, formula, capsys, monkeypatch
     assert main(["scale", "--directory", str(place / "no" / "where"), "-o", str(place / "p.json")]) == 2
     assert main(["scale", "--directory", str(place / "d"), "-o", str(place / "none" / "p.json")]) == 2
     assert main([*command(place), "--budget", "1s"]) == 2
+    image = place / "d" / measuring.IMAGE
+    image.mkdir()
+    capsys.readouterr()
+    assert main(["scale", "--directory", str(place / "d"), "-o", str(image / "p.json")]) == 2
+    assert "its directory is removed at the end" in capsys.readouterr().err
+    image.rmdir()
     capsys.readouterr()
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(100 * MIB))
     assert main(command(place)) == 1
