@@ -20,7 +20,7 @@ DEPTH_MAX = 4096
 def add_arguments(group: argparse._ArgumentGroup) -> None:
     """The options."""
     group.add_argument(
-        "--direct", action="store_true", help="with O_DIRECT on the files of DIR: the device without the page cache"
+        "--direct", action="store_true", help="with O_DIRECT on the files of DIR: their device without the page cache"
     )
     group.add_argument("--write", action="store_true", help="write DEV as well, which destroys what is on it")
     group.add_argument(
@@ -38,7 +38,12 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         metavar="SIZE",
         help="largest uniqueBytes with --direct (default: up to 1G, by the budget and the room) or --device (all)",
     )
-    group.add_argument("--engine", choices=("auto", "sync", "io_uring"), default="auto", help="what issues requests")
+    group.add_argument(
+        "--engine",
+        choices=("auto", "sync", "io_uring"),
+        default="auto",
+        help="what issues requests: sync: calls; io_uring; auto: io_uring with --depth, else calls (default)",
+    )
     group.add_argument(
         "--depth", type=int, metavar="N", help="keep N requests in flight in each process, by io_uring (default 1)"
     )

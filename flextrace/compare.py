@@ -25,17 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the verb."""
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a recording of the application")
     parser.add_argument(
-        "--profile", type=Path, required=True, help="what 'flextrace scale' found out about this machine"
+        "--profile", type=Path, required=True, metavar="PROFILE.json", help="of this machine, by 'flextrace scale'"
     )
-    parser.add_argument("--directory", type=Path, required=True, help="where replay and Willy may work")
     parser.add_argument(
-        "--memory", type=parse_limit, metavar="SIZE", help="memory group of the runs (default: the profile's)"
+        "--directory", type=Path, required=True, metavar="DIR", help="for the files of the replay and of Willy"
     )
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs per measured row (default 3)")
     parser.add_argument(
-        "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default 30 s)"
+        "--memory", type=parse_limit, metavar="SIZE", help="memory control group to run in (default: the profile's)"
     )
-    parser.add_argument("--timing", choices=("think", "asap"), default="think", help="of the replay (default think)")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="how often each row is measured (default 3)")
+    parser.add_argument(
+        "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default 30s)"
+    )
+    parser.add_argument(
+        "--timing",
+        choices=("think", "asap"),
+        default="think",
+        help="of the replay: each thread thinks as long as when recorded (default), or not at all",
+    )
     parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of Willy's traces (default 0)")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the comparison document")

@@ -45,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--leave-out", metavar="COLUMN,...", default="", help="columns that are no parameters, such as a latency"
     )
     parser.add_argument("--skip-bad", action="store_true", help="leave out, and count, lines that cannot be used")
-    parser.add_argument("--cost", type=float, metavar="N", help="of the machine, in any currency, for 'flextrace rank'")
+    parser.add_argument(
+        "--cost", type=float, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
+    )
     parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of the cross-validation (default 0)")
     parser.add_argument("--force", action="store_true", help="overwrite the profile")
 

@@ -41,8 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PROFILE.json",
         help="a machine, measured by 'flextrace scale', or a table, by 'flextrace fit'",
     )
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="predict this trace, by its five parameters")
-    workload = parser.add_argument_group("workload (all five, or those in which it differs from --trace)")
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="predict the application of this trace, recorded or altered: by its five parameters, and by a simulation "
+        "of its operations where the profile tells enough",
+    )
+    workload = parser.add_argument_group(
+        "workload", "All five, or those in which it is to differ from --trace (then nothing is simulated)."
+    )
     for name, (kind, metavar, text) in OPTIONS.items():
         workload.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar=metavar, help=text)
     add_settings_argument(workload)
@@ -50,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="best",
         metavar="NAME",
-        help="product, orthogonal, utilization, learned, traffic, combined (of tables additive, pairwise, "
-        "smooth, product, utilization, learned), or best: the one with the smallest cross-validated error, the mean of "
-        "learned and traffic in the place of these",
+        help="product, orthogonal, utilization, learned, traffic, combined (of tables additive, pairwise, smooth, "
+        "product, utilization, learned), or best (default): the one with the smallest cross-validated error; combined "
+        "is the mean of learned and traffic, and stands for both",
     )
     parser.add_argument(
-        "--against", type=Path, metavar="OTHER.json", help="also the ratio of this machine's throughput to another's"
+        "--against", type=Path, metavar="OTHER.json", help="also say how many times as fast as that machine this one is"
     )
     parser.add_argument(
         "--measured-on",
@@ -63,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OTHER.json",
         help="the machine that --trace was recorded on: also predict relative to how the application ran there",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of a trace: the thesis's five workloads, with ratios to the first machine",
     )
     parser.add_argument(
-        "--by", choices=("throughput", "elapsed", "cost"), default="throughput", help="order (default throughput)"
+        "--by",
+        choices=("throughput", "elapsed", "cost"),
+        default="throughput",
+        help="the best machine first, by throughput (default), elapsed time, or throughput per cost ('scale --cost')",
     )
     parser.add_argument(
         "--measured-on",
@@ -53,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_settings_argument(parser)
     parser.add_argument("--model", default="best", metavar="NAME", help="as for 'flextrace predict' (default best)")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

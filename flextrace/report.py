@@ -36,13 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         action="extend",
         metavar="V.json",
-        help="what 'flextrace validate' wrote of a profile: errors of predictions are those on its random workloads",
+        help="by 'flextrace validate', of one of the profiles: errors of predictions are those on its random workloads",
     )
     parser.add_argument(
-        "--trace", type=Path, nargs="+", default=[], action="extend", metavar="T.iotrace", help="traces"
+        "--trace",
+        type=Path,
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="T.iotrace",
+        help="traces, to be characterized",
     )
     parser.add_argument(
-        "--comparison", type=Path, nargs="+", default=[], action="extend", metavar="C.json", help="'compare -o' wrote"
+        "--comparison",
+        type=Path,
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="C.json",
+        help="by 'flextrace compare -o'",
     )
     parser.add_argument(
         "--replay",
@@ -51,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         action="extend",
         metavar="R.json",
-        help="'replay --record --output' wrote",
+        help="by 'flextrace replay --record --output'",
     )
     parser.add_argument("--force", action="store_true", help="overwrite the report")
 

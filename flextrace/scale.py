@@ -49,15 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory",
         type=parse_limit,
         metavar="SIZE",
-        help="measure inside a memory control group of SIZE (needs root), whose small page cache makes it short; "
-        "without it, files of four times the machine's memory are needed",
+        help="measure inside a memory control group of SIZE, so that the page cache is small and the run short (needs "
+        "root, or a control group that is delegated); without it, files of about ten times the machine's memory",
     )
     parser.add_argument(
         "--budget",
         type=parse_duration,
         default=600.0,
         metavar="DURATION",
-        help="time for all points together (default 10m)",
+        help="for laying out files and all points together (default 10m); from 100s on storage is measured by itself, "
+        "too, so that applications can be simulated",
     )
     parser.add_argument(
         "--focal",
@@ -79,15 +80,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target",
         type=parse_fraction,
         metavar="SHARE",
-        help="largest half-width of a point's throughput at which it stops, as a share of it (default 5%%)",
+        help="half-width of the 95 %% confidence interval of a point's throughput, as a share of it, at which the "
+        "point has been measured (default 5%%)",
     )
     parser.add_argument(
-        "--seed", type=parse_seed, default=0, metavar="N", help="of workloads and of their order (default 0)"
+        "--seed", type=parse_seed, default=0, metavar="N", help="of the choice of workloads and their order (default 0)"
     )
     parser.add_argument(
-        "--random", type=int, default=0, metavar="N", help="also measure N random workloads twice and print the errors"
+        "--random",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also measure N random workloads twice, and print how far off predictions and second runs are (default 0)",
     )
-    parser.add_argument("--cost", type=float, metavar="N", help="of the machine, in any currency, for 'flextrace rank'")
+    parser.add_argument(
+        "--cost", type=float, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
+    )
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
     parser.add_argument("--force", action="store_true", help="overwrite the profile, and forget an interrupted run")
     parser.add_argument(
@@ -355,7 +363,8 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     profile.save(arguments.output)
     lacks = "" if profile.complete else ", which is not complete"
     spent = format_duration(profile.settings["spent_s"])
-    _say(f"{len(profile.measured)} points in {spent} are in {arguments.output}{lacks}")
+    count = len(profile.measured)
+    _say(f"{count} point{'s are' if count != 1 else ' is'} in {arguments.output}{lacks}, after {spent}")
     record_scores(profile)
     profile.save(arguments.output)
     for line in findings(profile) + knee_sentences(profile):

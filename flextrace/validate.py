@@ -37,20 +37,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workloads", type=int, default=100, metavar="N", help="random workloads, each measured twice (default 100)"
     )
     parser.add_argument(
-        "--no-orthogonal", action="store_true", help="leave out the orthogonal samples, which need most of the time"
+        "--no-orthogonal",
+        action="store_true",
+        help="leave out the baselines that interpolate in orthogonal samples (thesis 5.4), which need most of the time",
     )
     parser.add_argument(
         "--max-seconds", type=parse_duration, default=4.0, metavar="TIME", help="longest run of a workload (default 4s)"
     )
     parser.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
-    parser.add_argument("--memory", type=parse_limit, metavar="SIZE", help="memory group (default: the profile's)")
-    parser.add_argument("--write", action="store_true", help="write the profile's device again, if it has one")
-    parser.add_argument("--confirm", metavar="ID", help="its serial number, or its size in bytes if it has none")
+    parser.add_argument(
+        "--memory", type=parse_limit, metavar="SIZE", help="memory control group to measure in (default: the profile's)"
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="needed where the profile is of a device that was written: destroys what is on it",
+    )
+    parser.add_argument(
+        "--confirm", metavar="ID", help="that device's serial number, or its size in bytes if it has none; for --write"
+    )
     parser.add_argument(
         "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default 0)"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE.json", help="document (default: PROFILE-validation.json)"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.json",
+        help="for points and errors (default: PROFILE-validation.json)",
     )
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
     parser.add_argument("--force", action="store_true", help="overwrite the document, and forget an interrupted run")
