@@ -29,6 +29,8 @@ def parse_settings(texts: list[str]) -> dict[str, float]:
     FlextraceError
         One has no number.
     """
+    from selfscale.table_columns import LARGEST  # noqa: PLC0415
+
     settings = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -36,7 +38,7 @@ def parse_settings(texts: list[str]) -> dict[str, float]:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
-            raise FlextraceError(f"--set {text}: give NAME=VALUE with a number", 2)
+        if not abs(number) <= LARGEST:  # nor if it is none
+            raise FlextraceError(f"--set {text}: give NAME=VALUE with a number up to {LARGEST:g}", 2)
         settings[name.strip()] = number
     return settings

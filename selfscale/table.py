@@ -19,6 +19,8 @@ from selfscale.models.measured import Z95
 from selfscale.table_columns import EXPECTED, REQUESTS, THROUGHPUT, Column, column_of
 
 DELIMITERS = ",;\t"
+SHOWN = 40
+"""Characters of a cell in a message."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,18 @@ def _fault(path: Path, number: int, cells: list[str], header: list[str], meaning
         return f"{path}, line {number}: {len(cells)} cells where the first line names {len(header)} columns"
     for index, column in meaning.items():
         if math.isnan(column.value(cells[index])):
-            text = f"{cells[index]!r} is not {EXPECTED[column.kind]}" if cells[index].strip() else "the cell is empty"
+            text = (
+                f"{_short(cells[index])} is not {EXPECTED[column.kind]}"
+                if cells[index].strip()
+                else "the cell is empty"
+            )
             return f"{path}, line {number}, column {header[index]!r}: {text}"
     return ""
+
+
+def _short(cell: str) -> str:
+    """A cell as it is shown: of one whose quote was never closed, which goes on to the end of the file, the begin."""
+    return repr(cell) if len(cell) <= SHOWN else f"{cell[:SHOWN]!r}..."
 
 
 def _averaged(names: list[str], rows: np.ndarray, bad: list[str], said: list[str]) -> Table:

@@ -27,11 +27,13 @@ KINDS = {
     THROUGHPUT: "positive",
     REQUESTS: "positive",
 }
+LARGEST = 1e100
+"""Of any number: models take its square."""
 EXPECTED = {
-    "size": "a size above 0",
+    "size": f"a size above 0, up to {LARGEST:g}",
     "fraction": "a share from 0 to 1, or 0 to 100 where the column's unit is percent",
-    "positive": "a number above 0",
-    "number": "a number",
+    "positive": f"a number above 0, up to {LARGEST:g}",
+    "number": f"a number up to {LARGEST:g}",
 }
 RATE = re.compile(r"(\w+) (?:per )?(?:s|sec|second)")
 PER_SECOND = {"iops", "ops per s", "requests per s", "ios per s"}
@@ -73,6 +75,8 @@ class Column:
             return math.nan
 
     def _allowed(self, value: float) -> bool:
+        if abs(value) > LARGEST:
+            return False
         if self.kind == "fraction":
             return 0 <= value <= 1
         return self.kind == "number" or value > 0

@@ -162,6 +162,7 @@ HEADER = "read_frac,size_mean,throughput_mb_per_s"
         ("0.5,4096,-1", 3, "column 'throughput_mb_per_s': '-1' is not a number above 0"),
         ("0.5,4096,nan", 3, "'nan' is not a number above 0"),
         ("7,4096,10", 3, "'7' is not a share"),
+        ("0.5,1e200,10", 3, "column 'size_mean': '1e200' is not a size above 0, up to 1e+100"),
         ("0.5,4096", 3, "2 cells where the first line names 3 columns"),
     ],
 )
@@ -178,6 +179,27 @@ def test_a_bad_cell_is_named_or_skipped(tmp_path, capsys, cell, line, said):
     captured = capsys.readouterr()
     assert "20 measurements of 20 workloads, lines left out: 1" in captured.out
     assert said in captured.err
+
+
+def test_a_number_that_no_model_can_square_is_named(tmp_path, capsys):
+    rows = [f"{4096 * (1 + number % 3)},{number},{10 + number}" for number in range(20)]
+    path = written(tmp_path / "t.csv", "size_mean,depth,throughput_mb_per_s", *rows, "4096,1e200,10")
+    words = ["fit", str(path), "-o", str(tmp_path / "p.json")]
+    assert main(words) == 1
+    assert "line 22, column 'depth': '1e200' is not a number up to 1e+100" in capsys.readouterr().err
+    assert main([*words, "--skip-bad"]) == 3
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "p.json"), "--size-mean", "4K", "--set", "depth=1e200"]) == 2
+    assert "--set depth=1e200: give NAME=VALUE with a number up to 1e+100" in capsys.readouterr().err
+
+
+def test_of_a_quote_that_is_never_closed_only_the_begin_is_shown(tmp_path, capsys):
+    rows = [f"0.5,4096,{10 + number}" for number in range(200)]
+    path = written(tmp_path / "t.csv", HEADER, '0.5,4096,"7', *rows)
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json")]) == 1
+    error = capsys.readouterr().err
+    assert "column 'throughput_mb_per_s': '7\\n0.5,4096,10" in error
+    assert len(error) < 300
 
 
 def test_a_parameter_that_differs_in_one_row_only(tmp_path, capsys):
