@@ -11,31 +11,15 @@ import pytest
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
+from tests.laid_out import document_of
 from tests.made_trace import made_trace, read, write
 from tests.page_cache import cached_ranges
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace_run_phase
 
 pytestmark = needs_engine
-pytest_plugins = ["small_file_system"]
+pytest_plugins = ["image_engine", "small_file_system"]
 
 needs_fincore = pytest.mark.skipif(not shutil.which("fincore"), reason="fincore (util-linux) is not installed")
-
-
-@pytest.fixture
-def engine(tmp_path):
-    """Runs the engine on a trace in tmp_path/image; returns the process."""
-
-    def run(trace, *options, directory=tmp_path / "image"):
-        path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
-        command = [ENGINE, path, f"--directory={directory}", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-    return run
-
-
-def document_of(done):
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def one_file(size, **fields):

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded holes in the image of a replay: where they are by lseek(2), what they leave free by stat(2)."""
 
-import json
 import os
 import re
-import subprocess
 
 import pytest
 
-import characterize
 from characterize.layout import BlockDataClass, FileFlag, HeaderFlag
+from tests.laid_out import document_of
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.sparse_file import between, data_ranges
-from tests.straced import ENGINE, needs_engine, needs_strace, strace_run_phase
+from tests.straced import needs_engine, needs_strace, strace_run_phase
 
 pytestmark = needs_engine
-pytest_plugins = ["small_file_system"]
+pytest_plugins = ["image_engine", "small_file_system"]
 
 MIB = 1 << 20
 PAGE = 4096
@@ -24,23 +22,6 @@ SIZE = 9 * MIB + 17
 HOLES = [(0, MIB), (3 * MIB, 5 * MIB), (7 * MIB, SIZE)]
 DATA_BYTES = 4 * MIB
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-
-
-@pytest.fixture
-def engine(tmp_path):
-    """Runs the engine on a trace in tmp_path/image; returns the process."""
-
-    def run(trace, *options, directory=tmp_path / "image"):
-        path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
-        command = [ENGINE, path, f"--directory={directory}", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-    return run
-
-
-def document_of(done):
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def rows(holes, file=1):

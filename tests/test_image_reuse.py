@@ -14,10 +14,12 @@ import pytest
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
 from flextrace.main import main
+from tests.laid_out import document_of
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 
 pytestmark = needs_engine
+pytest_plugins = ["image_engine"]
 
 SIZE = 3_000_017
 
@@ -25,23 +27,6 @@ SIZE = 3_000_017
 def one_file(size=SIZE):
     files = [{"file": 1, "size_bytes": size, "resident_bytes": size}]
     return made_trace([read(0, 1)], files=files, flags=HeaderFlag.UNTIMED)
-
-
-@pytest.fixture
-def engine(tmp_path):
-    """Runs the engine on a trace in tmp_path/image; returns the process."""
-
-    def run(trace, *options, directory=tmp_path / "image"):
-        path = characterize.write(trace, tmp_path / "t.iotrace", force=True)
-        command = [ENGINE, path, f"--directory={directory}", *options]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-    return run
-
-
-def document_of(done):
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def seals(image):
