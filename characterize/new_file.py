@@ -25,7 +25,7 @@ def check_replaceable(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise FlextraceError(f"cannot write {path}: it is not a regular file; choose another name", exit_code=2)
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise FlextraceError(f"cannot write {path}: its directory is not writable; choose another", exit_code=2)
+        raise FlextraceError(f"cannot write {path}: its directory is not writable; choose another")
 
 
 def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> None:

@@ -97,6 +97,6 @@ def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_sy
     with pytest.raises(FlextraceError, match="its directory is not writable; choose another"):
         check_new_file(output, force=True)
     (tmp_path / "d").mkdir()
-    assert main(["scale", "--directory", str(tmp_path / "d"), "-o", str(output), "--budget", "5s"]) == 2
+    assert main(["scale", "--directory", str(tmp_path / "d"), "-o", str(output), "--budget", "5s"]) == 1
     assert f"cannot write {output}: its directory is not writable" in capsys.readouterr().err
     assert os.listdir(tmp_path / "d") == []

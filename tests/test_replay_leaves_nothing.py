@@ -75,16 +75,18 @@ def test_a_signal_while_the_engine_is_started_ends_it(tmp_path, monkeypatch):
 
     trace = endless_layout(tmp_path / "large.iotrace")
     monkeypatch.setattr("replayer.run.subprocess.Popen", InterruptedStart)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs the tests aside
     try:
         with pytest.raises(KeyboardInterrupt):
             replay(trace, tmp_path / "image", force_space=True)
         (engine,) = started_engines
         assert engine.poll() in {130, -signal.SIGTERM}  # the latter before it handles signals
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
+        signal.signal(signal.SIGINT, before)
         for engine in started_engines:
             engine.kill()
             engine.wait()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_earlier_image_outlives_an_interrupted_layout_as_in_one_phase(image, tmp_path):
