@@ -21,7 +21,6 @@ enum {
 	PENDING_MAX = 1 << 24, /* records held in memory, 1.5 GiB; beyond that they are counted as lost */
 	HOLD_NS = 40000000, /* how long a record is waited for that others overtook */
 	FILE_SEARCH_MAX = 1 << 20, /* how far back a name's FILE is looked for: HOLD_NS at 25 million a second */
-	NAME_IDS_FIRST = 0x80000000u, /* ids from the kernel side start at 1 */
 };
 
 static void forget_announced(struct announced *announced)
@@ -215,7 +214,7 @@ static uint32_t write_name_only_file(struct drain *drain, const char *path, uint
 		.type = type,
 		.flags = flags,
 		.time_ns = time_ns,
-		.file = NAME_IDS_FIRST + drain->name_ids++,
+		.file = TRACE_FIRST_NAME_ID + drain->name_ids++,
 		.resident_bytes = TRACE_NOT_MEASURED_U64,
 	};
 	writer_append_file(drain->writer, &record, path, strlen(path));

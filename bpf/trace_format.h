@@ -236,7 +236,7 @@ struct file_record {
 	__u16 path_bytes; /* without terminating zero */
 	__u32 flags; /* enum file_flag */
 	__u64 time_ns; /* first sight */
-	__u32 file;    /* 1, 2, 3 ... in this trace; from 2^31 on for paths that were only named (rename, unlink) */
+	__u32 file;    /* 1, 2, 3 ... in this trace; from TRACE_FIRST_NAME_ID on of paths only (rename, unlink) */
 	__u32 device;  /* as stat(2) says; kernel encoding: major << 20 | minor */
 	__u64 inode;
 	__u32 generation;
@@ -423,6 +423,7 @@ struct trace_header {
 
 #define TRACE_NOT_MEASURED_U32 (~0u)
 #define TRACE_NOT_MEASURED_U64 (~0ull)
+#define TRACE_FIRST_NAME_ID 0x80000000u /* of files; from here on they are of paths that were only named */
 
 _Static_assert(sizeof(struct trace_header) == TRACE_HEADER_BYTES, "header size");
 _Static_assert(sizeof(struct io_record) == TRACE_RECORD_BYTES, "io_record size");

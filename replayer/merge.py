@@ -18,12 +18,12 @@ import numpy as np
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.joint_metadata import joint_metadata
-from characterize.layout import HeaderFlag, RecordKind
+from characterize.layout import TRACE_FIRST_NAME_ID, HeaderFlag, RecordKind
 from characterize.requests import Layer, times_measured
 from characterize.trace import Header, Trace
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
-from replayer.flexible.file_state import FIRST_NAME_ID, NAMING
+from replayer.flexible.file_state import NAMING
 from replayer.flexible.planned import RANGES, derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.merged_blocks import merged_blocks
@@ -232,11 +232,11 @@ class _Labels:
         naming = np.isin(draft.fileops["op"], NAMING)
         ids = [draft.io["file"], draft.fileops["file"], draft.files["file"], draft.fileops["argument"][naming]]
         known = np.unique(np.concatenate(ids)).astype(np.int64)
-        plain, named = known[(known > 0) & (known < FIRST_NAME_ID)], known[known >= FIRST_NAME_ID]
+        plain, named = known[(known > 0) & (known < TRACE_FIRST_NAME_ID)], known[known >= TRACE_FIRST_NAME_ID]
 
         def moved(file: np.ndarray) -> np.ndarray:
             file = file.astype(np.int64)
-            return np.where(file == 0, 0, file + np.where(file < FIRST_NAME_ID, self.files, self.names))
+            return np.where(file == 0, 0, file + np.where(file < TRACE_FIRST_NAME_ID, self.files, self.names))
 
         draft.fileops["argument"][naming] = moved(draft.fileops["argument"][naming])
         for records in (draft.io, draft.fileops, draft.files, *ranges):
@@ -246,7 +246,7 @@ class _Labels:
         draft.paths = {file: names[path] for file, path in paths.items()}
         self.paths.update(draft.paths.values())
         self.files += int(plain.max(initial=0))
-        self.names += int(named.max(initial=FIRST_NAME_ID - 1)) - FIRST_NAME_ID + 1
+        self.names += int(named.max(initial=TRACE_FIRST_NAME_ID - 1)) - TRACE_FIRST_NAME_ID + 1
 
     def _relabel_tasks(self, draft: Draft) -> None:
         columns = [

@@ -14,11 +14,10 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from characterize.layout import Fileop, FileType, IoOp, RecordKind, Source
+from characterize.layout import TRACE_FIRST_NAME_ID, Fileop, FileType, IoOp, RecordKind, Source
 from characterize.stream import Arrays, Chunk, Stream
 from characterize.trace import Trace
 from replayer.block_lanes import DEVICE_FILE
-from replayer.flexible.file_state import FIRST_NAME_ID
 from replayer.repeated_operations import RepeatedIo, repeated_fileops
 from replayer.replay_recording import players_of
 
@@ -119,7 +118,7 @@ class WantedOperations:
 
     def _number_of(self, file: np.ndarray) -> np.ndarray:
         """Numbers in the names of the image's files (files.h, files_index): ids of new names stand behind all files."""
-        return np.where(file < FIRST_NAME_ID, file, file - FIRST_NAME_ID + self._names_from)
+        return np.where(file < TRACE_FIRST_NAME_ID, file, file - TRACE_FIRST_NAME_ID + self._names_from)
 
 
 def _names_from(trace: Stream) -> int:
@@ -129,7 +128,7 @@ def _names_from(trace: Stream) -> int:
     for arrays in chain([trace.facts.arrays], parts):
         for kind in (RecordKind.FILE, RecordKind.IO, RecordKind.FILEOP):
             file = arrays[kind]["file"] if kind in arrays else np.zeros(0, np.int64)
-            largest = max(largest, int(file[file < FIRST_NAME_ID].max(initial=0)))
+            largest = max(largest, int(file[file < TRACE_FIRST_NAME_ID].max(initial=0)))
     return largest + 1
 
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
-from characterize.layout import FILEOP_DTYPE, Fileop, FileType, IoFlag, RecordKind, Source
+from characterize.layout import FILEOP_DTYPE, TRACE_FIRST_NAME_ID, Fileop, FileType, IoFlag, RecordKind, Source
 from characterize.trace import Trace
 from replayer.flexible.block_layer import requests_to_run
 from replayer.flexible.draft import Draft, RowsOfFiles
-from replayer.flexible.file_state import FIRST_NAME_ID, NAMING, states_after
+from replayer.flexible.file_state import NAMING, states_after
 from replayer.flexible.planned import RANGES, derived, layer_of, layer_workload, planned, planned_blocks, unchanged
 
 TIMES_MAX = 100_000
@@ -94,8 +94,8 @@ class _Passes:
         self._own = _files_of_every_pass(draft)
         self._restored = _restoring(draft, set(self._own), end)
         known = np.concatenate([draft.files["file"], draft.io["file"], draft.fileops["file"]]).astype(np.int64)
-        self._file = int(known[known < FIRST_NAME_ID].max(initial=0))
-        self._name = int(known[known >= FIRST_NAME_ID].max(initial=FIRST_NAME_ID - 1))
+        self._file = int(known[known < TRACE_FIRST_NAME_ID].max(initial=0))
+        self._name = int(known[known >= TRACE_FIRST_NAME_ID].max(initial=TRACE_FIRST_NAME_ID - 1))
         for number in range(1, times):
             self._add(draft, number)
 
@@ -131,7 +131,7 @@ class _Passes:
         self._taken.update(names.values())
 
     def _new_id(self, file: int) -> int:
-        if file >= FIRST_NAME_ID:
+        if file >= TRACE_FIRST_NAME_ID:
             self._name += 1
             return self._name
         self._file += 1

@@ -98,7 +98,8 @@ def compiled(tmp_path_factory) -> dict[str, int]:
             lines.append(f'printf("{struct}.{field}.size %zu\\n", sizeof({member}));')
     for values in declared_enums().values():
         lines.extend(f'printf("{value} %lld\\n", (long long){value});' for value in values)
-    lines.append('printf("TRACE_NOT_MEASURED_U32 %lld\\n", (long long)TRACE_NOT_MEASURED_U32);')
+    for macro in ("TRACE_NOT_MEASURED_U32", "TRACE_FIRST_NAME_ID"):
+        lines.append(f'printf("{macro} %lld\\n", (long long){macro});')
     lines.append('printf("MAGIC_BYTES %zu\\n", sizeof(TRACE_MAGIC) - 1);')
     lines.append("return 0;\n}")
     directory = tmp_path_factory.mktemp("layout")
@@ -145,6 +146,7 @@ def test_enum_values(enum, compiled):
 def test_constants(compiled):
     assert {name: getattr(layout, name) for name in CONSTANTS} == {name: compiled[name] for name in CONSTANTS}
     assert compiled["TRACE_NOT_MEASURED_U32"] == layout.NOT_MEASURED_U32
+    assert compiled["TRACE_FIRST_NAME_ID"] == layout.TRACE_FIRST_NAME_ID
     assert f'"{layout.TRACE_MAGIC.decode()}"' in HEADER.read_text()
     assert len(layout.TRACE_MAGIC) == compiled["MAGIC_BYTES"]
 

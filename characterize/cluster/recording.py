@@ -12,13 +12,18 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.expansion import is_trace_archive
-from characterize.layout import HEADER_DTYPE, RECORD_DTYPE, TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, RecordKind
+from characterize.layout import (
+    HEADER_DTYPE,
+    RECORD_DTYPE,
+    TRACE_FIRST_NAME_ID,
+    TRACE_HEADER_BYTES,
+    TRACE_RECORD_BYTES,
+    RecordKind,
+)
 from characterize.stream import PIECE_RECORDS
 from characterize.trace_head import count_records, is_foreign, json_text, read_head
 
 NUMBERS_END, OPERATIONS_END = 2**32, 2**64
-# From here on numbers are of names and not of files (bpf/trace_format.h).
-FIRST_NAME_ID = 2**31
 
 SMALL = (RecordKind.FILE, RecordKind.TASK, RecordKind.GAP, RecordKind.RESIDENT, RecordKind.HOLE, RecordKind.TEXT)
 """Kinds of which a trace has few records."""
@@ -110,7 +115,7 @@ class Recording:
                 elif name in _OPERATIONS:
                     its[name] += np.where(its[name] > 0, np.uint64(self.operations), np.uint64(0))
                 elif name in _FILES:
-                    plain = (its[name] > 0) & (its[name] < FIRST_NAME_ID)
+                    plain = (its[name] > 0) & (its[name] < TRACE_FIRST_NAME_ID)
                     its[name] += np.where(plain, np.uint32(self.files), np.uint32(0))
                 elif name == "device":
                     its[name] = _mapped(its[name], self.devices)

@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from characterize.cluster.recording import FIRST_NAME_ID, SMALL, Recording
-from characterize.layout import RECORD_DTYPE, TRACE_RECORD_BYTES, BlockFlag, HeaderFlag, RecordKind
+from characterize.cluster.recording import SMALL, Recording
+from characterize.layout import (
+    RECORD_DTYPE,
+    TRACE_FIRST_NAME_ID,
+    TRACE_RECORD_BYTES,
+    BlockFlag,
+    HeaderFlag,
+    RecordKind,
+)
 from characterize.stream import TIMED, Arrays, Chunk
 
 STARTS_KEPT = 64
@@ -149,7 +156,7 @@ def _note_numbers(its: np.ndarray, found: Survey) -> None:
         elif name in ("id", "cause"):
             found.operation = max(found.operation, int(its[name].max()))
         elif name == "file":
-            found.file = max(found.file, int(its[name][its[name] < FIRST_NAME_ID].max(initial=0)))
+            found.file = max(found.file, int(its[name][its[name] < TRACE_FIRST_NAME_ID].max(initial=0)))
         elif name == "device":
             found.devices.update(np.unique(its[name]).tolist())
 

@@ -30,9 +30,8 @@ from characterize.formats.strace_arguments import (
     vector_bytes,
 )
 from characterize.formats.strace_processes import Call, Description, Process, Processes
-from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
+from characterize.layout import TRACE_FIRST_NAME_ID, FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
 
-NEW_NAME_BASE = 2**31
 # Plain numbers, since this runs for every call of a log.
 _READ, _WRITE, _APPEND = int(IoOp.READ), int(IoOp.WRITE), int(IoFlag.APPEND)
 _INFERRED, _POSITIONED, _VECTORED = int(IoFlag.OFFSET_INFERRED), int(IoFlag.POSITIONED), int(IoFlag.VECTORED)
@@ -106,7 +105,7 @@ class OpenFiles:
         self._written: set[int] = set()
         self._absent: set[str] = set()
         self.processes = Processes()
-        self._last_file, self._last_name = 0, NEW_NAME_BASE
+        self._last_file, self._last_name = 0, TRACE_FIRST_NAME_ID
         self._rows: list[tuple[int, ...]] = []
 
     def chunk(self) -> Chunk:

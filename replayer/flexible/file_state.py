@@ -14,9 +14,6 @@ NOT_TO_THE_END_OF_ITS_RANGE = 0x01 | 0x08 | 0x20
 RENAME_EXCHANGE = 2
 NAMING = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
 
-FIRST_NAME_ID = 1 << 31
-"""From here on ids are those of names that were only named (trace_format.h, struct file_record)."""
-
 
 def states_after(draft: Draft) -> pd.DataFrame:
     """State of every file behind its last operation.
