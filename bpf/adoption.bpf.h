@@ -29,8 +29,7 @@ static __always_inline void adopt_task(struct task_struct *task)
 {
 	if ((__u32)BPF_CORE_READ(task, tgid) == recorder_process || bpf_task_storage_get(&tasks, task, NULL, 0))
 		return;
-	mark_traced(task);
-	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_state *state = make_task_state(task);
 	if (!state) {
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
 		return;

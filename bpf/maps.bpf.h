@@ -196,6 +196,17 @@ static __always_inline void mark_traced(const struct task_struct *task)
 	traced_marks[(__u32)BPF_CORE_READ(task, tgid) % TRACED_MARKS] = 1;
 }
 
+/*
+ * The state of a task that is traced from now on, NULL = no memory. Its maker and the walk that takes tasks in can make it at
+ * once: one of them is refused (-EEXIST, or -EAGAIN of the task's first storage), and then finds what the other one has made.
+ */
+static __always_inline struct task_state *make_task_state(struct task_struct *task)
+{
+	mark_traced(task);
+	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return state ? state : bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
 /* Which task dirtied a stretch of a file last; written where pages get dirty, read when they are written back. */
 struct dirty_key {
 	__u32 file;

@@ -45,8 +45,7 @@ int BPF_PROG(task_newtask, struct task_struct *task, __u64 clone_flags)
 	struct task_state *maker_state = bpf_task_storage_get(&tasks, maker, NULL, 0);
 	if (!maker_state)
 		return 0;
-	mark_traced(task);
-	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_state *state = make_task_state(task);
 	if (state) {
 		state->creator = maker->pid;
 		hear(state, all_news(maker_state), maker, bpf_ktime_get_ns());

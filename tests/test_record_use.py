@@ -228,6 +228,19 @@ def test_duration_of_a_process_leaves_it_alone(tmp_path):
     assert tasks["wchar"]["seen"] == pytest.approx(tasks["wchar"]["kernel"], abs=4)
 
 
+def test_a_process_that_is_being_made_when_recording_begins_is_not_lost(tmp_path):
+    process = subprocess.Popen(["sh", "-c", "while :; do (:); done"])
+    try:
+        for _ in range(20):  # about one in seven met one being made
+            options = ["--duration", "0.05", "-p", str(process.pid)]
+            command = [RECORDER, "-q", "--force", "--layer=vfs", "-o", tmp_path / "t", *options]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_max_size_is_kept_and_the_command_runs_to_its_end(tmp_path):
     limit = 2 << 20
     dd = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=100000; echo done > {tmp_path}/after"
