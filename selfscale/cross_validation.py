@@ -27,11 +27,11 @@ from selfscale.profile import Region
 FOLDS = 6
 TESTED_MIN = 10
 """With fewer points off the curves, those on the curves are tested too."""
-REGION_TESTED_MIN = 10
-"""A region with fewer tested points has no interval of its own."""
+REGION_TESTED_MIN = 20
+"""A region with fewer tested points has no interval of its own: of few, the rank that covers 90 % is the largest error."""
 LEVEL = 0.90
-NARROWED_MIN = 1 / 3
-"""Share of its own half-width to which a model's interval is narrowed at most."""
+FACTOR_MIN, FACTOR_MAX = 1 / 3, 3.0
+"""What a model's own half-width is multiplied by, at least and at most."""
 QUANTILES = {"median": 0.5, "p75": 0.75, "p90": 0.9}
 
 
@@ -54,7 +54,7 @@ class Score:
         Of every region with a tested point: ``region``, ``count``, ``median``, ``p90``.
     widening : dict
         Region (as text; ``all`` where it has too few) to what makes the model's own interval cover 90 % of the tested
-        points: ``factor`` multiplies its logarithmic half-width, ``added`` is added to it in squares.
+        points: ``factor`` multiplies its logarithmic half-width, ``added`` is added to that in squares.
     """
 
     model: str
@@ -230,16 +230,16 @@ def _compare(model: Model, tested: Sequence[Point], regions: Sequence[Region]) -
 def _widening(log_error: np.ndarray, half_width: np.ndarray) -> dict[str, float]:
     """What makes the intervals cover `LEVEL` of the tested points.
 
-    The rank is that of conformal prediction, (n + 1) x level. Intervals that are too wide are narrowed by a factor,
-    those that are too narrow get a constant: a model that takes itself as exact cannot be widened by a factor.
+    The rank is that of conformal prediction, (n + 1) x level. A factor keeps what the model knows of where it knows
+    little. A model that takes itself as nearly exact cannot be widened by one: beyond `FACTOR_MAX` it gets a constant.
     """
     rank = min(len(log_error), math.ceil((len(log_error) + 1) * LEVEL)) - 1
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.sort(np.where(log_error > 0, log_error / half_width, 0.0))
-    if ratio[rank] <= 1:
-        return {"factor": float(max(ratio[rank], NARROWED_MIN)), "added": 0.0}
-    missing = np.sort(np.maximum(log_error**2 - half_width**2, 0.0))
-    return {"factor": 1.0, "added": float(np.sqrt(missing[rank]))}
+    if ratio[rank] <= FACTOR_MAX:
+        return {"factor": float(max(ratio[rank], FACTOR_MIN)), "added": 0.0}
+    missing = np.sort(np.maximum(log_error**2 - (FACTOR_MAX * half_width) ** 2, 0.0))
+    return {"factor": FACTOR_MAX, "added": float(np.sqrt(missing[rank]))}
 
 
 def widened(score: Score, region: int, half_width: float) -> float:
