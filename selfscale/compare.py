@@ -20,7 +20,7 @@ from characterize.trace import Trace
 from characterize.workload import Workload
 from selfscale.comparison import Comparison, Row, comparison_document, mark_differences, same_limit
 from selfscale.comparison_predictions import equivalent_unique_bytes, prediction_rows
-from selfscale.comparison_runs import Setting, application_row, replay_row, willy_rows
+from selfscale.comparison_runs import Setting, application_row, measured_rows
 from selfscale.profile import Profile
 
 MUST_HOLD = ("application", "replay")
@@ -102,8 +102,7 @@ def compare(
     predictions = prediction_rows(setting)  # first: a profile that is no use fails before anything runs
     rows = [
         application_row(setting),
-        replay_row(setting, say),
-        *willy_rows(setting, say),
+        *measured_rows(setting, say),
         *predictions,
     ]
     mark_differences(rows)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns an application's trace into the measured rows of a comparison: its replay, and Willy with its parameters.
 
-Both run in a memory group of the same size as the application; each states how its page cache was at the start.
+All run in a memory group of the same size as the application; each states how its page cache was at the start. They
+take turns: on a machine whose speed changes within minutes, runs of one row back to back would look repeatable, and
+rows would differ by when they ran.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,31 +123,58 @@ def _own_directory(setting: Setting) -> Iterator[Path]:
         yield Path(path)
 
 
-def _run_trace(setting: Setting, path: Path, what: str, timing: str, say: Say) -> list[dict[str, Any]]:
-    """Replay one trace file `repeat` times, each time from the page cache that it records.
+@dataclass(frozen=True)
+class _Measuring:
+    """A row whose files are there: run it any number of times, then ask for it."""
+
+    run: Callable[[], None]
+    row: Callable[[], Row]
+
+
+def measured_rows(setting: Setting, say: Say) -> list[Row]:
+    """The replay, Willy of the thesis and Willy extended; without the latter two where it cannot have the parameters.
+
+    Each is measured once in every round, in the opposite order in every second one. The files of all of them are there
+    until the last round.
+    """
+    rows = [_replayed] if _willy_refuses(setting) else [_replayed, _willy, _willy_extended]
+    with ExitStack() as stack:
+        measuring = [stack.enter_context(row(setting, say)) for row in rows]
+        for number in range(setting.repeat):
+            if setting.repeat > 1:
+                say(f"round {number + 1} of {setting.repeat}")
+            for each in reversed(measuring) if number % 2 else measuring:
+                os.sync()  # what the row before left dirty is not to be written while this one runs
+                each.run()
+        return [each.row() for each in measuring]
+
+
+class _Replays:
+    """Runs of one trace file, each from the page cache that it records.
 
     The image is laid out, evicted and kept outside the memory group, and every run has a group of its own: pages stay
     charged to the group that read them first, so a run would otherwise use its predecessor's.
     """
-    results = []
-    with _own_directory(setting) as directory:
-        for number in range(1, setting.repeat + 1):
-            say(f"{what}: laying out its files" if number == 1 else f"{what}: restoring its files")
-            replay(path, directory, timing=timing, phase="prepare", keep_image=True)
-            say(f"{what}: run {number} of {setting.repeat}")
-            with _memory_group(setting) as group:
-                results.append(
-                    replay(
-                        path,
-                        directory,
-                        timing=timing,
-                        cache="recorded",
-                        phase="run",
-                        keep_image=True,
-                        memory_group=group,
-                    )
-                )
-    return results
+
+    def __init__(self, setting: Setting, path: Path, directory: Path, timing: str, say: Callable[[str], None]):
+        self._setting, self._path, self._directory, self._timing, self._say = setting, path, directory, timing, say
+        self.results: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        self._say("restoring its files" if self.results else "laying out its files")
+        replay(self._path, self._directory, timing=self._timing, phase="prepare", keep_image=True)
+        self._say("running")
+        with _memory_group(self._setting) as group:
+            result = replay(
+                self._path,
+                self._directory,
+                timing=self._timing,
+                cache="recorded",
+                phase="run",
+                keep_image=True,
+                memory_group=group,
+            )
+        self.results.append(result)
 
 
 def _reasons(results: list[dict[str, Any]]) -> list[str]:
@@ -156,11 +185,16 @@ def _reasons(results: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def replay_row(setting: Setting, say: Say) -> Row:
+@contextmanager
+def _replayed(setting: Setting, say: Say) -> Iterator[_Measuring]:
     """The recording replayed, from the page cache that it records."""
     assert setting.trace.path is not None  # compare() has refused otherwise
-    with expanded(setting.trace.path) as path:
-        results = _run_trace(setting, path, "replay", setting.timing, say)
+    with expanded(setting.trace.path) as path, _own_directory(setting) as directory:
+        runs = _Replays(setting, path, directory, setting.timing, lambda text: say(f"replay: {text}"))
+        yield _Measuring(runs.run, lambda: _replay_row(setting, runs.results))
+
+
+def _replay_row(setting: Setting, results: list[dict[str, Any]]) -> Row:
     samples = [sample_of(result) for result in results]
     return Row(
         name="replay",
@@ -205,19 +239,21 @@ def _willy_refuses(setting: Setting) -> str:
     return ""
 
 
-def willy_rows(setting: Setting, say: Say) -> list[Row]:
-    """Willy of the thesis, and extended; none where it cannot have the application's parameters."""
-    return [] if _willy_refuses(setting) else [_willy_row(setting, say), _willy_extended_row(setting, say)]
-
-
-def _willy_row(setting: Setting, say: Say) -> Row:
+@contextmanager
+def _willy(setting: Setting, say: Say) -> Iterator[_Measuring]:
     """Willy of the thesis, measured as every point of the profile is."""
-    points = []
+    points: list[Point] = []
     with _own_directory(setting) as directory, _memory_group(setting) as group:
         not_aged = _age(setting, directory, group, say)
-        for number in range(1, setting.repeat + 1):
-            say(f"Willy: run {number} of {setting.repeat}")
-            points.append(_measured(setting, directory, group, number))
+
+        def run() -> None:
+            say("Willy: running")
+            points.append(_measured(setting, directory, group, len(points) + 1))
+
+        yield _Measuring(run, lambda: _willy_row(setting, points, not_aged))
+
+
+def _willy_row(setting: Setting, points: list[Point], not_aged: str | None) -> Row:
     samples = []
     for point in points:
         sample = sample_of(
@@ -261,7 +297,8 @@ def _measured(setting: Setting, directory: Path, group: MemoryGroup | None, numb
     )
 
 
-def _willy_extended_row(setting: Setting, say: Say) -> Row:
+@contextmanager
+def _willy_extended(setting: Setting, say: Say) -> Iterator[_Measuring]:
     """Willy with the application's syncs, its number of requests, and its share of cold reads."""
     times = setting.layer["response_time"]
     wanted = int(times["read"]["count"]) + int(times["write"]["count"])
@@ -269,30 +306,37 @@ def _willy_extended_row(setting: Setting, say: Say) -> Row:
     sync_frac = min(1.0, setting.sync_frac or 0.0)
     willy = make_trace(setting.workload, requests=requests, sync_frac=sync_frac, seed=setting.seed, allow_partial=True)
     cold_frac = chill(willy, setting.cold_frac or 0.0)
-    with tempfile.TemporaryDirectory(prefix="flextrace-compare-", dir=trace_directory()) as scratch:
-        path = characterize.write(willy, Path(scratch) / "willy.iotrace")
-        results = _run_trace(setting, path, "Willy extended", "asap", say)
-    row = Row(
-        name="willy_extended",
-        label="Willy extended",
-        made_by=f"Willy with the five parameters, {requests} requests once, syncFrac {sync_frac:.3g}, "
-        f"coldFrac {cold_frac:.3g}",
-        workload=setting.workload,
-        samples=[_without_elapsed(sample_of(result)) for result in results],
-        memory_limit_bytes=setting.memory_bytes,
-        cold_frac=None if setting.cold_frac is None else cold_frac,
-        page_cache="a share of each file",
-        reasons=_reasons(results),
-        notes=_overwrites(setting) + willy.warnings,
-        details={"requests": requests, "syncFrac": sync_frac},
-    )
+    notes = _overwrites(setting) + willy.warnings
     if setting.cold_frac is not None and cold_frac < setting.cold_frac - COLD_TOLERANCE:
-        row.notes.append("even from an empty cache its reads meet more blocks that its own requests touched before")
+        notes.append("even from an empty cache its reads meet more blocks that its own requests touched before")
     if sync_frac < (setting.sync_frac or 0.0):
-        row.notes.append(f"one sync per write, the application {setting.sync_frac:.3g}")
+        notes.append(f"one sync per write, the application {setting.sync_frac:.3g}")
     if requests < wanted:
-        row.notes.append(f"{requests} of the application's {wanted} requests")
-    return row
+        notes.append(f"{requests} of the application's {wanted} requests")
+
+    def row() -> Row:
+        return Row(
+            name="willy_extended",
+            label="Willy extended",
+            made_by=f"Willy with the five parameters, {requests} requests once, syncFrac {sync_frac:.3g}, "
+            f"coldFrac {cold_frac:.3g}",
+            workload=setting.workload,
+            samples=[_without_elapsed(sample_of(result)) for result in runs.results],
+            memory_limit_bytes=setting.memory_bytes,
+            cold_frac=None if setting.cold_frac is None else cold_frac,
+            page_cache="a share of each file",
+            reasons=_reasons(runs.results),
+            notes=notes,
+            details={"requests": requests, "syncFrac": sync_frac},
+        )
+
+    with (
+        tempfile.TemporaryDirectory(prefix="flextrace-compare-", dir=trace_directory()) as scratch,
+        _own_directory(setting) as directory,
+    ):
+        path = characterize.write(willy, Path(scratch) / "willy.iotrace")
+        runs = _Replays(setting, path, directory, "asap", lambda text: say(f"Willy extended: {text}"))
+        yield _Measuring(runs.run, row)
 
 
 def chill(trace: Trace, cold_frac: float) -> float:

@@ -28,7 +28,7 @@ FOLDS = 6
 TESTED_MIN = 10
 """With fewer points off the curves, those on the curves are tested too."""
 REGION_TESTED_MIN = 20
-"""A region with fewer tested points has no interval of its own: of few, the rank that covers 90 % is the largest error."""
+"""A region with fewer tested points has no interval of its own: of ten, the rank for 90 % is the largest error."""
 LEVEL = 0.90
 FACTOR_MIN, FACTOR_MAX = 1 / 3, 3.0
 """What a model's own half-width is multiplied by, at least and at most."""

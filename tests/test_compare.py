@@ -73,7 +73,8 @@ class Runs:
         return result(throughput=80e6 if trace.untimed else 110e6)
 
     def measure(self, workload: Workload, directory: Path, **options: Any) -> SimpleNamespace:
-        self.measured.append({"workload": workload, "directory": directory, **options})
+        replayed = sum(one["phase"] == "run" for one in self.replays)
+        self.measured.append({"workload": workload, "directory": directory, "replayed_before": replayed, **options})
         times = {name: result()["response_time"][name] for name in ("read", "write")}
         return SimpleNamespace(throughput_bytes_per_s=200e6, response_time=times, steady=True, reason="")
 
@@ -192,7 +193,9 @@ def test_compare_runs_every_row_under_the_applications_conditions(runs: Runs, tm
 
     ran = [one for one in runs.replays if one["phase"] == "run"]
     prepared = [one for one in runs.replays if one["phase"] == "prepare"]
-    assert [one["untimed"] for one in ran] == [False, False, True, True]
+    # In turns, and in the opposite order in the second round.
+    assert [one["untimed"] for one in ran] == [False, True, True, False]
+    assert [one["replayed_before"] for one in runs.measured] == [1, 3]
     assert all(one["memory_group"].limit_bytes == 128 * MIB and one["cache"] == "recorded" for one in ran)
     assert all("memory_group" not in one for one in prepared)
     assert {one["requests"] for one in ran} == {400}
