@@ -105,7 +105,7 @@ def traffic_of(
     queue : int, optional
         Requests that storage takes before it has done the first of them; None: all.
     """
-    files, request = max(1, min(int(workload.process_num), FILES_MAX)), max(workload.size_mean / PAGE_BYTES, 1.0)
+    files, request = max(1, min(round(workload.process_num), FILES_MAX)), max(workload.size_mean / PAGE_BYTES, 1.0)
     window, cache = read_ahead.window_pages, cache_bytes / PAGE_BYTES
     seq_frac, read_frac = float(workload.seq_frac), float(workload.read_frac)
     if workload.unique_bytes <= cache_bytes:
