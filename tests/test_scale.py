@@ -99,7 +99,7 @@ def test_laying_out_counts_to_the_budget(place, formula):
 
 
 @pytest.mark.parametrize("interrupt_at", [0, 1, 7, 20])
-def test_terminated_and_resumed(place, formula, capsys, interrupt_at):
+def test_terminated_and_resumed(place, formula, capsys, monkeypatch, interrupt_at):
     formula.interrupt_at.append(interrupt_at)
     assert main(command(place)) == 130
     partial = load(place / "p.json")
@@ -108,6 +108,10 @@ def test_terminated_and_resumed(place, formula, capsys, interrupt_at):
     assert list((place / "d").iterdir()) == []
     error = capsys.readouterr().err
     assert "flextrace scale --resume --directory" in error
+    with monkeypatch.context() as preparing:
+        preparing.setattr(measuring, "lay_out", lambda settings, image, say: signal.raise_signal(signal.SIGTERM))
+        assert main(command(place, "--resume")) == 130
+    assert "the run so far is kept; continue with: flextrace scale --resume --directory" in capsys.readouterr().err
     assert main(command(place, "--resume")) == 0
     resumed = load(place / "p.json")
     assert resumed.complete
