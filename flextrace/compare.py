@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", type=parse_limit, metavar="SIZE", help="memory control group to run in (default: the profile's)"
     )
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="how often each row is measured (default 3)")
+    parser.add_argument(
+        "--repeat", type=int, default=3, metavar="N", help="how often each row is measured, in turns (default 3)"
+    )
     parser.add_argument(
         "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default 30s)"
     )

@@ -18,10 +18,10 @@ from flextrace.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
     from selfscale.application import Application, Estimate, Relative
-    from selfscale.conclusions import Repeatability
     from selfscale.predict import Predictor
     from selfscale.profile import Profile
     from selfscale.relative import Ratio
+    from selfscale.repeatability import Repeatability
 
 SCHEMA = "flextrace.prediction/1"
 OPTIONS: dict[str, tuple[Callable[[str], float], str, str]] = {
@@ -208,7 +208,7 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
 
 def _repeatability(profile: Profile) -> Repeatability | None:
     """How far equal measurements of the machine lay apart; None of a table."""
-    from selfscale.conclusions import repeatability  # noqa: PLC0415
+    from selfscale.repeatability import repeatability  # noqa: PLC0415
 
     return None if profile.table else repeatability(profile.measured, profile.regions)
 

@@ -8,17 +8,15 @@ and reads instead of writes bring; and how repeatable it was. Sentences about th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from characterize.workload import Workload
 from selfscale.access import Access
 from selfscale.direction_caches import READS, WRITES, DirectionCache, differ, direction_cache, file_cache_size
-from selfscale.measure import Point
-from selfscale.profile import Curve, Profile, Region
+from selfscale.profile import Curve, Profile
+from selfscale.repeatability import Repeatability, repeatability
 from selfscale.write_policy import WritePolicy, write_policy
 
 NOTHING = 1.15
@@ -62,28 +60,6 @@ class Benefit:
     most_at: float
     rising: bool
     values: int
-    unsteady: int
-
-
-@dataclass(frozen=True)
-class Repeatability:
-    """How far equal measurements lay apart.
-
-    Attributes
-    ----------
-    median, p90, largest : float or None
-        Of |difference| / mean of workloads that were measured again; None without any.
-    repeated : int
-        Workloads measured more than once.
-    points, unsteady : int
-        All, and those that were not steady.
-    """
-
-    median: float | None
-    p90: float | None
-    largest: float | None
-    repeated: int
-    points: int
     unsteady: int
 
 
@@ -193,36 +169,6 @@ def _verdict(factor: float, low: float, high: float) -> str:
     if low <= 1 <= high:
         return UNCLEAR
     return GAIN if factor > 1 else LOSS
-
-
-def spreads_of(points: Sequence[Point], regions: Sequence[Region]) -> dict[Workload, float]:
-    """|difference| / mean of the workloads that were measured more than once: random ones, probes of sizes and
-    processes, and focal points whatever they were measured for; not the rest of a curve, where what looked disturbed
-    is measured again."""
-    focal_points = {region.focal for region in regions}
-    groups: dict[Workload, list[float]] = {}
-    for point in points:
-        counts = point.role in {"reference", "explore", "random"} or point.workload in focal_points
-        if point.throughput_bytes_per_s > 0 and counts:
-            groups.setdefault(point.workload, []).append(point.throughput_bytes_per_s)
-    return {
-        workload: (max(values) - min(values)) / float(np.mean(values))
-        for workload, values in groups.items()
-        if len(values) > 1
-    }
-
-
-def repeatability(points: Sequence[Point], regions: Sequence[Region]) -> Repeatability:
-    """How far equal measurements lay apart, by `spreads_of`."""
-    spreads = list(spreads_of(points, regions).values())
-    return Repeatability(
-        float(np.median(spreads)) if spreads else None,
-        float(np.quantile(spreads, 0.9)) if spreads else None,
-        max(spreads, default=None),
-        len(spreads),
-        len(points),
-        sum(not point.steady for point in points),
-    )
 
 
 def _cache_document(cache: DirectionCache | None) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_megabytes
 from characterize.workload import PARAMETERS
 from selfscale import machines
-from selfscale.conclusions import conclude, spreads_of
+from selfscale.conclusions import conclude
 from selfscale.cross_validation import Score
 from selfscale.figures import format_cell
 from selfscale.findings import conditions
@@ -23,6 +23,7 @@ from selfscale.prediction_errors import MeasuredAgain, PredictionErrors, applica
 from selfscale.prediction_figures import prediction_figures, title_of
 from selfscale.profile import Profile
 from selfscale.profile_figures import single_parameter_graphs
+from selfscale.repeatability import spreads_of
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
 from selfscale.strengths import region_name, strengths
 

@@ -25,6 +25,7 @@ from selfscale.access import Access
 from selfscale.measure import Point
 from selfscale.profile_shape import check_shape
 from selfscale.read_document import read_document
+from selfscale.repeatability import repeat_error
 from selfscale.table_workload import TableWorkload
 
 if TYPE_CHECKING:
@@ -174,24 +175,28 @@ class Profile:
             ):
                 value = getattr(point.workload, FIELD_OF[parameter])
                 groups.setdefault(next((x for x in groups if _same(x, value)), value), []).append(index)
-        x = sorted(groups)
-        throughput, half_width = zip(*(self._average(groups[value]) for value in x), strict=True) if x else ((), ())
+        x, repeated = sorted(groups), repeat_error(self.measured, self.regions)
+        averages = [self._average(groups[value], repeated) for value in x]
+        throughput, half_width = zip(*averages, strict=True) if x else ((), ())
         return Curve(parameter, np.array(x), np.array(throughput), np.array(half_width), [tuple(groups[v]) for v in x])
 
-    def _average(self, indices: Iterable[int]) -> tuple[float, float]:
-        """Mean throughput of repeated measurements and its half-width, which is never below their scatter's.
+    def _average(self, indices: Iterable[int], repeated: float) -> tuple[float, float]:
+        """Mean throughput of equal measurements and its half-width, never below what their own scatter makes it.
 
-        Those that were too short to tell a half-width of their own are taken to have that of the others.
+        That is told by all that was repeated (`selfscale.repeatability.repeat_error`), and at least by these ones, of
+        which too few tell more than a standard error. Those that were too short to tell a half-width of their own are
+        taken to have that of the others.
         """
         points = [self.measured[index] for index in indices]
         values = np.array([point.throughput_bytes_per_s for point in points])
         own = np.array([point.ci95_half_width_bytes_per_s for point in points])
         told = own[np.isfinite(own)]
-        half_width = float(np.sqrt((told**2).mean() / len(points))) if len(told) else math.inf
+        mean, root = float(values.mean()), math.sqrt(len(points))
+        half_width = float(np.sqrt((told**2).mean())) / root if len(told) else math.inf
         if len(points) > 1:
-            scatter = 1.96 * float(values.std(ddof=1)) / math.sqrt(len(points))
+            scatter = 1.96 * float(values.std(ddof=1)) / root
             half_width = max(half_width, scatter) if len(told) else scatter
-        return float(values.mean()), half_width
+        return mean, max(half_width, repeated * mean / root)
 
     def as_document(self) -> dict[str, Any]:
         """The JSON document flextrace.profile/1."""

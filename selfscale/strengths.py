@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from characterize.units import format_bytes, format_megabytes
-from selfscale.conclusions import GAIN, LOSS, NONE, UNCLEAR, Benefit, Conclusions, Repeatability
+from selfscale.conclusions import GAIN, LOSS, NONE, UNCLEAR, Benefit, Conclusions
 from selfscale.direction_caches import DirectionCache
+from selfscale.repeatability import Repeatability
 from selfscale.write_policy import CANCELLING, SYNCED, THROUGH, UNCACHED, WritePolicy
 
 VALUES_MIN = 3

@@ -16,7 +16,6 @@ from selfscale.conclusions import (
     conclude,
     file_cache_bytes,
     record_findings,
-    repeatability,
 )
 from selfscale.explore import Exploration
 from selfscale.findings import findings
@@ -96,30 +95,6 @@ def test_curves_without_both_ends_tell_no_benefit():
 def test_best_value_may_be_the_smallest():
     one = benefit_of("processNum", {1: 20.0, 2: 15.0, 4: 10.0})
     assert (one.verdict, one.factor, one.low, one.high, one.most_at) == (NONE, 1.0, 1.0, 1.0, 1)
-
-
-def test_repeatability_by_hand():
-    def point(workload, rate, role="reference", steady=True):
-        return Point(workload, rate, 0.0, role=role, steady=steady)
-
-    other = FOCAL.replace(read_frac=1.0)
-    points = [point(FOCAL, 90.0), point(FOCAL, 110.0), point(other, 95.0, "random"), point(other, 105.0, "random")]
-    points += [point(other.replace(seq_frac=0.0), 5.0, steady=False), point(FOCAL, 300.0, "curve")]
-    found = repeatability(points, [])
-    assert (found.median, found.p90, found.largest) == tuple(map(pytest.approx, (0.15, 0.19, 0.2)))
-    assert (found.repeated, found.points, found.unsteady) == (2, 6, 1)
-    # A focal point that was a probe before.
-    assert repeatability([point(FOCAL, 90.0, "explore"), point(FOCAL, 110.0)], []).median == pytest.approx(0.2)
-    assert repeatability([], []).median is None
-
-
-def test_repeatability_of_a_focal_point_that_was_on_a_curve_before():
-    region = Region(1 * MIB, 100 * MIB, FOCAL)
-    other = FOCAL.replace(read_frac=1.0)
-    rates = [(FOCAL, 80.0, "curve"), (FOCAL, 120.0, "reference"), (other, 1.0, "curve"), (other, 9.0, "curve")]
-    points = [Point(workload, rate, 0.0, role=role) for workload, rate, role in rates]
-    found = repeatability(points, [region])
-    assert (found.repeated, found.median) == (1, pytest.approx(0.4))
 
 
 def test_findings_of_a_machine_with_caches_apart_are_data_and_text(tmp_path):
