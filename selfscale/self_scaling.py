@@ -48,8 +48,8 @@ NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
 regions get so few points, none: they go to workloads off the curves, wherever most is to be learned."""
 SIZE_STEP, SIZE_MAX = 8, 4 << 20
 """Factor from one size of requests that is tried to the next; and the largest, where larger ones brought more."""
-INFORMATIVE_AT_ONCE, INFORMATIVE_ROUNDS_MAX = 8, 15
-"""Workloads that are chosen with one fit of the learned model, and how often."""
+INFORMATIVE_AT_ONCE, INFORMATIVE_MAX = 8, 240
+"""Workloads that are chosen with one fit of the learned model, and in all: a larger budget makes their runs longer."""
 
 
 _CurveStep = tuple[int, str | None, Workload]
@@ -353,11 +353,13 @@ class SelfScaling(ABC):
         """Measure what tells most about the workloads off the curves, a few at a time, while time is left."""
         from selfscale.informative import most_informative  # noqa: PLC0415 (seconds to import)
 
-        for _ in range(INFORMATIVE_ROUNDS_MAX):
-            affords = self._affords(until_s)
-            for workload in most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE) if affords else []:
+        for before in range(0, INFORMATIVE_MAX, INFORMATIVE_AT_ONCE):
+            if not self._affords(until_s):
+                break
+            chosen = most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE)
+            for left, workload in zip(range(INFORMATIVE_MAX - before, 0, -1), chosen, strict=False):
                 if self._affords(until_s):
-                    self._take(workload, "inform", until_s, max(1, int(self._affordable(until_s))))
+                    self._take(workload, "inform", until_s, max(1, min(left, int(self._affordable(until_s)))))
 
     # ---- step 5 ----
 

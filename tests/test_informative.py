@@ -84,3 +84,17 @@ def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_pa
     assert sum(on_a_curve(point.workload, whole.regions) for point in chosen) <= 1
     run(tmp_path / "part", stop_after=len(whole.points) - 5)
     assert run(tmp_path / "part", resume=True).profile().as_document() == whole.profile().as_document()
+
+
+def test_a_budget_for_more_of_them_than_are_chosen_makes_their_runs_longer(machine, monkeypatch):
+    monkeypatch.setattr("selfscale.self_scaling.INFORMATIVE_MAX", 16)
+
+    def longest_s(budget_s):
+        exploration = Exploration(Settings(machine.cache_bytes, budget_s, 2, seed=1), machine.measure)
+        before = len(machine.measured)
+        exploration.run()
+        chosen = [step for step in machine.measured[before:] if step.role == "inform"]
+        assert len(chosen) == 16
+        return max(step.max_seconds for step in chosen)
+
+    assert longest_s(800.0) > 1.5 * longest_s(300.0)
