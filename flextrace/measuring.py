@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -277,7 +278,8 @@ def measure_in(
 
     def step(request: Step) -> Point:
         # Probes of storage have times of their own, and come in rounds.
-        return once(request) if request.role == storage.ROLE else of_two(request)
+        point = once(request) if request.role == storage.ROLE else of_two(request)
+        return replace(point, cost_s=point.cost_s + request.choosing_s)
 
     return step
 

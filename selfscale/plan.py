@@ -109,6 +109,8 @@ class Step:
         Which point this is, and how many there will be by present knowledge.
     left_s : float
         Of the budget: all that may be spent on it.
+    choosing_s : float
+        What it took to choose it: a part of its cost.
     """
 
     workload: Workload
@@ -121,6 +123,7 @@ class Step:
     planned: int = 0
     seed: int = 0
     left_s: float = math.inf
+    choosing_s: float = 0.0
 
     def label(self, point: Point) -> Point:
         """The measured point with what it was measured for."""

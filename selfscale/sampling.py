@@ -98,3 +98,12 @@ def feasible(workload: Workload) -> Workload:
     """The workload with a sizeMean of which a file holds at least eight requests."""
     largest = workload.unique_bytes / workload.process_num / REQUESTS_PER_FILE_MIN
     return workload if workload.size_mean <= largest else workload.replace(size_mean=align_request(largest))
+
+
+def ends_first(values: list[float]) -> list[float]:
+    """Both ends, then always the value whose gap to its chosen neighbours is widest (by rank)."""
+    order = [0, len(values) - 1][: len(values)]
+    while len(order) < len(values):
+        rest = [index for index in range(len(values)) if index not in order]
+        order.append(max(rest, key=lambda index: min(abs(index - chosen) for chosen in order)))
+    return [values[index] for index in order]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -30,7 +31,7 @@ from selfscale.direction_caches import next_probe
 from selfscale.measure import Point
 from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
-from selfscale.sampling import REQUESTS_PER_FILE_MIN, random_workload
+from selfscale.sampling import REQUESTS_PER_FILE_MIN, ends_first, random_workload
 
 START = {"size_mean": 32 * 1024, "read_frac": 0.5, "seq_frac": 0.5, "process_num": 1}
 RUN_S_MIN, RUN_S_MAX = 0.4, 60.0
@@ -288,7 +289,7 @@ class SelfScaling(ABC):
             values = [value for value in self._process_nums if value <= most]
         else:
             values = [float(value) for value in np.linspace(0, 1, count + 1 + count % 2)]
-        return _ends_first([value for value in sorted(set(values)) if value != getattr(focal, FIELD_OF[parameter])])[
+        return ends_first([value for value in sorted(set(values)) if value != getattr(focal, FIELD_OF[parameter])])[
             :count
         ]
 
@@ -356,10 +357,13 @@ class SelfScaling(ABC):
         for before in range(0, INFORMATIVE_MAX, INFORMATIVE_AT_ONCE):
             if not self._affords(until_s):
                 break
+            began_s = time.monotonic()
             chosen = most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE)
-            for left, workload in zip(range(INFORMATIVE_MAX - before, 0, -1), chosen, strict=False):
+            choosing_s = (time.monotonic() - began_s) / INFORMATIVE_AT_ONCE
+            for done, workload in enumerate(chosen, before):
+                left = min(INFORMATIVE_MAX - done, int(self._affordable(until_s)))
                 if self._affords(until_s):
-                    self._take(workload, "inform", until_s, max(1, min(left, int(self._affordable(until_s)))))
+                    self._take(workload, "inform", until_s, max(1, left), choosing_s=choosing_s)
 
     # ---- step 5 ----
 
@@ -391,12 +395,3 @@ class SelfScaling(ABC):
                 }
             )
         return {"reference_points": regions}
-
-
-def _ends_first(values: list[float]) -> list[float]:
-    """Both ends, then always the value whose gap to its chosen neighbours is widest (by rank)."""
-    order = [0, len(values) - 1][: len(values)]
-    while len(order) < len(values):
-        rest = [index for index in range(len(values)) if index not in order]
-        order.append(max(rest, key=lambda index: min(abs(index - chosen) for chosen in order)))
-    return [values[index] for index in order]
