@@ -7,7 +7,6 @@ import dataclasses
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -111,7 +110,7 @@ def test_workloads_are_measured_again_and_probes_of_storage_are_not(monkeypatch)
     assert [point.cost_s for point in points] == [2.0] * POINTS_MIN + [4.0]
     # What it took to choose a workload is a part of its cost.
     widths[role] = iter([0.03])
-    assert measure(replace(STEP, choosing_s=0.5)).cost_s == 2.5
+    assert measure(dataclasses.replace(STEP, choosing_s=0.5)).cost_s == 2.5
     role = storage.ROLE
     probes = [measure(Step(WORKLOAD, storage.ROLE, 0.6, parameter="scan")) for _ in range(2)]
     assert [point.cost_s for point in probes] == [2.0, 2.0]
