@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from selfscale.self_scaling import SelfScaling
     from selfscale.steadiness import Unsteady
 
+END_SHARE = 0.02
+"""Of the budget: what comes behind the last point, the errors of all models above all."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace scale``."""
@@ -150,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
         else:
             _say(f"resuming behind {len(journal.points)} points")
-        left_s = arguments.budget - machine["spent_s"]
+        left_s = settings.budget_s - machine["spent_s"]
         progress = stack.enter_context(Progress(left_s, len(journal.points), _say))
         stopping = stopping_of(chosen)
         measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping)
@@ -281,7 +284,8 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
 def _settings(arguments: argparse.Namespace, machine: dict[str, Any]) -> Settings:
     from selfscale.plan import Settings  # noqa: PLC0415
 
-    return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=arguments.budget, **machine)
+    budget_s = (1 - END_SHARE) * arguments.budget
+    return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=budget_s, **machine)
 
 
 def _benchmark(arguments: argparse.Namespace) -> type[SelfScaling]:
