@@ -156,7 +156,7 @@ class _Replays:
     charged to the group that read them first, so a run would otherwise use its predecessor's.
     """
 
-    def __init__(self, setting: Setting, path: Path, directory: Path, timing: str, say: Callable[[str], None]):
+    def __init__(self, setting: Setting, path: Path, directory: Path, timing: str, say: Say):
         self._setting, self._path, self._directory, self._timing, self._say = setting, path, directory, timing, say
         self.results: list[dict[str, Any]] = []
 
