@@ -16,10 +16,11 @@ static __always_inline __u32 parent_of(struct task_struct *task)
 static __always_inline void announce_task(struct task_struct *task, struct task_state *state)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
-	state->announced = ANNOUNCE_FAILED;
 	struct task_record *record = try_reserve_event(sizeof(struct task_record));
-	if (!record)
+	if (!record) {
+		state->announced = ANNOUNCE_FAILED;
 		return;
+	}
 	__builtin_memset(record, 0, sizeof(*record));
 	record->kind = RECORD_TASK;
 	record->time_ns = now_ns;
