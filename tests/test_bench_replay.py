@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bench-replay measures with: lateness from a recording made by hand, and one list for the engine and for fio."""
 
+import math
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import characterize
 from tests.bench.load import Load, Result
-from tests.bench.replay_applications import Unrecorded, unrecorded_elapsed_s
+from tests.bench.replay_applications import ORIGINAL, THINK, Unrecorded, originals_apart, unrecorded_elapsed_s
 from tests.bench.replay_lateness import lateness_ns, summary_of
 from tests.bench.replay_list import ReplayList, Requests, make_list
 from tests.made_trace import made_trace, read
@@ -94,3 +96,21 @@ def test_how_long_an_original_takes_without_a_recorder():
     assert unrecorded_elapsed_s(load, 3.0, "60", runs) == pytest.approx((1.5 + 2.25) / 2)
     load = Load("a load", "operations", 5, [], None)
     assert unrecorded_elapsed_s(load, 3.0, "", runs) == 8.0
+
+
+def test_how_far_originals_lie_apart():
+    """By hand: 3 and 2 s are 50 % apart, 2 and 4 s 100 %; replays, and what no original has, do not count."""
+    columns = ["round", "replay", "elapsed_s", "read_mean_us", "write_mean_us", "sync_mean_us"]
+    rows = [
+        (1, ORIGINAL, 2.0, 10.0, 5.0, math.nan),
+        (0, ORIGINAL, 3.0, 10.0, 5.0, math.nan),
+        (2, ORIGINAL, 4.0, 10.0, 10.0, math.nan),
+        (0, THINK, 9.0, 1.0, 1.0, 1.0),
+    ]
+    apart = originals_apart(pd.DataFrame(rows, columns=columns))
+    assert apart.to_dict("index") == {
+        "elapsed_s": {"median": pytest.approx(75), "largest": pytest.approx(100)},
+        "read_mean_us": {"median": 0, "largest": 0},
+        "write_mean_us": {"median": pytest.approx(50), "largest": pytest.approx(100)},
+    }
+    assert originals_apart(pd.DataFrame(rows[:1], columns=columns)).empty

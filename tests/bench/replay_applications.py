@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from characterize.layout import RecordKind, Source
@@ -51,6 +52,8 @@ RESPONSE_TARGET_PERCENT = 10
 ORIGINAL, UNRECORDED = "original", "original, not recorded"
 THINK, THINK_RECORDED = "think", "think, inside a recorder"
 KINDS = ("read", "write", "sync")
+JUDGED_PLAIN = ("elapsed_s",)
+JUDGED_RECORDED = ("elapsed_s", *(f"{kind}_mean_us" for kind in KINDS))
 SORT_BYTES_PER_S = 40_000_000
 SORT_BUFFER = "8M"  # so that it merges from files
 
@@ -113,6 +116,9 @@ def measure_applications(directory: Path, rounds: int, seconds: float) -> tuple[
             continue
         medians = runs.groupby("replay", sort=False).median().drop(columns="round")
         print_table(f"{load.title}: originals and replays, medians of {rounds} rounds", medians.T)
+        apart = originals_apart(runs)
+        if not apart.empty:
+            print_table(f"{load.title}: how far recorded originals of neighbouring rounds lie apart, %", apart)
         for what, count in oddities.items():
             print(f"  {what}: {count}", flush=True)
         findings += findings_of(load.title, runs)
@@ -149,6 +155,25 @@ def run_rounds(load: Load, trace: Path, image: Path, rounds: int) -> tuple[pd.Da
         trace.unlink()
     order = [ORIGINAL, UNRECORDED, *(way.title for way in REPLAYS)]
     return pd.DataFrame(rows).sort_values("replay", key=lambda titles: titles.map(order.index), kind="stable"), oddities
+
+
+def originals_apart(runs: pd.DataFrame) -> pd.DataFrame:
+    """How far recorded originals lie apart that ran minutes apart, as a replay runs minutes after its own.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        Of `run_rounds`.
+
+    Returns
+    -------
+    DataFrame, one row for each time that is judged
+        ``median`` and ``largest``, percent of the smaller one; empty of a single round.
+    """
+    originals = runs[runs["replay"] == ORIGINAL].sort_values("round")
+    times = originals[[*JUDGED_RECORDED]].dropna(axis="columns", how="all")
+    apart_percent = 100 * np.expm1(np.log(times).diff().abs()).iloc[1:]
+    return pd.DataFrame({"median": apart_percent.median(), "largest": apart_percent.max()}).dropna()
 
 
 def record(load: Load, trace: Path) -> str:
@@ -308,8 +333,7 @@ def findings_of(title: str, runs: pd.DataFrame) -> list[Finding]:
     recordings on both sides: the engine's own have the way into the kernel and back in them, those of the original have
     not.
     """
-    recorded = tuple(f"{kind}_mean_us" for kind in KINDS)
-    judged = {THINK: ("elapsed_s",), THINK_RECORDED: ("elapsed_s", *recorded)}
+    judged = {THINK: JUDGED_PLAIN, THINK_RECORDED: JUDGED_RECORDED}
     by_round = runs.set_index("round")
     findings = []
     for way, columns in judged.items():
