@@ -86,7 +86,7 @@ static void find_wanted(struct wanted *wanted, const struct file *file, uint32_t
  * The share of it that is to be in large folios: as much as was at recording or, where nobody knows, as the trace moves in
  * long runs. The kernel makes folios as large as a reader's run, or a write, lets it; reads of single pages take up to
  * twice as long, and a folio that is written to counts as dirty whole: small random writes to what was read in sequence
- * reach the limit on dirty pages much sooner than writes to what was read at random (docs/decisions/0011).
+ * reach the limit on dirty pages much sooner than writes to what was read at random (docs/decisions/0013).
  */
 static double large_folio_share(const struct file_range *range, const struct file *file)
 {

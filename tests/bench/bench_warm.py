@@ -2,7 +2,7 @@
 """How fast workloads are that begin with their files cached, beside those that have read them: ``make bench-warm``.
 
 A point begins with its files in the page cache, so that no time goes into reading them. That is the same workload only
-if the engine has them read in as the workload does (docs/decisions/0011, Folios). Here each is also begun with nothing
+if the engine has them read in as the workload does (docs/decisions/0013). Here each is also begun with nothing
 cached, and runs until all is.
 """
 
