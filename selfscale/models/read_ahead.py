@@ -8,8 +8,8 @@ Where the mark is written, and not read, the next window begins at the end of th
 as what is cached before. What is left of the windows at the end of a run was read in vain. A single request that misses
 behind cached pages is taken for the end of a run as long as these.
 
-Held against the bytes that storage moved on four machines it has no constant of its own but one for such single
-requests (docs/decisions/0016).
+Three numbers are not the kernel's: the largest window, the share that is read in vain, and how often such single
+requests are taken so. `selfscale.models.service_time` fits them to the bytes that storage moved (docs/decisions/0016).
 """
 
 from __future__ import annotations
