@@ -91,7 +91,7 @@ def _places(file_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Pages that were cached; where it is only known how many of a file, its first ones, as in a replay (0006)."""
+    """Pages that were cached; where it is only known how many of a file, its first ones, as in a replay (0013)."""
     ranges = trace.arrays[RecordKind.RESIDENT]
     ranges = ranges[np.isin(ranges["file"], files)]
     place = np.searchsorted(files, ranges["file"])
