@@ -40,8 +40,9 @@ POINT_SHARE_MAX = 0.04
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads and what was before the first point: until then the curves, and the
 caches by direction, must be done."""
-STORAGE_SHARE_MAX = 0.2
-"""Of the budget, that storage behind the cache may cost."""
+STORAGE_SHARE_MAX = 0.205
+"""Of the budget, that storage behind the cache may cost: a fifth of what was given, of which some is set aside before
+(``flextrace scale``)."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 NARROW_FRAC, FEW_PER_CURVE = 0.1, 4

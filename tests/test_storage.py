@@ -20,6 +20,7 @@ from characterize.trace import open as open_trace
 from characterize.workload import Workload
 from flextrace import measuring
 from flextrace.measuring import measure_in
+from flextrace.scale import END_SHARE
 from replayer.willy import PROCESSES_MAX
 from selfscale.access import BUFFERED
 from selfscale.environment import read_ahead_bytes, request_bytes
@@ -157,7 +158,8 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
         return [point.parameter for point in run.profile().storage]
 
     assert storage(budget_s=600.0) == list(probes(1.0)) * ROUNDS
-    assert storage(budget_s=100.0) == list(probes(1.0)), "which predict's advice and README.md state"
+    of_100_s = (1 - END_SHARE) * 100.0
+    assert storage(budget_s=of_100_s) == list(probes(1.0)), "which predict's advice and README.md state"
     assert storage(budget_s=30.0) == []
     assert storage(read_only=True) == []
     assert storage(span_bytes=512.0 * MIB) == []
