@@ -7,7 +7,6 @@ and memory control groups. An unknown unit is an error, never a guess.
 
 from __future__ import annotations
 
-import math
 import re
 
 from characterize.errors import FlextraceError
@@ -22,8 +21,12 @@ SIZE_UNITS["k"], SIZE_UNITS["kB"] = 1024, 1000
 
 DURATION_UNITS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
+SIZE_MAX, DURATION_MAX_S = 2**63 - 1, 1e9
+"""The largest offset in a file; and thirty years, of which the nanoseconds are a 64-bit number and which is what the
+replay engine takes."""
 
-def _parse(text: str, units: dict[str, float], what: str, example: str) -> float:
+
+def _parse(text: str, units: dict[str, float], most: float, what: str, example: str) -> float:
     match = _NUMBER.fullmatch(text)
     if not match or match[3] not in units:
         allowed = ", ".join(unit for unit in units if unit)
@@ -31,7 +34,7 @@ def _parse(text: str, units: dict[str, float], what: str, example: str) -> float
             f"{what} {text!r} is not understood: give a number and a unit, such as {example} (units: {allowed})", 2
         )
     value = float(match[1] + (match[2] or "")) * units[match[3]]
-    if math.isinf(value):
+    if value > most:
         raise FlextraceError(f"{what} {text!r} is too large: give one such as {example}", 2)
     return value
 
@@ -42,9 +45,9 @@ def parse_size(text: str) -> int:
     Raises
     ------
     FlextraceError
-        Not a number with a known unit.
+        Not a number with a known unit, or more than `SIZE_MAX`.
     """
-    return round(_parse(text, dict(SIZE_UNITS), "size", "64MiB"))
+    return round(_parse(text, dict(SIZE_UNITS), SIZE_MAX, "size", "64MiB"))
 
 
 def parse_duration(text: str) -> float:
@@ -53,9 +56,9 @@ def parse_duration(text: str) -> float:
     Raises
     ------
     FlextraceError
-        Not a number with a known unit.
+        Not a number with a known unit, or more than `DURATION_MAX_S`.
     """
-    return _parse(text, DURATION_UNITS, "duration", "10m")
+    return _parse(text, DURATION_UNITS, DURATION_MAX_S, "duration", "10m")
 
 
 def parse_seed(text: str) -> int:
