@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.units import parse_fraction, parse_size
+from characterize.units import format_bytes, parse_fraction, parse_size
 from flextrace.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
+    from characterize.workload import Workload
     from selfscale.application import Application, Estimate, Relative
     from selfscale.predict import Predictor
     from selfscale.profile import Profile
@@ -95,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings = parse_settings(arguments.settings)
     profile = Profile.load(arguments.profile, tables=True)
     application = _application(arguments, changes, profile)
+    if changes and not profile.table:
+        _check_fits(application.workloads[0][1])
     predictor = Predictor(profile, arguments.model, settings)
     warnings = application.warnings
     warnings += mismatches(application, arguments.profile, predictor)
@@ -142,6 +145,16 @@ def _check_sizes(changes: dict[str, float]) -> None:
             raise FlextraceError(f"--{name.replace('_', '-')} {changes[name]:g}: give a number above 0", 2)
     if changes.get("process_num", 1) < 1:
         raise FlextraceError(f"--process-num {changes['process_num']:g}: give a number of at least 1", 2)
+
+
+def _check_fits(workload: Workload) -> None:
+    """No request touches more than all that is touched."""
+    if workload.size_mean > workload.unique_bytes:
+        raise FlextraceError(
+            f"requests of {format_bytes(workload.size_mean)} touch more than {format_bytes(workload.unique_bytes)}: "
+            "give a smaller --size-mean, or a larger --unique-bytes",
+            2,
+        )
 
 
 def _application(arguments: argparse.Namespace, changes: dict[str, float], profile: Profile) -> Application:

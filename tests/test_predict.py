@@ -257,6 +257,7 @@ def test_missing_parameters_are_named(profile, capsys):
         (["--process-num", "nan"], "--process-num nan: give a number above 0"),
         (["--process-num", "inf"], "--process-num inf: give a number above 0"),
         (["--set", "depth=nan"], "--set depth=nan: give NAME=VALUE with a number"),
+        (["--size-mean", "65M"], "requests of 65 MiB touch more than 64 MiB: give a smaller --size-mean"),
     ],
 )
 def test_values_that_no_workload_has(profile, capsys, words, said):

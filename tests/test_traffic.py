@@ -50,7 +50,16 @@ def test_pages_that_are_read_one_by_one_miss_where_they_do_not_fit(times):
     assert traffic.ahead_frac < 0.02
 
 
-@pytest.mark.parametrize("changes", [{"unique_bytes": 2.0**50}, {"process_num": 1e9}, {"process_num": 0.5}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"unique_bytes": 2.0**50},
+        {"process_num": 1e9},
+        {"process_num": 0.5},
+        {"size_mean": 2.0**50},
+        {"size_mean": 2.0**50, "process_num": 1e9},
+    ],
+)
 def test_workloads_of_any_size_are_simulated_by_smaller_ones(changes):
     traffic = traffic_of(READS.replace(**changes), **LIMITS)
     assert traffic.read_frac > 0.7

@@ -45,6 +45,8 @@ CACHE_PAGES_MIN, WINDOWS_MIN, CACHE_REQUESTS_MIN = 2000, 8, 30
 """Of the cache that stands for a larger one: pages, windows of each file, and requests."""
 CACHES_MAX, FILES_MAX = 64, 256
 """What stands for larger workloads: files of so many times the cache, which hardly ever hit, and so many of them."""
+REQUEST_PAGES_MAX, REQUESTED_PAGES_MAX = 1 << 16, 1 << 22
+"""What stands for longer requests, of which every file has one at least; and so many pages of one request each."""
 FILE_PAGES_MIN, FILE_REQUESTS_MIN = 3000, 30
 """Of the files that stand for larger ones where all are cached: pages, and requests of each."""
 KEPT_MAX = 0.5
@@ -105,7 +107,8 @@ def traffic_of(
     queue : int, optional
         Requests that storage takes before it has done the first of them; None: all.
     """
-    files, request = max(1, min(round(workload.process_num), FILES_MAX)), max(workload.size_mean / PAGE_BYTES, 1.0)
+    request = min(max(workload.size_mean / PAGE_BYTES, 1.0), REQUEST_PAGES_MAX)
+    files = max(1, round(min(workload.process_num, FILES_MAX, REQUESTED_PAGES_MAX // request)))
     window, cache = read_ahead.window_pages, cache_bytes / PAGE_BYTES
     seq_frac, read_frac = float(workload.seq_frac), float(workload.read_frac)
     if workload.unique_bytes <= cache_bytes:
