@@ -107,6 +107,9 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         print(f"{name}: cannot read or write: {error}", file=sys.stderr)
         return 1
+    except MemoryError as error:
+        print(f"{name}: there is not enough memory: {str(error) or 'ask for less at once'}", file=sys.stderr)
+        return 1
 
 
 def _flush() -> None:

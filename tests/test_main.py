@@ -145,6 +145,15 @@ def test_what_cannot_work_is_refused_before_any_work(command, said, tmp_path, ca
     assert not [path for path in tmp_path.iterdir() if path.name != "d"]
 
 
+def test_memory_that_is_not_there_is_told_in_one_line(monkeypatch, capsys):
+    def greedy(verb):
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr("flextrace.main.make_parser", greedy)
+    assert main(["willy"]) == 1
+    assert capsys.readouterr().err == "flextrace willy: there is not enough memory: Unable to allocate 7.28 TiB\n"
+
+
 def test_an_interruption_is_one_line_also_where_what_was_being_made_fails_to_be_freed():
     program = """
 import sys

@@ -288,7 +288,9 @@ def test_command_writes_the_trace_and_prints_what_it_achieved(tmp_path, capsys):
     assert len(trace_file.open(path).requests) == 600
 
 
-@pytest.mark.parametrize("wrong", ["--seq-frac 2", "--size-mean 16parsec", "--requests 3", "--process-num 0"])
+@pytest.mark.parametrize(
+    "wrong", ["--seq-frac 2", "--size-mean 16parsec", "--requests 3", "--requests 9999999999", "--process-num 0"]
+)
 def test_command_refuses_bad_input(tmp_path, capsys, wrong):
     path = tmp_path / "w.iotrace"
     assert main(["willy", "-o", str(path), *OPTIONS, *wrong.split()]) == 2
