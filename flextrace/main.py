@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from characterize.errors import FlextraceError
+from flextrace.standard_error import keep_standard_error
 from flextrace.standard_output import name_standard_output
 
 VERBS = {
@@ -81,6 +82,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     # Imports make many objects and no garbage; looking for it time and again took a tenth of a verb's start.
     gc.set_threshold(COLLECT_AT_OBJECTS)
+    keep_standard_error()
     name_standard_output()
     verb = next((word for word in argv if not word.startswith("-")), None)
     name = f"flextrace {verb}" if verb else "flextrace"

@@ -2,6 +2,7 @@
 """What every verb has in common: what becomes of output that nobody takes."""
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from flextrace.main import VERBS, main
 from tests.made_trace import made_trace, read
 
 FLEXTRACE = [sys.executable, "-m", "flextrace"]
+WILLY = ["--unique-bytes", "1M", "--seq-frac", "0", "--read-frac", "1", "--size-mean", "4K"]
 
 
 @pytest.mark.parametrize("words", [["doctor"], ["--help"], ["--version"], ["scale", "--help"]])
@@ -54,6 +56,16 @@ def test_output_that_is_closed_is_no_error():
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in help_of.stderr + done.stderr
     assert done.returncode == subprocess.run([*FLEXTRACE, "doctor"], capture_output=True, check=False).returncode
+
+
+@pytest.mark.parametrize("nowhere", ["/dev/full", "&-", ">(true)"])
+def test_talk_that_nobody_takes_is_no_error_and_stands_in_no_data(tmp_path, nowhere):
+    """Of willy it has where to go on."""
+    words = ["willy", "-o", str(tmp_path / "w.iotrace"), "--format", "json", *WILLY]
+    command = " ".join([*FLEXTRACE, *words, f"2>{nowhere}"])
+    done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["schema"] == "flextrace.willy/1"
 
 
 def test_names_keep_their_capitals_in_the_help(capsys):
