@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 3
-    print(f"flextrace alter: run it with: flextrace replay {arguments.output} {place_of(trace)}", file=sys.stderr)
+    quoted = shlex.quote(str(arguments.output))
+    print(f"flextrace alter: run it with: flextrace replay {quoted} {place_of(trace)}", file=sys.stderr)
     if not manifest.curve.held:
         print(
             f"flextrace alter: {arguments.output}: the miss-ratio curve is not held: miss ratios moved by "

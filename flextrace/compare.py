@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import textwrap
 from pathlib import Path
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     trace = characterize.open(arguments.trace)
     for warning in trace.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        print(f"flextrace compare: warning: {warning}", file=sys.stderr)
     with terminated_as_interrupted():
         comparison = compare(
             trace,
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             timing=arguments.timing,
             max_seconds=arguments.max_seconds,
-            on_step=lambda text: print(f"  {text}", file=sys.stderr, flush=True),
+            on_step=lambda text: print(f"flextrace compare: {text}", file=sys.stderr, flush=True),
         )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)
     try:
@@ -88,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.output:
             write_text(arguments.output, text, force=arguments.force)
     if arguments.output:
-        print(f"next: flextrace report -o report.html --comparison {arguments.output}", file=sys.stderr)
+        quoted = shlex.quote(str(arguments.output))
+        print(f"flextrace compare: next: flextrace report -o report.html --comparison {quoted}", file=sys.stderr)
     return 0 if comparison.trustworthy else 3
 
 

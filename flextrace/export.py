@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     warnings, complete = _missing(arguments.trace)
     for line in [*said, *warnings]:
         print(f"flextrace export: {line}", file=sys.stderr)
-    print(f"next: {after}", file=sys.stderr)
+    print(f"flextrace export: next: {after}", file=sys.stderr)
     return 0 if complete else 3
 
 
@@ -170,16 +171,16 @@ def _named(arguments: argparse.Namespace) -> Iterator[Path]:
 
 def _written(trace: Path, arguments: argparse.Namespace) -> tuple[list[str], str]:
     output, force = arguments.output, arguments.force
-    suffix = output.suffix.lower()
+    suffix, quoted = output.suffix.lower(), shlex.quote(str(output))
     if suffix == JOB_SUFFIX:
-        return write_jobs(trace, output, arguments.directory, force=force), f"fio {output}"
+        return write_jobs(trace, output, arguments.directory, force=force), f"fio {quoted}"
     if suffix == ARCHIVE_SUFFIX:
-        return write_archive(trace, output, force=force), f"flextrace characterize {output}"
+        return write_archive(trace, output, force=force), f"flextrace characterize {quoted}"
     if suffix == TABLE_SUFFIX:
-        return write_table(trace, output, arguments.layer, force=force), f"flextrace characterize {output}"
+        return write_table(trace, output, arguments.layer, force=force), f"flextrace characterize {quoted}"
     if suffix == TIMELINE_SUFFIX:
         return write_timeline(trace, arguments), f"open {output} in https://ui.perfetto.dev"
-    return write_trace(trace, output, force=force), f"flextrace characterize {output}"
+    return write_trace(trace, output, force=force), f"flextrace characterize {quoted}"
 
 
 def write_archive(trace: Path, output: Path, *, force: bool) -> list[str]:

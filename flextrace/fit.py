@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"flextrace fit: left out: {line}", file=sys.stderr)
     if len(table.bad) > BAD_SHOWN:
         print(f"flextrace fit: left out: {len(table.bad) - BAD_SHOWN} more", file=sys.stderr)
-    print(f"next: flextrace predict {shlex.quote(str(arguments.output))} {_example(profile)}", file=sys.stderr)
+    quoted = shlex.quote(str(arguments.output))
+    print(f"flextrace fit: next: flextrace predict {quoted} {_example(profile)}", file=sys.stderr)
     return 3 if table.bad else 0
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -47,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         said, exit_code = _import_archive(file, output, force=arguments.force)
     else:
         said, exit_code = _import_foreign(arguments)
-    for line in [*said, f"next: flextrace characterize {output}"]:
-        print(line, file=sys.stderr)
+    for line in [*said, f"next: flextrace characterize {shlex.quote(str(output))}"]:
+        print(f"flextrace import: {line}", file=sys.stderr)
     return exit_code
 
 

@@ -49,7 +49,8 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
         print(json.dumps({"schema": SCHEMA, "output": str(output), **lineage}, indent=1))
     else:
         print(render(lineage))
-    print(f"flextrace {verb}: run it with: flextrace replay {output} {place_of(made)}", file=sys.stderr)
+    quoted = shlex.quote(str(output))
+    print(f"flextrace {verb}: run it with: flextrace replay {quoted} {place_of(made)}", file=sys.stderr)
     return 0 if all(parent.header.complete for parent in parents) else 3
 
 

@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(arguments, profile, predictor, made)))
     for warning in dict.fromkeys(warnings):  # one profile may be named twice
-        print(f"flextrace predict: {warning}", file=sys.stderr)
+        print(f"flextrace predict: warning: {warning}", file=sys.stderr)
     return 0 if application.complete else 3
 
 

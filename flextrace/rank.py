@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print("\n".join(lines))
     for warning in warnings:
-        print(f"flextrace rank: {warning}", file=sys.stderr)
+        print(f"flextrace rank: warning: {warning}", file=sys.stderr)
     return 0 if application.complete else 3
 
 

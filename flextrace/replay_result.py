@@ -49,15 +49,16 @@ def tell(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
     try:
         print(text if arguments.format == "json" else summary(document), flush=True)
         for warning in document["warnings"]:
-            print(f"warning: {warning}", file=sys.stderr)
+            print(f"flextrace replay: warning: {warning}", file=sys.stderr)
         for reason in document["reasons"]:
-            print(f"not trustworthy: {reason}", file=sys.stderr)
+            print(f"flextrace replay: not trustworthy: {reason}", file=sys.stderr)
     finally:
         # Also where nobody reads what is printed; and after it, since the disk may be full.
         if arguments.output:
             write_text(arguments.output, text, force=arguments.force)
     if "fidelity" in document and arguments.output:
-        print(f"next: flextrace report -o report.html --replay {arguments.output}", file=sys.stderr)
+        quoted = shlex.quote(str(arguments.output))
+        print(f"flextrace replay: next: flextrace report -o report.html --replay {quoted}", file=sys.stderr)
     if document["stopped"] == "signal":
         print("flextrace replay: interrupted; the result is of what was replayed until then", file=sys.stderr)
         return EXIT_INTERRUPTED

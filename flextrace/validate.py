@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     warnings = _differences(profile, directory, memory_bytes)
     for warning in warnings:
-        _say(warning)
+        _say(f"warning: {warning}")
     settings = _settings(profile, validation.workloads)
     if directory:
         measuring.check_space(directory, memory_bytes, settings)
@@ -182,7 +182,7 @@ def _check_models(profile: Profile, path: Path) -> None:
     from selfscale.predict import Predictor  # noqa: PLC0415
 
     if profile.lacks:
-        _say(f"profile {path} {profile.lacks}")
+        _say(f"warning: profile {path} {profile.lacks}")
     Predictor(profile)
 
 

@@ -122,5 +122,6 @@ def run(arguments: argparse.Namespace) -> int:
             show = format_bytes if name in ("uniqueBytes", "sizeMean") else "{:.4g}".format
             print(f"{name:<12} {show(asked[name]):>14} {show(achieved[name]):>14}")  # type: ignore[arg-type]
         print(f"{'requests':<12} {arguments.requests or '':>14} {requests:>14}")
-    print(f"flextrace willy: run it with: flextrace replay {arguments.output} --directory DIR", file=sys.stderr)
+    quoted = shlex.quote(str(arguments.output))
+    print(f"flextrace willy: run it with: flextrace replay {quoted} --directory DIR", file=sys.stderr)
     return 0 if parent is None or parent.header.complete else 3
