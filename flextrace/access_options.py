@@ -45,7 +45,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         help="what issues requests: sync: calls; io_uring; auto: io_uring with --depth, else calls (default)",
     )
     group.add_argument(
-        "--depth", type=int, metavar="N", help="keep N requests in flight in each process, by io_uring (default 1)"
+        "--depth", type=int, metavar="N", help="keep N requests in flight in each process, by io_uring (default: 1)"
     )
     group.add_argument(
         "--sync-frac",
@@ -53,7 +53,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
         default=0.0,
         metavar="SHARE",
         help="have the process sync its file (fdatasync) behind such a share of the writes; throughput is with the "
-        "time of that (default 0)",
+        "time of that (default: 0)",
     )
     group.add_argument("--dsync", action="store_true", help="write with O_DSYNC: each write waits until it is stable")
 

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="trace (.iotrace), an archive of one, or a trace of another tool; several: side by side",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
     parser.add_argument(
         "--layer",
         choices=_LAYERS,

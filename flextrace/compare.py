@@ -35,10 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory", type=parse_limit, metavar="SIZE", help="memory control group to run in (default: the profile's)"
     )
     parser.add_argument(
-        "--repeat", type=int, default=3, metavar="N", help="how often each row is measured, in turns (default 3)"
+        "--repeat", type=int, default=3, metavar="N", help="how often each row is measured, in turns (default: 3)"
     )
     parser.add_argument(
-        "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default 30s)"
+        "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default: 30s)"
     )
     parser.add_argument(
         "--timing",
@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="think",
         help="of the replay: each thread thinks as long as when recorded (default), or not at all",
     )
-    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of Willy's traces (default 0)")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
+    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of Willy's traces (default: 0)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the comparison document")
     parser.add_argument("--force", action="store_true", help="overwrite the output file")
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where traces and replays shall go (default: the current directory)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

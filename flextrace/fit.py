@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cost", type=float, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
     )
-    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of the cross-validation (default 0)")
+    parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of the cross-validation (default: 0)")
     parser.add_argument("--force", action="store_true", help="overwrite the profile")
 
 

@@ -26,7 +26,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the new trace (.iotrace)")
     output.add_argument("--force", action="store_true", help="overwrite OUT")
-    output.add_argument("--format", choices=("text", "json"), default="text", help="(default: text)")
+    output.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
 
 
 def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[list[Trace]], Trace]) -> int:

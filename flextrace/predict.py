@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 SCHEMA = "flextrace.prediction/1"
 OPTIONS: dict[str, tuple[Callable[[str], float], str, str]] = {
     "unique_bytes": (parse_size, "SIZE", "bytes of different data that are touched"),
-    "seq_frac": (parse_fraction, "FRACTION", "share of requests that follow the one before"),
-    "read_frac": (parse_fraction, "FRACTION", "share of requests that read"),
+    "seq_frac": (parse_fraction, "SHARE", "share of requests that follow the one before"),
+    "read_frac": (parse_fraction, "SHARE", "share of requests that read"),
     "size_mean": (parse_size, "SIZE", "mean bytes per request"),
     "process_num": (float, "N", "requests in flight at once"),
 }
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OTHER.json",
         help="the machine that --trace was recorded on: also predict relative to how the application ran there",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "simulations take from it what requests took",
     )
     add_settings_argument(parser)
-    parser.add_argument("--model", default="best", metavar="NAME", help="as for 'flextrace predict' (default best)")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
+    parser.add_argument("--model", default="best", metavar="NAME", help="as for 'flextrace predict' (default: best)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

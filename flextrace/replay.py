@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the recording (needs what 'flextrace record' needs)",
     )
     result = parser.add_argument_group("result")
-    result.add_argument("--format", choices=("text", "json"), default="text", help="of stdout (default text)")
+    result.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
     result.add_argument(
         "-o", "--output", type=Path, metavar="RESULT.json", help="write the result document there as well"
     )
@@ -107,7 +107,7 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
         "(alone), or it only sleeps (off)",
     )
     group.add_argument(
-        "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default 1)"
+        "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default: 1)"
     )
     group.add_argument(
         "--late",
@@ -117,7 +117,7 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
         "beyond --late-limit, or slip all later times",
     )
     group.add_argument(
-        "--late-limit", type=parse_duration, metavar="TIME", help="for --late skip, such as 50ms (default 10ms)"
+        "--late-limit", type=parse_duration, metavar="TIME", help="for --late skip, such as 50ms (default: 10ms)"
     )
     group.add_argument("--loop", action="store_true", help="begin again at the end; needs --max-time")
     group.add_argument("--max-time", type=parse_duration, metavar="TIME", help="stop after TIME, such as 30 or 5m")

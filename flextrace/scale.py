@@ -59,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=parse_duration,
         default=600.0,
-        metavar="DURATION",
-        help="for laying out files and all points together (default 10m); from 100s on storage is measured by itself, "
+        metavar="TIME",
+        help="for laying out files and all points together (default: 10m); from 100s on storage is measured by itself, "
         "too, so that applications can be simulated",
     )
     parser.add_argument(
@@ -84,17 +84,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_fraction,
         metavar="SHARE",
         help="half-width of the 95 %% confidence interval of a point's throughput, as a share of it, at which the "
-        "point has been measured (default 5%%)",
+        "point has been measured (default: 5%%)",
     )
     parser.add_argument(
-        "--seed", type=parse_seed, default=0, metavar="N", help="of the choice of workloads and their order (default 0)"
+        "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
     )
     parser.add_argument(
         "--random",
         type=int,
         default=0,
         metavar="N",
-        help="also measure N random workloads twice, and print how far off predictions and second runs are (default 0)",
+        help="also measure N random workloads twice, and print the errors of predictions and repetitions (default: 0)",
     )
     parser.add_argument(
         "--cost", type=float, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"

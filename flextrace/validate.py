@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace validate``."""
     parser.add_argument("profile", type=Path, metavar="PROFILE.json", help="of this machine, by 'flextrace scale'")
     parser.add_argument(
-        "--workloads", type=int, default=100, metavar="N", help="random workloads, each measured twice (default 100)"
+        "--workloads", type=int, default=100, metavar="N", help="random workloads, each measured twice (default: 100)"
     )
     parser.add_argument(
         "--no-orthogonal",
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out the baselines that interpolate in orthogonal samples (thesis 5.4), which need most of the time",
     )
     parser.add_argument(
-        "--max-seconds", type=parse_duration, default=4.0, metavar="TIME", help="longest run of a workload (default 4s)"
+        "--max-seconds", type=parse_duration, default=4.0, metavar="TIME", help="longest run of each (default: 4s)"
     )
     parser.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
     parser.add_argument(
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--confirm", metavar="ID", help="that device's serial number, or its size in bytes if it has none; for --write"
     )
     parser.add_argument(
-        "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default 0)"
+        "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
     )
     parser.add_argument(
         "-o",
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-image", action="store_true", help=f"leave the files of DIR/{measuring.IMAGE}, for another run"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default text)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
     workload = parser.add_argument_group("workload (Chen 1992, 3.4.1)")
     workload.add_argument("--unique-bytes", type=parse_size, required=True, metavar="SIZE", help="all data, as 64MiB")
-    workload.add_argument("--seq-frac", type=parse_fraction, required=True, metavar="X", help="sequential share")
-    workload.add_argument("--read-frac", type=parse_fraction, required=True, metavar="X", help="share of reads")
+    workload.add_argument("--seq-frac", type=parse_fraction, required=True, metavar="SHARE", help="sequential share")
+    workload.add_argument("--read-frac", type=parse_fraction, required=True, metavar="SHARE", help="share of reads")
     workload.add_argument("--size-mean", type=parse_size, required=True, metavar="SIZE", help="per request, as 16K")
     workload.add_argument("--process-num", type=int, default=1, metavar="N", help="processes (default: 1)")
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sync-frac",
         type=parse_fraction,
         default=0.0,
-        metavar="X",
+        metavar="SHARE",
         help="fdatasyncs per write (default: 0)",
     )
     shape.add_argument(
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the trace (.iotrace)")
     output.add_argument("--force", action="store_true", help="overwrite OUT")
-    output.add_argument("--format", choices=("text", "json"), default="text", help="(default: text)")
+    output.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
 
 
 def run(arguments: argparse.Namespace) -> int:
