@@ -112,6 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
         "max_seconds": arguments.max_seconds,
         "seed": arguments.seed,
     }
+    journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
     warnings = _differences(profile, directory, memory_bytes)
     for warning in warnings:
         _say(f"warning: {warning}")
@@ -126,7 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
         measuring.age_cache(settings, image, group, access, _say)
-        journal = Journal(journal_path, chosen, {}, resume=arguments.resume)
+        if journal is None:
+            journal = Journal(journal_path, chosen, {}, resume=False)
         progress = stack.enter_context(Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(
             image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)

@@ -149,6 +149,12 @@ def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsy
     assert not list(place.glob("*.ndjson"))
 
 
+def test_nothing_to_resume_is_told_before_files_are_laid_out(place, machine, capsys, monkeypatch):
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: pytest.fail("they are"))
+    assert main(command(place, "--resume")) == 2
+    assert "there is nothing to resume" in capsys.readouterr().err
+
+
 def test_a_failure_keeps_what_was_measured_and_says_where(place, machine, capsys, monkeypatch):
     def fails(request):
         if len(machine.measured) == 5:
