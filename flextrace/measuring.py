@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
+from replayer.run import SAME_S
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
@@ -36,14 +38,22 @@ DEVICE_MARGIN_BYTES = 1 << 16
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """A service manager's SIGTERM and a closed terminal's SIGHUP save the partial profile as Ctrl-C does."""
+    """A service manager's SIGTERM and a closed terminal's SIGHUP save the partial profile as Ctrl-C does.
+
+    What comes right behind another one is the same: it would interrupt what that one has saved and cleaned up.
+    """
+    last_s = -math.inf
 
     def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
+        nonlocal last_s
+        if time.monotonic() - last_s > SAME_S:
+            last_s = time.monotonic()
+            raise KeyboardInterrupt
 
-    before = {int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    if before[signal.SIGHUP] == signal.SIG_IGN:  # by nohup
-        del before[signal.SIGHUP]
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if before[number] == signal.SIG_IGN:  # by a shell that runs it in the background, by nohup
+            del before[number]
     for number in before:
         signal.signal(number, interrupt)
     try:
@@ -198,8 +208,6 @@ def free_bytes(directory: Path) -> float:
 
 def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None]) -> float:
     """Write the files of every workload that can come, unless it is a device; seconds that it took."""
-    import time  # noqa: PLC0415
-
     import characterize  # noqa: PLC0415
     from characterize.workload import Workload  # noqa: PLC0415
     from replayer.run import prepare  # noqa: PLC0415

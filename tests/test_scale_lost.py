@@ -80,6 +80,21 @@ def points_of(profile):
     return profile.measured + profile.storage
 
 
+def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_saves(monkeypatch):
+    """So timeout(1) sends them, and a terminal that is closed."""
+    for same_s, wanted in ((measuring.SAME_S, [True]), (0.0, [])):
+        monkeypatch.setattr(measuring, "SAME_S", same_s)
+        saved = []
+        with pytest.raises(KeyboardInterrupt), measuring.terminated_as_interrupted():
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(signal.SIGINT)
+                saved.append(True)
+        assert saved == wanted
+
+
 def test_a_second_interruption_while_models_are_scored_leaves_the_profile(tmp_path, disturbed, monkeypatch, capsys):
     def interrupt(*profile):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -87,6 +102,7 @@ def test_a_second_interruption_while_models_are_scored_leaves_the_profile(tmp_pa
     disturbed.before[5] = interrupt
     with monkeypatch.context() as patch:
         patch.setattr("selfscale.predict.record_scores", interrupt)
+        patch.setattr(measuring, "SAME_S", 0.0)
         assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
     assert "flextrace scale --resume --directory" in capsys.readouterr().err
     kept = load(tmp_path / "p.json")
