@@ -37,7 +37,7 @@ SHOWN_MIN = 0.001
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="trace (.iotrace)")
+    parser.add_argument("file", type=Path, metavar="FILE", help="trace, archive of one, or trace of another tool")
     wanted = parser.add_argument_group(
         "parameters", "absolute, or relative to the trace's own as in 2x; others are held"
     )

@@ -11,7 +11,7 @@ from flextrace.made_trace import add_output_arguments, make
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="trace (.iotrace)")
+    parser.add_argument("file", type=Path, metavar="FILE", help="trace, archive of one, or trace of another tool")
     parser.add_argument("--copies", type=int, required=True, metavar="N", help="how many instances")
     add_output_arguments(parser)
 

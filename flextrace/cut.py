@@ -13,7 +13,7 @@ from flextrace.made_trace import add_output_arguments, make
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="trace (.iotrace)")
+    parser.add_argument("file", type=Path, metavar="FILE", help="trace, archive of one, or trace of another tool")
     part = parser.add_argument_group("part", "of several options all hold; of one that is repeated, one")
     part.add_argument("--from", dest="begin_s", type=parse_duration, metavar="TIME", help="since the begin, as 10s")
     part.add_argument("--to", dest="end_s", type=parse_duration, metavar="TIME", help="what starts before")

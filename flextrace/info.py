@@ -24,7 +24,7 @@ _SHOWN_APART = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="trace (.iotrace)")
+    parser.add_argument("file", type=Path, metavar="FILE", help="trace, archive of one, or trace of another tool")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
     parser.add_argument("--files", type=int, default=20, metavar="N", help="list N files, largest first (default: 20)")
 

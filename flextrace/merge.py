@@ -11,7 +11,7 @@ from flextrace.made_trace import add_output_arguments, make
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the verb."""
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="traces (.iotrace)")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="traces, archives, traces of other tools")
     parser.add_argument(
         "--align",
         choices=("starts", "clocks"),
