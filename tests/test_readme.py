@@ -10,7 +10,8 @@ import pytest
 
 from flextrace.main import VERBS, make_parser
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
 def commands():
@@ -34,9 +35,21 @@ def test_the_commands_of_the_readme_are_understood():
             pytest.fail(f"README: flextrace {shlex.join(words)}")
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_option_says_what_it_is(verb):
+def options(verb):
     parsers = next(
         action for action in make_parser(verb)._actions if isinstance(action, argparse._SubParsersAction)
     ).choices
-    assert [action.dest for action in parsers[verb]._actions if not action.help] == []
+    return parsers[verb]._actions
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_says_what_it_is(verb):
+    assert [action.dest for action in options(verb) if not action.help] == []
+
+
+def test_options_and_decisions_that_the_readme_names_are_there():
+    known = {name for verb in VERBS for action in options(verb) for name in action.option_strings}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", README))
+    assert named - known == {"--reflink"}, "which is of cp"
+    decisions = ROOT / "docs" / "decisions"
+    assert all(list(decisions.glob(f"{number}-*")) for number in re.findall(r"decisions/(\d{4})", README))
