@@ -121,14 +121,11 @@ def run(arguments: argparse.Namespace) -> int:
         measuring.check_space(directory, memory_bytes, settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
-        group = None
-        if memory_bytes:
-            group = stack.enter_context(MemoryGroup(memory_bytes))
+        group = stack.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
         measuring.age_cache(settings, image, group, access, _say)
-        if journal is None:
-            journal = Journal(journal_path, chosen, {}, resume=False)
+        journal = journal or Journal(journal_path, chosen, {}, resume=False)
         progress = stack.enter_context(Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(
             image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)

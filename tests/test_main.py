@@ -58,7 +58,7 @@ def test_output_that_is_closed_is_no_error():
     assert done.returncode == subprocess.run([*FLEXTRACE, "doctor"], capture_output=True, check=False).returncode
 
 
-@pytest.mark.parametrize("nowhere", ["/dev/full", "&-", ">(true)"])
+@pytest.mark.parametrize("nowhere", ["/dev/full", "&-", " >(true)"])
 def test_talk_that_nobody_takes_is_no_error_and_stands_in_no_data(tmp_path, nowhere):
     """Of willy it has where to go on."""
     words = ["willy", "-o", str(tmp_path / "w.iotrace"), "--format", "json", *WILLY]

@@ -82,17 +82,21 @@ def points_of(profile):
 
 def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_saves(monkeypatch):
     """So timeout(1) sends them, and a terminal that is closed."""
-    for same_s, wanted in ((measuring.SAME_S, [True]), (0.0, [])):
+    saved = []
+
+    def interrupted():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            saved.append(measuring.SAME_S)
+
+    for same_s in (measuring.SAME_S, 0.0):
         monkeypatch.setattr(measuring, "SAME_S", same_s)
-        saved = []
         with pytest.raises(KeyboardInterrupt), measuring.terminated_as_interrupted():
-            try:
-                signal.raise_signal(signal.SIGTERM)
-            finally:
-                signal.raise_signal(signal.SIGTERM)
-                signal.raise_signal(signal.SIGINT)
-                saved.append(True)
-        assert saved == wanted
+            interrupted()
+    assert saved == [0.5]
 
 
 def test_a_second_interruption_while_models_are_scored_leaves_the_profile(tmp_path, disturbed, monkeypatch, capsys):
