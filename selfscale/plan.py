@@ -12,6 +12,8 @@ from selfscale.measure import Point
 ALIGN_BYTES = 4096
 NOMINAL_POINT_S = 2.0
 """What a point costs on a quiet machine with an SSD: gives how many points, not how long they are."""
+RANDOM_SHARE_MAX = 0.6
+"""Of the time from the first point on, for random workloads."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,14 @@ class Settings:
     points_max: int | None = None
 
     @property
+    def random_s(self) -> float:
+        """Seconds of the budget for random workloads, each of which is measured twice."""
+        return min(2 * self.random_points * NOMINAL_POINT_S, RANDOM_SHARE_MAX * (self.budget_s - self.spent_s))
+
+    @property
     def points_affordable(self) -> int:
-        """Points of a nominal cost that the budget pays for, random workloads apart."""
-        affordable = int(self.budget_s / NOMINAL_POINT_S) - 2 * self.random_points
+        """Points of a nominal cost that the budget pays for, beside what was before them and random workloads."""
+        affordable = int((self.budget_s - self.spent_s - self.random_s) / NOMINAL_POINT_S)
         return affordable if self.points_max is None else min(affordable, self.points_max)
 
     @property

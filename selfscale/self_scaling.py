@@ -103,9 +103,7 @@ class SelfScaling(ABC):
     def run(self) -> None:
         """Measure until everything is known or the budget is spent; interrupted, what was measured stays."""
         try:
-            left_s = self.settings.budget_s - self.settings.spent_s
-            share_random = 2 * self.settings.random_points / max(1, left_s / NOMINAL_POINT_S)
-            rest = self._until(1 - min(0.6, share_random), self.settings.budget_s)
+            rest = self.settings.budget_s - self.settings.random_s
             set_aside_s = self._storage_s()
             self._find_regions(rest - set_aside_s)
             self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))

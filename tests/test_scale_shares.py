@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from selfscale.explore import Exploration
-from selfscale.plan import Settings
+from selfscale.plan import NOMINAL_POINT_S, RANDOM_SHARE_MAX, Settings
 from selfscale.self_scaling import RUN_S_MIN
 from tests.synthetic_machine import MIB, Machine
 
@@ -48,3 +48,23 @@ def test_what_was_before_the_first_point_is_not_taken_from_the_first_points(prep
     assert exploration.complete
     assert exploration.spent_s <= 180.0 + prepared_s
     assert min(step.max_seconds for step in machine.measured[:8]) > 2 * RUN_S_MIN
+
+
+def test_what_was_before_the_first_point_does_not_change_what_is_measured():
+    """It pays for no point: so many are planned as the rest of the budget pays for."""
+
+    def workloads(prepared_s):
+        machine = Machine([(256 * MIB, 500e-6)])
+        Exploration(Settings(256 * MIB, 230.0 + prepared_s, 2, spent_s=prepared_s), machine.measure).run()
+        return [step.workload for step in machine.measured]
+
+    assert workloads(0.0) == workloads(60.0)
+
+
+def test_random_workloads_leave_the_others_the_points_that_their_share_pays_for():
+    """More of them than the budget pays for; sizes and processes are tried all the same."""
+    settings = Settings(256 * MIB, 300.0, 2, random_points=100)
+    assert settings.points_affordable == (1 - RANDOM_SHARE_MAX) * 300.0 / NOMINAL_POINT_S
+    machine = Machine([(256 * MIB, 500e-6)])
+    Exploration(settings, machine.measure).run()
+    assert {"sizeMean", "processNum"} <= {step.parameter for step in machine.measured if step.role == "explore"}
