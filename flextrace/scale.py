@@ -350,13 +350,13 @@ def _journal_path(arguments: argparse.Namespace) -> Path:
 
 def _same_options(arguments: argparse.Namespace) -> str:
     place = ["--device", arguments.device] if arguments.device else ["--directory", str(arguments.directory)]
-    words = [*place, "-o", str(arguments.output), "--budget", f"{arguments.budget:g}"]
+    words = [*place, "-o", str(arguments.output), "--budget", f"{arguments.budget!r}"]
     words += ["--focal", arguments.focal] if arguments.focal != "middle" else []
     words += access_options.same(arguments)
     words += ["--stop-rule", arguments.stop_rule] if arguments.stop_rule != "confidence" else []
     words += [] if arguments.target is None else ["--target", f"{arguments.target!r}"]
     words += ["--memory", str(arguments.memory)] if arguments.memory else []
-    words += [] if arguments.cost is None else ["--cost", f"{arguments.cost:g}"]
+    words += [] if arguments.cost is None else ["--cost", f"{arguments.cost!r}"]
     words += ["--random", str(arguments.random)] if arguments.random else []
     words += ["--seed", str(arguments.seed)] if arguments.seed else []
     words += ["--keep-image"] if arguments.keep_image else []

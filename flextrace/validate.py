@@ -255,7 +255,7 @@ def _document(
 
 def _same_options(arguments: argparse.Namespace) -> str:
     words = [str(arguments.profile), "--workloads", str(arguments.workloads)]
-    words += ["--max-seconds", f"{arguments.max_seconds:g}"]
+    words += ["--max-seconds", f"{arguments.max_seconds!r}"]
     words += ["--no-orthogonal"] if arguments.no_orthogonal else []
     words += ["--directory", str(arguments.directory)] if arguments.directory else []
     words += ["--memory", str(arguments.memory)] if arguments.memory else []

@@ -2,6 +2,7 @@
 """What stays of a measurement whose places fill up, vanish or fail, and of one that is interrupted again."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -129,6 +130,15 @@ def test_an_interruption_while_a_whole_profile_is_scored_leaves_it_and_what_to_d
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
     assert points_of(load(tmp_path / "p.json")) == points_of(kept)
     assert disturbed.measured == measured
+
+
+def test_the_command_that_is_told_goes_on_with_the_very_same_numbers(tmp_path, disturbed, capsys):
+    disturbed.before[5] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    more = ["--budget", "2.00000123m", "--cost", "1234567.89"]
+    assert main(command(tmp_path / "d", tmp_path / "p.json", *more)) == 130
+    told = capsys.readouterr().err.split("continue with: flextrace ")[1]
+    assert main(shlex.split(told)) == 0
+    assert load(tmp_path / "p.json").settings["cost"] == 1234567.89
 
 
 @pytest.mark.parametrize("points", [1, 5, 20])

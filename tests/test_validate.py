@@ -3,6 +3,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from collections import namedtuple
@@ -141,9 +142,9 @@ def test_text_is_at_most_100_columns(place, machine, capsys):
 
 def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsys):
     machine.interrupt_at = 9
-    assert main(command(place, "--no-orthogonal")) == 130
-    assert "flextrace validate --resume" in capsys.readouterr().err
-    assert main(command(place, "--no-orthogonal", "--resume")) == 0
+    assert main(command(place, "--no-orthogonal", "--max-seconds", "3.1234567")) == 130
+    told = capsys.readouterr().err.split("continue with: flextrace ")[1]
+    assert main(shlex.split(told)) == 0
     assert len(machine.measured) == 24
     assert len(json.loads((place / "p-validation.json").read_text())["points"]) == 24
     assert not list(place.glob("*.ndjson"))
