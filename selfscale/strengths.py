@@ -83,7 +83,7 @@ def _policy(policy: WritePolicy) -> str:
     if policy.kind == SYNCED:
         return f"Write policy: not told, the workloads have what they write made stable themselves: {place} {rates}."
     if policy.written_frac is not None:
-        share = f"at most {100 * policy.written_frac:.2g} % of the bytes written went to storage"
+        share = f"at most {_percent(policy.written_frac)} of the bytes written went to storage"
         known = {
             THROUGH: f"write-through: {place} everything that is written goes to storage, however often it is written",
             CANCELLING: f"write-cancelling (write-back): {place} {share}, the rest was written again before",
@@ -94,6 +94,12 @@ def _policy(policy: WritePolicy) -> str:
         CANCELLING: "probably write-cancelling (write-back), since writes in the cache are much faster than beyond it",
     }.get(policy.kind, "not told by the throughput")
     return f"Write policy: {known}: {place} {rates} (what goes to storage is not counted here)."
+
+
+def _percent(share: float) -> str:
+    """With two digits or all that are before the point, and never with an exponent."""
+    percent = 100 * share
+    return f"{percent:.2g} %" if 1e-3 <= percent < 10 else f"{percent:.0f} %"
 
 
 def _by_region(title: str, benefits: Sequence[Benefit | None], say: Callable[[Benefit], str]) -> str:

@@ -98,6 +98,20 @@ def test_it_is_said_where_what_it_rests_on_was_not_steady(counted, unsteady, ste
     assert ("by points that were not steady" in told) == (not steady)
 
 
+@pytest.mark.parametrize(
+    ("frac", "told"),
+    [(8.7, "870 %"), (1.0, "100 %"), (0.72, "72 %"), (0.0123, "1.2 %"), (0.00004, "0.004 %"), (1e-8, "0 %")],
+)
+def test_shares_are_told_in_digits(frac, told):
+    """Of large folios many times what was written is counted, of which the throughput says that it is not so."""
+    points = [
+        replace(point, device_frac=frac) if point.workload == FOCAL.replace(read_frac=0.0) else point
+        for point in points_of(DirectionMachine(128 * MIB, 128 * MIB))
+    ]
+    lines = strengths(conclude(Profile(measured=points, regions=REGIONS)))
+    assert f"at most {told} of the bytes written went to storage" in "".join(lines)
+
+
 def test_without_points_of_a_direction_nothing_is_said():
     points = points_of(DirectionMachine(128 * MIB, 128 * MIB))
     assert write_policy([], REGIONS).kind == UNDECIDED
