@@ -2,7 +2,7 @@
 """Turns the name of a table's column into what is in it: a parameter or a throughput, and its unit.
 
 ``unique_bytes_mib``, ``sizeMean (KB)``, ``throughput_mb_per_s``: a name of the papers or its snake case, then the unit
-of `characterize.units`. A unit that is not known is an error, never a guess.
+of `characterize.units`. A unit that is not known is an error, never a guess. So is Mb, which many write for megabits.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ EXPECTED = {
     "positive": f"a number above 0, up to {LARGEST:g}",
     "number": f"a number up to {LARGEST:g}",
 }
+BITS = re.compile("[KMGT]b")
 RATE = re.compile(r"(\w+) (?:per )?(?:s|sec|second)")
 PER_SECOND = {"iops", "ops per s", "requests per s", "ios per s"}
 
@@ -123,6 +124,9 @@ def _words(name: str) -> list[str]:
     """Words in lower case; capitals begin words but within a unit (MiB)."""
     words: list[str] = []
     for token in re.findall(r"[A-Za-z0-9]+|%", name):
+        if BITS.fullmatch(token):
+            words.append(token)  # which is no unit of `SIZES`
+            continue
         known = token.lower() in SIZES
         words += [token.lower()] if known else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", token).lower().split()
     return words

@@ -63,6 +63,7 @@ def fitted(table, tmp_path_factory):
         ("throughput_bytes_per_s", THROUGHPUT, 1),
         ("throughput MiB/s", THROUGHPUT, 1 << 20),
         ("throughput_mb_per_s", THROUGHPUT, 1e6),
+        ("Throughput (MB/s)", THROUGHPUT, 1e6),
         ("IOPS", REQUESTS, 1),
         ("readLatency", "readLatency", 1),
     ],
@@ -72,7 +73,18 @@ def test_names_of_columns(name, expected, factor):
     assert (column.name, column.factor) == (expected, factor)
 
 
-@pytest.mark.parametrize("name", ["throughput", "throughput_furlongs", "throughput_mbit_per_s", "size_mean_pages"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "throughput",
+        "throughput_furlongs",
+        "throughput_mbit_per_s",
+        "throughput (Mb/s)",
+        "bandwidth_Gb_per_s",
+        "sizeMean (Kb)",
+        "size_mean_pages",
+    ],
+)
 def test_an_unknown_unit_is_an_error(name):
     with pytest.raises(FlextraceError, match="unit of column"):
         column_of(name)
