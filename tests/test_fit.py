@@ -12,6 +12,7 @@ import pytest
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace.main import main
+from selfscale.measure import Point
 from selfscale.models import make_model
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
@@ -234,6 +235,24 @@ def test_single_rows_are_not_taken_for_noise(tmp_path):
     table = make_model("smooth").fit(points, []).predict([point.workload for point in points])
     ratio = table["throughput_bytes_per_s"] / [point.throughput_bytes_per_s for point in points]
     assert np.abs(np.log(ratio)).max() < 0.1
+
+
+@pytest.mark.parametrize("name", ["smooth", "learned"])
+def test_of_a_large_table_a_gaussian_process_learns_a_part(name, monkeypatch):
+    """Its memory grows with the square of the rows: 3.2 GB of 20,000, several times."""
+    monkeypatch.setattr("selfscale.models.measured.PROCESS_POINTS_MAX", 60)
+    generator = random.Random(5)
+    workloads = [
+        Workload(1e6 * 10 ** generator.uniform(0, 3), generator.random(), 0.5, 4096.0 * size, 1.0 + size % 4)
+        for size in range(1, 301)
+    ]
+    points = [Point(w, law(w.size_mean, w.process_num, 8 * w.seq_frac), math.inf, role="table") for w in workloads]
+    model = make_model(name).fit(points, [])
+    assert len(model._process.X_train_) == 60
+    table = model.predict(workloads)
+    assert len(table["points_used"][0]) == 300  # the formula, or the straight lines, learn from all
+    ratio = table["throughput_bytes_per_s"] / [point.throughput_bytes_per_s for point in points]
+    assert np.median(np.abs(np.log(ratio))) < 0.1
 
 
 def test_units_in_cells_other_delimiters_and_repeats(tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ NOISE_MIN, NOISE_UNSTEADY, NOISE_UNKNOWN = 0.02, 0.08, 0.3
 """Standard deviation of ln(throughput) of a point: at least, at least where it was not steady, and of a run too short
 for an interval."""
 Z90, Z95 = 1.644854, 1.959964
+PROCESS_POINTS_MAX = 1000
+"""That a Gaussian process is fitted to: its time grows with their third power, and its memory with their square."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,11 @@ def noise_of(points: Sequence[Point]) -> np.ndarray:
     noise = np.where(np.isfinite(half_width), half_width / Z95 / throughput, unknown)
     steady = np.array([point.steady for point in points], bool)
     return np.maximum(noise, np.where(steady, NOISE_MIN, NOISE_UNSTEADY))
+
+
+def drawn(count: int) -> np.ndarray:
+    """Which of so many points a Gaussian process is fitted to, ascending: of a large table they are drawn."""
+    return np.array(sorted(random.Random(0).sample(range(count), min(count, PROCESS_POINTS_MAX))), int)
 
 
 def miss_frac(unique_bytes: np.ndarray, cache_bytes: float | np.ndarray, width: float = 0.02) -> np.ndarray:

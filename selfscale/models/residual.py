@@ -18,7 +18,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
-from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, measured, ranges_of, region_of
+from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, drawn, measured, ranges_of, region_of
 from selfscale.models.one_thread import one_thread
 from selfscale.profile import Region
 
@@ -134,7 +134,8 @@ class ResidualModel(ABC, Generic[FormulaType]):
         residual = data.log_throughput - self.formula.explained(data)
         features = self._features(data.columns, self.formula.at(data.columns).device_shares)
         kernel = ConstantKernel(PHYSICS_ERROR**2) * Matern(LENGTH, nu=2.5) + WhiteKernel(ROUGH_ERROR**2)
-        noise = data.noise
+        chosen = drawn(len(residual))
+        features, residual, noise = features[chosen], residual[chosen], data.noise[chosen]
         for _ in range(FITS):
             self._process = GaussianProcessRegressor(kernel, alpha=noise**2, optimizer=None).fit(features, residual)
             noise = np.maximum(noise, _unexpected(self._process))

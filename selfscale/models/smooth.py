@@ -8,7 +8,6 @@ every parameter's axis: cubics made for larger errors, since what they bend the 
 
 from __future__ import annotations
 
-import random
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +16,7 @@ import numpy as np
 
 from selfscale.measure import Point
 from selfscale.models.additive import AdditiveModel
-from selfscale.models.measured import noise_of
+from selfscale.models.measured import drawn, noise_of
 from selfscale.models.one_thread import one_thread
 from selfscale.profile import Region
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from characterize.workload import Workload
-
-POINTS_MAX = 1000
-"""Time grows with their third power; of more, this many are drawn."""
 
 
 class SmoothModel:
@@ -59,12 +55,8 @@ class SmoothModel:
 
         self._mean = AdditiveModel(degree=1).fit(points, regions)
         used = [index for index, point in enumerate(points) if point.throughput_bytes_per_s > 0]
-        drawn = np.array(
-            sorted(random.Random(0).sample(range(len(used)), POINTS_MAX))
-            if len(used) > POINTS_MAX
-            else range(len(used))
-        )
-        workloads = [points[used[index]].workload for index in drawn]
+        chosen = drawn(len(used))
+        workloads = [points[used[index]].workload for index in chosen]
         kernel: Any = ConstantKernel(0.1, (1e-4, 10.0)) * Matern(np.ones(len(self.parameters)), (0.1, 50.0), nu=2.5)
         kernel += WhiteKernel(1e-3, (1e-6, 0.3))
         optimizer: str | None = "fmin_l_bfgs_b"
@@ -76,9 +68,9 @@ class SmoothModel:
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._process = GaussianProcessRegressor(
                 kernel,
-                alpha=noise_of([points[used[index]] for index in drawn]) ** 2,
+                alpha=noise_of([points[used[index]] for index in chosen]) ** 2,
                 optimizer=optimizer,
-            ).fit(self._mean.axes.places(workloads), self._mean.residual[drawn])
+            ).fit(self._mean.axes.places(workloads), self._mean.residual[chosen])
         return self
 
     @property
