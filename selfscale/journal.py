@@ -87,7 +87,9 @@ class Journal:
                 "give the same ones, or start afresh with --force",
                 2,
             )
-        os.truncate(self.path, whole_bytes)
+        # What is whole is left alone: its run may still be going on, beside which this one will be refused.
+        if whole_bytes < sum(map(len, lines)):
+            os.truncate(self.path, whole_bytes)
 
     def _content(self, first: dict[str, Any], points: list[Any]) -> tuple[dict[str, Any], list[Point]]:
         """What its lines say: of the machine, and the points."""

@@ -68,6 +68,19 @@ def test_points_behind_a_line_of_garbage_are_not_thrown_away(path, garbage):
     assert len(Journal(path, SETTINGS, {}, resume=True).points) == 1, "the last line was cut off"
 
 
+def test_a_point_that_is_written_while_the_journal_is_read_stays(path, monkeypatch):
+    """By a run that still goes on, which somebody wants to resume by mistake."""
+    line = path.read_text().splitlines(keepends=True)[-1]
+
+    def write_on(point, place):
+        with path.open("a") as stream:
+            stream.write(line)
+
+    monkeypatch.setattr("selfscale.journal.check_point", write_on)
+    assert len(Journal(path, SETTINGS, {}, resume=True).points) == 3
+    assert len(path.read_text().splitlines()) == 1 + 3 + 3
+
+
 def test_what_is_no_object_is_no_journal(path):
     path.write_text("[5]\n")
     with pytest.raises(FlextraceError, match="is not a journal"):
