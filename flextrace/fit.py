@@ -94,7 +94,10 @@ def _pairs(text: str | None) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in (text or "").split(",") if pair.strip()]
     if any(not name.strip() or not column.strip() for name, _, column in pairs):
         raise FlextraceError(f"--columns {text}: give NAME=COLUMN, parted by commas", 2)
-    return {name.strip(): column.strip() for name, _, column in pairs}
+    columns = {name.strip(): column.strip() for name, _, column in pairs}
+    if len(set(columns.values())) < len(pairs):
+        raise FlextraceError(f"--columns {text}: a name or a column stands there twice", 2)
+    return columns
 
 
 def _lines(table: Table, profile: Profile, *, every: bool) -> list[str]:

@@ -105,7 +105,7 @@ def _lines(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
         raise FlextraceError(f"cannot read table {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise FlextraceError(f"{path} is not text in UTF-8: save the table as CSV") from error
-    first = text.split("\n", 1)[0]
+    first = next((line for line in text.split("\n") if line.strip()), "")
     reader = csv.reader(io.StringIO(text), delimiter=max(DELIMITERS, key=first.count))
     try:
         lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]

@@ -272,6 +272,19 @@ def test_units_in_cells_other_delimiters_and_repeats(tmp_path):
     assert "column 'constant' never changes: left out" in table.said
 
 
+def test_the_delimiter_is_that_of_the_first_line_that_is_not_empty(tmp_path):
+    rows = [f"{number / 10};4096;{100 + number}" for number in range(9)]
+    table = read_table(written(tmp_path / "t.csv", "", "read_frac;size_mean;throughput_mb_per_s", *rows))
+    assert table.throughput == pytest.approx([1e6 * (100 + number) for number in range(9)])
+
+
+@pytest.mark.parametrize("columns", ["size_mean=bs,unique_bytes=bs", "size_mean=bs,size_mean=qd"])
+def test_a_column_is_one_thing_only(tmp_path, capsys, columns):
+    path = written(tmp_path / "t.csv", "bs,qd,throughput_mb_per_s", *(f"{4096 * row},{row},9" for row in range(1, 20)))
+    assert main(["fit", str(path), "-o", str(tmp_path / "p.json"), "--columns", columns]) == 2
+    assert f"--columns {columns}: a name or a column stands there twice" in capsys.readouterr().err
+
+
 def test_tables_without_what_is_needed(tmp_path):
     with pytest.raises(FlextraceError, match="no throughput"):
         read_table(written(tmp_path / "a.csv", "read_frac", "0.5"))
