@@ -142,7 +142,10 @@ def run(arguments: argparse.Namespace) -> int:
     text = json.dumps(document, indent=1, allow_nan=False)
     write_text(output, text, force=arguments.force or arguments.resume)
     journal.remove()
-    print(text if arguments.format == "json" else format_rows(result["rows"], len(validation.workloads)))
+    compared = len(validation.workloads) - result["dropped"]
+    print(text if arguments.format == "json" else format_rows(result["rows"], compared))
+    if result["dropped"]:
+        _say(f"{result['dropped']} of {arguments.workloads} random workloads moved nothing in their time: left out")
     _say(f"every measured point is in {output}")
     return 3 if warnings else 0
 

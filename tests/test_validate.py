@@ -117,6 +117,19 @@ def test_a_workload_that_moved_nothing_is_dropped_and_all_of_them_refused(made):
         compare_models(made, validation, points[:2])
 
 
+def test_errors_are_told_of_the_workloads_that_were_compared(place, machine, capsys, monkeypatch):
+    def one_moves_nothing(request):
+        nothing = len(machine.measured) == 3
+        point = machine.measure(request)
+        return replace(point, throughput_bytes_per_s=0.0) if nothing else point
+
+    monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: one_moves_nothing)
+    assert main(command(place, "--no-orthogonal")) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("error on 11 random workloads")
+    assert "1 of 12 random workloads moved nothing in their time: left out" in captured.err
+
+
 def test_document_and_table(place, machine, capsys):
     assert main(command(place, "--format", "json")) == 0
     document = json.loads((place / "p-validation.json").read_text())
