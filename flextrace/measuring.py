@@ -63,6 +63,16 @@ def terminated_as_interrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def told_how_to_go_on(again: str, say: Callable[[str], None]) -> Iterator[None]:
+    """For a resumed run that is interrupted before it measures."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"the run so far is kept; continue with: flextrace {again}")
+        raise
+
+
 def check_device_options(device: str | None, write: bool, confirm: str | None) -> None:
     """Refuse, as 'flextrace replay --device' does, to write a device that was not named twice.
 

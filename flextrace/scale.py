@@ -10,7 +10,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
         if journal:
-            stack.enter_context(_told_how_to_go_on(f"scale --resume {_same_options(arguments)}"))
+            stack.enter_context(measuring.told_how_to_go_on(f"scale --resume {_same_options(arguments)}", _say))
         group = None
         if arguments.memory:
             group = stack.enter_context(MemoryGroup(arguments.memory))
@@ -181,16 +181,6 @@ def _mounted(directory: Path | None) -> str | None:
     from selfscale.environment import mount_of  # noqa: PLC0415
 
     return None if directory is None else "{} of {}".format(*mount_of(directory)[:2])
-
-
-@contextlib.contextmanager
-def _told_how_to_go_on(again: str) -> Iterator[None]:
-    """For a resumed run that is interrupted before it measures."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _say(f"the run so far is kept; continue with: flextrace {again}")
-        raise
 
 
 def _end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:

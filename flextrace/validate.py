@@ -94,13 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         measuring.try_device(access, arguments.confirm)
     if directory:
         make_directory(directory)
-    validation = plan(
-        profile,
-        arguments.workloads,
-        seconds=arguments.max_seconds,
-        seed=arguments.seed,
-        orthogonal=not arguments.no_orthogonal,
-    )
+    how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
+    validation = plan(profile, arguments.workloads, seconds=arguments.max_seconds, **how)
     chosen = {
         "profile": str(arguments.profile.resolve()),
         "created": profile.created,
@@ -108,19 +103,18 @@ def run(arguments: argparse.Namespace) -> int:
         "access": access.as_document(),
         "memory_bytes": memory_bytes,
         "workloads": arguments.workloads,
-        "orthogonal": not arguments.no_orthogonal,
         "max_seconds": arguments.max_seconds,
-        "seed": arguments.seed,
+        **how,
     }
-    journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
     warnings = _differences(profile, directory, memory_bytes)
-    for warning in warnings:
-        _say(f"warning: {warning}")
+    again = f"validate --resume {_same_options(arguments)}"
+    journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
     settings = _settings(profile, validation.workloads)
     if directory:
         measuring.check_space(directory, memory_bytes, settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
+        stack.enter_context(measuring.told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
         group = stack.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
@@ -132,22 +126,22 @@ def run(arguments: argparse.Namespace) -> int:
         )
         try:
             result = validate(profile, validation, progress.wrap(journal.wrap(measure)))
+            text = json.dumps(_document(arguments, profile, result, chosen, warnings), indent=1, allow_nan=False)
+            write_text(output, text, force=arguments.force or arguments.resume)
         except KeyboardInterrupt:
             progress.close()
-            _say(f"interrupted; continue with: flextrace validate --resume {_same_options(arguments)}")
+            _say(f"interrupted; continue with: flextrace {again}")
             return 130
         except (FlextraceError, OSError) as error:
-            raise measuring.kept([error], journal, f"validate --resume {_same_options(arguments)}") from error
-    document = _document(arguments, profile, result, chosen, warnings)
-    text = json.dumps(document, indent=1, allow_nan=False)
-    write_text(output, text, force=arguments.force or arguments.resume)
+            raise measuring.kept([error], journal, again) from error
     journal.remove()
-    compared = len(validation.workloads) - result["dropped"]
-    print(text if arguments.format == "json" else format_rows(result["rows"], compared))
-    if result["dropped"]:
-        _say(f"{result['dropped']} of {arguments.workloads} random workloads moved nothing in their time: left out")
-    _say(f"every measured point is in {output}")
+    print(text if arguments.format == "json" else format_rows(result["rows"], arguments.workloads - result["dropped"]))
+    _say(f"every measured point is in {output}{_left_out(result['dropped'])}")
     return 3 if warnings else 0
+
+
+def _left_out(workloads: int) -> str:
+    return f"; workloads that moved nothing in their time, left out of the errors: {workloads}" if workloads else ""
 
 
 def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journal_path: Path) -> None:
@@ -198,15 +192,18 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
 
 
 def _differences(profile: Profile, directory: Path | None, memory_bytes: int | None) -> list[str]:
-    """What is not as it was when the profile was made, so that its errors would be another machine's."""
+    """What is not as it was when the profile was made, so that its errors would be another machine's; it is said."""
     from selfscale.environment import device_environment, environment  # noqa: PLC0415
 
     now = environment(directory, memory_bytes) if directory else device_environment(profile.environment["device"])
-    return [
+    warnings = [
         f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
         for name in MACHINE
         if name in profile.environment and name in now and profile.environment[name] != now[name]
     ]
+    for warning in warnings:
+        _say(f"warning: {warning}")
+    return warnings
 
 
 def format_rows(rows: list[Row], count: int) -> str:

@@ -127,7 +127,7 @@ def test_errors_are_told_of_the_workloads_that_were_compared(place, machine, cap
     assert main(command(place, "--no-orthogonal")) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("error on 11 random workloads")
-    assert "1 of 12 random workloads moved nothing in their time: left out" in captured.err
+    assert "workloads that moved nothing in their time, left out of the errors: 1" in captured.err
 
 
 def test_document_and_table(place, machine, capsys):
@@ -181,6 +181,34 @@ def test_a_failure_keeps_what_was_measured_and_says_where(place, machine, capsys
     error = capsys.readouterr().err
     assert "points.ndjson; continue with: flextrace validate --resume" in error
     assert len(next(place.glob("*.ndjson")).read_text().splitlines()) == 1 + 5
+
+
+def test_what_cannot_be_resumed_is_refused_before_anything_is_laid_out(place, machine, capsys, monkeypatch):
+    machine.interrupt_at = 3
+    assert main(command(place, "--no-orthogonal")) == 130
+    capsys.readouterr()
+    laid_out = []
+    monkeypatch.setattr(measuring, "lay_out", lambda *arguments: laid_out.append(1) or 0.0)
+    assert main(command(place, "--no-orthogonal", "--resume", "--seed", "4")) == 2
+    assert "seed was 0, is 4" in capsys.readouterr().err
+    assert not laid_out
+    monkeypatch.setattr(measuring, "lay_out", lambda *arguments: os.kill(os.getpid(), signal.SIGTERM))
+    assert main(command(place, "--no-orthogonal", "--resume")) == 130
+    assert "the run so far is kept; continue with: flextrace validate --resume" in capsys.readouterr().err
+
+
+def test_a_document_that_cannot_be_written_leaves_what_was_measured(place, machine, capsys, monkeypatch):
+    def full(path, text, *, force):
+        raise FlextraceError(f"cannot write {path}: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flextrace.validate.write_text", full)
+        assert main(command(place, "--no-orthogonal")) == 1
+    told = capsys.readouterr().err
+    assert "points.ndjson; continue with: flextrace validate --resume" in told
+    measured = len(machine.measured)
+    assert main(shlex.split(told.split("continue with: flextrace ")[1])) == 0
+    assert len(machine.measured) == measured
 
 
 def test_a_directory_that_is_missing_is_told_before_anything_runs(place, machine, capsys):
