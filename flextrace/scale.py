@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 END_SHARE = 0.02
 """Of the budget: what comes behind the last point, the errors of all models above all."""
+BEFORE_TOLD = 0.3
+"""Of the budget: what may be gone before the first point without being told where too little was left."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -232,7 +234,10 @@ def _what_next(output: Path, missing: str, found: Unsteady, *, complete: bool) -
 def _missing(exploration: SelfScaling, random_workloads: int) -> str:
     """What the budget did not pay for; empty if it paid for all."""
     if not exploration.complete:
-        return "the budget ended before every curve had its ends: predictions will be poor"
+        before_s, budget_s = exploration.settings.spent_s, exploration.settings.budget_s
+        told = f"{format_duration(before_s)} of it went to laying out files and ageing the page cache, "
+        cause = told if before_s > BEFORE_TOLD * budget_s else ""
+        return f"the budget ended before every curve had its ends: {cause}predictions will be poor"
     repeated = sum(point.role == "random" and point.repeat == 1 for point in exploration.points)
     if repeated < random_workloads:
         return (

@@ -141,6 +141,16 @@ def test_the_command_that_is_told_goes_on_with_the_very_same_numbers(tmp_path, d
     assert load(tmp_path / "p.json").settings["cost"] == 1234567.89
 
 
+@pytest.mark.parametrize("case", [("120s", 115.0, True), ("6s", 1.0, False)])
+def test_what_laying_out_files_took_is_told_where_too_little_was_left(tmp_path, disturbed, monkeypatch, capsys, case):
+    budget, before_s, told = case
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: before_s)
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--budget", budget)) == 3
+    error = capsys.readouterr().err
+    assert ("had its ends: 1 min 55 s of it went to laying out files and ageing" in error) == told
+    assert "predictions will be poor; use a larger --budget" in error
+
+
 @pytest.mark.parametrize("points", [1, 5, 20])
 def test_a_failure_leaves_a_profile_that_says_why_it_is_not_whole(tmp_path, disturbed, capsys, points):
     """A link that leads to itself cannot be opened: an error of the kernel with a number and a name."""
