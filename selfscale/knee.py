@@ -192,7 +192,9 @@ class KneeExploration(SelfScaling):
             raise _TimeUpError
         workload = self._at(parameter, value)
         left = max(GRID, SEARCH_POINTS - len(self.points))
-        point = self._take(workload, "explore", until_s, left, parameter=parameter)
+        # What is measured again since it was not steady tells no repeatability (`selfscale.repeatability`).
+        role = "curve" if workload in self._tries else "explore"
+        point = self._take(workload, role, until_s, left, parameter=parameter)
         self._tries[workload] = self._tries.get(workload, 0) + 1
         # What disturbs a measurement makes it slower, so of two the faster one is nearer to the truth.
         known = self._best.get(workload)

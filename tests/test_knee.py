@@ -14,6 +14,7 @@ from selfscale.knee import ROUNDS_MAX, KneeExploration
 from selfscale.models.product import ProductModel
 from selfscale.plan import Settings
 from selfscale.profile import Curve, Profile
+from selfscale.repeatability import spreads_of
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
@@ -204,3 +205,12 @@ def test_resumed_it_measures_the_same(tmp_path, stop_after):
     resumed = run(tmp_path / "part", again, resume=True)
     assert len(again.measured) == len(whole.points + whole.storage) - stop_after
     assert resumed.profile().as_document() == whole.profile().as_document()
+
+
+def test_what_is_measured_again_since_it_was_disturbed_does_not_tell_the_repeatability():
+    exploration = search(Factors([], disturbed=0.3))
+    workloads = [point.workload for point in exploration.points if point.region is None]
+    twice = {workload for workload in workloads if workloads.count(workload) > 1}
+    (region,) = exploration.regions
+    assert twice - {region.focal}
+    assert set(spreads_of(exploration.points, exploration.regions)) <= {region.focal}
