@@ -22,6 +22,7 @@ from characterize.layout import NOT_MEASURED_U64, FileFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
 from characterize.stream import Arrays
 from characterize.trace import Header, Trace
+from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, follow_renames, makers, states_after
 from replayer.flexible.planned import RANGES, derived, unchanged
@@ -105,7 +106,8 @@ def cut(trace: Trace, selection: Selection) -> Trace:
     part = Trace(_header(trace, selection, base, arrays), arrays, draft.paths, block_of_data=owners)
     if "processNum" in trace.declared:
         # What was declared was so of the whole.
-        part.header.metadata["declared"] = {"processNum": in_flight(draft)}
+        requests = draft if kinds == OPERATIONS else Draft.of(operations_of_blocks(part))
+        part.header.metadata["declared"] = {"processNum": in_flight(requests)}
     return derived(part, [trace], "cut", options)
 
 

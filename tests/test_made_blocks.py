@@ -99,6 +99,18 @@ def test_copies_have_devices_of_their_own_and_add_up():
     assert set(blocks["thread"][blocks["thread"] > 0].tolist()) == set(threads)
 
 
+def test_a_part_of_copies_declares_how_many_requests_of_it_are_in_flight():
+    parent = disks()
+    made = clone(parent, 3)
+    for devices in (["8:0"], ["8:0", "8:16"]):
+        part = cut(made, Selection(devices=devices))
+        assert part.declared == {"processNum": deepest(part)}
+        assert parameters(part)["processNum"] == deepest(part) > 1
+        altered, manifest = alter(part, {"processNum": Relative(2)})
+        assert manifest.achieved.process_num == deepest(altered) == 2 * deepest(part)
+    assert deepest(part) == deepest(parent)
+
+
 def test_merged_traces_begin_together_or_by_the_clock():
     metadata = {"devices": [{"device": "8:0", "name": "sda", "sectors": 10_007 << 4}]}
     one = disks(metadata=metadata, start_monotonic_ns=10_007, start_realtime_ns=5_000_000)
