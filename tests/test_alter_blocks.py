@@ -87,6 +87,22 @@ def test_a_factor_of_one_changes_no_record():
         assert altered.header.metadata["lineage"]["changes"] == {name: "1x"}
 
 
+def test_who_made_requests_and_what_was_lost_stay():
+    lost = {"lost_kind": RecordKind.BLOCK, "start_ns": 10_000, "duration_ns": 7, "lost_count": 3}
+    parent = made_trace(
+        blocks=[{"op": BlockOp.READ, "bytes": 4096, "start_ns": 9 * at, "thread": 5, "process": 4} for at in range(50)],
+        tasks=[{"thread": 5, "process": 4, "comm": b"reader"}],
+        gaps=[lost],
+        lost={RecordKind.BLOCK: 3},
+    )
+    altered, _ = alter(parent, {"readFrac": 0.5})
+    for kind in (RecordKind.TASK, RecordKind.GAP):
+        assert altered.arrays[kind].tobytes() == parent.arrays[kind].tobytes()
+    assert set(altered.blocks["thread"]) == {5}
+    assert altered.header.count == {RecordKind.TASK: 1, RecordKind.GAP: 1, RecordKind.BLOCK: 50}
+    assert altered.header.lost == parent.header.lost
+
+
 def test_the_number_in_flight_is_that_of_the_lanes_of_a_replay():
     for target in (2, 5, 31):
         found = BlockOperations(stream_of(alter(disk(), {"processNum": target})[0]))

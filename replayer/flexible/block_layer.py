@@ -86,4 +86,6 @@ def blocks_of_operations(altered: Trace, parent: Trace) -> Trace:
         blocks["queued_ns"], blocks["cause"] = NOT_MEASURED_U64, 0
     blocks = np.concatenate([data, flushes])
     blocks = blocks[np.argsort(blocks["start_ns"], kind="stable")]
-    return Trace(altered.header, {RecordKind.BLOCK: blocks}, warnings=altered.warnings)
+    arrays = {kind: parent.arrays[kind] for kind in (RecordKind.TASK, RecordKind.GAP)} | {RecordKind.BLOCK: blocks}
+    altered.header.count = {kind: len(array) for kind, array in arrays.items()}
+    return Trace(altered.header, arrays, warnings=altered.warnings)
