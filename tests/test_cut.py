@@ -42,6 +42,24 @@ def test_files_begin_as_the_part_finds_them():
     assert rest.files.set_index("path").loc["/log", "size_bytes"] == 3 * PAGE
 
 
+@pytest.mark.parametrize("last", [Fileop.UNLINK, Fileop.CLOSE, Fileop.FSYNC])
+def test_a_file_that_is_gone_when_the_part_makes_it_again_is_empty(last):
+    """Also where it was used by a descriptor when its name was gone, as temporary files are."""
+    recording = Recording()
+    file = recording.file("/t", created=True)
+    opens(recording, 1, file, flags=int(IoFlag.CREATED))
+    recording.write(1, file, 0, 8 * PAGE)
+    recording.operate(Fileop.UNLINK, 1, file)
+    if last != Fileop.UNLINK:
+        recording.operate(last, 1, file)
+    begin = recording.clock[1] - 1000 - 7
+    opens(recording, 1, file, flags=int(IoFlag.CREATED))
+    recording.write(1, file, 0, PAGE)
+    part = cut(recording.trace(), Selection(begin_s=begin / SECOND_NS))
+    assert len(part.io) == 1
+    assert part.files[["size_bytes", "flags"]].to_numpy().tolist() == [[0, FileFlag.CREATED]]
+
+
 def test_windows_add_up_and_each_is_a_recording_of_its_own(tmp_path):
     parent = database_like(60)
     end = (parent.io["start_ns"].max() + 1) / SECOND_NS

@@ -32,10 +32,10 @@ def states_after(draft: Draft) -> pd.DataFrame:
     size.update(resets)
     last_reset = events["file"].map(events[events["base"] >= 0].groupby("file")["position"].last()).fillna(-1)
     grown = events[events["position"] > last_reset].groupby("file")["grows_to"].max().reindex(files, fill_value=0)
-    done = draft.fileops[draft.fileops["result"] >= 0]
-    changes = pd.DataFrame(
-        {"file": done["file"].astype(np.int64), "named": ~draft.removals()[draft.fileops["result"] >= 0]}
-    )
+    removed, done = draft.removals(), draft.fileops["result"] >= 0
+    # A descriptor is used, and closed, also when the name is gone.
+    of_names = done & (removed | np.isin(draft.fileops["op"], (*NAMING, Fileop.OPEN, Fileop.MKDIR)))
+    changes = pd.DataFrame({"file": draft.fileops["file"][of_names].astype(np.int64), "named": ~removed[of_names]})
     named = changes.groupby("file")["named"].last().reindex(files, fill_value=True).astype(bool)
     return pd.DataFrame({"size_bytes": np.maximum(size.astype(np.int64), grown), "named": named}, index=files)
 
