@@ -246,7 +246,8 @@ def _part(trace: Trace, masks: Arrays) -> tuple[Draft, Arrays]:
     others = set(np.concatenate([rest.io["file"], rest.fileops["file"]]).tolist())
     resident = _begin(part, earlier, others, trace.arrays[RecordKind.RESIDENT])
     known = set(used.tolist())
-    part.paths = {file: path for file, path in follow_renames(earlier).items() if file in known}
+    paths = follow_renames(earlier, first.to_dict())
+    part.paths = {file: path for file, path in paths.items() if file in known}
     # What others did to a file meanwhile is gone: what is read must be there nevertheless.
     between = [
         records["file"][

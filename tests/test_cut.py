@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
-from characterize.layout import BlockOp, FileFlag, Fileop, IoFlag, RecordKind
+from characterize.layout import BlockOp, FileFlag, Fileop, FileType, IoFlag, RecordKind
 from characterize.workload import unique_bytes, workload_of, workload_of_records
 from replayer.cut import Selection, cut
 from tests.flexible_traces import Recording, database_like, sort_like, willy
@@ -40,6 +40,30 @@ def test_files_begin_as_the_part_finds_them():
     assert len(rest.io) + len(part.io) == len(io)
     assert (rest.files.set_index("path").loc["/t", "flags"]) == FileFlag.CREATED
     assert rest.files.set_index("path").loc["/log", "size_bytes"] == 3 * PAGE
+
+
+def paths_of_part(argument_path, fields, *, renamed=5):
+    """Where a part finds its files, when others have renamed a directory, or exchanged it: by what they were before."""
+    paths = {1: "/d", 2: "/d/sub/x", 3: "/e/y", 4: "/d.x", 2**31: argument_path}
+    rename = {"op": Fileop.RENAME, "argument": 2**31, "start_ns": renamed, "file": 1, "thread": 2, "id": 9, **fields}
+    files = [{"file": file, "size_bytes": PAGE} for file in (2, 3, 4)]
+    parent = made_trace(
+        [read(0, PAGE, 10 * file, file=file, id=file) for file in (2, 3, 4)],
+        fileops=[rename],
+        files=[{"file": 1, "type": FileType.DIRECTORY}, *files, {"file": 2**31, "flags": FileFlag.NEW_NAME}],
+        tasks=[{"thread": thread, "process": thread} for thread in (1, 2)],
+        paths=paths,
+    )
+    return cut(parent, Selection(threads=[1])).paths
+
+
+def test_what_lies_in_a_directory_goes_with_it():
+    assert paths_of_part("/f", {}) == {2: "/f/sub/x", 3: "/e/y", 4: "/d.x"}
+    assert paths_of_part("/e", {"length": 2}) == {2: "/e/sub/x", 3: "/d/y", 4: "/d.x"}
+    # What the part has used before is where it was then.
+    assert paths_of_part("/f", {}, renamed=25) == {2: "/d/sub/x", 3: "/e/y", 4: "/d.x"}
+    assert paths_of_part("/e", {"length": 2}, renamed=25) == {2: "/d/sub/x", 3: "/d/y", 4: "/d.x"}
+    assert paths_of_part("/f", {"result": -2}) == {2: "/d/sub/x", 3: "/e/y", 4: "/d.x"}
 
 
 @pytest.mark.parametrize("last", [Fileop.UNLINK, Fileop.CLOSE, Fileop.FSYNC])

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 import pandas as pd
 
-from characterize.layout import Fileop, IoFlag, IoOp
+from characterize.layout import FileFlag, Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 
 # FALLOC_FL_KEEP_SIZE, _COLLAPSE_RANGE and _INSERT_RANGE: a file does not end where that range does.
 NOT_TO_THE_END_OF_ITS_RANGE = 0x01 | 0x08 | 0x20
 RENAME_EXCHANGE = 2
+NEVER_NS = 2**63 - 1
 NAMING = (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)
 
 
@@ -47,18 +50,42 @@ def makers(draft: Draft) -> np.ndarray:
     return (operations["result"] >= 0) & (opened | (operations["op"] == Fileop.MKDIR))
 
 
-def follow_renames(draft: Draft) -> dict[int, str]:
-    """Path of every file behind the last rename."""
+def follow_renames(draft: Draft, first_use: Mapping[int, int]) -> dict[int, str]:
+    """Path of every file behind the last rename before its first use (ns, by id; none: behind all renames).
+
+    What lies in a directory goes with it, and two names that are exchanged are two files that move.
+    """
     paths = dict(draft.paths)
+    # What carries the new path of a rename says it of that one alone.
+    labels = set(draft.files["file"][(draft.files["flags"] & FileFlag.NEW_NAME) != 0].tolist())
+    directories = {above for path in paths.values() for above in _above(path)}
     renames = draft.fileops[(draft.fileops["op"] == Fileop.RENAME) & (draft.fileops["result"] >= 0)]
-    for file, target, flags in zip(
-        renames["file"].tolist(), renames["argument"].tolist(), renames["length"].tolist(), strict=True
-    ):
+    names = ("file", "argument", "length", "start_ns")
+    for file, target, flags, start_ns in zip(*(renames[name].tolist() for name in names), strict=True):
         old, new = paths.get(file, ""), paths.get(target, "")
+        exchange = bool(flags & RENAME_EXCHANGE)
+        if old and new and (exchange or old in directories):
+            others = [it for it in paths if it != file and it not in labels and start_ns < first_use.get(it, NEVER_NS)]
+            moved = {it: _moved(paths[it], old, new, exchange=exchange) for it in others}
+            directories.update(above for path in moved.values() for above in _above(path))
+            paths |= moved
         paths[file] = new
-        if flags & RENAME_EXCHANGE:
-            paths[target] = old
     return paths
+
+
+def _above(path: str) -> Iterator[str]:
+    """The directories that a path lies in."""
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _moved(path: str, old: str, new: str, *, exchange: bool) -> str:
+    """Where another file's path is when `old` has become `new`."""
+    if path.startswith(f"{old}/"):
+        return new + path[len(old) :]
+    if exchange and (path == new or path.startswith(f"{new}/")):
+        return old + path[len(new) :]
+    return path
 
 
 def grows(operations: np.ndarray) -> np.ndarray:
