@@ -92,6 +92,24 @@ def test_several_recordings_are_one_workload(tmp_path):
     assert characterize_set([first, second]).provenance["input"]["files"][1]["path"].endswith("b.iotrace")
 
 
+def test_a_set_lasts_to_its_last_record_where_a_recorder_was_killed(tmp_path):
+    """The header of its trace ends where it began, on a machine that had booted much later."""
+    whole = {"start_monotonic_ns": 500, "start_realtime_ns": DAY_NS + 500, "end_monotonic_ns": 2000}
+    killed = {"start_monotonic_ns": 100, "start_realtime_ns": DAY_NS + 600, "end_monotonic_ns": 100}
+    rows = [read(BLOCK * at, BLOCK, 1000 + 100 * at, 30) for at in range(9)]
+    paths = [
+        recording(tmp_path, "a.iotrace", rows, **whole),
+        recording(tmp_path, "b.iotrace", rows * 5, flags=HeaderFlag.INCOMPLETE, **killed),
+    ]
+    last_ns = 500 + 1000 + 100 * 8 + 30
+    for order in (paths, paths[::-1]):
+        numbers = characterize_set(order, parts=3, piece_records=7)
+        assert numbers.trace["elapsed_from"] == "records"
+        assert numbers.elapsed_s == (last_ns - 1000) / 1e9
+        assert not numbers.trustworthy
+    assert characterize_set(paths[:1]).elapsed_s == (2000 - 500) / 1e9
+
+
 def two_hosts(directory: Path) -> list[Path]:
     """Recordings of two machines with the same numbers and paths."""
     paths = []

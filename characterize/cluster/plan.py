@@ -206,12 +206,14 @@ def _facts(recordings: Sequence[Recording], surveys: Sequence[Survey]) -> Trace:
             count[kind] += facts.header.count[kind]
         names = numbered(set(facts.paths.values()), set(paths.values()), number)
         paths |= {file: names[path] for file, path in facts.paths.items()}
+    # Where one recorder was killed nobody knows when; its records may go on behind the end of the others.
+    ended = all(facts.header.start_monotonic_ns < facts.header.end_monotonic_ns for facts in each)
     header = Header(
         flags=flags,
         start_monotonic_ns=min(facts.header.start_monotonic_ns for facts in each),
         start_realtime_ns=min(facts.header.start_realtime_ns for facts in each),
-        end_monotonic_ns=max(facts.header.end_monotonic_ns for facts in each),
-        end_realtime_ns=max(facts.header.end_realtime_ns for facts in each),
+        end_monotonic_ns=max(facts.header.end_monotonic_ns for facts in each) if ended else 0,
+        end_realtime_ns=max(facts.header.end_realtime_ns for facts in each) if ended else 0,
         count=count,
         lost={kind: lost[kind] for kind in RecordKind if lost[kind]},
         metadata=joint_metadata(each),
