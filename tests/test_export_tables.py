@@ -17,7 +17,7 @@ from tests.made_trace import made_trace, read, write
 from tests.straced import op
 
 pytest_plugins = ["archive_fixtures"]
-U32, U62 = st.integers(0, 2**32 - 1), st.integers(0, 2**62)
+U8, U32, U62 = st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**62)
 TEXT = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
 MILLISECOND = 1_000_000
 
@@ -29,12 +29,12 @@ def record(**fields):
 TIMES = {"start_ns": U62, "duration_ns": U62, "thread": U32, "process": U32, "flags": U32}
 IO = record(
     op=st.integers(1, 2), source=st.integers(0, 6), file=st.integers(1, 3), asked_bytes=U32, offset=U62,
-    result=st.integers(-(2**31), 2**31 - 1), missed_bytes=U32, id=U62, **TIMES,
+    result=st.integers(-(2**31), 2**31 - 1), missed_bytes=U32, id=U62, processor_share=U8, **TIMES,
 )  # fmt: skip
 FILEOP = record(
     op=st.sampled_from([it for it in Fileop if it not in (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)]),
     source=st.integers(0, 6), file=st.integers(1, 3), result=st.integers(-(2**31), 2**31 - 1), argument=U62, length=U62,
-    id=U62, **TIMES,
+    id=U62, processor_share=U8, **TIMES,
 )  # fmt: skip
 BLOCK = record(
     op=st.sampled_from(list(BlockOp)), form=st.integers(1, 2), status=st.integers(0, 255), device=U32, bytes=U32,

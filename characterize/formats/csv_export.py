@@ -140,6 +140,7 @@ def _table_of_files(trace: Trace, io: np.ndarray, fileops: np.ndarray, part: np.
             "bytes": _integers(both("asked_bytes", "length")),
             "result": pa.array(both("result")),
             **{name: _integers(both(name)) for name in ("thread", "process", "flags", "source", "id")},
+            "processor_share": _integers(both("processor_share")),
             "missed_bytes": _integers(missed, NOT_MEASURED_U32),
         }
     )

@@ -39,6 +39,7 @@ SYNONYMS = {
     "result": ("ret", "done_bytes"),
     "queued": (),
     **dict.fromkeys(("flags", "source", "status", "form", "id", "cause", "argument", "missed_bytes"), ()),
+    "processor_share": (),
 }
 OTHERWISE = {"offset": "sector", "sector": "offset", "bytes": "sectors", "sectors": "bytes"}
 """Who names one of them by --columns does not mean the other, whatever a column is called."""
@@ -202,7 +203,7 @@ class TableRecords:
             missed_bytes=columns.get("missed_bytes"),
         )
         draft.require(op > 0, "an operation: R, W, read, write or a name of enum fileop")
-        self._copy(draft, columns, ("thread", "process", "flags", "source", "id"))
+        self._copy(draft, columns, ("thread", "process", "flags", "source", "id", "processor_share"))
         return draft
 
     def _file(self, columns: Columns) -> np.ndarray:
