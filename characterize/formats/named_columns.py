@@ -45,6 +45,7 @@ OTHERWISE = {"offset": "sector", "sector": "offset", "bytes": "sectors", "sector
 """Who names one of them by --columns does not mean the other, whatever a column is called."""
 TIMES = ("start", "duration", "queued")
 TEXTS = ("op", "device", "path")
+DEVICE_DIGITS_MAX = 10
 _UNIT = re.compile(rf"(.+)_({'|'.join(TIME_DIGITS)})")
 _SIGNED = r"-?\d{1,18}"
 
@@ -187,7 +188,9 @@ class TableRecords:
     def _device(self, text: str) -> int:
         if numbers := re.fullmatch(r"(\d+)[:,](\d+)", text):
             return int(numbers[1]) << 20 | int(numbers[2])
-        return int(text) if text.isdecimal() else self.reading.device_of(text)
+        # A longer number, as of volumes of a cloud, is a name.
+        is_number = text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32
+        return int(text) if is_number else self.reading.device_of(text)
 
     def _operations(self, columns: Columns) -> Draft:
         offset, size = self._places(columns)
