@@ -105,6 +105,9 @@ def test_blktrace_files_of_two_cpus(tmp_path, monkeypatch, more, read_bytes):
         assert set(trace.blocks["device"]) == {SDA}
         imported = trace.header.metadata["imported"]
         assert (imported["files"], imported["began_realtime_ns"]) == (2, 1_700_000_000 * 10**9 + 5)
+        header = trace.header
+        assert header.start_realtime_ns - header.start_monotonic_ns == imported["began_realtime_ns"]
+        assert header.end_realtime_ns - header.end_monotonic_ns == imported["began_realtime_ns"]
         assert imported["left_out_issues_without_a_completion"] == 1
         assert trace.tasks[["thread", "comm"]].to_numpy().tolist() == [[77, "dbench"]]
 

@@ -21,7 +21,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.formats.block_events import EVENT_DTYPE, STATUS_OF_ERROR, Action, EventPairing
 from characterize.formats.compressed import opened
-from characterize.formats.reading import Chunk, Reading
+from characterize.formats.reading import BEGAN, Chunk, Reading
 from characterize.layout import BlockFlag, BlockOp
 from characterize.requests import SECTOR_BYTES
 
@@ -166,7 +166,7 @@ class _EventFile:
                 self.pairing.name_one(int(event["thread"]), payload.rstrip(b"\0"))
             elif what == _NOTIFY_TIMESTAMP and len(payload) >= 8:
                 seconds, nanoseconds = np.frombuffer(payload, found.dtype["time"].str[0] + "u4", 2).tolist()
-                self.reading.facts.setdefault("began_realtime_ns", seconds * 10**9 + nanoseconds - int(event["time"]))
+                self.reading.facts.setdefault(BEGAN, seconds * 10**9 + nanoseconds - int(event["time"]))
 
 
 def _sources(found: np.ndarray, places: np.ndarray, raw: np.ndarray) -> np.ndarray:

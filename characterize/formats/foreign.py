@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.formats.reading import Chunk, Reading, ReadOptions
+from characterize.formats.reading import BEGAN, Chunk, Reading, ReadOptions
 from characterize.formats.registry import FORMATS, found_format, table_format
 from characterize.formats.reordering import TIMED_KINDS, Reordering
 from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
@@ -100,9 +100,9 @@ class ForeignTrace:
             flags=(HeaderFlag.LOST if reading.bad_count else HeaderFlag(0))
             | (HeaderFlag.UNTIMED if reading.untimed else HeaderFlag(0)),
             start_monotonic_ns=start_ns,
-            start_realtime_ns=start_ns if reading.format.wall_clock else 0,
+            start_realtime_ns=self._time_of_day(start_ns),
             end_monotonic_ns=self._end_ns,
-            end_realtime_ns=self._end_ns if reading.format.wall_clock else 0,
+            end_realtime_ns=self._time_of_day(self._end_ns),
             lost={self._lost_kind: reading.bad_count} if reading.bad_count else {},
             metadata={
                 "made_by": f"flextrace import {tool_version()}",
@@ -112,6 +112,11 @@ class ForeignTrace:
                 **({"devices": reading.devices} if reading.devices else {}),
             },
         )
+
+    def _time_of_day(self, moment_ns: int) -> int:
+        """By the clock of the day; 0 where it is not known."""
+        began_ns = 0 if self.reading.format.wall_clock else self.reading.facts.get(BEGAN)
+        return 0 if began_ns is None else min(max(began_ns + moment_ns, 0), 2**63 - 1)
 
     def read(self) -> Trace:
         """All of it, in memory."""

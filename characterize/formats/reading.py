@@ -22,6 +22,8 @@ TIME_UNITS = (*TIME_DIGITS, TICKS, FILETIME)
 
 FILETIME_OF_1970 = 116_444_736_000_000_000
 NS_PER_TICK = 100
+BEGAN = "began_realtime_ns"
+"""A fact of a reader that knows at which time of day its times were 0."""
 EXAMPLES_MAX = 3
 FOUND_CHARACTERS = 100
 
