@@ -3,7 +3,7 @@
 
 ``[PID] SECONDS CALL(ARGUMENTS) = RESULT [<SECONDS>]``; a call that others interrupt is in two lines, ``unfinished`` and
 ``resumed``. On a terminal it is ``[pid PID]``, and missing while there is one thread only. Arrow parses the lines; the
-calls of `characterize.formats.strace_files` that remain then run through the tables of descriptors one by one, since
+calls of `characterize.formats.strace_calls` that remain then run through the tables of descriptors one by one, since
 each depends on those before it. strace itself writes a line in 10 to 50 us, so that this is not what one waits for.
 """
 
@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from characterize.formats.lines import ABSENT, Columns, Draft, Field, LineShape, records_of_lines
 from characterize.formats.reading import Chunk, Reading
-from characterize.formats.strace_files import CALLS, CLONES, OpenFiles
+from characterize.formats.strace_calls import CALLS, CLONES
+from characterize.formats.strace_files import OpenFiles
 from characterize.formats.strace_processes import Call
 
 _RESULT = r"= (?P<result>-?\d{1,18}|0x[0-9a-f]{1,16}|\?)(?P<more>.*?)(?:\s<(?P<duration>\d{1,7}\.\d{1,9})>)?"

@@ -11,7 +11,6 @@ import errno
 import posixpath
 import re
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,62 +28,27 @@ from characterize.formats.strace_arguments import (
     paths_in,
     vector_bytes,
 )
-from characterize.formats.strace_processes import Call, Description, Process, Processes
-from characterize.layout import TRACE_FIRST_NAME_ID, FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
-
-# Plain numbers, since this runs for every call of a log.
-_READ, _WRITE, _APPEND = int(IoOp.READ), int(IoOp.WRITE), int(IoFlag.APPEND)
-_INFERRED, _POSITIONED, _VECTORED = int(IoFlag.OFFSET_INFERRED), int(IoFlag.POSITIONED), int(IoFlag.VECTORED)
-
-
-@dataclass(frozen=True)
-class _Way:
-    """How a call moves data: how many of its last arguments are numbers, and what they say."""
-
-    op: int
-    numbers: int
-    positioned: bool
-    vectored: bool
-
-    @property
-    def flags(self) -> int:
-        return (_POSITIONED if self.positioned else 0) | (_VECTORED if self.vectored else 0)
-
-
-_MOVES = {
-    "read": _Way(_READ, 1, False, False),
-    "write": _Way(_WRITE, 1, False, False),
-    "readv": _Way(_READ, 1, False, True),
-    "writev": _Way(_WRITE, 1, False, True),
-    "pread64": _Way(_READ, 2, True, False),
-    "pwrite64": _Way(_WRITE, 2, True, False),
-    "preadv": _Way(_READ, 2, True, True),
-    "pwritev": _Way(_WRITE, 2, True, True),
-    "preadv2": _Way(_READ, 3, True, True),
-    "pwritev2": _Way(_WRITE, 3, True, True),
-}
-_SYNCS = {"fsync": Fileop.FSYNC, "fdatasync": Fileop.FDATASYNC, "syncfs": Fileop.SYNCFS}
-_RANGES = {"sync_file_range": Fileop.SYNC_FILE_RANGE, "fadvise64": Fileop.FADVISE}
-_OPENS = ("open", "openat", "openat2", "creat")
-CLONES = ("clone", "clone3", "fork", "vfork")
-_NAMES = {
-    **dict.fromkeys(("rename", "renameat", "renameat2"), Fileop.RENAME),
-    **dict.fromkeys(("link", "linkat"), Fileop.LINK),
-    **dict.fromkeys(("symlink", "symlinkat"), Fileop.SYMLINK),
-    **dict.fromkeys(("unlink", "unlinkat"), Fileop.UNLINK),
-    **dict.fromkeys(("mkdir", "mkdirat"), Fileop.MKDIR),
-    "rmdir": Fileop.RMDIR,
-}
-_OTHERS = (
-    *("close", "close_range", "dup", "dup2", "dup3", "fcntl", "lseek", "execve", "chdir", "fchdir"),
-    *("ftruncate", "truncate", "fallocate", "fstat", "newfstatat", "sendfile", "copy_file_range", "mmap"),
-    *("io_submit", "io_uring_enter", "splice"),
+from characterize.formats.strace_calls import (
+    ADVICE,
+    APPEND,
+    CLONES,
+    FALLOCATE_MODES,
+    HIGH_HALF,
+    INFERRED,
+    MOVES,
+    NAMES,
+    OPENS,
+    RANGES,
+    READ,
+    SYNC_RANGE_FLAGS,
+    SYNCS,
+    WRITE,
+    Way,
+    io_flags,
 )
-CALLS = frozenset((*_MOVES, *_SYNCS, *_RANGES, *_OPENS, *CLONES, *_NAMES, *_OTHERS))
-_ADVICE = {"RANDOM": 1, "SEQUENTIAL": 2, "WILLNEED": 3, "DONTNEED": 4, "NOREUSE": 5}
-_FALLOCATE_MODES = {"KEEP_SIZE": 1, "PUNCH_HOLE": 2, "COLLAPSE_RANGE": 8, "ZERO_RANGE": 16, "INSERT_RANGE": 32}
-_SYNC_RANGE_FLAGS = {"WAIT_BEFORE": 1, "WRITE": 2, "WAIT_AFTER": 4}
-_HIGH_HALF = 16
+from characterize.formats.strace_processes import Call, Description, Process, Processes
+from characterize.layout import TRACE_FIRST_NAME_ID, FileFlag, Fileop, FileType, IoFlag, RecordKind, Source
+
 _SIZE = re.compile(r"st_size=(\d+)")
 
 
@@ -122,15 +86,15 @@ class OpenFiles:
         """Take the effects of one call."""
         process = self.processes.of(call.thread, call.start_ns)
         name = call.name
-        if name in _MOVES:
-            self._move(call, process, _MOVES[name])
-        elif name in _OPENS:
+        if name in MOVES:
+            self._move(call, process, MOVES[name])
+        elif name in OPENS:
             self._open(call, process)
         elif name in CLONES:
             self.processes.clone_ends(call)
-        elif name in _NAMES:
+        elif name in NAMES:
             self._name(call, process)
-        elif name in _SYNCS or name in _RANGES or name in ("ftruncate", "fallocate", "truncate"):
+        elif name in SYNCS or name in RANGES or name in ("ftruncate", "fallocate", "truncate"):
             self._on_file(call, process)
         elif name in ("sendfile", "copy_file_range"):
             self._copy(call, process)
@@ -209,7 +173,7 @@ class OpenFiles:
         if truncates:
             self._size[file] = 0
             self._written.add(file)
-        own = _io_flags(flags)
+        own = io_flags(flags)
         description = Description(file, own)
         process.table[call.result] = description
         process.close_on_exec.discard(call.result)
@@ -219,7 +183,7 @@ class OpenFiles:
         said |= IoFlag.DIRECTORY if kind == FileType.DIRECTORY else 0
         self._add(call, process, FILEOP_BASE + Fileop.OPEN, file, offset=call.result, size=mode, flags=int(said))
 
-    def _move(self, call: Call, process: Process, way: _Way) -> None:
+    def _move(self, call: Call, process: Process, way: Way) -> None:
         description = self._of(call, process)
         if description is None:
             return
@@ -229,20 +193,20 @@ class OpenFiles:
         if way.positioned and behind[1] >= 0:
             self._moved(call, process, description, (way.op, behind[1], asked, flags))
             return
-        flags |= _INFERRED if description.guessed else 0
+        flags |= INFERRED if description.guessed else 0
         description.position = self._moved(call, process, description, (way.op, description.position, asked, flags))
 
     def _moved(self, call: Call, process: Process, description: Description, what: tuple[int, int, int, int]) -> int:
         """One data operation (operation, offset, bytes asked, flags) on one file; where it ended."""
         (op, offset, asked, flags), file, done = what, description.file, max(call.result, 0)
         size = self._size[file]
-        if op == _WRITE and flags & _APPEND:
+        if op == WRITE and flags & APPEND:
             offset = size
         end = offset + done
-        if done and op == _WRITE:
+        if done and op == WRITE:
             self._written.add(file)
         if done and end > size:
-            if op == _WRITE:
+            if op == WRITE:
                 self._size[file] = end
             else:
                 self._learn_size(file, end)
@@ -261,7 +225,7 @@ class OpenFiles:
         """What was moved is what was asked for: cp asks for 8 EiB, to get all that there is, and a replay must not."""
         parts = call.arguments.split(", ")
         source_first = call.name == "copy_file_range"
-        sides = ((0, 1, _READ), (2, 3, _WRITE)) if source_first else ((1, 2, _READ), (0, None, _WRITE))
+        sides = ((0, 1, READ), (2, 3, WRITE)) if source_first else ((1, 2, READ), (0, None, WRITE))
         for side, at, op in sides:
             description = self._of(call, process, parts[side])
             if description is None or call.result < 0:
@@ -281,8 +245,8 @@ class OpenFiles:
             if description is None:
                 return
             file = description.file
-        if call.name in _SYNCS:
-            self._add(call, process, FILEOP_BASE + _SYNCS[call.name], file, result=result)
+        if call.name in SYNCS:
+            self._add(call, process, FILEOP_BASE + SYNCS[call.name], file, result=result)
         elif call.name.endswith("truncate"):
             size = numbers_behind(call.arguments, 1)[0]
             if result == 0:
@@ -296,21 +260,21 @@ class OpenFiles:
         parts = call.arguments.split(", ")
         if call.name == "fallocate":
             offset, length = number_of(parts[2]), number_of(parts[3])
-            flags = sum(bit for word, bit in _FALLOCATE_MODES.items() if word in parts[1])
+            flags = sum(bit for word, bit in FALLOCATE_MODES.items() if word in parts[1])
             op = Fileop.FALLOCATE
             if result == 0 and not flags:
                 self._size[file] = max(self._size[file], offset + length)
         else:
-            offset, length, op = number_of(parts[1]), number_of(parts[2]), _RANGES[call.name]
-            words = _ADVICE if op == Fileop.FADVISE else _SYNC_RANGE_FLAGS
+            offset, length, op = number_of(parts[1]), number_of(parts[2]), RANGES[call.name]
+            words = ADVICE if op == Fileop.FADVISE else SYNC_RANGE_FLAGS
             flags = sum(bit for word, bit in words.items() if re.search(rf"_{word}\b", parts[3]))
-        place = {"offset": offset, "size": length, "flags": flags << _HIGH_HALF}
+        place = {"offset": offset, "size": length, "flags": flags << HIGH_HALF}
         self._add(call, process, FILEOP_BASE + op, file, result=result, **place)
 
     def _name(self, call: Call, process: Process) -> None:
         if call.result < 0:
             return
-        op = Fileop.RMDIR if "AT_REMOVEDIR" in call.arguments else _NAMES[call.name]
+        op = Fileop.RMDIR if "AT_REMOVEDIR" in call.arguments else NAMES[call.name]
         paths = [self._resolved(process, named) for named in paths_in(call.arguments)]
         if not paths or not all(paths) or not is_file(paths[-1]):
             return
@@ -386,12 +350,6 @@ class OpenFiles:
         size = _SIZE.search(call.arguments)
         if size and "S_IFREG" in call.arguments and file and file not in self._written:
             self._learn_size(file, int(size[1]))
-
-
-def _io_flags(flags: str) -> int:
-    words = {"O_APPEND": IoFlag.APPEND, "O_DIRECT": IoFlag.DIRECT, "O_SYNC": IoFlag.SYNC, "O_DSYNC": IoFlag.DSYNC}
-    present = flags.split("|")
-    return int(sum(int(flag) for word, flag in words.items() if word in present))
 
 
 def _errno(call: Call) -> int:
