@@ -271,6 +271,47 @@ def test_files_without_a_name_are_other_ones_each_time(tmp_path):
     assert trace.files.set_index("path").loc["/tmp", "type"] == FileType.DIRECTORY
 
 
+def test_a_name_is_free_behind_a_rename(tmp_path):
+    """As of logs that are rotated, and of the temporary file that a program writes each time before it renames it."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/log", O_WRONLY|O_CREAT|O_APPEND, 0644) = 3\n'
+        '1700000000.000002 write(3, "", 100) = 100\n'
+        '1700000000.000003 rename("/log", "/log.1") = 0\n'
+        '1700000000.000004 openat(AT_FDCWD, "/log", O_WRONLY|O_CREAT|O_APPEND, 0644) = 4\n'
+        '1700000000.000005 write(4, "", 50) = 50\n'
+        '1700000000.000006 rename("/log", "/log") = 0\n'
+        '1700000000.000007 openat(AT_FDCWD, "/log", O_WRONLY|O_CREAT|O_APPEND, 0644) = 5\n'
+        '1700000000.000008 write(5, "", 30) = 30\n'
+    )
+    trace = characterize.open(path)
+    first, second = trace.io["file"].unique().tolist()
+    assert trace.io[["file", "offset"]].to_numpy().tolist() == [[first, 0], [second, 0], [second, 50]]
+    flags = trace.files.set_index("file")["flags"]
+    assert flags[[first, second]].tolist() == [0, FileFlag.CREATED]
+    opens = trace.fileops[trace.fileops["op"] == Fileop.OPEN]
+    assert [flags & IoFlag.CREATED for flags in opens["flags"]] == [0, IoFlag.CREATED, 0]
+
+
+def test_names_that_are_exchanged_are_those_of_two_files(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/a", O_RDONLY) = 3\n'
+        '1700000000.000002 read(3, "", 100) = 100\n'
+        '1700000000.000003 renameat2(AT_FDCWD, "/a", AT_FDCWD, "/b", RENAME_EXCHANGE) = 0\n'
+        '1700000000.000004 openat(AT_FDCWD, "/a", O_RDONLY) = 4\n'
+        '1700000000.000005 read(4, "", 70) = 70\n'
+        '1700000000.000006 openat(AT_FDCWD, "/b", O_RDONLY) = 5\n'
+        '1700000000.000007 read(5, "", 60) = 60\n'
+        '1700000000.000008 renameat2(AT_FDCWD, "/b", AT_FDCWD, "/RENAME_EXCHANGE", 0) = 0\n'
+    )
+    trace = characterize.open(path)
+    assert trace.io["file"].map(trace.paths).tolist() == ["/a", "/b", "/a"]
+    renames = trace.fileops[trace.fileops["op"] == Fileop.RENAME]
+    assert renames["length"].tolist() == [2, 0]
+    assert renames["argument"].map(trace.paths).tolist() == ["/b", "/RENAME_EXCHANGE"]
+
+
 def test_a_copy_asks_for_what_it_moved(tmp_path):
     """GNU cp asks for 8 EiB until the file ends: a replay of that would write as much as one call takes."""
     path = tmp_path / "log"

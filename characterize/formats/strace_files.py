@@ -40,6 +40,7 @@ from characterize.formats.strace_calls import (
     OPENS,
     RANGES,
     READ,
+    RENAME_FLAGS,
     SYNC_RANGE_FLAGS,
     SYNCS,
     WRITE,
@@ -282,11 +283,15 @@ class OpenFiles:
             self._last_name += 1
             self._numbers.add(self._last_name, paths[-1], flags=int(FileFlag.NEW_NAME))
             file = 0 if op == Fileop.SYMLINK else self._file(paths[0])
+            flags = sum(bit for word, bit in RENAME_FLAGS.items() if word in call.arguments.rsplit('"', 1)[-1])
+            if flags & RENAME_FLAGS["RENAME_EXCHANGE"]:
+                self._file_at[paths[0]] = self._file(paths[-1])
+            elif op == Fileop.RENAME:
+                del self._file_at[paths[0]]
+                self._absent.add(paths[0])
             if op != Fileop.SYMLINK:
                 self._file_at[paths[-1]] = file
-            if op == Fileop.RENAME:
-                del self._file_at[paths[0]]
-            self._add(call, process, FILEOP_BASE + op, file, offset=self._last_name)
+            self._add(call, process, FILEOP_BASE + op, file, offset=self._last_name, size=flags)
             return
         is_directory = op in (Fileop.MKDIR, Fileop.RMDIR)
         kind = FileType.DIRECTORY if is_directory else FileType.REGULAR
