@@ -312,6 +312,37 @@ def test_names_that_are_exchanged_are_those_of_two_files(tmp_path):
     assert renames["argument"].map(trace.paths).tolist() == ["/b", "/RENAME_EXCHANGE"]
 
 
+def test_flags_that_change_while_a_file_is_open_and_those_of_one_call(tmp_path):
+    """As dd does for a last block that is not aligned; what fcntl cannot change, such as O_DSYNC, stays."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/a", O_WRONLY|O_DIRECT|O_DSYNC) = 3\n'
+        "1700000000.000002 dup(3) = 4\n"
+        '1700000000.000003 write(3, "", 4096) = 4096\n'
+        "1700000000.000004 fcntl(4, F_GETFL) = 0x5001 (flags O_WRONLY|O_DIRECT|O_DSYNC)\n"
+        "1700000000.000005 fcntl(4, F_SETFL, O_WRONLY|O_APPEND) = 0\n"
+        '1700000000.000006 write(3, "", 100) = 100\n'
+        "1700000000.000007 fcntl(3, F_SETFL, O_WRONLY|O_DIRECT) = -1 EINVAL (Invalid argument)\n"
+        "1700000000.000008 fcntl(3, F_SETFL, O_WRONLY) = 0\n"
+        '1700000000.000009 pwritev2(3, [{iov_base="", iov_len=50}], 1, 0, RWF_SYNC|RWF_APPEND) = 50\n'
+        '1700000000.000010 pwritev2(3, [{iov_base="", iov_len=50}], 1, 0, 0) = 50\n'
+        '1700000000.000011 preadv2(3, [{iov_base="", iov_len=50}], 1, -1, RWF_NOWAIT|RWF_HIPRI) = 50\n'
+    )
+    trace = characterize.open(path)
+    direct, append, sync, dsync, nowait, hipri = (
+        int(IoFlag[name]) for name in ("DIRECT", "APPEND", "SYNC", "DSYNC", "NOWAIT", "HIPRI")
+    )
+    every = direct | append | sync | dsync | nowait | hipri
+    assert [flags & every for flags in trace.io["flags"].tolist()] == [
+        direct | dsync,
+        append | dsync,
+        append | sync | dsync,
+        dsync,
+        nowait | hipri | dsync,
+    ]
+    assert trace.io["offset"].tolist() == [0, 4096, 4196, 0, 4196]
+
+
 def test_a_copy_asks_for_what_it_moved(tmp_path):
     """GNU cp asks for 8 EiB until the file ends: a replay of that would write as much as one call takes."""
     path = tmp_path / "log"

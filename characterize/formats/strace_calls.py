@@ -10,6 +10,8 @@ from characterize.layout import Fileop, IoFlag, IoOp
 # Plain numbers, since this runs for every call of a log.
 READ, WRITE, APPEND = int(IoOp.READ), int(IoOp.WRITE), int(IoFlag.APPEND)
 INFERRED, _POSITIONED, _VECTORED = int(IoFlag.OFFSET_INFERRED), int(IoFlag.POSITIONED), int(IoFlag.VECTORED)
+NUMBERS_OF_POSITION = 2
+"""The size, or the number of buffers, and the position."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,11 @@ class Way:
     def flags(self) -> int:
         """Those of the records."""
         return (_POSITIONED if self.positioned else 0) | (_VECTORED if self.vectored else 0)
+
+    @property
+    def has_flags(self) -> bool:
+        """Whether the last argument are flags of this call alone."""
+        return self.numbers > NUMBERS_OF_POSITION
 
 
 MOVES = {
@@ -63,10 +70,14 @@ RENAME_FLAGS = {"RENAME_NOREPLACE": 1, "RENAME_EXCHANGE": 2, "RENAME_WHITEOUT": 
 SYNC_RANGE_FLAGS = {"WAIT_BEFORE": 1, "WRITE": 2, "WAIT_AFTER": 4}
 HIGH_HALF = 16
 """Where the flags of a call stand in those of its record."""
+SETTABLE = int(IoFlag.APPEND | IoFlag.DIRECT)
+"""What fcntl changes of a file that is open; the other flags of records stay."""
+_IO_FLAGS = {
+    **{f"O_{name}": int(IoFlag[name]) for name in ("APPEND", "DIRECT", "SYNC", "DSYNC")},
+    **{f"RWF_{name}": int(IoFlag[name]) for name in ("APPEND", "SYNC", "DSYNC", "NOWAIT", "HIPRI")},
+}
 
 
 def io_flags(flags: str) -> int:
-    """What of the flags of an open belongs to all operations on it."""
-    words = {"O_APPEND": IoFlag.APPEND, "O_DIRECT": IoFlag.DIRECT, "O_SYNC": IoFlag.SYNC, "O_DSYNC": IoFlag.DSYNC}
-    present = flags.split("|")
-    return int(sum(int(flag) for word, flag in words.items() if word in present))
+    """What flags of an open, or of one call (RWF), say of data operations."""
+    return sum(_IO_FLAGS.get(word, 0) for word in set(flags.split("|")))

@@ -41,6 +41,7 @@ from characterize.formats.strace_calls import (
     RANGES,
     READ,
     RENAME_FLAGS,
+    SETTABLE,
     SYNC_RANGE_FLAGS,
     SYNCS,
     WRITE,
@@ -190,7 +191,7 @@ class OpenFiles:
             return
         behind = numbers_behind(call.arguments, way.numbers)
         asked = vector_bytes(call.arguments) if way.vectored else behind[0]
-        flags = description.flags | way.flags
+        flags = description.flags | way.flags | (io_flags(call.arguments.rsplit(", ", 1)[-1]) if way.has_flags else 0)
         if way.positioned and behind[1] >= 0:
             self._moved(call, process, description, (way.op, behind[1], asked, flags))
             return
@@ -338,6 +339,10 @@ class OpenFiles:
             process.close_on_exec.discard(call.result)
             if "CLOEXEC" in call.arguments:
                 process.close_on_exec.add(call.result)
+        elif name == "fcntl" and "F_SETFL" in call.arguments and call.result == 0:
+            if changed := self._of(call, process):
+                flags = io_flags(call.arguments.rsplit(", ", 1)[-1])
+                changed.flags = (changed.flags & ~SETTABLE) | (flags & SETTABLE)
         elif name == "fcntl" and "F_SETFD" in call.arguments:
             (process.close_on_exec.add if "FD_CLOEXEC" in call.arguments else process.close_on_exec.discard)(number)
 
