@@ -404,6 +404,30 @@ def test_a_size_is_that_of_the_file_that_is_named(tmp_path, of, told):
     assert "left_out_paths_in_unknown_directories" not in trace.header.metadata["imported"]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        'statx(3, "", AT_STATX_SYNC_AS_STAT|AT_EMPTY_PATH, STATX_ALL, {stx_mask=0x1fff, SIZE})',
+        'statx(AT_FDCWD, "/a", AT_STATX_SYNC_AS_STAT, STATX_ALL, {stx_mask=0x1fff, SIZE})',
+        'stat("/a", {SIZE})',
+        'lstat("/a", {SIZE})',
+        "fstat(3, {SIZE})",
+    ],
+)
+def test_a_file_that_is_appended_to_ends_where_stat_says(tmp_path, asked):
+    path = tmp_path / "log"
+    prefix = "stx" if "statx" in asked else "st"
+    size = f"{prefix}_mode=S_IFREG|0644, {prefix}_size=4321, ..."
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/a", O_WRONLY|O_APPEND) = 3\n'
+        f"1700000000.000002 {asked.replace('SIZE', size)} = 0\n"
+        '1700000000.000003 write(3, "", 100) = 100\n'
+    )
+    trace = characterize.open(path)
+    assert trace.files["size_bytes"].tolist() == [4321]
+    assert trace.io["offset"].tolist() == [4321]
+
+
 @pytest.mark.parametrize("place", ["/memfd:some name (deleted)", "/SYSV0000002a (deleted)", "/dev/zero", "/proc/stat"])
 def test_memory_that_has_a_descriptor_is_no_file(tmp_path, place):
     path = tmp_path / "log"

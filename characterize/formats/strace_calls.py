@@ -60,10 +60,12 @@ NAMES = {
 }
 _OTHERS = (
     *("close", "close_range", "dup", "dup2", "dup3", "fcntl", "lseek", "execve", "chdir", "fchdir"),
-    *("ftruncate", "truncate", "fallocate", "fstat", "newfstatat", "sendfile", "copy_file_range", "mmap"),
+    *("ftruncate", "truncate", "fallocate", "sendfile", "copy_file_range", "mmap"),
     *("io_submit", "io_uring_enter", "splice"),
 )
-CALLS = frozenset((*MOVES, *SYNCS, *RANGES, *OPENS, *CLONES, *NAMES, *_OTHERS))
+SIZES_BY_PATH = ("newfstatat", "statx", "stat", "lstat")
+"""Calls that tell the size of a file that a path names, or that an empty path and a descriptor do."""
+CALLS = frozenset((*MOVES, *SYNCS, *RANGES, *OPENS, *CLONES, *NAMES, *SIZES_BY_PATH, "fstat", *_OTHERS))
 ADVICE = {"RANDOM": 1, "SEQUENTIAL": 2, "WILLNEED": 3, "DONTNEED": 4, "NOREUSE": 5}
 FALLOCATE_MODES = {"KEEP_SIZE": 1, "PUNCH_HOLE": 2, "COLLAPSE_RANGE": 8, "ZERO_RANGE": 16, "INSERT_RANGE": 32}
 RENAME_FLAGS = {"RENAME_NOREPLACE": 1, "RENAME_EXCHANGE": 2, "RENAME_WHITEOUT": 4}

@@ -2,7 +2,7 @@
 """Turns system calls in the order of their ends into operations on files: which file a descriptor is, and where in it.
 
 Descriptors are followed through open, dup, fcntl, fork, threads, exec and close, positions through lseek; with ``-y``
-the path that strace prints beside a descriptor names those from before the log. Sizes are what fstat and reads tell.
+the path that strace prints beside a descriptor names those from before the log. Sizes are what stat and reads tell.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from characterize.formats.strace_calls import (
     READ,
     RENAME_FLAGS,
     SETTABLE,
+    SIZES_BY_PATH,
     SYNC_RANGE_FLAGS,
     SYNCS,
     WRITE,
@@ -51,7 +52,7 @@ from characterize.formats.strace_calls import (
 from characterize.formats.strace_processes import Call, Description, Process, Processes
 from characterize.layout import TRACE_FIRST_NAME_ID, FileFlag, Fileop, FileType, IoFlag, RecordKind, Source
 
-_SIZE = re.compile(r"st_size=(\d+)")
+_SIZE = re.compile(r"\bstx?_size=(\d+)")
 
 
 class OpenFiles:
@@ -320,7 +321,7 @@ class OpenFiles:
             parts = call.arguments.split(", ")
             shared = self._of(call, process, parts[4]) if len(parts) > 5 and not parts[4].startswith("-1") else None
             self.left_out["mappings_of_files"] += shared is not None and "PROT_EXEC" not in parts[2]
-        elif name in ("fstat", "newfstatat", "lseek"):
+        elif name in (*SIZES_BY_PATH, "fstat", "lseek"):
             self._learn(call, process)
         elif name == "close_range" and call.result == 0:
             first, last = numbers_behind(call.arguments, 3)[:2]
@@ -349,7 +350,7 @@ class OpenFiles:
     def _learn(self, call: Call, process: Process) -> None:
         if call.result < 0:
             return
-        named = path_in(call.arguments) if call.name == "newfstatat" else Named("")
+        named = path_in(call.arguments) if call.name in SIZES_BY_PATH else Named("")
         if named.path:
             file = self._file_at.get(self._place(process, named))
         else:
