@@ -12,11 +12,14 @@ import pytest
 
 import characterize
 from characterize.errors import FlextraceError
+from characterize.extended import extended_of
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import found_format
 from characterize.formats.strace_arguments import unescaped
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, Source
+from characterize.requests import requests_of
+from characterize.response_time import syncs_of
 from characterize.workload import workload_of
 from flextrace.main import main
 from tests.straced import ROOT, needs_engine
@@ -341,6 +344,34 @@ def test_flags_that_change_while_a_file_is_open_and_those_of_one_call(tmp_path):
         nowait | hipri | dsync,
     ]
     assert trace.io["offset"].tolist() == [0, 4096, 4196, 0, 4196]
+
+
+def test_a_range_of_descriptors_is_closed_now_or_by_an_exec(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 open("/a", O_RDONLY) = 3\n'
+        '1700000000.000002 open("/b", O_RDONLY) = 4\n'
+        "1700000000.000003 close_range(4, 4294967295, CLOSE_RANGE_CLOEXEC) = 0\n"
+        '1700000000.000004 read(4, "", 20) = 20\n'
+        '1700000000.000005 execve("/bin/x", ["x"], 0x7f) = 0\n'
+        '1700000000.000006 read(4, "", 40) = 40\n'
+        '1700000000.000007 read(3, "", 10) = 10\n'
+        "1700000000.000008 close_range(3, 4294967295, 0) = 0\n"
+        '1700000000.000009 read(3, "", 30) = 30\n'
+    )
+    assert characterize.open(path).io["result"].tolist() == [20, 10]
+
+
+def test_a_sync_of_everything_is_one(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 open("/a", O_WRONLY) = 3\n'
+        '1700000000.000002 write(3, "", 10) = 10\n'
+        "1700000000.000003 sync() = 0\n"
+    )
+    trace = characterize.open(path)
+    assert trace.fileops[["op", "file"]].to_numpy().tolist() == [[Fileop.OPEN, 1], [Fileop.SYNCFS, 0]]
+    assert extended_of(trace, requests_of(trace), syncs_of(trace))["syncFrac"] == 1
 
 
 def test_a_copy_asks_for_what_it_moved(tmp_path):

@@ -60,7 +60,7 @@ NAMES = {
 }
 _OTHERS = (
     *("close", "close_range", "dup", "dup2", "dup3", "fcntl", "lseek", "execve", "chdir", "fchdir"),
-    *("ftruncate", "truncate", "fallocate", "sendfile", "copy_file_range", "mmap"),
+    *("ftruncate", "truncate", "fallocate", "sync", "sendfile", "copy_file_range", "mmap"),
     *("io_submit", "io_uring_enter", "splice"),
 )
 SIZES_BY_PATH = ("newfstatat", "statx", "stat", "lstat")

@@ -101,6 +101,8 @@ class OpenFiles:
             self._on_file(call, process)
         elif name in ("sendfile", "copy_file_range"):
             self._copy(call, process)
+        elif name == "sync":
+            self._add(call, process, FILEOP_BASE + Fileop.SYNCFS, 0)
         elif name in ("io_submit", "io_uring_enter", "splice"):
             self.left_out[f"{name}_calls"] += call.result > 0
         else:
@@ -325,7 +327,11 @@ class OpenFiles:
             self._learn(call, process)
         elif name == "close_range" and call.result == 0:
             first, last = numbers_behind(call.arguments, 3)[:2]
-            for closed in [it for it in table if first <= it <= (last if last >= 0 else it)]:
+            within = [it for it in table if first <= it <= (last if last >= 0 else it)]
+            if "CLOSE_RANGE_CLOEXEC" in call.arguments:
+                process.close_on_exec.update(within)
+                return
+            for closed in within:
                 del table[closed]
         elif name == "close":
             description = table.pop(number, None)
