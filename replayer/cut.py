@@ -91,6 +91,7 @@ def cut(trace: Trace, selection: Selection) -> Trace:
         return derived(unchanged(trace), [trace], "cut", options)
     arrays, owners = _blocks(trace, masks[RecordKind.BLOCK])
     draft, ranges = _part(trace, masks) if kinds == OPERATIONS else _of_blocks(trace, arrays)
+    _keep_of_blocks(trace, draft, arrays)
     arrays |= {
         RecordKind.IO: draft.io,
         RecordKind.FILEOP: draft.fileops,
@@ -223,6 +224,20 @@ def _of_blocks(trace: Trace, part: Arrays) -> tuple[Draft, Arrays]:
     ranges = {kind: trace.arrays[kind][np.isin(trace.arrays[kind]["file"], files["file"])] for kind in RANGES}
     draft = Draft(io, fileops, files, tasks, wakes[:0], paths, trace.untimed)
     return draft, ranges
+
+
+def _keep_of_blocks(trace: Trace, part: Draft, blocks: Arrays) -> None:
+    """Let the part know files and threads, too, of which it has but block requests, such as what is written back.
+
+    Their records are the parent's: a replay lays out only what is used.
+    """
+    requests, pieces = blocks[RecordKind.BLOCK], blocks[RecordKind.BLOCK_DATA]
+    threads = np.concatenate([requests["thread"], pieces["thread"]])
+    files, tasks = trace.arrays[RecordKind.FILE], trace.arrays[RecordKind.TASK]
+    files = files[np.isin(files["file"], pieces["file"]) & ~np.isin(files["file"], part.files["file"])]
+    tasks = tasks[np.isin(tasks["thread"], threads) & ~np.isin(tasks["thread"], part.tasks["thread"])]
+    part.files, part.tasks = np.concatenate([part.files, files]), np.concatenate([part.tasks, tasks])
+    part.paths |= {file: trace.paths[file] for file in files["file"].tolist() if file in trace.paths}
 
 
 # ---- files as the part finds them ----

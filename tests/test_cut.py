@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
 from characterize.layout import BlockOp, FileFlag, Fileop, FileType, IoFlag, RecordKind
+from characterize.links import links_of
 from characterize.workload import unique_bytes, workload_of, workload_of_records
 from replayer.cut import Selection, cut
 from tests.flexible_traces import Recording, database_like, sort_like, willy
@@ -165,6 +166,27 @@ def test_requests_of_the_device_stay_with_their_window():
     part = cut(parent, Selection(begin_s=150e-9))
     assert part.blocks["cause"].tolist() == [3, 4]
     assert part.block_data["block"].tolist() == [0, 1]
+
+
+def test_what_a_part_only_writes_back_keeps_its_names(tmp_path):
+    """Of two files that were written before, and of the thread that wrote one of them; the other was never seen."""
+    parent = made_trace(
+        [write(0, PAGE, 10, 5, id=1, file=1, thread=1), read(0, PAGE, 100, 5, id=2, file=3, thread=3, process=3)],
+        files=[{"file": file, "size_bytes": PAGE} for file in (1, 2, 3, 4)],
+        tasks=[{"thread": thread, "process": thread, "comm": b"writer"} for thread in (1, 2, 3, 4)],
+        blocks=[{"op": BlockOp.WRITE, "start_ns": 110 + at, "bytes": PAGE, "thread": 9} for at in range(2)],
+        block_data=[
+            {"block": at, "class": 3, "file": at + 1, "bytes": PAGE, "thread": at + 1, "process": at + 1}
+            for at in range(2)
+        ],
+        paths={1: "/a", 2: "/b", 3: "/c", 4: "/d"},
+    )
+    part = cut(parent, Selection(begin_s=80e-9))
+    assert part.io["file"].tolist() == [3]
+    assert part.paths == {1: "/a", 2: "/b", 3: "/c"}
+    assert sorted(part.tasks["thread"]) == [1, 2, 3]
+    again = trace_file.open(trace_file.write(part, tmp_path / "part.iotrace"))
+    assert links_of(again).by_file["path"].tolist() == ["/a", "/b"]
 
 
 def test_footprints_of_windows_are_those_of_their_requests():
