@@ -30,7 +30,10 @@ _DELETED = " (deleted)"
 _REMOVED = re.compile(r"(?:.*_)?command|in_cgroup|hostname|bad_examples")
 # Words of flextrace's own, by the key they stand under.
 _KEPT = frozenset(
-    ("made_by", "durations", "layers", "machine", "stopped_by", "format", "time_unit", "tool_version", "schema", "form")
+    (
+        *("made_by", "durations", "durations_of", "flags", "layers", "machine", "stopped_by"),
+        *("format", "time_unit", "tool_version", "schema", "form"),
+    )
 )
 _NUMBER_LIKE = re.compile(r"[\d:.,+-]*")
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import characterize
 from characterize.anonymise import Names, anonymised
 from characterize.characterization import characterize as characterization_of
+from characterize.durations_of import known_durations
 from characterize.errors import FlextraceError
-from characterize.layout import IoFlag, RecordKind, Source
+from characterize.layout import HeaderFlag, IoFlag, RecordKind, Source
 from tests.archived import full_trace
 from tests.made_trace import made_trace, read, write
 
@@ -114,6 +115,18 @@ def test_everything_else_is_as_it_was(named, key, tmp_path, cli):
     assert metadata["imported"]["format"] == "msr"
     assert not {"command", "alter_command", "in_cgroup"} & set(metadata)
     assert cli("characterize", output)[0] == 0
+
+
+def test_what_a_header_knows_of_flags_and_durations_stays(tmp_path):
+    """As of an imported trace whose format has flags, and of a merged one whose parts were altered in other ways."""
+    facts = {"imported": {"format": "strace", "path": "/home/alice/log"}, "flags": "known"}
+    io = [write(4096 * at, 4096, 10 * at, flags=IoFlag.DIRECT) for at in range(9)]
+    for more, flags in (({}, 0), ({"durations_of": "different"}, HeaderFlag.PLANNED)):
+        trace = made_trace(io, metadata={**facts, **more}, flags=flags)
+        after = characterize.open(characterize.write(anonymised(trace, Names(KEY)), tmp_path / f"{int(flags)}.iotrace"))
+        assert known_durations(after) == known_durations(trace)
+        assert characterization_of(after).layers["vfs"].extended["directFrac"] == 1
+        assert "alice" not in json.dumps(after.header.metadata)
 
 
 def test_structure_is_kept(tmp_path):
