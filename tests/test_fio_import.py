@@ -4,14 +4,16 @@
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
 import characterize
 from characterize.errors import FlextraceError
+from characterize.formats import lines
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import found_format
-from characterize.layout import Fileop, FileType, HeaderFlag, IoOp
+from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, FileType, HeaderFlag, IoOp
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine, op
@@ -104,6 +106,30 @@ def test_version_2_without_waits_is_an_order(tmp_path):
     output = tmp_path / "o.iotrace"
     assert main(["import", str(path), "-o", str(output)]) == 0
     assert HeaderFlag.UNTIMED in characterize.open(output).header.flags
+
+
+@pytest.mark.parametrize("block_bytes", [8 << 20, 70])
+@pytest.mark.parametrize("version", [2, 3])
+def test_syncs_stay_between_the_writes_of_one_moment(tmp_path, monkeypatch, version, block_bytes):
+    """Also where the log is read in pieces: in the file that the engine reads as it comes."""
+    monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
+    log, output = tmp_path / "log", tmp_path / "o.iotrace"
+    rows = ["add", "open", *(f"write {4096 * at} 4096" if at % 3 else "sync 0 0" for at in range(1, 25)), "close"]
+    rows += ["open", "read 0 4096", "trim 0 4096", "read 4096 4096"]
+    moments = [1, 1, *[7] * 10, *[9] * 14, 9, 9, 9, 9, 9]
+    begins = [f"{time} /a" if version == 3 else "/a" for time in moments]
+    content = "".join(f"{begin} {row}\n" for begin, row in zip(begins, rows, strict=True))
+    log.write_text(f"fio version {version} iolog\n{content}")
+    assert main(["import", str(log), "-o", str(output)]) == 0
+    records = np.fromfile(output, np.uint8, offset=TRACE_HEADER_BYTES).reshape(-1, TRACE_RECORD_BYTES)
+    kinds = {"write": (1, IoOp.WRITE), "read": (1, IoOp.READ), "sync": (2, Fileop.FSYNC)}
+    kinds |= {"trim": (2, Fileop.FALLOCATE), "close": (2, Fileop.CLOSE)}
+    found = [(int(kind), int(op)) for kind, op in records[:, :2] if kind in (1, 2) and (kind, op) != (2, Fileop.OPEN)]
+    assert found == [kinds[row.split()[0]] for row in rows if row.split()[0] in kinds]
+    trace = characterize.open(output)
+    assert trace.untimed == (version == 2)
+    if version == 3:
+        assert sorted(set(trace.io["start_ns"] // 1000)) == [7, 9]
 
 
 @pytest.mark.parametrize("time", [2**63 // 10**9 + 1, 2**64 // 10**9 + 1, 10**15 - 1])

@@ -86,6 +86,19 @@ def test_a_device_may_be_called_by_any_number(tmp_path):
         assert [trace.device_name(device) for device in (1, 2, 3, 4)] == called[1:]
 
 
+def test_operations_of_one_moment_stay_in_order(tmp_path):
+    """Of a table in seconds: each write is synced before the next one."""
+    rows = "".join(f"{at // 6},{'WRITE' if at % 2 else 'fsync'},/a,{4096 * at},4096\n" for at in range(24))
+    path = made(tmp_path, f"start,op,path,offset,bytes\n{rows}")
+    pd.read_csv(path).to_parquet(tmp_path / "x.parquet")
+    for file in (path, tmp_path / "x.parquet"):
+        trace = characterize.open(file)
+        both = pd.concat([trace.io.assign(data=True), trace.fileops.assign(data=False)])
+        ordered = both.sort_values(["start_ns", "data"], ascending=[True, False], kind="stable")
+        assert ordered["data"].tolist() == [False, True] * 12
+        assert (ordered["start_ns"] // 10**9).tolist() == [at // 6 for at in range(24)]
+
+
 def test_parquet_is_the_same_table(tmp_path):
     path = tmp_path / "x.parquet"
     pd.read_csv(made(tmp_path, TABLE)).to_parquet(path)

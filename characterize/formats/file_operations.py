@@ -6,11 +6,21 @@ from __future__ import annotations
 import numpy as np
 
 from characterize.formats.lines import Draft
-from characterize.layout import FILEOP_DTYPE, IO_DTYPE, NOT_MEASURED_U32, TRACE_RECORD_BYTES, Fileop, IoOp, RecordKind
+from characterize.layout import (
+    FILEOP_DTYPE,
+    IO_DTYPE,
+    NOT_MEASURED_U32,
+    TRACE_RECORD_BYTES,
+    Fileop,
+    IoFlag,
+    IoOp,
+    RecordKind,
+)
 
 FILEOP_BASE = 100
 """Added to the number of an operation that moves no data, so that it is another than those that do."""
 
+_EMPTIES = np.uint32(IoFlag.CREATED | IoFlag.TRUNCATED)
 _READ, _WRITE = ("r", "read", "rd", "rs"), ("w", "write", "wr", "ws")
 
 
@@ -79,3 +89,32 @@ def divided(records: np.ndarray) -> dict[RecordKind, np.ndarray]:
     """The IO and the FILEOP records of an array of both."""
     moves = records["kind"] == RecordKind.IO
     return {RecordKind.IO: records[moves], RecordKind.FILEOP: records[~moves].view(FILEOP_DTYPE)}
+
+
+class Moments:
+    """Lets the order of operations that start together stay, in records that come in pieces.
+
+    In a trace starts tell the order, and of equal ones data comes first. So data that stands behind a sync, or anything
+    else but an open that leaves its file as it is, starts a nanosecond later. Such an open may come late: what is used
+    is open.
+    """
+
+    def __init__(self) -> None:
+        # Of the last record: its moment, how many ns it was put off, and whether data has to come behind it.
+        self._moment_ns, self._put_off_ns, self._holds = -1, 0, False
+
+    def kept(self, records: np.ndarray) -> np.ndarray:
+        """Records as `divided` takes them, changed in place."""
+        if not len(records):
+            return records
+        start, data = records["start_ns"].astype(np.int64), records["kind"] == RecordKind.IO
+        opens = (records["op"] == Fileop.OPEN) & ((records["flags"] & _EMPTIES) == 0)
+        at_once = start == np.append(self._moment_ns, start[:-1])
+        # Such an open is looked through to what stands before it in its moment.
+        seen = np.maximum.accumulate(np.where(opens & at_once, 0, np.arange(1, len(start) + 1)))
+        holds = np.append(self._holds, np.append(self._holds, ~data & ~opens)[seen])
+        steps = np.cumsum(data & holds[:-1] & at_once) + self._put_off_ns
+        put_off = steps - np.maximum.accumulate(np.where(at_once, 0, steps))
+        self._moment_ns, self._put_off_ns, self._holds = int(start[-1]), int(put_off[-1]), bool(holds[-1])
+        records["start_ns"] = start + put_off
+        return records

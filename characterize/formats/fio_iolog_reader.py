@@ -17,7 +17,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.formats.compressed import head_of
 from characterize.formats.file_numbers import FileNumbers
-from characterize.formats.file_operations import FILEOP_BASE, divided, operations_draft
+from characterize.formats.file_operations import FILEOP_BASE, Moments, divided, operations_draft
 from characterize.formats.lines import Columns, Draft, Field, LineShape, number_of_text, records_of_lines
 from characterize.formats.reading import TIME_DIGITS, Chunk, Reading
 from characterize.layout import Fileop, IoOp
@@ -89,6 +89,7 @@ class _Log:
         # fio lays its files out before it runs.
         self.files = FileNumbers(reading.file_sizes, writes_overwrite=True)
         self.waited_ns = 0
+        self._order = Moments()
 
     def draft(self, columns: Columns) -> Draft:
         """Records of lines; those that say no operation have kind 0."""
@@ -121,7 +122,7 @@ class _Log:
         """The chunk of such records."""
         if len(records):
             self.waited_ns = max(self.waited_ns, int(records["start_ns"].max()))
-        return self.files.chunk(divided(records[records["kind"] != 0]))
+        return self.files.chunk(divided(self._order.kept(records[records["kind"] != 0])))
 
     def end(self) -> None:
         """Say what the times are."""

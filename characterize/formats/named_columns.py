@@ -17,7 +17,7 @@ import pyarrow as pa
 from characterize.errors import FlextraceError
 from characterize.formats.block_records import block_draft
 from characterize.formats.file_numbers import FileNumbers
-from characterize.formats.file_operations import FILEOP_BASE, divided, operation_of, operations_draft
+from characterize.formats.file_operations import FILEOP_BASE, Moments, divided, operation_of, operations_draft
 from characterize.formats.lines import ABSENT, DECIMAL, INTEGER, Columns, Draft, Field, Kind, number_of_text
 from characterize.formats.reading import FILETIME, TICKS, TIME_DIGITS, Chunk, Reading
 from characterize.layout import NOT_MEASURED_U64, BlockForm, BlockOp, IoOp, RecordKind
@@ -139,7 +139,7 @@ class TableRecords:
     def __init__(self, reading: Reading, meaning: Meaning):
         self.reading, self.names = reading, meaning.names
         self.of_files = bool(self.names & {"path", "file"})
-        self.files = FileNumbers(reading.file_sizes)
+        self.files, self._order = FileNumbers(reading.file_sizes), Moments()
         reading.durations_known, reading.flags_known = "duration" in self.names, "flags" in self.names
         reading.records = "file" if self.of_files else "block"
         reading.time_unit = reading.options.time_unit or meaning.units.get("start", reading.time_unit)
@@ -153,7 +153,7 @@ class TableRecords:
         """The chunk of such records, with the files that are new in it."""
         if not self.of_files:
             return Chunk({RecordKind.BLOCK: records})
-        return self.files.chunk(divided(records))
+        return self.files.chunk(divided(self._order.kept(records)))
 
     def _places(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
         """Offset and size in bytes; negative where they cannot be."""
