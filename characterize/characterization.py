@@ -228,8 +228,11 @@ class TraceSummary:
 
     def layer(self, layer: Layer, elapsed_s: float) -> LayerCharacterization:
         """Everything about one layer."""
-        totals = self.totals() if layer == "vfs" else None
-        return layer_of(self.layers[layer], self.stream.facts, elapsed_s, totals, self.links.linked_bytes)
+        totals, linked = self.totals() if layer == "vfs" else None, self.links.linked_bytes
+        # A trace that has not run has requests of one layer, which its maker made it of.
+        of_blocks = self.layers["block"].requests and not self.layers["vfs"].requests
+        declares = layer == ("block" if of_blocks else "vfs")
+        return layer_of(self.layers[layer], self.stream.facts, elapsed_s, totals, linked, declares=declares)
 
     def totals(self) -> Totals | None:
         """What the recorder's totals say of the application's layer, if records of it were lost."""

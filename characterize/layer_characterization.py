@@ -172,6 +172,8 @@ def layer_of(
     elapsed_s: float,
     totals: Totals | None = None,
     linked_bytes: float = math.nan,
+    *,
+    declares: bool = False,
 ) -> LayerCharacterization:
     """Everything about one layer of a trace, or about what some part of it has there.
 
@@ -185,11 +187,15 @@ def layer_of(
         What the recorder counted beside its records, where some of the whole layer's were lost.
     linked_bytes : float
         Block bytes whose operation is known; NaN where that was not counted.
+    declares : bool
+        Whether what the maker of a trace that has not run declared is of this summary: of one layer, and not of parts.
     """
     conditions = summary.conditions
     layer, measured = conditions.layer, conditions.measured
     sequentiality, load = summary.sequentiality.result(), summary.concurrency.result()
-    workload = _workload(summary, facts, sequentiality.shares["seqFrac"], load.in_flight_max, totals)
+    declared = facts.declared.get("processNum", math.nan) if declares else math.nan
+    in_flight_max = load.in_flight_max if measured else float(declared)
+    workload = _workload(summary, sequentiality.shares["seqFrac"], in_flight_max, totals)
     time = _time(summary, load.time_in_io_s, elapsed_s)
     thinks, sizes, files = summary.concurrency.thinks, summary.sizes.result(), summary.files.result()
     # Not of threads that nobody knows: the pauses of all of them together are none's.
@@ -233,14 +239,8 @@ def layer_of(
     )
 
 
-def _workload(
-    summary: LayerSummary, facts: Trace, seq_frac: float, in_flight_max: float, totals: Totals | None
-) -> Workload:
-    count, conditions, process_num = summary.requests, summary.conditions, in_flight_max
-    if not conditions.measured:
-        # What is declared is of the whole trace, and of the application's layer.
-        declared = facts.declared if summary.whole and conditions.layer == "vfs" else {}
-        process_num = float(declared.get("processNum", math.nan))
+def _workload(summary: LayerSummary, seq_frac: float, process_num: float, totals: Totals | None) -> Workload:
+    count = summary.requests
     counted = Workload(
         unique_bytes=float(summary.unique_bytes()),
         seq_frac=seq_frac,

@@ -14,6 +14,7 @@ import pandas as pd
 
 from characterize.errors import FlextraceError
 from characterize.intervals import overlap_at_starts, union_length
+from characterize.layout import RecordKind
 from characterize.loss import Totals, is_lossy, totals_of
 from characterize.requests import STREAM_OF, Layer, Mmap, requests_of, times_measured
 from characterize.trace import Trace
@@ -169,10 +170,12 @@ def sequential(requests: pd.DataFrame, stream: tuple[str, ...] = STREAM_OF["vfs"
 def process_num(trace: Trace, requests: pd.DataFrame, layer: Layer = "vfs") -> float:
     """Largest number of requests in flight at once (table 3.1: "the maximum number of simultaneously occurring I/Os").
 
-    Of a trace whose times are not measurements it is the one that its maker declared for the application's layer, NaN
-    if none did. A request that ends in the same nanosecond in which another one starts has ended before.
+    Of a trace whose times are not measurements it is the one that its maker declared for the layer that it was made of,
+    NaN if none did. A request that ends in the same nanosecond in which another one starts has ended before.
     """
     if not times_measured(trace):
-        return float(trace.declared.get("processNum", math.nan)) if layer == "vfs" else math.nan
+        of_blocks = len(trace.arrays[RecordKind.BLOCK]) and not len(trace.arrays[RecordKind.IO])
+        declares = layer == ("block" if of_blocks else "vfs")
+        return float(trace.declared.get("processNum", math.nan)) if declares else math.nan
     in_flight = overlap_at_starts(requests["start_ns"].to_numpy(), requests["end_ns"].to_numpy())
     return float(in_flight.max(initial=0))

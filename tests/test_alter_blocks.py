@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import characterize
+from characterize.characterization import characterize as characterize_trace
 from characterize.concurrency import concurrency_of
 from characterize.errors import FlextraceError
 from characterize.layout import BlockFlag, BlockOp, HeaderFlag, RecordKind
 from characterize.requests import requests_of
 from characterize.stream import stream_of
+from characterize.text import render
 from characterize.trace import Trace
 from characterize.workload import FIELD_OF, PARAMETERS, workload_of_records
 from flextrace.main import main
@@ -85,6 +87,17 @@ def test_a_factor_of_one_changes_no_record():
         assert altered.arrays[RecordKind.BLOCK].tobytes() == trace.arrays[RecordKind.BLOCK].tobytes()
         assert manifest.moved == 0
         assert altered.header.metadata["lineage"]["changes"] == {name: "1x"}
+
+
+def test_the_declared_number_in_flight_is_that_of_the_block_layer():
+    altered, _ = alter(disk(count=200), {"processNum": 5})
+    result = characterize_trace(altered, chunk_records=50)
+    layers = result.as_document()["layers"]
+    assert (layers["block"]["parameters"]["processNum"], layers["block"]["declared"]) == (5, ["processNum"])
+    assert (layers["vfs"]["parameters"]["processNum"], layers["vfs"]["declared"]) == (None, [])
+    assert "declared by its maker" in render(result)
+    assert workload_of_records(altered, "block").process_num == 5
+    assert np.isnan(workload_of_records(altered).process_num)
 
 
 def test_who_made_requests_and_what_was_lost_stay():
