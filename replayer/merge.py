@@ -27,6 +27,7 @@ from replayer.flexible.file_state import NAMING
 from replayer.flexible.planned import RANGES, derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.merged_blocks import merged_blocks
+from replayer.operation_ids import put_behind
 
 COPIES_MAX = 1024
 
@@ -220,13 +221,8 @@ class _Labels:
         self.traces += 1
         self._relabel_files(draft, ranges)
         self._relabel_tasks(draft)
-        top = self.operations
-        for records in (draft.io, draft.fileops):
-            records["id"][records["id"] > 0] += np.uint64(self.operations)
-            top = max(top, int(records["id"].max(initial=0)))
-        for name in ("id", "cause"):
-            draft.wakes[name] += np.uint64(self.operations)
-        self.operations = top
+        columns = [draft.io["id"], draft.fileops["id"], draft.wakes["id"], draft.wakes["cause"]]
+        self.operations = put_behind(columns, self.operations)
 
     def _relabel_files(self, draft: Draft, ranges: Iterable[np.ndarray]) -> None:
         naming = np.isin(draft.fileops["op"], NAMING)

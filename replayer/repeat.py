@@ -21,6 +21,7 @@ from replayer.flexible.block_layer import requests_to_run
 from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, states_after
 from replayer.flexible.planned import RANGES, derived, layer_of, layer_workload, planned, planned_blocks, unchanged
+from replayer.operation_ids import put_behind
 
 TIMES_MAX = 100_000
 RECORDS_MAX = 2**31
@@ -103,12 +104,8 @@ class _Passes:
         between, io, fileops, wakes = (it.copy() for it in (self._restored, draft.io, draft.fileops, draft.wakes))
         between["start_ns"] += np.uint64((number - 1) * self.length_ns)
         between["id"] = np.arange(1, len(between) + 1)
-        top = self._operations
-        for records, ahead in ((between, top), (io, top + len(between)), (fileops, top + len(between))):
-            records["id"][records["id"] > 0] += np.uint64(ahead)
-            self._operations = max(self._operations, int(records["id"].max(initial=0)))
-        for name in ("id", "cause"):
-            wakes[name] += np.uint64(top + len(between))
+        for columns in ([between["id"]], [io["id"], fileops["id"], wakes["id"], wakes["cause"]]):
+            self._operations = put_behind(columns, self._operations)
         table = {file: self._new_id(file) for file in self._own}
         naming = np.isin(fileops["op"], NAMING)
         fileops["argument"][naming] = _relabelled(fileops["argument"][naming], table)

@@ -8,10 +8,12 @@ from characterize import trace as trace_file
 from characterize.layout import FileFlag, Fileop, RecordKind
 from characterize.workload import workload_of
 from replayer.cut import Selection, cut
+from replayer.flexible.wakes import standing
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from tests.flexible_traces import Recording, willy
 from tests.made_trace import made_trace, read
+from tests.test_made_traces import assert_sound
 
 pytestmark = pytest.mark.computes
 
@@ -87,6 +89,27 @@ def test_what_was_cached_when_a_trace_began_is_cached_for_its_passes():
     holes = made.arrays[RecordKind.HOLE]
     assert holes["file"].tolist() == resident["file"].tolist()
     assert holes["offset"].tolist() == [5 * PAGE, *[6 * PAGE] * 3]
+
+
+@pytest.mark.parametrize("make", [clone, repeat])
+def test_ids_stay_apart_where_there_is_no_room_for_their_ranges(make):
+    """Each thread of a recording has a range of 2^40 of them: here those of a build by 2^22 short processes."""
+    ids = [(thread << 40) + 1 for thread in (1, 2, 2**22)]
+    parent = made_trace(
+        [read(0, PAGE, 100 * at, 5, id=ids[at], thread=at + 1, process=at + 1) for at in range(3)],
+        fileops=[{"op": Fileop.TRUNCATE, "start_ns": 300, "argument": PAGE // 2, "id": ids[2] + 1, "thread": 3}],
+        files=[{"file": 1, "size_bytes": PAGE}],
+        tasks=[{"thread": at + 1, "process": at + 1} for at in range(3)],
+        wakes=[{"start_ns": 100, "duration_ns": 5, "thread": 2, "waker": 1, "cause": ids[0], "id": ids[1]}],
+        paths={1: "/f"},
+    )
+    made = make(parent, 9)
+    assert_sound(made)
+    io, fileops, wakes = (made.arrays[kind] for kind in (RecordKind.IO, RecordKind.FILEOP, RecordKind.WAKE))
+    assert len(io) == 27
+    assert max(io["id"].max(), fileops["id"].max()) < 2**63
+    assert len(standing(wakes, io, fileops)) == len(wakes) == 9
+    assert io["id"][:3].tolist() == ids or make is clone
 
 
 def test_merged_traces_keep_their_holes():
