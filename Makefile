@@ -280,6 +280,8 @@ SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment plan cause
 build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS) $(SCHEDULE_SOURCES)
 build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)
 build/tests/margins: replayer/engine/margin.h
+build/tests/verdicts: PROGRAM_LIBRARIES := replayer/engine/accuracy.c
+build/tests/verdicts: replayer/engine/accuracy.c $(wildcard replayer/engine/*.h)
 build/tests/shared_offsets: PROGRAM_LIBRARIES := bpf/shared_offset.c
 build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
 

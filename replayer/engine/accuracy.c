@@ -55,6 +55,7 @@ struct accuracy accuracy_of(const struct run *run, const struct tally *tally)
 			(uint64_t)((double)(schedule->last_start_ns - schedule->first_start_ns) / options->speed),
 	};
 
+	accuracy.schedules_ns = (double)accuracy.schedule_ns * run->passes;
 	if (options->timing == TIMING_ASAP)
 		return accuracy;
 	accuracy.verdict = VERDICT_ON_TIME;
@@ -65,7 +66,7 @@ struct accuracy accuracy_of(const struct run *run, const struct tally *tally)
 	if (accuracy.late_share > TRUSTED_SHARE)
 		accuracy.verdict = VERDICT_LATE;
 	else if (accuracy.behind_share > TRUSTED_SHARE ||
-		 (double)run->slipped_ns > TRUSTED_SHARE * (double)accuracy.schedule_ns)
+		 (double)run->slipped_ns > TRUSTED_SHARE * accuracy.schedules_ns)
 		accuracy.verdict = VERDICT_BEHIND;
 	return accuracy;
 }

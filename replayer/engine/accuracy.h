@@ -20,7 +20,8 @@ struct accuracy {
 	double late_share; /* operations later than run->late_after_ns after they were due and ready */
 	double behind_share; /* later than that after they were due, or left out for that (--late skip) */
 	uint64_t drift_ns; /* median of issue - due of the last operations of the schedule */
-	uint64_t schedule_ns; /* from the first due time to the last */
+	uint64_t schedule_ns; /* from the first due time to the last, of a pass */
+	double schedules_ns; /* of all passes together */
 };
 
 /* `tally` is that of all threads, `run` is over. */

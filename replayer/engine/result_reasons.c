@@ -37,7 +37,7 @@ static bool explain_lateness(const struct result *result, const struct accuracy 
 	else if (accuracy->verdict == VERDICT_BEHIND && result->options->late == LATE_SLIP)
 		say("the schedule of %.3f s slipped by %.3f s: this machine or its storage cannot keep the recorded "
 		    "pace",
-		    (double)accuracy->schedule_ns / 1e9, (double)result->run->slipped_ns / 1e9);
+		    accuracy->schedules_ns / 1e9, (double)result->run->slipped_ns / 1e9);
 	else if (accuracy->verdict == VERDICT_BEHIND)
 		say("%.1f %% of the operations began more than %.0f us after their recorded time, or were left out: "
 		    "this machine or its storage cannot keep the recorded pace",

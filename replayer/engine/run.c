@@ -53,6 +53,7 @@ static void end_pass(struct run *run)
 	}
 	run->elapsed_ns += finished_ns - run->pass_start_ns;
 	run->slipped_ns += atomic_load(&run->slip_ns);
+	run->passes++;
 }
 
 static void start_pass(struct run *run)

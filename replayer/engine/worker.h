@@ -87,6 +87,7 @@ struct run {
 	_Atomic int ring_error; /* the first with which io_uring refused requests */
 	uint64_t pass_start_ns;
 	uint64_t elapsed_ns; /* of the passes that are over */
+	uint32_t passes; /* that are over; those that do not wait for each other are one */
 	pthread_barrier_t barrier;
 	_Atomic uint32_t gate; /* futex: 0 closed, 1 open */
 	_Atomic uint32_t running; /* futex: threads that are not done */
