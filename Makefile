@@ -275,7 +275,7 @@ build/tests/interrupted build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES
 # Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
 SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4 -DPIECES_MAX=1024u
 SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment plan causes conflicts access files file_list file_moment file_paths file_ranges path_owners \
-	system_path feed order trace_reader timing message)
+	system_path feed order trace_loss trace_reader timing message)
 
 build/tests/segments: PROGRAM_LIBRARIES := $(SMALL_SEGMENTS) $(SCHEDULE_SOURCES)
 build/tests/segments: $(SCHEDULE_SOURCES) $(wildcard replayer/engine/*.h)

@@ -18,6 +18,7 @@
 #include "replayer/engine/recorded_holes.h"
 #include "replayer/engine/resident_ranges.h"
 #include "replayer/engine/result.h"
+#include "replayer/engine/trace_loss.h"
 
 static atomic_bool stop;
 static atomic_bool stopped_by_signal;
@@ -189,7 +190,7 @@ static int run_trace(const struct arguments *arguments, struct run *run, struct 
 	result->run = run;
 	if (atomic_load(&stopped_by_signal))
 		result->stopped = "signal";
-	else if (run->error || atomic_load(&run->ring_error))
+	else if (run->error || atomic_load(&run->ring_error) || trace_is_lost())
 		result->stopped = "error";
 	else if (atomic_load(&stop))
 		result->stopped = "max-seconds";

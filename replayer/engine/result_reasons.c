@@ -7,6 +7,7 @@
 
 #include "replayer/engine/json.h"
 #include "replayer/engine/result_reasons.h"
+#include "replayer/engine/trace_loss.h"
 
 enum {
 	FEW_RUNS_BYTES = 16 << 20, /* runs of recorded places are as long as this in a healthy file system */
@@ -70,7 +71,10 @@ static bool explain_end(const struct run *run)
 		    strerror(-run->error));
 	if (ring_error)
 		say("io_uring refused requests (%s): the run ended there; try --engine sync", strerror(-ring_error));
-	return run->error || ring_error;
+	if (trace_is_lost())
+		say("the trace could not be read to its end any more: it was cut off, or its disk failed: the run ended "
+		    "there");
+	return run->error || ring_error || trace_is_lost();
 }
 
 bool print_reasons(const struct result *result, const struct tally *tally, const struct accuracy *accuracy)

@@ -226,12 +226,13 @@ bool segment_build(struct segment_builder *builder)
 
 	if (schedule->streams) {
 		uint64_t gathered = gather(builder, segment);
-		if (atomic_load(schedule->stop))
-			return false;
 		count = distribute(schedule, segment, segment->records, gathered);
 	} else {
 		count = distribute(schedule, segment, schedule->trace->records, schedule->trace->count);
 	}
+	/* Then not all may be there: also of records that were lost while they were distributed (trace_loss.h). */
+	if (atomic_load(schedule->stop))
+		return false;
 	sort_threads(schedule, segment);
 	if (schedule->order && !plan_segment(&builder->planner, segment, builder->number, count))
 		return false;

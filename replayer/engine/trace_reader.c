@@ -9,6 +9,7 @@
 
 #include "bpf/cleanup.h"
 #include "replayer/engine/message.h"
+#include "replayer/engine/trace_loss.h"
 #include "replayer/engine/trace_reader.h"
 
 static int check_header(const char *path, const struct trace_header *header, uint64_t file_bytes)
@@ -42,7 +43,11 @@ int trace_check_stop(const struct trace *trace)
 {
 	if (!atomic_load(trace->stop))
 		return 0;
-	complain("interrupted while reading %s: nothing was replayed", trace->path);
+	if (trace_is_lost())
+		complain("cannot read %s to its end: it was cut off, or its disk failed: nothing was replayed",
+			 trace->path);
+	else
+		complain("interrupted while reading %s: nothing was replayed", trace->path);
 	return -EINTR;
 }
 
@@ -71,7 +76,7 @@ static int count_records(struct trace *trace, uint64_t file_bytes)
 	return 0;
 }
 
-int trace_open(struct trace *trace, const char *path, const atomic_bool *stop)
+int trace_open(struct trace *trace, const char *path, atomic_bool *stop)
 {
 	_cleanup_close_ int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct stat status;
@@ -94,6 +99,7 @@ int trace_open(struct trace *trace, const char *path, const atomic_bool *stop)
 		complain("cannot map trace %s: %s", path, strerror(errno));
 		return -errno;
 	}
+	trace_loss_watch(map, (size_t)status.st_size, stop);
 	/* Only a hint, for more to be read ahead. */
 	(void)madvise(map, (size_t)status.st_size, MADV_SEQUENTIAL);
 	trace->header = map;

@@ -89,12 +89,12 @@ static inline bool ended_before(uint64_t start_ns, uint64_t end_ns, uint64_t tim
 /*
  * Maps a trace. A file that is not a trace, of a newer major version, or shorter than its header says is refused with a
  * message and a negative errno; one that was not closed cleanly (TRACE_INCOMPLETE) is taken up to its last whole
- * record.
+ * record. What cannot be read of it later sets *stop (trace_loss.h).
  */
-int trace_open(struct trace *trace, const char *path, const atomic_bool *stop);
+int trace_open(struct trace *trace, const char *path, atomic_bool *stop);
 void trace_close(struct trace *trace);
 
-/* -EINTR with a message when a stop was asked for before the replay has begun. */
+/* -EINTR with a message when a stop was asked for, or the trace was lost, before the replay has begun. */
 int trace_check_stop(const struct trace *trace);
 
 /* Gives the memory of these records back; they are still there for who reads them again. */
