@@ -20,7 +20,7 @@ from flextrace.replay_progress import INTERVAL_MS, ReplayProgress
 from flextrace.replay_result import provenance, tell
 from replayer.confine import parse_limit
 from replayer.engine_options import EngineOptions
-from replayer.phases import replay_in_phases
+from replayer.phases import LaidOut, replay_in_phases
 from replayer.run import (
     CACHES,
     COMPUTING_CHOICES,
@@ -288,6 +288,8 @@ def _replay(
         replay, placed, arguments.directory, finish_on_signal=True, on_interval=progress.on_interval, **options
     )
     if not (arguments.memory or arguments.record) or arguments.engine == "null":
+        if arguments.directory and not arguments.image and arguments.engine != "null":
+            cleanup.enter_context(LaidOut(arguments.directory))  # the engine removes its files, unless it dies
         return at_once()
     in_phases = partial(
         replay_in_phases,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a replay in two phases are gone however it ends, and nothing else is: real signals to real processes."""
+"""Files of a replay are gone however it ends, and nothing else is: real signals to real processes."""
 
 from __future__ import annotations
 
@@ -104,14 +104,16 @@ def test_an_earlier_image_outlives_an_interrupted_layout_as_in_one_phase(image, 
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_an_engine_that_is_killed_leaves_no_files_unless_they_are_to_stay(image, tmp_path, kept):
-    options = ["--memory", "64M", "--timing", "think"]
-    process = started(slow(tmp_path / "slow.iotrace"), image, *options, place="--image" if kept else "--directory")
+@pytest.mark.parametrize(("options", "said_of_it"), [(["--memory", "64M"], "was killed"), ([], "died of SIGKILL")])
+def test_an_engine_that_is_killed_leaves_no_files_unless_they_are_to_stay(image, tmp_path, options, said_of_it, kept):
+    """In two phases, as in a group, and in one, in which it removes them itself."""
+    trace, place = slow(tmp_path / "slow.iotrace"), "--image" if kept else "--directory"
+    process = started(trace, image, *options, "--timing", "think", place=place)
     wait_until(lambda: playing(image))
     os.kill(playing(image), signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "was killed" in said
+    assert said_of_it in said
     assert not groups_of(process.pid)
     assert (image / "f00000001").exists() == kept
     assert kept or list(image.iterdir()) == []
