@@ -273,7 +273,7 @@ build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
 build/tests/interrupted build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
 
 # Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
-SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4 -DPIECES_MAX=1024u
+SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4 -DPIECES_MAX=1024u -DANSWER_SECONDS_MAX=2
 SCHEDULE_SOURCES := $(patsubst %,replayer/engine/%.c,schedule segment plan causes conflicts access files file_list file_moment file_paths file_ranges path_owners \
 	system_path feed order trace_loss trace_reader timing message)
 

@@ -289,7 +289,8 @@ def _replay(
     )
     if not (arguments.memory or arguments.record) or arguments.engine == "null":
         if arguments.directory and not arguments.image and arguments.engine != "null":
-            cleanup.enter_context(LaidOut(arguments.directory))  # the engine removes its files, unless it dies
+            # The engine removes its files itself, unless it dies.
+            return cleanup.enter_context(LaidOut(arguments.directory)).used_by(at_once())
         return at_once()
     in_phases = partial(
         replay_in_phases,

@@ -64,6 +64,12 @@ class LaidOut:
     def __enter__(self) -> Self:
         return self
 
+    def used_by(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The result of a replay in them. If its storage does not answer, the engine removes them when that does."""
+        if "unanswered" in document:
+            self.mine = self._is_new = False
+        return document
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -127,4 +133,4 @@ def replay_in_phases(
         **(options | {"phase": "run"}),
     )
     document["image"]["built_bytes"] = built["image"]["built_bytes"]
-    return document
+    return files.used_by(document) if files is not None else document

@@ -42,6 +42,9 @@ SHELL_SIGNALS = 128
 SAME_S = 0.5
 """Seconds within which signals are one: of a closed terminal both kernel and shell tell, timeout(1) signals twice."""
 
+ANSWER_S = 1.0
+"""Seconds that storage gets to answer after a replay that gave it up."""
+
 ENDING = (int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGHUP))
 """Signals by which a user or a service manager ends a replay."""
 
@@ -162,7 +165,7 @@ def _run(
             signals = _forwarded_signals(engine) if finish_on_signal else nullcontext([])
             with signals as forwarded:
                 document = _read_output(engine, engine.stdout, on_interval)
-                status = engine.wait()
+                status = _status(engine, document)
         except BaseException:
             if engine is not None:
                 _end(engine)
@@ -251,6 +254,13 @@ def _read_output(
         except ValueError:
             return None  # it died while printing: its exit status says why
     return None
+
+
+def _status(engine: subprocess.Popen[bytes], document: dict[str, Any] | None) -> int:
+    """The engine's exit status; its result does not wait for storage that does not answer, as its end has to."""
+    with suppress(subprocess.TimeoutExpired):
+        return engine.wait(timeout=ANSWER_S if document and "unanswered" in document else None)
+    return EXIT_NOT_TRUSTWORTHY
 
 
 def _end(engine: subprocess.Popen[bytes]) -> None:

@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 import characterize
 from characterize.layout import Fileop, HeaderFlag, IoFlag, Source
+from tests.hung_storage import frozen, let_go, rest_of_document
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
@@ -184,25 +183,6 @@ def endless(place, directory, make=write):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def rest_of_document(process) -> dict:
-    """The lines behind the interval lines, up to the end of the document: the process may hang behind it."""
-    lines = []
-    for line in process.stdout:
-        if lines or line == "{\n":
-            lines.append(line)
-        if lines and line == "}\n":
-            break
-    return json.loads("".join(lines))
-
-
-def let_go(place: Path) -> None:
-    """Wait until the kernel has taken a ring apart, which holds its files for a moment after its process has ended."""
-    for _ in range(200):
-        if subprocess.run(["mount", "-o", "remount,ro", place], capture_output=True, check=False).returncode == 0:
-            return
-        time.sleep(0.05)
-
-
 def test_an_interrupt_waits_for_what_is_in_flight(tmp_path):
     process = endless(tmp_path, tmp_path / "image", read)
     process.stdout.readline()
@@ -222,12 +202,9 @@ def test_an_interrupt_of_a_replay_whose_storage_hangs(tmp_path):
         process = endless(tmp_path, system.place / "image")
         try:
             process.stdout.readline()
-            subprocess.run(["fsfreeze", "--freeze", system.place], check=True)
-            try:
+            with frozen(system.place):
                 process.send_signal(signal.SIGINT)
                 document = rest_of_document(process)
-            finally:
-                subprocess.run(["fsfreeze", "--unfreeze", system.place], check=True)
             assert process.wait(timeout=60) in (0, 3)
         finally:
             process.kill()

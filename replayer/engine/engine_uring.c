@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the operations of one thread into requests of an io_uring, as many at once as overlapped when recorded.
 #include "replayer/engine/first_touch.h"
+#include "replayer/engine/give_up.h"
 #include "replayer/engine/ring.h"
 
 /*
@@ -277,10 +278,8 @@ static void drain(struct worker *worker)
 		if (give_up_ns == UINT64_MAX && run_stopped(worker->run))
 			give_up_ns = now_ns() + DRAIN_NS_MAX;
 	}
-	for (uint32_t i = 0; i < ring->used && ring->in_flight; i++) {
-		if (ring->blocks_ns[i] != UINT64_MAX && !ring->flights[i].completed_ns)
-			request_finish(worker, &ring->flights[i].request, -ETIMEDOUT, now_ns());
-	}
+	worker_returned(worker);
+	ring_count_lost(worker, now_ns());
 	worker->gave_up = ring->in_flight > 0;
 	retire(worker, LAST_NS);
 }

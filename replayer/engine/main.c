@@ -236,15 +236,21 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	bool trusted = !error && result_print(&result);
 	if (!error)
 		error = flush_output();
-	run_free(&run);
+	if (run.gave_up)
+		close(STDOUT_FILENO); /* who reads it need not wait for that storage, too */
+	else
+		run_free(&run);
 	/* Who does not hear that the files are there is not going to have them removed. */
 	if (error && arguments->phase == PHASE_PREPARE)
 		take_back(arguments, image);
-	if (!null && !arguments->keep_image && arguments->phase != PHASE_PREPARE && image_remove(image))
-		return EXIT_FAILURE;
-	if (error)
-		return EXIT_FAILURE;
-	return trusted ? EXIT_SUCCESS : EXIT_NOT_TRUSTWORTHY;
+	bool removes = !null && !arguments->keep_image && arguments->phase != PHASE_PREPARE;
+	if (removes && image_remove(image))
+		error = -EIO;
+	int status = error ? EXIT_FAILURE : trusted ? EXIT_SUCCESS : EXIT_NOT_TRUSTWORTHY;
+	/* What its threads may come back to is still there. */
+	if (run.gave_up)
+		exit(status);
+	return status;
 }
 
 /* Goes through the trace once, which may be larger than memory. */

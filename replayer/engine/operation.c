@@ -8,14 +8,15 @@
 #include <unistd.h>
 
 #include "replayer/engine/first_touch.h"
-#include "replayer/engine/request.h"
+#include "replayer/engine/give_up.h"
 
 /*
  * One call for every record, whatever it came from: a request of AIO or io_uring, the pages of a mapping, one side of a
  * splice. They move the same bytes of the same file.
  */
-static void replay_io(struct worker *worker, const struct io_record *io, uint32_t number)
+static void replay_io(struct worker *worker, const union record *record, uint32_t number)
 {
+	const struct io_record *io = &record->io;
 	struct request request;
 
 	if (!request_prepare(worker, io, number, &request))
@@ -23,11 +24,15 @@ static void replay_io(struct worker *worker, const struct io_record *io, uint32_
 	off_t offset = (off_t)request.offset;
 	uint8_t *read_data = first_touch_read_data(worker, io, number);
 	request_start(worker, &request, now_ns());
+	worker_calls(worker, record, &request);
 	ssize_t result = request.write ? pwrite(request.descriptor, request.write_data, request.bytes, offset)
 				       : pread(request.descriptor, read_data, request.bytes, offset);
 	int error = result < 0 ? -errno : 0;
+	uint64_t end_ns = now_ns();
 
-	request_finish(worker, &request, error ? error : result, now_ns());
+	worker_returned(worker);
+	worker_called(worker);
+	request_finish(worker, &request, error ? error : result, end_ns);
 }
 
 /* What a file operation came to: a result as the kernel gives it, or a reason why it was not done. */
@@ -303,12 +308,16 @@ static struct done replay_in_time(struct worker *worker, const struct fileop_rec
 	bool sync = is_sync(op);
 	bool first = sync && busy_enter(&run->sync_time);
 	uint64_t start_ns = now_ns();
+
+	if (first)
+		busy_started(&run->sync_time, start_ns);
+	worker->sync_start_ns = sync ? start_ns : 0;
 	struct done done =
 		op->op == FILEOP_SYNCFS ? replay_syncfs(run->image, op) : replay_on_descriptor(op, descriptor);
 	uint64_t end_ns = now_ns();
 
-	if (first)
-		busy_started(&run->sync_time, start_ns);
+	worker_returned(worker);
+	worker->sync_start_ns = 0;
 	if (sync) {
 		busy_leave(&run->sync_time, start_ns, end_ns);
 		histogram_add(&worker->histograms[HISTOGRAM_SYNC], end_ns - start_ns);
@@ -337,27 +346,33 @@ static struct done replay_on_file(struct worker *worker, const struct fileop_rec
 		return replay_in_time(worker, op, run->image->directory);
 	int descriptor = descriptors_acquire(&run->descriptors, index, 0);
 
+	worker_returned(worker);
 	if (descriptor < 0)
 		return descriptor == -ESTALE ? skipped(SKIP_NO_SUCH_FILE) : opened(descriptor);
+	worker_waits(worker);
 	struct done done = replay_in_time(worker, op, descriptor);
 
 	descriptors_release(&run->descriptors, index, 0);
 	return done;
 }
 
-static void replay_fileop(struct worker *worker, const struct fileop_record *op)
+static void replay_fileop(struct worker *worker, const union record *record)
 {
+	const struct fileop_record *op = &record->fileop;
 	uint32_t index = files_index(worker->run->table, op->file);
 	struct done done;
 
+	worker_calls(worker, record, NULL);
 	if (!index && op->op != FILEOP_SYNCFS && op->op != FILEOP_SYMLINK) {
 		done = skipped(is_on_name(op->op) && op->result < 0 ? SKIP_RECORDED_FAILURE : SKIP_UNKNOWN_FILE);
 	} else if (is_on_name(op->op)) {
 		done = replay_on_name(worker->run, op, index);
+		worker_returned(worker);
 		worker->finished_ns = now_ns();
 	} else {
 		done = replay_on_file(worker, op, index);
 	}
+	worker_called(worker);
 	if (done.skipped)
 		tally_skip(&worker->tally, KIND_FILEOP, done.reason, 1);
 	else
@@ -367,7 +382,7 @@ static void replay_fileop(struct worker *worker, const struct fileop_record *op)
 void operation_replay(struct worker *worker, const union record *record, uint32_t number)
 {
 	if (record->kind == RECORD_IO)
-		replay_io(worker, &record->io, number);
+		replay_io(worker, record, number);
 	else
-		replay_fileop(worker, &record->fileop);
+		replay_fileop(worker, record);
 }

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "replayer/engine/direct_sectors.h"
-#include "replayer/engine/request.h"
+#include "replayer/engine/give_up.h"
 
 /*
  * Whether the storage has whole sectors for a direct request; its own may be larger than those of the recording's. What is
@@ -55,6 +55,7 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 		worker->tally.unaligned[!!(io->flags & IO_DIRECT)]++;
 	}
 	int descriptor = descriptors_acquire(&run->descriptors, index, class);
+	worker_returned(worker);
 	if (descriptor < 0) {
 		if (descriptor == -ESTALE)
 			tally_skip(&worker->tally, KIND_IO, SKIP_NO_SUCH_FILE, 1);
@@ -91,14 +92,12 @@ void request_start(struct worker *worker, struct request *request, uint64_t star
 		busy_started(&worker->run->io_time, start_ns);
 }
 
-void request_finish(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns)
+void request_count(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns)
 {
-	struct run *run = worker->run;
 	struct histogram *histograms = worker->histograms;
 	bool write = request->write;
 
-	busy_leave(&run->io_time, request->start_ns, end_ns);
-	descriptors_release(&run->descriptors, request->file, request->class);
+	busy_leave(&worker->run->io_time, request->start_ns, end_ns);
 	worker->finished_ns = end_ns;
 	tally_result(&worker->tally, KIND_IO, request->recorded, result);
 	if (result <= 0)
@@ -108,4 +107,10 @@ void request_finish(struct worker *worker, const struct request *request, int64_
 		histogram_add(&histograms[write ? HISTOGRAM_WRITE_DUE : HISTOGRAM_READ_DUE],
 			      end_ns - request->due.at_ns);
 	count_moved(worker, write, (uint64_t)result);
+}
+
+void request_finish(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns)
+{
+	request_count(worker, request, result, end_ns);
+	descriptors_release(&worker->run->descriptors, request->file, request->class);
 }

@@ -44,7 +44,10 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 /* From now on it is in flight. */
 void request_start(struct worker *worker, struct request *request, uint64_t start_ns);
 
-/* It came to `result` (bytes or -errno) at end_ns. */
+/* It came to `result` (bytes or -errno) at end_ns, which is counted. */
+void request_count(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns);
+
+/* The same, and its descriptor is given back. */
 void request_finish(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns);
 
 /* Counts bytes that were moved; the interval lines show them. */

@@ -217,6 +217,8 @@ bool result_print(const struct result *result)
 	json_number("speed", result->options->speed);
 	json_count("threads", result->schedule->thread_count);
 	json_text("stopped", result->stopped);
+	if (result->run && result->run->gave_up)
+		json_count("unanswered", result->run->unanswered);
 	print_engine(result, &totals);
 	print_measured(result, &totals);
 	if (result->run)

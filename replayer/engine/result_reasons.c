@@ -74,7 +74,11 @@ static bool explain_end(const struct run *run)
 	if (trace_is_lost())
 		say("the trace could not be read to its end any more: it was cut off, or its disk failed: the run ended "
 		    "there");
-	return run->error || ring_error || trace_is_lost();
+	if (run->gave_up)
+		say("storage did not answer after the stop: %llu operations failed by that (ETIMEDOUT), and the engine "
+		    "cannot end before it does",
+		    (unsigned long long)atomic_load(&run->unanswered));
+	return run->error || ring_error || run->gave_up || trace_is_lost();
 }
 
 bool print_reasons(const struct result *result, const struct tally *tally, const struct accuracy *accuracy)

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "replayer/engine/give_up.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/ring.h"
 
@@ -289,6 +290,7 @@ static bool take_in(struct worker *worker, uint64_t end_ns)
 
 	if (!count)
 		return false;
+	worker_returned(worker);
 	if (!end_ns)
 		end_ns = now_ns();
 	for (unsigned int i = 0; i < count; i++) {
@@ -322,6 +324,7 @@ void ring_submit(struct worker *worker)
 	int error = hand_over(worker);
 	uint64_t end_ns = now_ns();
 	uint64_t took_ns = end_ns - start_ns;
+	worker_returned(worker);
 
 	ring->free_ns = end_ns;
 	if (error)
@@ -368,4 +371,19 @@ void ring_arm_event(struct worker *worker)
 	io_uring_sqe_set_data64(entry, EVENT_DATA);
 	ring->event_armed = true;
 	hand_over(worker);
+}
+
+void ring_count_lost(struct worker *worker, uint64_t now)
+{
+	struct ring *ring = worker->ring;
+
+	for (uint32_t i = 0; i < ring->used && ring->in_flight; i++) {
+		const struct flight *flight = &ring->flights[i];
+
+		/* Those of a batch that was not handed over have not begun. */
+		if (ring->blocks_ns[i] == UINT64_MAX || flight->completed_ns || !flight->request.start_ns)
+			continue;
+		request_count(worker, &flight->request, -ETIMEDOUT, now);
+		atomic_fetch_add(&worker->run->unanswered, 1);
+	}
 }

@@ -81,6 +81,9 @@ void ring_wait(struct worker *worker, uint64_t until_ns);
 /* The event becomes a completion. */
 void ring_arm_event(struct worker *worker);
 
+/* Counts requests that have not come back as failed, by ETIMEDOUT. */
+void ring_count_lost(struct worker *worker, uint64_t now);
+
 /* Called for every completion, by ring_reap(): engine_uring.c. */
 void flight_finish(struct worker *worker, uint32_t index, int32_t result, uint64_t end_ns);
 

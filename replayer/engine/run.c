@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "replayer/engine/futex.h"
+#include "replayer/engine/give_up.h"
 #include "replayer/engine/message.h"
 #include "replayer/engine/read_memory.h"
 #include "replayer/engine/ring.h"
@@ -26,27 +27,24 @@ static void run_pass(struct worker *worker)
 		[ENGINE_URING] = engine_uring_pass,
 		[ENGINE_NULL] = engine_null_pass,
 	};
-	uint64_t before[OPERATION_KINDS];
 
-	memcpy(before, worker->tally.records, sizeof(before));
+	memcpy(worker->told_before, worker->tally.records, sizeof(worker->told_before));
+	atomic_store(&worker->state, WORKER_RUNS);
 	cursor_start_pass(&worker->cursor);
 	worker->recorded_end_ns = 0;
 	worker->debt_ns = 0;
 	worker->completed_ns = worker->run->pass_start_ns;
 	passes[worker->run->options->engine](worker);
-	/* What a stop left undone is counted too. */
-	for (int kind = 0; kind < OPERATION_KINDS; kind++) {
-		uint64_t told = worker->tally.records[kind] - before[kind];
-
-		tally_skip(&worker->tally, (enum operation_kind)kind, SKIP_STOPPED,
-			   worker->plan->operations[kind] - told);
-	}
+	give_up_claim(worker);
+	count_undone(worker);
 }
 
 static void end_pass(struct run *run)
 {
 	uint64_t finished_ns = run->pass_start_ns;
 
+	if (!atomic_exchange(&run->passing, false))
+		return;
 	for (uint32_t t = 0; t < run->schedule->thread_count; t++) {
 		if (run->workers[t].finished_ns > finished_ns)
 			finished_ns = run->workers[t].finished_ns;
@@ -61,6 +59,7 @@ static void start_pass(struct run *run)
 	if (run->ordered && !run->schedule->streams)
 		order_reset(&run->order);
 	run->pass_start_ns = now_ns();
+	atomic_store(&run->passing, true);
 	atomic_store(&run->slip_ns, 0);
 	if (run->options->timing == TIMING_RECORDED)
 		run->pass_start_ns += START_DELAY_NS;
@@ -108,9 +107,11 @@ static void *work(void *argument)
 	run_pass(worker);
 	if (run->undo) {
 		while (true) {
+			atomic_store(&worker->state, WORKER_PARKED);
 			if (pthread_barrier_wait(&run->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
 				undo_pass(run);
 			pthread_barrier_wait(&run->barrier);
+			give_up_claim(worker);
 			if (!run->again)
 				break;
 			run_pass(worker);
@@ -303,13 +304,16 @@ int run_all(struct run *run)
 	if (!error)
 		watch_run(run, start_ns);
 	for (uint32_t t = 0; t < started; t++) {
+		run->gave_up |= run->workers[t].gave_up;
 		if (!run->workers[t].gave_up)
 			pthread_join(run->workers[t].thread, NULL);
 	}
 	others_deinit(&run->others);
+	end_pass(run);
+	/* Nothing that waits for the same storage, which may have the trace as well. */
+	if (run->gave_up)
+		return error;
 	feed_join(&run->feed);
-	if (!run->undo)
-		end_pass(run);
 	descriptors_close_all(&run->descriptors);
 	if (run->undo)
 		pthread_barrier_destroy(&run->barrier);

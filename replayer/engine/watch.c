@@ -6,6 +6,7 @@
 
 #include "replayer/engine/device_traffic.h"
 #include "replayer/engine/futex.h"
+#include "replayer/engine/give_up.h"
 #include "replayer/engine/watch.h"
 
 enum {
@@ -77,6 +78,7 @@ void watch_run(struct run *run, uint64_t start_ns)
 		run->options->max_seconds > 0 ? start_ns + (uint64_t)(run->options->max_seconds * 1e9) : UINT64_MAX;
 	uint64_t interval_ns = run->options->interval_ns;
 	uint64_t next_ns = interval_ns ? start_ns + interval_ns : UINT64_MAX;
+	uint64_t give_up_ns = UINT64_MAX;
 	struct interval_totals totals = {0};
 	__attribute__((cleanup(device_counters_close))) struct device_counters counters = {0};
 
@@ -105,5 +107,9 @@ void watch_run(struct run *run, uint64_t start_ns)
 			atomic_store(run->stop, true);
 			limit_ns = UINT64_MAX;
 		}
+		if (run_stopped(run) && give_up_ns == UINT64_MAX)
+			give_up_ns = now + ANSWER_SECONDS_MAX * 1000000000ull;
+		if (now >= give_up_ns)
+			give_up(run);
 	}
 }

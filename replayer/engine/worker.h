@@ -58,6 +58,15 @@ struct run_options {
 };
 
 struct worker;
+struct request;
+
+/* Who counts what a thread does (give_up.h). */
+enum worker_state {
+	WORKER_RUNS, /* itself, or who gives it up */
+	WORKER_COUNTS, /* itself: it is not waiting for storage */
+	WORKER_PARKED, /* nobody: between two passes it waits for the others */
+	WORKER_GIVEN_UP,
+};
 
 struct run {
 	const struct trace *trace;
@@ -85,6 +94,9 @@ struct run {
 	bool again; /* there is another pass; set between the barriers */
 	int error; /* of the undoing */
 	_Atomic int ring_error; /* the first with which io_uring refused requests */
+	bool gave_up; /* threads that storage has not given back after a stop: what they use stays until the process ends */
+	_Atomic uint64_t unanswered; /* their operations, as far as they had begun */
+	_Atomic bool passing; /* a pass is not over */
 	uint64_t pass_start_ns;
 	uint64_t elapsed_ns; /* of the passes that are over */
 	uint32_t passes; /* that are over; those that do not wait for each other are one */
@@ -125,6 +137,11 @@ struct worker {
 	uint64_t debt_ns; /* --timing think: by how much later than it should that operation began, by late wake-ups */
 	struct drift drift;
 	uint32_t in_flight_max;
+	_Atomic uint32_t state; /* enum worker_state */
+	const union record *_Atomic called; /* of the call that it makes; NULL = none */
+	const struct request *request; /* of that, where it is an IO record */
+	uint64_t sync_start_ns; /* where it is a sync; 0 = none */
+	uint64_t told_before[OPERATION_KINDS]; /* records, before this pass */
 	bool gave_up; /* on requests that storage does not give back: the thread cannot end */
 	uint64_t finished_ns; /* end of the last operation */
 	pthread_t thread;

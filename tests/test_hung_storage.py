@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stop ends a replay with its result although storage does not give its calls back; it ends when that does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+import characterize
+from characterize.layout import Fileop, Source
+from tests.hung_storage import frozen, let_go, rest_of_document
+from tests.loop_file_system import loop_file_system
+from tests.made_trace import made_trace, read, write
+from tests.running_replay import playing, started, wait_until
+from tests.straced import op
+from tests.told import PROGRAMS
+
+SMALL = PROGRAMS / "replay_small_segments"  # waits for 2 s, not for 60
+PAGE = 4096
+PAGES = 16
+GAP_NS = 2_000_000
+ROUNDS = 5003
+FROZEN_S = 0.2  # until everybody has met it
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root"),
+    pytest.mark.skipif(not SMALL.exists(), reason=f"{SMALL} is not built (make build/test-programs)"),
+]
+
+
+def repeated(make, **fields):
+    """Ten seconds of requests, one after the other."""
+    return [make(PAGE * (at % PAGES), PAGE, GAP_NS * at, **fields) for at in range(1, ROUNDS)]
+
+
+def truncations(**fields):
+    """That change nothing."""
+    return [op(Fileop.TRUNCATE, GAP_NS * at, argument=PAGES * PAGE, **fields) for at in range(1, ROUNDS)]
+
+
+CASES = {
+    "a write": ([], repeated(write), [], 1),
+    "writes of three threads": (
+        ["--order=thread"],
+        [row for thread in (1, 2, 3) for row in repeated(write, thread=thread, file=thread)],
+        [],
+        3,
+    ),
+    "a file operation": ([], [read(0, PAGE, 1)], truncations(), 1),
+    "a file operation beside a ring": (
+        ["--engine=io_uring"],
+        repeated(read, source=Source.IO_URING),
+        truncations(file=2),
+        1,
+    ),
+    # The second one waits for the first one before the next pass.
+    "a write of one of two": (["--loop"], [*repeated(write), read(0, PAGE, 1, thread=2, file=2)], [], 1),
+}
+
+
+def made(path, io, fileops):
+    files = [{"file": file, "size_bytes": PAGES * PAGE} for file in (1, 2, 3)]
+    return characterize.write(made_trace(io, fileops=fileops, files=files), path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_its_result_is_of_what_has_come_back(tmp_path, name):
+    options, io, fileops, held = CASES[name]
+    trace = made(tmp_path / "t.iotrace", io, fileops)
+    with loop_file_system("ext4", tmp_path) as system:
+        image = system.place / "image"
+        command = [SMALL, trace, f"--directory={image}", "--timing=think", "--interval-ms=20", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout.readline().startswith('{"t_s"')
+            with frozen(system.place):
+                time.sleep(FROZEN_S)
+                process.send_signal(signal.SIGTERM)
+                document = rest_of_document(process)
+                assert process.stdout.read() == ""  # it has ended
+                assert process.poll() is None
+            assert process.wait(timeout=60) == 3
+            assert not image.exists()
+        finally:
+            process.kill()
+            process.wait()
+            let_go(system.place)
+    operations = document["operations"]
+    assert document["stopped"] == "signal"
+    assert not document["trustworthy"]
+    assert any("storage did not answer" in reason for reason in document["reasons"])
+    assert operations["failed"] == document["unanswered"] >= held
+    assert document["errors"] == {"ETIMEDOUT": operations["failed"]}
+    assert operations["done"] > 0
+    assert operations["skipped"] == document["skipped_reasons"]["stopped"]
+    for kind, rows in (("io", io), ("fileop", fileops)):
+        counts = operations[kind]
+        assert counts["records"] == len(rows) == counts["done"] + counts["failed"] + counts["skipped"]
+    assert 0 <= document["time_in_io_s"] <= document["elapsed_s"]
+
+
+def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch):
+    binaries = tmp_path / "binaries"
+    binaries.mkdir()
+    (binaries / "flextrace-replay").symlink_to(SMALL)
+    monkeypatch.setenv("FLEXTRACE_BINARIES", str(binaries))
+    trace = made(tmp_path / "t.iotrace", repeated(write), [])
+    with loop_file_system("ext4", tmp_path) as system:
+        image = system.place / "image"
+        process = started(trace, image, "--timing", "think")
+        try:
+            wait_until(lambda: playing(image))
+            time.sleep(FROZEN_S)
+            with frozen(system.place):
+                time.sleep(FROZEN_S)
+                process.send_signal(signal.SIGINT)
+                out, said = process.communicate(timeout=60)
+                assert playing(image)
+            wait_until(lambda: not playing(image) and not image.exists())
+        finally:
+            process.kill()
+            process.wait()
+            let_go(system.place)
+    assert process.returncode == 130, said
+    assert "1 failed" in out
+    assert "storage did not answer" in said
