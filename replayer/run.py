@@ -45,6 +45,9 @@ SAME_S = 0.5
 ANSWER_S = 1.0
 """Seconds that storage gets to answer after a replay that gave it up."""
 
+END_S = 20.0
+"""Seconds that an engine gets to end by itself, and then to die: storage that does not answer keeps it from both."""
+
 ENDING = (int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGHUP))
 """Signals by which a user or a service manager ends a replay."""
 
@@ -271,10 +274,11 @@ def _end(engine: subprocess.Popen[bytes]) -> None:
         drain = threading.Thread(target=lambda: engine.stdout and engine.stdout.read(), daemon=True)
         drain.start()
     with suppress(subprocess.TimeoutExpired):
-        engine.wait(timeout=20)
+        engine.wait(timeout=END_S)
         return
     os.killpg(engine.pid, signal.SIGKILL)  # with a recorder it is two processes
-    engine.wait()
+    with suppress(subprocess.TimeoutExpired):
+        engine.wait(timeout=END_S)
 
 
 def _failure(status: int, talk: str, memory_group: MemoryGroup | None) -> FlextraceError:

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 
 import pytest
 
 import characterize
 from characterize.layout import Fileop, Source
+from replayer.run import replay
 from tests.hung_storage import frozen, let_go, rest_of_document
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
@@ -129,3 +131,20 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch):
     assert process.returncode == 130, said
     assert "1 failed" in out
     assert "storage did not answer" in said
+
+
+def test_an_error_does_not_wait_for_it_either(tmp_path, monkeypatch):
+    monkeypatch.setattr("replayer.run.END_S", 0.5)
+    trace = made(tmp_path / "t.iotrace", repeated(write), [])
+    with loop_file_system("ext4", tmp_path) as system:
+        image = system.place / "image"
+        with ExitStack() as stack:
+
+            def fail(_line):
+                stack.enter_context(frozen(system.place))
+                time.sleep(FROZEN_S)
+                raise RuntimeError("enough")
+
+            with pytest.raises(RuntimeError, match="enough"):
+                replay(trace, image, timing="think", interval_ms=20, on_interval=fail)
+        let_go(system.place)
