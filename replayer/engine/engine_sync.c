@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the operations of one thread into synchronous calls, one after the other.
 #include "replayer/engine/first_touch.h"
+#include "replayer/engine/trace_loss.h"
 
 static void compute_for(struct worker *worker, uint64_t compute_ns)
 {
@@ -14,6 +15,17 @@ static void wait_for(struct worker *worker, uint64_t place, struct readiness *re
 		*ready = (struct readiness){worker->waiter.ready_ns, worker->waiter.owed_ns};
 }
 
+/* What --timing asap has no need of. */
+static void wait_for_time(struct worker *worker, const struct operation *operation, struct readiness *ready)
+{
+	const union record *record = operation->record;
+
+	if (record->kind == RECORD_IO)
+		first_touch_prepare(worker, &record->io, operation_place(worker->run->schedule, operation));
+	due_wait_for_waker(worker, operation, compute_for, wait_for, ready);
+	due_wait(worker, record);
+}
+
 /* Does one operation when it is due and in order, or leaves it out; false after a stop, when it is still to be done. */
 static bool take_turn(struct worker *worker, const struct operation *operation, action *act)
 {
@@ -21,10 +33,9 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 	const union record *record = operation->record;
 	struct readiness ready = {.at_ns = worker->completed_ns};
 
-	if (record->kind == RECORD_IO)
-		first_touch_prepare(worker, &record->io, operation_place(run->schedule, operation));
-	due_wait_for_waker(worker, operation, compute_for, wait_for, &ready);
-	due_wait(worker, record);
+	trace_loss_meet(&record->kind);
+	if (run->options->timing != TIMING_ASAP)
+		wait_for_time(worker, operation, &ready);
 	for (uint64_t place; operation_is_held(run->schedule, operation, &place) && !run_stopped(run);)
 		wait_for(worker, place, &ready);
 	if (run_stopped(run))
@@ -47,9 +58,11 @@ static bool take_turn(struct worker *worker, const struct operation *operation, 
 
 void pass_in_turn(struct worker *worker, action *act)
 {
+	bool keeps_step = worker->run->lead.block_operations;
+
 	for (const struct operation *operation;
 	     !run_stopped(worker->run) && (operation = cursor_next(&worker->cursor));) {
-		if (lead_count(worker))
+		if (keeps_step && lead_count(worker))
 			lead_wait(worker);
 		if (!take_turn(worker, operation, act)) {
 			cursor_back(&worker->cursor);
