@@ -197,14 +197,20 @@ static __always_inline void mark_traced(const struct task_struct *task)
 }
 
 /*
- * The state of a task that is traced from now on, NULL = no memory. Its maker and the walk that takes tasks in can make it at
- * once: one of them is refused (-EEXIST, or -EAGAIN of the task's first storage), and then finds what the other one has made.
+ * What a task has in one of the maps of tasks, made if it has none; NULL = no memory. Where another processor makes or removes
+ * something of the same task at that moment the kernel may refuse (-EEXIST, -EAGAIN), but not a second time.
  */
+static __always_inline void *make_storage(void *map, struct task_struct *task)
+{
+	void *storage = bpf_task_storage_get(map, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return storage ? storage : bpf_task_storage_get(map, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* The state of a task that is traced from now on. Its maker and the walk that takes tasks in can make it at once. */
 static __always_inline struct task_state *make_task_state(struct task_struct *task)
 {
 	mark_traced(task);
-	struct task_state *state = bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	return state ? state : bpf_task_storage_get(&tasks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return make_storage(&tasks, task);
 }
 
 /* Which task dirtied a stretch of a file last; written where pages get dirty, read when they are written back. */

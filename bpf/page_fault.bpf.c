@@ -29,7 +29,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 static __always_inline struct page_fault *current_fault(struct task_state *state, struct inode *inode)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct page_fault *fault = bpf_task_storage_get(&page_faults, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct page_fault *fault = make_storage(&page_faults, task);
 	if (!fault) {
 		count_loss(RECORD_IO, bpf_ktime_get_ns());
 		return NULL;

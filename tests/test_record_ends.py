@@ -16,7 +16,7 @@ import characterize
 from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import loop_device, run
 from tests.small_file_system import small_file_system  # noqa: F401
-from tests.told import RECORDER, ROOT, run_recorder, wait_for_recording
+from tests.told import PROGRAMS, RECORDER, ROOT, run_recorder, wait_for_recording
 
 SECONDS_MAX = 30
 
@@ -144,3 +144,19 @@ def test_a_signal_reaches_the_command_once_and_its_end_is_recorded(tmp_path, sen
     trace = characterize.open(tmp_path / "t")
     assert trace.header.metadata["stopped_by"] == "end"
     assert f"{tmp_path}/count" in trace.paths.values()
+
+
+def records_of(program, file, rounds):
+    """Two numbers of records, as tests/programs/PROGRAM.c tells them."""
+    file.write_bytes(b"x")
+    command = [PROGRAMS / program, file, str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return map(int, done.stdout.split())
+
+
+def test_the_first_page_fault_of_a_thread_is_not_lost_where_tracing_of_it_ends(tmp_path):
+    """The kernel refuses to keep something new of a thread while the only thing that it has kept of it goes."""
+    recorded, lost = records_of("short_tracing", tmp_path / "file", 3001)
+    assert recorded
+    assert not lost
