@@ -83,6 +83,7 @@ struct task_state {
 	__u32 creator; /* thread that made this one; 0 = it is older than the recording */
 	__u32 adopted_in; /* round in which it was taken in (adoption.bpf.h); 0 = made by a traced thread */
 	__u32 async_noted; /* in async_processes (async_record.bpf.h) */
+	__u32 settled; /* its account (tasks.bpf.c) */
 	__u64 submitted; /* request of io_uring that was submitted last, if none has got its file since */
 	__u64 submitted_inode; /* of the write that was submitted last, with the time that it found */
 	__u32 submitted_ctime_nsec;

@@ -18,12 +18,15 @@ enum {
 /* Process whose tree is taken in when the iterator runs. */
 __u32 target_process = 0;
 
-/* At the end of a thread, or of its tracing: adds what the kernel charged it since tracing of it began. */
+/*
+ * At the end of a thread, or of its tracing: adds what the kernel charged it since tracing of it began. Whichever is first
+ * counts: a thread may end while tracing does, and one that has ended is there until its parent has heard of it.
+ */
 static __always_inline void settle_account(struct task_state *state, struct task_struct *task)
 {
 	struct account now;
 	struct account *sum = account_of(ACCOUNT_KERNEL);
-	if (!sum)
+	if (!sum || __sync_val_compare_and_swap(&state->settled, 0, 1))
 		return;
 	note_account(&now, task);
 	sum->rchar += now.rchar - state->before.rchar;
@@ -32,7 +35,6 @@ static __always_inline void settle_account(struct task_state *state, struct task
 	sum->syscw += now.syscw - state->before.syscw;
 	sum->read_bytes += now.read_bytes - state->before.read_bytes;
 	sum->write_bytes += now.write_bytes - state->before.write_bytes;
-	state->before = now;
 	if (state->announced == ANNOUNCE_FAILED)
 		count_loss(RECORD_TASK, bpf_ktime_get_ns());
 }

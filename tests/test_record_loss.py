@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import characterize
 from characterize.layout import BlockFlag, Fileop, HeaderFlag, IoOp, RecordKind, Source
-from tests.told import PROGRAMS, parse, run_recorder
+from tests.told import PROGRAMS, RECORDER, parse, run_recorder, wait_for_recording
 
 RING_BYTES_MIN = 32 << 10
 ATTEMPTS = 5
@@ -154,6 +155,56 @@ def test_requests_whose_end_is_not_seen_are_recorded(tmp_path):
     unseen = trace.blocks[(trace.blocks["flags"].to_numpy() & BlockFlag.END_UNSEEN) != 0]
     assert (unseen["duration_ns"] == 0).all()
     assert trace.header.metadata["ends_unseen"] == len(unseen)
+
+
+# Its children end at once, while others fill the rings, and stay zombies.
+UNHEARD_CHILDREN = """
+import os, signal, sys
+children, file = int(sys.argv[1]), os.open(sys.argv[2], os.O_RDONLY)
+def make(act):
+    process = os.fork()
+    if not process:
+        act()
+        os._exit(0)
+    return process
+def read():
+    while True: os.pread(file, 1, 0)
+print("ready", flush=True)
+sys.stdin.readline()
+loud = [make(read) for _ in range(os.cpu_count())]
+for _ in range(children): make(lambda: None)
+for process in loud: os.kill(process, signal.SIGKILL)
+print(len(loud), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_lost_task_that_is_a_zombie_when_recording_ends_is_counted_once(tmp_path):
+    children = 211
+    (tmp_path / "file").write_bytes(b"x")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = ["python3", "-I", "-c", UNHEARD_CHILDREN, str(children), tmp_path / "file"]
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        options = ["--layer", "vfs", "--ring-bytes", str(RING_BYTES_MIN), "-p", str(process.pid)]
+        recorder = subprocess.Popen(
+            ["env", "--default-signal=INT", RECORDER, "-o", tmp_path / "t", *options], stderr=subprocess.PIPE, text=True
+        )
+        try:
+            wait_for_recording(recorder.stderr)
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            loud = int(process.stdout.readline())
+            recorder.send_signal(signal.SIGINT)
+            recorder.communicate(timeout=120)
+        finally:
+            recorder.kill()
+            recorder.wait()
+        process.communicate("end\n", timeout=120)
+    header = characterize.open(tmp_path / "t").header
+    lost = header.lost[RecordKind.TASK]
+    assert lost > 1
+    assert header.count[RecordKind.TASK] + lost == 1 + loud + children
 
 
 # One thread has the lock of the process's mappings nearly always, the other syncs a mapping.
