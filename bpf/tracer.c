@@ -280,10 +280,21 @@ void tracer_find_ended_requests(struct tracer *tracer)
 	programs_run_iterator(tracer->bpf->obj, "find_ended_requests", tracer->bpf->maps.requests, NULL);
 }
 
+/*
+ * Until those are through that were running when they were detached, and may not yet have sent what they had begun. The
+ * kernel waits for them where somebody changes a map of maps, here to what it is (maybe_wait_bpf_programs).
+ */
+static void wait_for_programs(const struct tracer *tracer)
+{
+	uint32_t cpu = 0;
+	bpf_map_update_elem(bpf_map__fd(tracer->bpf->maps.rings), &cpu, &tracer->rings[cpu], BPF_ANY);
+}
+
 void tracer_detach(struct tracer *tracer)
 {
 	programs_run_iterator(tracer->bpf->obj, "collect_accounts", NULL, NULL);
 	programs_detach(&tracer->programs);
+	wait_for_programs(tracer);
 }
 
 void tracer_put_programs(const struct tracer *tracer, FILE *json)

@@ -57,7 +57,7 @@ int tracer_adopt(struct tracer *tracer, pid_t target, const struct between *betw
 int tracer_adopt_arrivals(struct tracer *tracer, const struct between *between);
 /* Records the block requests that have ended unseen, while all programs are still attached. */
 void tracer_find_ended_requests(struct tracer *tracer);
-/* Ends tracing of each task at the moment at which what it was charged is read. */
+/* Ends tracing of each task at the moment at which what it was charged is read. Nothing is sent any more when it returns. */
 void tracer_detach(struct tracer *tracer);
 /* Sections of the programs that are loaded, as elements of a JSON array. */
 void tracer_put_programs(const struct tracer *tracer, FILE *json);

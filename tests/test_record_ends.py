@@ -157,6 +157,14 @@ def records_of(program, file, rounds):
 
 def test_the_first_page_fault_of_a_thread_is_not_lost_where_tracing_of_it_ends(tmp_path):
     """The kernel refuses to keep something new of a thread while the only thing that it has kept of it goes."""
-    recorded, lost = records_of("short_tracing", tmp_path / "file", 3001)
+    recorded, lost = records_of("short_tracing", tmp_path / "file", 9001)
     assert recorded
     assert not lost
+
+
+# What an emulated processor does not survive: tests/test_record_arrivals.py.
+@pytest.mark.skipif("virtme_hostname" in Path("/proc/cmdline").read_text(), reason="a VM without KVM panics")
+def test_no_record_comes_when_all_programs_are_detached(tmp_path):
+    recorded, late = records_of("late_records", tmp_path / "file", 101)
+    assert recorded
+    assert not late
