@@ -109,6 +109,9 @@ static __always_inline struct async_operation *async_operation_at(__u64 request)
 	return async_operation_of(&key);
 }
 
+/* Exit of io_uring_enter (io_uring.bpf.c): the request that it submitted last may have been done without a word. */
+int uring_submit_returned(void);
+
 /* Makes room in full tables (async_exit.bpf.c). */
 int async_forget_ended(__u64 now_ns);
 

@@ -118,13 +118,21 @@ int end_silent_before(__u64 request)
 static __always_inline void end_if_silently_done(__u64 request)
 {
 	struct async_operation *operation = request ? async_operation_at(request) : NULL;
-	if (!operation || !operation->silent || operation->punted)
+	if (!operation || !operation->silent || operation->punted || !operation->started)
 		return;
 	struct io_kiocb *silent = (struct io_kiocb *)request;
 	__s64 result = BPF_CORE_READ(silent, cqe.res);
 	bool is_done = operation->kind != RECORD_IO || (result > 0 && moved_bytes(request, operation) == result);
 	if (is_done)
 		uring_request_ends(request, result, true);
+}
+
+int uring_submit_returned(void)
+{
+	struct task_state *state = current_state();
+	if (state)
+		end_if_silently_done(state->request);
+	return 0;
 }
 
 /* Describes a request that is submitted now, behind the head of a chain if there is one; false if it is none to record. */

@@ -69,6 +69,8 @@ static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call,
 		aio_submit_ends(regs->di, regs->dx, result);
 	} else if (call == CALL_IO_GETEVENTS) {
 		aio_events_returned(regs->di, regs->r10, result);
+	} else if (call == CALL_IO_URING_ENTER) {
+		uring_submit_returned();
 	} else if (call == CALL_IO_SETUP && !result) {
 		aio_context_begins(regs->si);
 	} else if (call == CALL_IOCTL && !result &&

@@ -16,7 +16,7 @@ from collections import Counter
 import pytest
 
 import characterize
-from characterize.layout import FileFlag, FileType, IoFlag, IoOp, RecordKind, Source
+from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
 from tests.kernel import BTF, has_tracepoint
 from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.told import (
@@ -147,6 +147,15 @@ def test_asynchronous_operations_overlap(recordings, program):
     io = run.trace.io[run.trace.io["file"].isin(names) & (run.trace.io["source"] == source)].sort_values("start_ns")
     ends = (io["start_ns"] + io["duration_ns"]).cummax().shift()
     assert (io["start_ns"] < ends).sum() > len(io) // 2
+
+
+def test_a_request_that_tells_nobody_of_its_success_ends_in_the_call_that_it_is_done_in(recordings):
+    run = recordings("io_uring")
+    ended_ns = [int(words[0]) for words in run.others["silent"]]
+    closes = run.trace.fileops[(run.trace.fileops["op"] == Fileop.CLOSE)]
+    closes = closes[(closes["source"] == Source.IO_URING) & (closes["file"].map(run.names) == "silent")]
+    assert len(closes) == len(ended_ns)
+    assert ((closes["start_ns"] + closes["duration_ns"]).to_numpy() <= ended_ns).all()
 
 
 def test_asynchronous_operations_left_in_flight_by_their_process(tmp_path):

@@ -6,6 +6,7 @@
  *	io_uring DIRECTORY
  */
 #include <sys/socket.h>
+#include <time.h>
 
 #include "ring_batch.h"
 
@@ -243,6 +244,23 @@ static void do_silent(struct io_uring *ring)
 	close_file("silent", file);
 }
 
+/* The only one of its call, behind which nothing begins. Tells, as "silent NS", by when each had ended. */
+static void do_silent_alone(struct io_uring *ring)
+{
+	for (int i = 0; i < 3; i++) {
+		struct timespec now;
+		int file = open_file("silent", O_RDONLY);
+		struct io_uring_sqe *entry = next(ring, "close", "silent", file, 0, 0);
+		io_uring_prep_close(entry, file);
+		tag(entry, IOSQE_CQE_SKIP_SUCCESS);
+		expect("io_uring_submit", io_uring_submit(ring), 1);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		printf("silent %lld\n", now.tv_sec * 1000000000ll + now.tv_nsec);
+		tell_request(&requests[0], 0);
+		request_count = 0;
+	}
+}
+
 static void do_file_operations(struct io_uring *ring)
 {
 	char path[PATH_ROOM], other[PATH_ROOM];
@@ -387,6 +405,7 @@ int main(int argc, char **argv)
 	do_broken_chain(&ring);
 	do_cold(&ring);
 	do_silent(&ring);
+	do_silent_alone(&ring);
 	do_file_operations(&ring);
 	do_without_files(&ring);
 	do_polled_queue();
