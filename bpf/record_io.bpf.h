@@ -34,6 +34,9 @@ enum {
 static __always_inline bool kernel_counts(struct pt_regs *regs, __u32 call, __s64 done)
 {
 	bool named_position = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
+	/* The position of the descriptor: then it is a readv or writev. */
+	if (call >= CALL_PREADV2 && regs->r10 == (unsigned long)-1)
+		named_position = false;
 	if (done >= 0)
 		return true;
 	if (done == ERROR_INVALID && named_position && (__s64)regs->r10 < 0)

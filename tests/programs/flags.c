@@ -85,6 +85,10 @@ static void do_call_flags(void)
 	     both | IO_NOWAIT, MISSED_UNKNOWN);
 	/* A flag that no kernel knows. */
 	did("read", "called", 3, 31, answer(preadv2(file, vectors, 3, 3, 1 << 30)), SOURCE_SYSCALL, both);
+	/* More than there is, at the file position. */
+	struct iovec absurd = {buffer, SIZE_MAX};
+	did("read", "called", 17 + 5 * 18, UINT32_MAX, answer(preadv2(file, &absurd, 1, -1, 0)), SOURCE_SYSCALL,
+	    IO_VECTORED);
 	close_file("called", file);
 }
 
