@@ -50,7 +50,7 @@ def terminated_as_interrupted() -> Iterator[None]:
             last_s = time.monotonic()
             raise KeyboardInterrupt
 
-    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number in (signal.SIGINT, signal.SIGHUP):
         if before[number] == signal.SIG_IGN:  # by a shell that runs it in the background, by nohup
             del before[number]

@@ -261,7 +261,7 @@ def _part(trace: Trace, masks: Arrays) -> tuple[Draft, Arrays]:
     others = set(np.concatenate([rest.io["file"], rest.fileops["file"]]).tolist())
     resident = _begin(part, earlier, others, trace.arrays[RecordKind.RESIDENT])
     known = set(used.tolist())
-    paths = follow_renames(earlier, first.to_dict())
+    paths = follow_renames(earlier, dict(zip(first.index.tolist(), first.tolist(), strict=True)))
     part.paths = {file: path for file, path in paths.items() if file in known}
     # What others did to a file meanwhile is gone: what is read must be there nevertheless.
     between = [
