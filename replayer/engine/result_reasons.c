@@ -73,8 +73,7 @@ static bool explain_end(const struct run *run)
 		say("io_uring refused requests (%s): the run ended there; try --engine sync", strerror(-ring_error));
 	if (trace_is_lost())
 		say("the trace could not be read to its end any more: it was cut off, or its disk failed: the run "
-		    "ended "
-		    "there");
+		    "ended there");
 	if (run->gave_up)
 		say("storage did not answer after the stop: %llu operations failed by that (ETIMEDOUT), and the engine "
 		    "cannot end before it does",
