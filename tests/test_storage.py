@@ -159,7 +159,7 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
 
     assert storage(budget_s=600.0) == list(probes(1.0)) * ROUNDS
     of_100_s = (1 - END_SHARE) * 100.0
-    assert storage(budget_s=of_100_s) == list(probes(1.0)), "which predict's advice and README.md state"
+    assert storage(budget_s=of_100_s) == list(probes(1.0)), "which predict's advice and docs/predicting.md state"
     assert storage(budget_s=30.0) == []
     assert storage(read_only=True) == []
     assert storage(span_bytes=512.0 * MIB) == []
