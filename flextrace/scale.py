@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from selfscale.self_scaling import SelfScaling
     from selfscale.steadiness import Unsteady
 
-END_SHARE = 0.02
-"""Of the budget: what comes behind the last point, the errors of all models above all."""
 BEFORE_TOLD = 0.3
 """Of the budget: what may be gone before the first point without being told where too little was left."""
 
@@ -277,7 +275,7 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
 
 
 def _settings(arguments: argparse.Namespace, machine: dict[str, Any]) -> Settings:
-    from selfscale.plan import Settings  # noqa: PLC0415
+    from selfscale.plan import END_SHARE, Settings  # noqa: PLC0415
 
     budget_s = (1 - END_SHARE) * arguments.budget
     return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=budget_s, **machine)

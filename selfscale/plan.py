@@ -10,6 +10,9 @@ from characterize.workload import Workload
 from selfscale.measure import Point
 
 ALIGN_BYTES = 4096
+END_SHARE = 0.02
+"""Of what a user gives: what comes behind the last point, the errors of all models above all. A `Settings.budget_s` is
+without it."""
 NOMINAL_POINT_S = 2.0
 """What a point costs on a quiet machine with an SSD: gives how many points, not how long they are."""
 RANDOM_SHARE_MAX = 0.6

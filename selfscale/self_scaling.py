@@ -29,7 +29,7 @@ from characterize.workload import FIELD_OF, Workload
 from selfscale import storage
 from selfscale.direction_caches import next_probe
 from selfscale.measure import Point
-from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
+from selfscale.plan import END_SHARE, NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.sampling import REQUESTS_PER_FILE_MIN, ends_first, random_workload
 
@@ -40,9 +40,8 @@ POINT_SHARE_MAX = 0.04
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads and what was before the first point: until then the curves, and the
 caches by direction, must be done."""
-STORAGE_SHARE_MAX = 0.205
-"""Of the budget, that storage behind the cache may cost: a fifth of what was given, of which some is set aside before
-(``flextrace scale``)."""
+STORAGE_SHARE_MAX = 0.2 / (1 - END_SHARE)
+"""Of the budget, that storage behind the cache may cost: a fifth of what was given."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
