@@ -28,6 +28,7 @@ import numpy as np
 from characterize.workload import FIELD_OF, Workload
 from selfscale import storage
 from selfscale.direction_caches import next_probe
+from selfscale.drift import drift_of
 from selfscale.measure import Point
 from selfscale.plan import END_SHARE, NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
@@ -136,7 +137,7 @@ class SelfScaling(ABC):
             storage=list(self.storage),
             boundaries_bytes=list(self.boundaries),
             regions=list(self.regions),
-            drift=self._drift(),
+            drift=drift_of(self.points, self.regions),
             seed=self.settings.seed,
             complete=self.complete,
         )
@@ -375,21 +376,3 @@ class SelfScaling(ABC):
         passes = [(repeat, workload) for repeat in (0, 1) for workload in self._shuffled(workloads)]
         for done, (repeat, workload) in enumerate(passes):
             self._take(workload, "random", self.settings.budget_s, len(passes) - done, repeat=repeat)
-
-    def _drift(self) -> dict[str, Any]:
-        """Per region: throughputs of its focal point, whatever it was measured for, their spread, and last to first."""
-        regions = []
-        for index, region in enumerate(self.regions):
-            values = [p.throughput_bytes_per_s for p in self.points if p.workload == region.focal]
-            if len(values) < 2 or min(values) <= 0:
-                continue
-            mean = sum(values) / len(values)
-            regions.append(
-                {
-                    "region": index,
-                    "throughput_bytes_per_s": values,
-                    "spread": (max(values) - min(values)) / mean,
-                    "last_to_first": values[-1] / values[0] - 1,
-                }
-            )
-        return {"reference_points": regions}
