@@ -76,6 +76,8 @@ class SelfScaling(ABC):
     points : list of Point
     storage : list of Point
         Of storage behind the cache; of these models learn from scans only (`selfscale.learned_points`).
+    storage_missed : bool
+        Whether the budget was to pay for all of these once, and did not.
     spent_s : float
         Cost of the points so far, and of what was before them.
     """
@@ -84,6 +86,7 @@ class SelfScaling(ABC):
         self.settings = settings
         self.points: list[Point] = []
         self.storage: list[Point] = []
+        self.storage_missed = False
         self.spent_s = settings.spent_s
         self.boundaries: list[float] = []
         self.regions: list[Region] = []
@@ -107,7 +110,7 @@ class SelfScaling(ABC):
             set_aside_s = self._storage_s()
             self._find_regions(rest - set_aside_s)
             self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))
-            if set_aside_s > 0 and self._probes_s() <= rest - self.spent_s:
+            if set_aside_s > 0:
                 self._storage(until_s=rest)
             storage_s = sum(point.cost_s for point in self.storage)
             self._direction_caches(until_s=storage_s + self._until(DIRECTIONS_SHARE, rest - storage_s))
@@ -307,17 +310,26 @@ class SelfScaling(ABC):
         return len(storage.probes(self.settings.cache_bytes)) * (storage.RUN_S + self._overhead_s())
 
     def _storage(self, until_s: float) -> None:
-        """Measure storage behind the cache once, and again while its share of the budget pays for it."""
-        until_s = min(until_s, self.spent_s + STORAGE_SHARE_MAX * self.settings.budget_s)
-        for repeat in range(storage.ROUNDS):
+        """Measure storage behind the cache once, if that is paid for, and again while its share of the budget is."""
+        settings = self.settings
+        # The probes have files of their own, which are laid out as those of the points were.
+        files_s = settings.spent_s * storage.image_bytes(settings.cache_bytes) / settings.image_bytes
+        self.storage_missed = self.spent_s + files_s + self._probes_s() > until_s
+        until_s = min(until_s, self.spent_s + STORAGE_SHARE_MAX * settings.budget_s)
+        for repeat in range(0 if self.storage_missed else storage.ROUNDS):
             begin_s = self.spent_s
-            self._storage_round(repeat)
+            if not self._storage_round(repeat):
+                self.storage_missed = repeat == 0
+                break
             if self.spent_s + (self.spent_s - begin_s) > until_s:
                 break
 
-    def _storage_round(self, repeat: int) -> None:
+    def _storage_round(self, repeat: int) -> bool:
+        """Whether the budget paid for every probe: one that lays out files, or syncs, may take far longer than points."""
         probes = storage.probes(self.settings.cache_bytes)
         for done, (name, workload) in enumerate(probes.items()):
+            if self.spent_s + storage.RUN_S + self._overhead_s() > self.settings.budget_s:
+                return False
             step = Step(
                 workload,
                 storage.ROLE,
@@ -331,6 +343,7 @@ class SelfScaling(ABC):
             point = step.label(self._measure(step))
             self.storage.append(point)
             self.spent_s += point.cost_s
+        return True
 
     # ---- step 3 ----
 
