@@ -130,7 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if access.device:
         measuring.try_device(access, arguments.confirm)
-    journal = Journal(_journal_path(arguments), chosen, {}, resume=True) if arguments.resume else None
+    needed = ("cache_bytes", "cpus", "spent_s") if access.cached else ("cache_bytes", "cpus", "spent_s", "span_bytes")
+    journal = Journal(_journal_path(arguments), chosen, {}, resume=True, needed=needed) if arguments.resume else None
     machine = journal.machine if journal else _machine(arguments, access)
     if arguments.directory:
         measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
