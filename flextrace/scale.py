@@ -20,6 +20,7 @@ from characterize.provenance import tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
 from flextrace import access_options, measuring
 from flextrace.measuring_progress import Progress
+from flextrace.scale_text import missing_of, what_next
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from selfscale.plan import Settings
     from selfscale.profile import Profile
     from selfscale.self_scaling import SelfScaling
-    from selfscale.steadiness import Unsteady
-
-BEFORE_TOLD = 0.3
-"""Of the budget: what may be gone before the first point without being told where too little was left."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
         ends = [_end_of(exploration.run)]
         progress.close()
-        missing = _missing(exploration, arguments.random)
+        missing = missing_of(exploration, arguments.random)
         found = unsteady(exploration.points)
         if _worth_a_profile(exploration, journal, ends[0]):
             profile = exploration.profile()
@@ -172,7 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
     if any(end is not None for end in ends):
         return _unfinished(ends, journal, f"scale --resume {_same_options(arguments)}")
     journal.remove()
-    for line in _what_next(arguments.output, missing, found, complete=exploration.complete):
+    for line in what_next(arguments.output, missing, found, complete=exploration.complete):
         _say(line)
     return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
 
@@ -211,39 +208,6 @@ def _worth_a_profile(exploration: SelfScaling, journal: Journal, end: BaseExcept
     """Whether there is no failure without a point, and no earlier profile of the same run that may hold more."""
     measured = len(exploration.points) + len(exploration.storage)
     return measured >= len(journal.points) and (measured > 0 or not isinstance(end, Exception))
-
-
-def _what_next(output: Path, missing: str, found: Unsteady, *, complete: bool) -> list[str]:
-    """What to do with a profile that is written, by what is to be trusted of it."""
-    from selfscale.steadiness import DISTRUSTED_SHARE, REMEDY, WARNED_SHARE  # noqa: PLC0415
-
-    lines = [f"{missing}; use a larger --budget and --force"] if missing else []
-    if found.above(DISTRUSTED_SHARE):
-        lines.append(
-            f"the machine did not become steady: {found} were not, and predictions from {output} carry that warning; "
-            f"{REMEDY}, and --force"
-        )
-    elif complete:
-        if found.above(WARNED_SHARE):
-            lines.append(f"predictions will warn that {found} were not steady; {REMEDY}, and --force")
-        lines.append(f"next: flextrace predict {shlex.quote(str(output))} --trace TRACE.iotrace")
-    return lines
-
-
-def _missing(exploration: SelfScaling, random_workloads: int) -> str:
-    """What the budget did not pay for; empty if it paid for all."""
-    if not exploration.complete:
-        before_s, budget_s = exploration.settings.spent_s, exploration.settings.budget_s
-        told = f"{format_duration(before_s)} of it went to laying out files and ageing the page cache, "
-        cause = told if before_s > BEFORE_TOLD * budget_s else ""
-        return f"the budget ended before every curve had its ends: {cause}predictions will be poor"
-    repeated = sum(point.role == "random" and point.repeat == 1 for point in exploration.points)
-    if repeated < random_workloads:
-        return (
-            f"the budget ended before more than {repeated} of {random_workloads} random workloads had been measured "
-            "twice"
-        )
-    return ""
 
 
 def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
