@@ -146,16 +146,18 @@ def run(arguments: argparse.Namespace) -> int:
         spent_s = measuring.lay_out(settings, image, _say)
         spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
         environment = _environment(arguments)  # while there is one: the directory may vanish
+        resumed_s = 0.0
         if journal is None:
             machine["spent_s"] = spent_s
             journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
         else:
+            resumed_s = spent_s
             _say(f"resuming behind {len(journal.points)} points")
-        left_s = settings.budget_s - machine["spent_s"]
-        progress = stack.enter_context(Progress(left_s, len(journal.points), _say))
+        before_s = machine["spent_s"] + resumed_s + sum(point.resumed_s for point in journal.points)
+        progress = stack.enter_context(Progress(settings.budget_s - before_s, len(journal.points), _say))
         stopping = stopping_of(chosen)
         measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping)
-        exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
+        exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure, resumed_s)))
         ends = [_end_of(exploration.run)]
         progress.close()
         missing = missing_of(exploration, arguments.random)

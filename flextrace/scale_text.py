@@ -37,7 +37,8 @@ def what_next(output: Path, missing: str, found: Unsteady, *, complete: bool) ->
 def missing_of(exploration: SelfScaling, random_workloads: int) -> str:
     """What the budget did not pay for; empty if it paid for all."""
     if not exploration.complete:
-        before_s, budget_s = exploration.settings.spent_s, exploration.settings.budget_s
+        resumed_s = sum(point.resumed_s for point in exploration.points + exploration.storage)
+        before_s, budget_s = exploration.settings.spent_s + resumed_s, exploration.settings.budget_s
         told = f"{format_duration(before_s)} of it went to laying out files and ageing the page cache, "
         cause = told if before_s > BEFORE_TOLD * budget_s else ""
         return f"the budget ended before every curve had its ends: {cause}predictions will be poor"

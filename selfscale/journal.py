@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,13 @@ class Journal:
         except OSError as error:
             raise FlextraceError(f"cannot write {self.path}: {error.strerror}") from error
 
-    def wrap(self, measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
+    def wrap(self, measure: Callable[[Step], Point], resumed_s: float = 0.0) -> Callable[[Step], Point]:
         """The same as `measure`, but answered from the journal as long as it has points, and appended to it after.
+
+        Parameters
+        ----------
+        resumed_s : float
+            What was done again before the journal's points are continued; the next point says so.
 
         Raises
         ------
@@ -145,9 +151,11 @@ class Journal:
         stored = iter(self.points)
 
         def step(request: Step) -> Point:
+            nonlocal resumed_s
             point = next(stored, None)
             if point is None:
-                point = request.label(measure(request))
+                point = replace(request.label(measure(request)), resumed_s=resumed_s)
+                resumed_s = 0.0
                 self._write_line(point.as_document())
             elif point.workload != request.workload or (point.role, point.region) != (request.role, request.region):
                 raise FlextraceError(

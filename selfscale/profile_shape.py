@@ -86,7 +86,7 @@ POINT: dict[str, Check] = {
     "parameter": _or_none(_text),
     "repeat": _count,
     "reason": _text,
-    **dict.fromkeys(("seconds", "passes", "elapsed_s", "cost_s"), _amount),
+    **dict.fromkeys(("seconds", "passes", "elapsed_s", "cost_s", "resumed_s"), _amount),
     **dict.fromkeys(("device_frac", "device_write_frac", "dirtied_frac"), _or_none(_amount)),
     **dict.fromkeys(("device_reads", "device_writes", "disturbed_bytes_per_s"), _or_none(_amount)),
 }

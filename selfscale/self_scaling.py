@@ -79,7 +79,7 @@ class SelfScaling(ABC):
     storage_missed : bool
         Whether the budget was to pay for all of these once, and did not.
     spent_s : float
-        Cost of the points so far, and of what was before them.
+        Cost of the points so far, and of what was before them, also where a run was resumed.
     """
 
     def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
@@ -198,7 +198,7 @@ class SelfScaling(ABC):
         )
         point = self._measure(step)
         self.points.append(step.label(point))
-        self.spent_s += point.cost_s
+        self.spent_s += point.cost_s + point.resumed_s
         return self.points[-1]
 
     def _shuffled(self, values: list[Any]) -> list[Any]:
@@ -342,7 +342,7 @@ class SelfScaling(ABC):
             )
             point = step.label(self._measure(step))
             self.storage.append(point)
-            self.spent_s += point.cost_s
+            self.spent_s += point.cost_s + point.resumed_s
         return True
 
     # ---- step 3 ----
