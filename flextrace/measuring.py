@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
-import os
 import shutil
 import signal
 import tempfile
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
+from flextrace.alone import alone_in
 from replayer.run import SAME_S
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
         yield None
         return
     image = directory / IMAGE
-    with _alone_in(directory):
+    with alone_in(directory):
         try:
             image.mkdir(exist_ok=True)
         except OSError as error:
@@ -160,30 +159,6 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
         finally:
             if not keep:
                 shutil.rmtree(image, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Keep others out of a directory: the first one to end would remove the files that the other one measures.
-
-    Raises
-    ------
-    FlextraceError
-        Somebody measures, or replays, in it.
-    """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FlextraceError(
-                f"{directory} is used by another run of flextrace: wait for it, or give another directory"
-            ) from error
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -> None:

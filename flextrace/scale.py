@@ -19,6 +19,7 @@ from characterize.new_file import check_replaceable
 from characterize.provenance import tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
 from flextrace import access_options, measuring
+from flextrace.alone import alone_with, check_no_points
 from flextrace.measuring_progress import Progress
 from flextrace.scale_text import missing_of, what_next
 from replayer.confine import MemoryGroup, parse_limit
@@ -127,13 +128,16 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if access.device:
         measuring.try_device(access, arguments.confirm)
-    needed = ("cache_bytes", "cpus", "spent_s") if access.cached else ("cache_bytes", "cpus", "spent_s", "span_bytes")
-    journal = Journal(_journal_path(arguments), chosen, {}, resume=True, needed=needed) if arguments.resume else None
-    machine = journal.machine if journal else _machine(arguments, access)
-    if arguments.directory:
-        measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
+    journal_path, journal = _journal_path(arguments), None
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
+        stack.enter_context(alone_with(journal_path, resume=arguments.resume))
+        if arguments.resume:
+            needed = ["cache_bytes", "cpus", "spent_s", *(() if access.cached else ("span_bytes",))]
+            journal = Journal(journal_path, chosen, {}, resume=True, needed=needed)
+        machine = journal.machine if journal else _machine(arguments, access)
+        if arguments.directory:
+            measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
         if journal:
             stack.enter_context(measuring.told_how_to_go_on(f"scale --resume {_same_options(arguments)}", _say))
         group = None
@@ -149,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
         resumed_s = 0.0
         if journal is None:
             machine["spent_s"] = spent_s
-            journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
+            journal = Journal(journal_path, chosen, machine, resume=False)
         else:
             resumed_s = spent_s
             _say(f"resuming behind {len(journal.points)} points")
@@ -297,11 +301,7 @@ def _check(arguments: argparse.Namespace) -> None:
         return
     if arguments.output.exists():
         raise FlextraceError(f"{arguments.output} exists already: choose another name, or give --force or --resume", 2)
-    if _journal_path(arguments).exists():
-        raise FlextraceError(
-            f"{_journal_path(arguments)} holds an interrupted run: continue it with --resume, forget it with --force",
-            2,
-        )
+    check_no_points(_journal_path(arguments))
 
 
 def _journal_path(arguments: argparse.Namespace) -> Path:

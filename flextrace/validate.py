@@ -16,6 +16,7 @@ from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed
 from flextrace import measuring
+from flextrace.alone import alone_with, check_no_points
 from flextrace.measuring_progress import Progress
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
@@ -108,12 +109,13 @@ def run(arguments: argparse.Namespace) -> int:
     }
     warnings = _differences(profile, directory, memory_bytes)
     again = f"validate --resume {_same_options(arguments)}"
-    journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
     settings = _settings(profile, validation.workloads)
-    if directory:
-        measuring.check_space(directory, memory_bytes, settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
+        stack.enter_context(alone_with(journal_path, resume=arguments.resume))
+        journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
+        if directory:
+            measuring.check_space(directory, memory_bytes, settings)
         stack.enter_context(measuring.told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
         group = stack.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
@@ -167,10 +169,7 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         return
     if output.exists():
         raise FlextraceError(f"{output} exists already: choose another name, or give --force or --resume", 2)
-    if journal_path.exists():
-        raise FlextraceError(
-            f"{journal_path} holds an interrupted run: continue it with --resume, forget it with --force", 2
-        )
+    check_no_points(journal_path)
 
 
 def _check_models(profile: Profile, path: Path) -> None:

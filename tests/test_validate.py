@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb validate: its order, its table against a computation by hand, resuming, refusals."""
 
+import fcntl
 import json
 import os
 import shlex
@@ -161,6 +162,18 @@ def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsy
     assert len(machine.measured) == 24
     assert len(json.loads((place / "p-validation.json").read_text())["points"]) == 24
     assert not list(place.glob("*.ndjson"))
+
+
+def test_points_of_a_validation_that_goes_on_are_left_alone(place, machine, capsys):
+    machine.interrupt_at = 5
+    assert main(command(place, "--no-orthogonal")) == 130
+    journal = place / "p-validation.json.points.ndjson"
+    with journal.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert main(command(place, "--no-orthogonal", "--resume")) == 1
+    assert f"{journal} is used by another run of flextrace" in capsys.readouterr().err
+    assert len(machine.measured) == 5
+    assert main(command(place, "--no-orthogonal", "--resume")) == 0
 
 
 def test_nothing_to_resume_is_told_before_files_are_laid_out(place, machine, capsys, monkeypatch):
