@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     access = access_options.access_of(arguments)
     chosen = {
         "directory": str(arguments.directory.resolve()) if arguments.directory else None,
-        "mounted": _mounted(arguments.directory),
+        **_place(arguments),
         "memory_bytes": arguments.memory,
         "budget_s": arguments.budget,
         "seed": arguments.seed,
@@ -170,6 +170,7 @@ def run(arguments: argparse.Namespace) -> int:
             profile = exploration.profile()
             profile.environment = environment
             profile.settings = {**chosen, "spent_s": exploration.spent_s}
+            del profile.settings["disk"]  # a serial number is nothing to give away
             profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
             ends.append(_end_of(lambda: _finish(arguments, profile)))
     if any(end is not None for end in ends):
@@ -180,11 +181,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
 
 
-def _mounted(directory: Path | None) -> str | None:
-    """What file system a directory is on: a run that is resumed must not go on below an empty mount point."""
-    from selfscale.environment import mount_of  # noqa: PLC0415
+def _place(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """What is measured, beside its name: a run must not be resumed below an empty mount point, nor on another disk."""
+    from selfscale.environment import identity_of, mount_of  # noqa: PLC0415
 
-    return None if directory is None else "{} of {}".format(*mount_of(directory)[:2])
+    if arguments.device:
+        return {"mounted": None, "disk": identity_of(arguments.device)}
+    kind, device, _ = mount_of(arguments.directory)
+    return {"mounted": f"{kind} of {device}", "disk": identity_of(device)}
 
 
 def _end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
