@@ -21,7 +21,7 @@ from characterize.units import format_duration, parse_duration, parse_fraction, 
 from flextrace import access_options, measuring
 from flextrace.alone import alone_with, check_no_points
 from flextrace.measuring_progress import Progress
-from flextrace.scale_text import missing_of, what_next
+from flextrace.scale_text import missing_of, much_before, spent_of, what_next
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -147,8 +147,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.fill and journal is None:
             measuring.fill_device(access, arguments.confirm, _settings(arguments, machine), _say)
         settings = _settings(arguments, machine)
-        spent_s = measuring.lay_out(settings, image, _say)
+        spent_s = measuring.lay_out(settings, image, _say, budget_s=math.inf if journal else arguments.budget)
         spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
+        if said := much_before(spent_s, arguments.budget):
+            _say(said)
         environment = _environment(arguments)  # while there is one: the directory may vanish
         resumed_s = 0.0
         if journal is None:
@@ -176,7 +178,7 @@ def run(arguments: argparse.Namespace) -> int:
     if any(end is not None for end in ends):
         return _unfinished(ends, journal, f"scale --resume {_same_options(arguments)}")
     journal.remove()
-    for line in what_next(arguments.output, missing, found, complete=exploration.complete):
+    for line in what_next(arguments.output, missing, exploration, found):
         _say(line)
     return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
 
@@ -342,7 +344,7 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     record_findings(profile)
     profile.save(arguments.output)
     lacks = "" if profile.complete else ", which is not complete"
-    spent = format_duration(profile.settings["spent_s"])
+    spent = spent_of(profile.settings["spent_s"], arguments.budget)
     count = len(profile.measured)
     _say(f"{count} point{'s are' if count != 1 else ' is'} in {arguments.output}{lacks}, after {spent}")
     record_scores(profile)

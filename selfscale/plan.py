@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from characterize.workload import Workload
@@ -100,11 +101,7 @@ class Settings:
     @property
     def image_bytes(self) -> float:
         """Bytes of the files of `layout`."""
-        sizes: dict[int, float] = {}
-        for count, size in self.layout:
-            for file in range(count):
-                sizes[file] = max(sizes.get(file, 0), size / count)
-        return sum(sizes.values())
+        return files_bytes(self.layout)
 
 
 @dataclass(frozen=True)
@@ -138,6 +135,15 @@ class Step:
     def label(self, point: Point) -> Point:
         """The measured point with what it was measured for."""
         return replace(point, role=self.role, region=self.region, parameter=self.parameter, repeat=self.repeat)
+
+
+def files_bytes(layout: Iterable[tuple[int, float]]) -> float:
+    """Bytes of the files that workloads of so many processes and so much uniqueBytes use one after the other."""
+    sizes: dict[int, float] = {}
+    for count, size in layout:
+        for file in range(count):
+            sizes[file] = max(sizes.get(file, 0), size / count)
+    return sum(sizes.values())
 
 
 def align_request(size: float) -> float:

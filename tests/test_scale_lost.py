@@ -52,7 +52,7 @@ def disturbed(tmp_path, monkeypatch):
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: CACHE_BYTES)
     monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
     monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
-    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: 0.0)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(measuring, "measure_in", lambda *arguments, **stopping: disturbed.wrap(machine.measure))
     return disturbed
@@ -155,10 +155,11 @@ def test_the_command_that_is_told_goes_on_with_the_very_same_numbers(tmp_path, d
 @pytest.mark.parametrize("case", [("120s", 115.0, True), ("6s", 1.0, False)])
 def test_what_laying_out_files_took_is_told_where_too_little_was_left(tmp_path, disturbed, monkeypatch, capsys, case):
     budget, before_s, told = case
-    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: before_s)
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: before_s)
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--budget", budget)) == 3
     error = capsys.readouterr().err
     assert ("had its ends: 1 min 55 s of it went to laying out files and ageing" in error) == told
+    assert ("that took 1 min 55 s of the budget of 2 min 0 s: a larger --budget" in error) == told
     assert "predictions will be poor; use a larger --budget" in error
 
 
@@ -167,7 +168,7 @@ def test_what_laying_out_files_again_takes_counts_to_the_budget_of_a_run_that_is
 ):
     """Each time, and also where it was interrupted once more."""
     taken_s = iter([3.0, 20.0, 30.0])
-    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: next(taken_s))
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: next(taken_s))
     for points in (5, 12):
         disturbed.before[points] = lambda: os.kill(os.getpid(), signal.SIGTERM)
     command_line = command(tmp_path / "d", tmp_path / "p.json")
@@ -208,7 +209,7 @@ def test_a_run_has_its_journal_from_its_begin_to_its_end(tmp_path, disturbed, mo
     journal, refused = tmp_path / "p.json.points.ndjson", []
     journal.touch()
 
-    def try_to_lock(*arguments):
+    def try_to_lock(*arguments, **options):
         with pytest.raises(BlockingIOError), journal.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         refused.append(True)
