@@ -321,6 +321,15 @@ def _check_there(image: Path, device: int) -> None:
         )
 
 
+def end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
+    """What ended some work before it was done; None if nothing did."""
+    try:
+        work()
+    except (KeyboardInterrupt, FlextraceError, OSError) as end:
+        return end
+    return None
+
+
 def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:
     """The failures of a run as one, with where is what it measured before and how to go on; else nothing is left."""
     code = failures[0].exit_code if isinstance(failures[0], FlextraceError) else 1

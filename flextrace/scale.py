@@ -10,7 +10,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,13 +106,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
-    from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
-    from selfscale.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415
-    from selfscale.stop_rule import TARGET, stopping_of  # noqa: PLC0415
+    from selfscale.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415 (only when something is measured)
 
     _check(arguments)
     access = access_options.access_of(arguments)
-    chosen = {
+    chosen = _chosen(arguments, access)
+    again = f"scale --resume {_same_options(arguments)}"
+    if access.device:
+        measuring.try_device(access, arguments.confirm)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(measuring.terminated_as_interrupted())
+        with measuring.told_how_to_go_on(again, _say) if arguments.resume else contextlib.nullcontext():
+            exploration, journal, progress, environment = _begin(arguments, access, chosen, stack)
+        ends = [measuring.end_of(exploration.run)]
+        progress.close()
+        missing = missing_of(exploration, arguments.random)
+        found = unsteady(exploration.points)
+        if _worth_a_profile(exploration, journal, ends[0]):
+            profile = exploration.profile()
+            profile.environment = environment
+            profile.settings = {**chosen, "spent_s": exploration.spent_s}
+            del profile.settings["disk"]  # a serial number is nothing to give away
+            profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
+            ends.append(measuring.end_of(lambda: _finish(arguments, profile)))
+        whole = all(end is None for end in ends)
+        if whole:
+            journal.remove()
+        # What was done is told also where something cannot be cleaned up, or that is interrupted.
+        left = measuring.end_of(stack.close)
+    if not whole:
+        if left is not None:
+            _say(measuring.reason_of(left))
+        return _unfinished(ends, journal, again)
+    for line in what_next(arguments.output, missing, exploration, found):
+        _say(line)
+    if left is not None:
+        raise left
+    return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
+
+
+def _chosen(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
+    """What was asked for, and is the same where a run is resumed."""
+    from selfscale.stop_rule import TARGET  # noqa: PLC0415
+
+    return {
         "directory": str(arguments.directory.resolve()) if arguments.directory else None,
         **_place(arguments),
         "memory_bytes": arguments.memory,
@@ -126,61 +163,54 @@ def run(arguments: argparse.Namespace) -> int:
         "stop_rule": arguments.stop_rule,
         "target": TARGET if arguments.target is None else arguments.target,
     }
-    if access.device:
-        measuring.try_device(access, arguments.confirm)
-    journal_path, journal = _journal_path(arguments), None
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(measuring.terminated_as_interrupted())
-        stack.enter_context(alone_with(journal_path, resume=arguments.resume))
-        if arguments.resume:
-            needed = ["cache_bytes", "cpus", "spent_s", *(() if access.cached else ("span_bytes",))]
-            journal = Journal(journal_path, chosen, {}, resume=True, needed=needed)
-        machine = journal.machine if journal else _machine(arguments, access)
-        if arguments.directory:
-            measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
-        if journal:
-            stack.enter_context(measuring.told_how_to_go_on(f"scale --resume {_same_options(arguments)}", _say))
-        group = None
-        if arguments.memory:
-            group = stack.enter_context(MemoryGroup(arguments.memory))
-        image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
-        if arguments.fill and journal is None:
-            measuring.fill_device(access, arguments.confirm, _settings(arguments, machine), _say)
-        settings = _settings(arguments, machine)
-        spent_s = measuring.lay_out(settings, image, _say, budget_s=math.inf if journal else arguments.budget)
-        spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
-        if said := much_before(spent_s, arguments.budget):
-            _say(said)
-        environment = _environment(arguments)  # while there is one: the directory may vanish
-        resumed_s = 0.0
-        if journal is None:
-            machine["spent_s"] = spent_s
-            journal = Journal(journal_path, chosen, machine, resume=False)
-        else:
-            resumed_s = spent_s
-            _say(f"resuming behind {len(journal.points)} points")
-        before_s = machine["spent_s"] + resumed_s + sum(point.resumed_s for point in journal.points)
-        progress = stack.enter_context(Progress(settings.budget_s - before_s, len(journal.points), _say))
-        stopping = stopping_of(chosen)
-        measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping)
-        exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure, resumed_s)))
-        ends = [_end_of(exploration.run)]
-        progress.close()
-        missing = missing_of(exploration, arguments.random)
-        found = unsteady(exploration.points)
-        if _worth_a_profile(exploration, journal, ends[0]):
-            profile = exploration.profile()
-            profile.environment = environment
-            profile.settings = {**chosen, "spent_s": exploration.spent_s}
-            del profile.settings["disk"]  # a serial number is nothing to give away
-            profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
-            ends.append(_end_of(lambda: _finish(arguments, profile)))
-    if any(end is not None for end in ends):
-        return _unfinished(ends, journal, f"scale --resume {_same_options(arguments)}")
-    journal.remove()
-    for line in what_next(arguments.output, missing, exploration, found):
-        _say(line)
-    return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
+
+
+def _begin(
+    arguments: argparse.Namespace, access: Access, chosen: dict[str, Any], stack: contextlib.ExitStack
+) -> tuple[SelfScaling, Journal, Progress, dict[str, Any]]:
+    """Prepare all that is measured with, anew or for what a journal lacks; what is to be cleaned up is on the stack.
+
+    Returns
+    -------
+    exploration : SelfScaling
+    journal : Journal
+    progress : Progress
+        Of the exploration, on a terminal from now on.
+    environment : dict
+        Of the profile: its directory may vanish.
+    """
+    from selfscale.journal import Journal  # noqa: PLC0415
+    from selfscale.stop_rule import stopping_of  # noqa: PLC0415
+
+    path, journal, resumed_s = _journal_path(arguments), None, 0.0
+    stack.enter_context(alone_with(path, resume=arguments.resume))
+    if arguments.resume:
+        needed = ["cache_bytes", "cpus", "spent_s", *(() if access.cached else ("span_bytes",))]
+        journal = Journal(path, chosen, {}, resume=True, needed=needed)
+    machine = journal.machine if journal else _machine(arguments, access)
+    settings = _settings(arguments, machine)
+    if arguments.directory:
+        measuring.check_space(arguments.directory, arguments.memory, settings)
+    group = stack.enter_context(MemoryGroup(arguments.memory)) if arguments.memory else None
+    image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
+    if arguments.fill and journal is None:
+        measuring.fill_device(access, arguments.confirm, settings, _say)
+    spent_s = measuring.lay_out(settings, image, _say, budget_s=math.inf if journal else arguments.budget)
+    spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
+    if said := much_before(spent_s, arguments.budget):
+        _say(said)
+    environment = _environment(arguments)
+    if journal is None:
+        machine["spent_s"] = spent_s
+        journal = Journal(path, chosen, machine, resume=False)
+    else:
+        resumed_s = spent_s
+        _say(f"resuming behind {len(journal.points)} points")
+    before_s = machine["spent_s"] + resumed_s + sum(point.resumed_s for point in journal.points)
+    progress = stack.enter_context(Progress(settings.budget_s - before_s, len(journal.points), _say))
+    measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping_of(chosen))
+    measure = progress.wrap(journal.wrap(measure, resumed_s))
+    return _benchmark(arguments)(_settings(arguments, machine), measure), journal, progress, environment
 
 
 def _place(arguments: argparse.Namespace) -> dict[str, str | None]:
@@ -191,15 +221,6 @@ def _place(arguments: argparse.Namespace) -> dict[str, str | None]:
         return {"mounted": None, "disk": identity_of(arguments.device)}
     kind, device, _ = mount_of(arguments.directory)
     return {"mounted": f"{kind} of {device}", "disk": identity_of(device)}
-
-
-def _end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
-    """What ended some work before it was done; None if nothing did."""
-    try:
-        work()
-    except (KeyboardInterrupt, FlextraceError, OSError) as end:
-        return end
-    return None
 
 
 def _unfinished(ends: Sequence[BaseException | None], journal: Journal, again: str) -> int:

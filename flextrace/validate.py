@@ -132,6 +132,8 @@ def run(arguments: argparse.Namespace) -> int:
             write_text(output, text, force=arguments.force or arguments.resume)
         except KeyboardInterrupt:
             progress.close()
+            if (left := measuring.end_of(stack.close)) is not None:
+                _say(measuring.reason_of(left))
             _say(f"interrupted; continue with: flextrace {again}")
             return 130
         except (FlextraceError, OSError) as error:
