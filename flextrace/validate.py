@@ -194,9 +194,11 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
 
 def _differences(profile: Profile, directory: Path | None, memory_bytes: int | None) -> list[str]:
     """What is not as it was when the profile was made, so that its errors would be another machine's; it is said."""
+    from selfscale.access import Access  # noqa: PLC0415
     from selfscale.environment import device_environment, environment  # noqa: PLC0415
 
-    now = environment(directory, memory_bytes) if directory else device_environment(profile.environment["device"])
+    device = str(Access.of(profile.settings).device)
+    now = environment(directory, memory_bytes) if directory else device_environment(device)
     warnings = [
         f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
         for name in MACHINE

@@ -250,6 +250,17 @@ def test_refusals(made, place, machine, capsys):
     assert machine.measured == []
 
 
+def test_the_device_is_that_of_the_settings(place, machine, capsys, monkeypatch):
+    """Of a profile whose environment somebody has taken out."""
+    document = json.loads((place / "p.json").read_text())
+    document["environment"] = {}
+    document["settings"]["access"] = {"mode": "device", "device": "/dev/null"}
+    (place / "p.json").write_text(json.dumps(document))
+    monkeypatch.setattr(measuring, "try_device", lambda *arguments: None)
+    assert main(["validate", str(place / "p.json"), "--workloads", "12", "--write", "--confirm", "0"]) == 2
+    assert "/dev/null is not a block device" in capsys.readouterr().err
+
+
 def test_another_machine_is_said_and_is_not_trustworthy(place, machine, capsys):
     document = json.loads((place / "p.json").read_text())
     document["environment"]["kernel"] = "5.0"
