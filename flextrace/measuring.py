@@ -194,9 +194,7 @@ def free_bytes(directory: Path) -> float:
     return shutil.disk_usage(directory).free + present
 
 
-def lay_out(
-    settings: Settings, image: Path | None, say: Callable[[str], None], *, budget_s: float = math.inf
-) -> float:
+def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], *, budget_s: float = math.inf) -> float:
     """Write the files of every workload that can come, unless it is a device; seconds that it took.
 
     Raises
@@ -229,8 +227,8 @@ def lay_out(
             if now - begin > TOO_LONG_SHARE * budget_s and whole_s > budget_s:
                 raise FlextraceError(
                     f"cannot measure in {image.parent}: laying out {format_bytes(settings.image_bytes)} takes about "
-                    f"{format_duration(whole_s)}, and the budget is {format_duration(budget_s)}: give a larger --budget, "
-                    "a smaller --memory (or --span), whose files are smaller, or another directory"
+                    f"{format_duration(whole_s)}, and the budget is {format_duration(budget_s)}: give a larger "
+                    "--budget, a smaller --memory (or --span), whose files are smaller, or another directory"
                 )
             if now - told > TOLD_EVERY_S:
                 told = now
@@ -328,6 +326,12 @@ def end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSE
     except (KeyboardInterrupt, FlextraceError, OSError) as end:
         return end
     return None
+
+
+def clean_up(stack: contextlib.ExitStack, say: Callable[[str], None]) -> None:
+    """Leave everything, and say what could not be cleaned up: nothing takes the place of what is told behind it."""
+    if (left := end_of(stack.close)) is not None:
+        say(reason_of(left))
 
 
 def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:

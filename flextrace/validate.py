@@ -22,6 +22,7 @@ from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
 if TYPE_CHECKING:
+    from selfscale.access import Access
     from selfscale.profile import Profile
     from selfscale.validate import Row
 
@@ -91,10 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     access = Access.of(profile.settings)
     directory = None if access.device else arguments.directory or Path(profile.environment["directory"])
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
-    if access.device:
-        measuring.try_device(access, arguments.confirm)
-    if directory:
-        make_directory(directory)
+    _try_place(arguments, access, directory)
     how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
     validation = plan(profile, arguments.workloads, seconds=arguments.max_seconds, **how)
     chosen = {
@@ -132,8 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_text(output, text, force=arguments.force or arguments.resume)
         except KeyboardInterrupt:
             progress.close()
-            if (left := measuring.end_of(stack.close)) is not None:
-                _say(measuring.reason_of(left))
+            measuring.clean_up(stack, _say)
             _say(f"interrupted; continue with: flextrace {again}")
             return 130
         except (FlextraceError, OSError) as error:
@@ -172,6 +169,14 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
     if output.exists():
         raise FlextraceError(f"{output} exists already: choose another name, or give --force or --resume", 2)
     check_no_points(journal_path)
+
+
+def _try_place(arguments: argparse.Namespace, access: Access, directory: Path | None) -> None:
+    """Refuse a device that may not be used, and a directory that cannot be made."""
+    if access.device:
+        measuring.try_device(access, arguments.confirm)
+    if directory:
+        make_directory(directory)
 
 
 def _check_models(profile: Profile, path: Path) -> None:

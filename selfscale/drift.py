@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the points of a profile into how far the machine went astray meanwhile: focal points are measured repeatedly."""
+"""Turns the points of a profile into how far the machine went astray meanwhile: focal points are measured again."""
 
 from __future__ import annotations
 

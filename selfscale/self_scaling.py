@@ -325,7 +325,7 @@ class SelfScaling(ABC):
                 break
 
     def _storage_round(self, repeat: int) -> bool:
-        """Whether the budget paid for every probe: one that lays out files, or syncs, may take far longer than points."""
+        """Whether the budget paid for all: a probe that lays out files, or syncs, may take far longer than a point."""
         probes = storage.probes(self.settings.cache_bytes)
         for done, (name, workload) in enumerate(probes.items()):
             if self.spent_s + storage.RUN_S + self._overhead_s() > self.settings.budget_s:

@@ -143,8 +143,11 @@ def test_predict_prints_absolute_and_relative(place, capsys):
 
 @pytest.mark.parametrize(
     "options",
-    ["predict fast.json --trace t.iotrace --against", "predict fast.json --trace t.iotrace --measured-on"]
-    + ["rank t.iotrace fast.json --measured-on"],
+    [
+        "predict fast.json --trace t.iotrace --against",
+        "predict fast.json --trace t.iotrace --measured-on",
+        "rank t.iotrace fast.json --measured-on",
+    ],
 )
 def test_a_damaged_profile_is_told_before_the_trace_is_read(place, tmp_path, capsys, monkeypatch, options):
     monkeypatch.setattr("selfscale.application.application_of", lambda *arguments: pytest.fail("it is read"))

@@ -41,7 +41,9 @@ def formula(monkeypatch):
 
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
     monkeypatch.setattr(
-        measuring, "lay_out", lambda settings, image, say, **budget: (image / "f1").write_text("") or machine.laying_out_s
+        measuring,
+        "lay_out",
+        lambda settings, image, say, **budget: (image / "f1").write_text("") or machine.laying_out_s,
     )
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: step)
@@ -102,7 +104,9 @@ def test_terminated_and_resumed(place, formula, capsys, monkeypatch, interrupt_a
     error = capsys.readouterr().err
     assert "flextrace scale --resume --directory" in error
     with monkeypatch.context() as preparing:
-        preparing.setattr(measuring, "lay_out", lambda settings, image, say, **budget: signal.raise_signal(signal.SIGTERM))
+        preparing.setattr(
+            measuring, "lay_out", lambda settings, image, say, **budget: signal.raise_signal(signal.SIGTERM)
+        )
         assert main(command(place, "--resume")) == 130
     assert "the run so far is kept; continue with: flextrace scale --resume --directory" in capsys.readouterr().err
     with monkeypatch.context() as quickly:

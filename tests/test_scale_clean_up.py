@@ -63,10 +63,11 @@ def test_a_failure_stays_the_first_thing_that_is_told_of_what_failed(tmp_path, d
     assert "continue with: flextrace scale --resume --directory" in told.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("end", "code"), [(FlextraceError(LEFT), 1), (KeyboardInterrupt(), 130)])
-def test_a_whole_profile_is_there_with_what_to_do_next(tmp_path, disturbed, stuck, monkeypatch, capsys, end, code):  # noqa: F811
+@pytest.mark.parametrize("code", [1, 130])
+@pytest.mark.usefixtures("disturbed")
+def test_a_whole_profile_is_there_with_what_to_do_next(tmp_path, stuck, monkeypatch, capsys, code):
     """And nothing is left to be resumed."""
-    monkeypatch.setattr(stuck, "end", end)
+    monkeypatch.setattr(stuck, "end", FlextraceError(LEFT) if code == 1 else KeyboardInterrupt())
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--memory", "64M")) == code
     told = capsys.readouterr().err
     assert "next: flextrace predict" in told

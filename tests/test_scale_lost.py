@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stays of a measurement whose places fill up, vanish or fail, and of one that is interrupted again."""
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -179,47 +178,6 @@ def test_what_laying_out_files_again_takes_counts_to_the_budget_of_a_run_that_is
     assert {index: point.resumed_s for index, point in enumerate(measured) if point.resumed_s} == {5: 20.0, 12: 30.0}
     assert profile.settings["spent_s"] == pytest.approx(3 + 20 + 30 + sum(point.cost_s for point in measured))
     assert profile.settings["spent_s"] <= 120 + max(point.cost_s for point in measured)
-
-
-def locked(path: Path) -> int:
-    """A descriptor by which another run has a file."""
-    descriptor = os.open(path, os.O_RDWR)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return descriptor
-
-
-def test_points_of_a_run_that_goes_on_are_left_alone(tmp_path, disturbed, capsys):
-    """Also where it measures another directory, or a device, whose own lock it does not meet."""
-    disturbed.before[5] = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
-    journal = tmp_path / "p.json.points.ndjson"
-    before, other = journal.read_bytes(), locked(journal)
-    for option in ("--resume", "--force"):
-        capsys.readouterr()
-        assert main(command(tmp_path / "d", tmp_path / "p.json", option)) == 1
-        assert f"{journal} is used by another run of flextrace: wait for it, or choose another" in capsys.readouterr().err
-    assert journal.read_bytes() == before
-    assert disturbed.measured == 5
-    os.close(other)
-    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
-
-
-def test_a_run_has_its_journal_from_its_begin_to_its_end(tmp_path, disturbed, monkeypatch):
-    """What was killed before it had written any point holds up nobody."""
-    journal, refused = tmp_path / "p.json.points.ndjson", []
-    journal.touch()
-
-    def try_to_lock(*arguments, **options):
-        with pytest.raises(BlockingIOError), journal.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        refused.append(True)
-        return 0.0
-
-    monkeypatch.setattr(measuring, "lay_out", try_to_lock)
-    disturbed.before[3] = try_to_lock
-    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 0
-    assert len(refused) == 2
-    assert not journal.exists()
 
 
 @pytest.mark.parametrize("points", [1, 5, 20])

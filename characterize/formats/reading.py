@@ -183,7 +183,7 @@ class Reading:
                 self.bad_examples.append(message)
 
     def device_of(self, name: str, taken: AbstractSet[int] = frozenset()) -> int:
-        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight, but for those that are taken."""
+        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight, but none that is taken."""
         if name not in self._device_of:
             self._device_of[name] = next(number for number in self._numbers if number not in taken)
             self.named_devices.add(self._device_of[name])

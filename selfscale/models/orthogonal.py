@@ -75,8 +75,8 @@ class OrthogonalModel:
                 missing.add(wanted)
         if missing:
             raise FlextraceError(
-                f"{len(missing)} of {len(missing) + len(chosen)} points of the orthogonal sample are missing: finish it "
-                "with 'flextrace validate --resume'; those that moved nothing count as missing"
+                f"{len(missing)} of {len(missing) + len(chosen)} points of the orthogonal sample are missing: finish "
+                "it with 'flextrace validate --resume'; those that moved nothing count as missing"
             )
         axes = [_axis(name, np.array(levels)) for name, levels in self._levels.items()]
         # A parameter with one level has no axis to interpolate on.
