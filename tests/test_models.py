@@ -168,8 +168,9 @@ def test_a_node_that_does_not_fit_has_the_throughput_of_the_largest_size_that_do
 
 @pytest.mark.parametrize("place", [0, 1, 40, -1])
 def test_every_point_that_is_missing_is_counted_and_none_else(place):
-    """Nodes that do not fit have no point of their own; what is missing is not taken for one of these."""
-    space = Profile(measured=[Point(LOW, 1.0, 0.0), Point(HIGH.replace(size_mean=float(1 << 20)), 1.0, 0.0)])
+    """Two sizes that do not fit have one point together; what is missing is not taken for one of these."""
+    ends = LOW.replace(unique_bytes=1.0 * MIB), HIGH.replace(size_mean=4.0 * MIB)
+    space = Profile(measured=[Point(end, 1.0, 0.0) for end in ends])
     sample = orthogonal_sample(space, 162)
     points = points_of(multilinear, list(dict.fromkeys(workload for _, workload in sample)), "orthogonal")
     assert 81 < len(points) < len(sample)
