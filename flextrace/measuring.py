@@ -30,7 +30,8 @@ IMAGE = "flextrace-scale-image"
 DISK_MARGIN = 1.05
 FIRST_PART_BYTES, TOO_LONG_SHARE, TOLD_EVERY_S = 64 << 20, 0.1, 10.0
 """Of the first file, whose next parts are always as large as what is there, so that it is known soon how long all files
-will take; of the budget, from which on that is believed; and between two lines that tell it."""
+will take; of the budget, from which on that is believed; and between two lines that tell it, before which nothing is
+refused: where little is laid out, what takes long is to start the engine."""
 SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S = 1 << 30, 2 << 20
 """Largest uniqueBytes of direct I/O on files unless it is named: more only takes longer to lay out."""
 SPAN_BYTES_MIN = 16 << 20
@@ -200,7 +201,7 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], 
     Raises
     ------
     FlextraceError
-        It takes more than the budget, which is seen when the first tenth of that is gone.
+        It takes more than the budget, which is seen when the first tenth of that, and ten seconds, are gone.
     """
     import characterize  # noqa: PLC0415
     from characterize.workload import Workload  # noqa: PLC0415
@@ -224,7 +225,7 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], 
             prepare(trace, image)
             now, done_bytes = time.monotonic(), files_bytes(parts[:number])
             whole_s = (now - begin) * settings.image_bytes / done_bytes
-            if now - begin > TOO_LONG_SHARE * budget_s and whole_s > budget_s:
+            if now - begin > max(TOLD_EVERY_S, TOO_LONG_SHARE * budget_s) and whole_s > budget_s:
                 raise FlextraceError(
                     f"cannot measure in {image.parent}: laying out {format_bytes(settings.image_bytes)} takes about "
                     f"{format_duration(whole_s)}, and the budget is {format_duration(budget_s)}: give a larger "
