@@ -178,7 +178,6 @@ def test_probes_do_not_go_beyond_a_budget_that_the_points_have_spent(benchmark):
     )
     run.run()
     assert run.profile().storage == []
-    assert run.storage_missed
     assert run.spent_s <= 105
 
 
