@@ -98,20 +98,25 @@ def main(argv: list[str] | None = None) -> int:
     except FlextraceError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
         sys.unraisablehook = lambda _: None
-        print(f"{name}: interrupted", file=sys.stderr)
+        print("\n".join([f"{name}: interrupted", *_notes(interrupt)]), file=sys.stderr)
         return 130
     except BrokenPipeError:
         # The reader of our output (head, less) has enough.
         return 0
     except OSError as error:
-        print(f"{name}: cannot read or write: {error}", file=sys.stderr)
+        print("\n".join([f"{name}: cannot read or write: {error}", *_notes(error)]), file=sys.stderr)
         return 1
     except MemoryError as error:
         print(f"{name}: there is not enough memory: {str(error) or 'ask for less at once'}", file=sys.stderr)
         return 1
+
+
+def _notes(error: BaseException) -> list[str]:
+    """What else failed, such as to clean up (`replayer.confine.told_behind`)."""
+    return list(getattr(error, "__notes__", []))
 
 
 def _flush() -> None:

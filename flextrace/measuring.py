@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
-import os
 import shutil
 import signal
 import tempfile
@@ -17,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.units import format_bytes
+from characterize.units import format_bytes, format_duration
+from flextrace.alone import alone_in
 from replayer.run import SAME_S
 
 if TYPE_CHECKING:
@@ -29,6 +28,10 @@ if TYPE_CHECKING:
 
 IMAGE = "flextrace-scale-image"
 DISK_MARGIN = 1.05
+FIRST_PART_BYTES, TOO_LONG_SHARE, TOLD_EVERY_S = 64 << 20, 0.1, 10.0
+"""Of the first file, whose next parts are always as large as what is there, so that it is known soon how long all files
+will take; of the budget, from which on that is believed; and between two lines that tell it, before which nothing is
+refused: where little is laid out, what takes long is to start the engine."""
 SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S = 1 << 30, 2 << 20
 """Largest uniqueBytes of direct I/O on files unless it is named: more only takes longer to lay out."""
 SPAN_BYTES_MIN = 16 << 20
@@ -148,7 +151,7 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
         yield None
         return
     image = directory / IMAGE
-    with _alone_in(directory):
+    with alone_in(directory):
         try:
             image.mkdir(exist_ok=True)
         except OSError as error:
@@ -160,30 +163,6 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
         finally:
             if not keep:
                 shutil.rmtree(image, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Keep others out of a directory: the first one to end would remove the files that the other one measures.
-
-    Raises
-    ------
-    FlextraceError
-        Somebody measures, or replays, in it.
-    """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FlextraceError(
-                f"{directory} is used by another run of flextrace: wait for it, or give another directory"
-            ) from error
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -> None:
@@ -216,24 +195,45 @@ def free_bytes(directory: Path) -> float:
     return shutil.disk_usage(directory).free + present
 
 
-def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None]) -> float:
-    """Write the files of every workload that can come, unless it is a device; seconds that it took."""
+def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], *, budget_s: float = math.inf) -> float:
+    """Write the files of every workload that can come, unless it is a device; seconds that it took.
+
+    Raises
+    ------
+    FlextraceError
+        It takes more than the budget, which is seen when the first tenth of that, and ten seconds, are gone.
+    """
     import characterize  # noqa: PLC0415
     from characterize.workload import Workload  # noqa: PLC0415
     from replayer.run import prepare  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
     from selfscale.measure import trace_directory  # noqa: PLC0415
+    from selfscale.plan import align, files_bytes  # noqa: PLC0415
 
     if image is None:
         return 0.0
     say(f"laying out {format_bytes(settings.image_bytes)} in {image}")
-    begin = time.monotonic()
+    begin = told = time.monotonic()
+    high_bytes = settings.high_bytes
+    halvings = range(math.ceil(math.log2(max(1.0, high_bytes / FIRST_PART_BYTES))), 0, -1)
+    parts = [*((1, align(high_bytes / 2**count)) for count in halvings), *settings.layout]
     with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
-        for count, unique_bytes in settings.layout:
-            trace = Path(scratch) / f"layout-{count}.iotrace"
+        for number, (count, unique_bytes) in enumerate(parts, 1):
+            trace = Path(scratch) / f"layout-{number}.iotrace"
             workload = Workload(unique_bytes, 0.0, 1.0, 4096.0, float(count))
             characterize.write(make_trace(workload, requests=1000 * count, allow_partial=True), trace)
             prepare(trace, image)
+            now, done_bytes = time.monotonic(), files_bytes(parts[:number])
+            whole_s = (now - begin) * settings.image_bytes / done_bytes
+            if now - begin > max(TOLD_EVERY_S, TOO_LONG_SHARE * budget_s) and whole_s > budget_s:
+                raise FlextraceError(
+                    f"cannot measure in {image.parent}: laying out {format_bytes(settings.image_bytes)} takes about "
+                    f"{format_duration(whole_s)}, and the budget is {format_duration(budget_s)}: give a larger "
+                    "--budget, a smaller --memory (or --span), whose files are smaller, or another directory"
+                )
+            if now - told > TOLD_EVERY_S:
+                told = now
+                say(f"{format_bytes(done_bytes)} laid out; ETA {format_duration(whole_s - (now - begin))}")
     return time.monotonic() - begin
 
 
@@ -318,6 +318,21 @@ def _check_there(image: Path, device: int) -> None:
             f"cannot measure in {image}: it is not there any more; mount its file system again, and leave the "
             "directory alone while it is measured"
         )
+
+
+def end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
+    """What ended some work before it was done; None if nothing did."""
+    try:
+        work()
+    except (KeyboardInterrupt, FlextraceError, OSError) as end:
+        return end
+    return None
+
+
+def clean_up(stack: contextlib.ExitStack, say: Callable[[str], None]) -> None:
+    """Leave everything, and say what could not be cleaned up: nothing takes the place of what is told behind it."""
+    if (left := end_of(stack.close)) is not None:
+        say(reason_of(left))
 
 
 def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:

@@ -10,7 +10,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from characterize.new_file import check_replaceable
 from characterize.provenance import tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
 from flextrace import access_options, measuring
+from flextrace.alone import alone_with, check_no_points
 from flextrace.measuring_progress import Progress
+from flextrace.scale_text import missing_of, much_before, spent_of, what_next
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -29,12 +31,6 @@ if TYPE_CHECKING:
     from selfscale.plan import Settings
     from selfscale.profile import Profile
     from selfscale.self_scaling import SelfScaling
-    from selfscale.steadiness import Unsteady
-
-END_SHARE = 0.02
-"""Of the budget: what comes behind the last point, the errors of all models above all."""
-BEFORE_TOLD = 0.3
-"""Of the budget: what may be gone before the first point without being told where too little was left."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,15 +106,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
-    from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
-    from selfscale.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415
-    from selfscale.stop_rule import TARGET, stopping_of  # noqa: PLC0415
+    from selfscale.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415 (only when something is measured)
 
     _check(arguments)
     access = access_options.access_of(arguments)
-    chosen = {
+    chosen = _chosen(arguments, access)
+    again = f"scale --resume {_same_options(arguments)}"
+    if access.device:
+        measuring.try_device(access, arguments.confirm)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(measuring.terminated_as_interrupted())
+        with measuring.told_how_to_go_on(again, _say) if arguments.resume else contextlib.nullcontext():
+            exploration, journal, progress, environment = _begin(arguments, access, chosen, stack)
+        ends = [measuring.end_of(exploration.run)]
+        progress.close()
+        missing = missing_of(exploration, arguments.random)
+        found = unsteady(exploration.points)
+        if _worth_a_profile(exploration, journal, ends[0]):
+            profile = exploration.profile()
+            profile.environment = environment
+            profile.settings = {**chosen, "spent_s": exploration.spent_s}
+            del profile.settings["disk"]  # a serial number is nothing to give away
+            profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
+            ends.append(measuring.end_of(lambda: _finish(arguments, profile)))
+        whole = all(end is None for end in ends)
+        if whole:
+            journal.remove()
+        # What was done is told also where something cannot be cleaned up, or that is interrupted.
+        left = measuring.end_of(stack.close)
+    if not whole:
+        if left is not None:
+            _say(measuring.reason_of(left))
+        return _unfinished(ends, journal, again)
+    for line in what_next(arguments.output, missing, exploration, found):
+        _say(line)
+    if left is not None:
+        raise left
+    return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
+
+
+def _chosen(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
+    """What was asked for, and is the same where a run is resumed."""
+    from selfscale.stop_rule import TARGET  # noqa: PLC0415
+
+    return {
         "directory": str(arguments.directory.resolve()) if arguments.directory else None,
-        "mounted": _mounted(arguments.directory),
+        **_place(arguments),
         "memory_bytes": arguments.memory,
         "budget_s": arguments.budget,
         "seed": arguments.seed,
@@ -130,68 +163,64 @@ def run(arguments: argparse.Namespace) -> int:
         "stop_rule": arguments.stop_rule,
         "target": TARGET if arguments.target is None else arguments.target,
     }
-    if access.device:
-        measuring.try_device(access, arguments.confirm)
-    journal = Journal(_journal_path(arguments), chosen, {}, resume=True) if arguments.resume else None
+
+
+def _begin(
+    arguments: argparse.Namespace, access: Access, chosen: dict[str, Any], stack: contextlib.ExitStack
+) -> tuple[SelfScaling, Journal, Progress, dict[str, Any]]:
+    """Prepare all that is measured with, anew or for what a journal lacks; what is to be cleaned up is on the stack.
+
+    Returns
+    -------
+    exploration : SelfScaling
+    journal : Journal
+    progress : Progress
+        Of the exploration, on a terminal from now on.
+    environment : dict
+        Of the profile: its directory may vanish.
+    """
+    from selfscale.journal import Journal  # noqa: PLC0415
+    from selfscale.stop_rule import stopping_of  # noqa: PLC0415
+
+    path, journal, resumed_s = _journal_path(arguments), None, 0.0
+    stack.enter_context(alone_with(path, resume=arguments.resume))
+    if arguments.resume:
+        needed = ["cache_bytes", "cpus", "spent_s", *(() if access.cached else ("span_bytes",))]
+        journal = Journal(path, chosen, {}, resume=True, needed=needed)
     machine = journal.machine if journal else _machine(arguments, access)
+    settings = _settings(arguments, machine)
     if arguments.directory:
-        measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(measuring.terminated_as_interrupted())
-        if journal:
-            stack.enter_context(measuring.told_how_to_go_on(f"scale --resume {_same_options(arguments)}", _say))
-        group = None
-        if arguments.memory:
-            group = stack.enter_context(MemoryGroup(arguments.memory))
-        image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
-        if arguments.fill and journal is None:
-            measuring.fill_device(access, arguments.confirm, _settings(arguments, machine), _say)
-        settings = _settings(arguments, machine)
-        spent_s = measuring.lay_out(settings, image, _say)
-        spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
-        environment = _environment(arguments)  # while there is one: the directory may vanish
-        if journal is None:
-            machine["spent_s"] = spent_s
-            journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
-        else:
-            _say(f"resuming behind {len(journal.points)} points")
-        left_s = settings.budget_s - machine["spent_s"]
-        progress = stack.enter_context(Progress(left_s, len(journal.points), _say))
-        stopping = stopping_of(chosen)
-        measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping)
-        exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
-        ends = [_end_of(exploration.run)]
-        progress.close()
-        missing = _missing(exploration, arguments.random)
-        found = unsteady(exploration.points)
-        if _worth_a_profile(exploration, journal, ends[0]):
-            profile = exploration.profile()
-            profile.environment = environment
-            profile.settings = {**chosen, "spent_s": exploration.spent_s}
-            profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
-            ends.append(_end_of(lambda: _finish(arguments, profile)))
-    if any(end is not None for end in ends):
-        return _unfinished(ends, journal, f"scale --resume {_same_options(arguments)}")
-    journal.remove()
-    for line in _what_next(arguments.output, missing, found, complete=exploration.complete):
-        _say(line)
-    return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
+        measuring.check_space(arguments.directory, arguments.memory, settings)
+    group = stack.enter_context(MemoryGroup(arguments.memory)) if arguments.memory else None
+    image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
+    if arguments.fill and journal is None:
+        measuring.fill_device(access, arguments.confirm, settings, _say)
+    spent_s = measuring.lay_out(settings, image, _say, budget_s=math.inf if journal else arguments.budget)
+    spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
+    if said := much_before(spent_s, arguments.budget):
+        _say(said)
+    environment = _environment(arguments)
+    if journal is None:
+        machine["spent_s"] = spent_s
+        journal = Journal(path, chosen, machine, resume=False)
+    else:
+        resumed_s = spent_s
+        _say(f"resuming behind {len(journal.points)} points")
+    before_s = machine["spent_s"] + resumed_s + sum(point.resumed_s for point in journal.points)
+    progress = stack.enter_context(Progress(settings.budget_s - before_s, len(journal.points), _say))
+    measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping_of(chosen))
+    measure = progress.wrap(journal.wrap(measure, resumed_s))
+    return _benchmark(arguments)(_settings(arguments, machine), measure), journal, progress, environment
 
 
-def _mounted(directory: Path | None) -> str | None:
-    """What file system a directory is on: a run that is resumed must not go on below an empty mount point."""
-    from selfscale.environment import mount_of  # noqa: PLC0415
+def _place(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """What is measured, beside its name: a run must not be resumed below an empty mount point, nor on another disk."""
+    from selfscale.environment import identity_of, mount_of  # noqa: PLC0415
 
-    return None if directory is None else "{} of {}".format(*mount_of(directory)[:2])
-
-
-def _end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
-    """What ended some work before it was done; None if nothing did."""
-    try:
-        work()
-    except (KeyboardInterrupt, FlextraceError, OSError) as end:
-        return end
-    return None
+    if arguments.device:
+        return {"mounted": None, "disk": identity_of(arguments.device)}
+    kind, device, _ = mount_of(arguments.directory)
+    return {"mounted": f"{kind} of {device}", "disk": identity_of(device)}
 
 
 def _unfinished(ends: Sequence[BaseException | None], journal: Journal, again: str) -> int:
@@ -212,39 +241,6 @@ def _worth_a_profile(exploration: SelfScaling, journal: Journal, end: BaseExcept
     """Whether there is no failure without a point, and no earlier profile of the same run that may hold more."""
     measured = len(exploration.points) + len(exploration.storage)
     return measured >= len(journal.points) and (measured > 0 or not isinstance(end, Exception))
-
-
-def _what_next(output: Path, missing: str, found: Unsteady, *, complete: bool) -> list[str]:
-    """What to do with a profile that is written, by what is to be trusted of it."""
-    from selfscale.steadiness import DISTRUSTED_SHARE, REMEDY, WARNED_SHARE  # noqa: PLC0415
-
-    lines = [f"{missing}; use a larger --budget and --force"] if missing else []
-    if found.above(DISTRUSTED_SHARE):
-        lines.append(
-            f"the machine did not become steady: {found} were not, and predictions from {output} carry that warning; "
-            f"{REMEDY}, and --force"
-        )
-    elif complete:
-        if found.above(WARNED_SHARE):
-            lines.append(f"predictions will warn that {found} were not steady; {REMEDY}, and --force")
-        lines.append(f"next: flextrace predict {shlex.quote(str(output))} --trace TRACE.iotrace")
-    return lines
-
-
-def _missing(exploration: SelfScaling, random_workloads: int) -> str:
-    """What the budget did not pay for; empty if it paid for all."""
-    if not exploration.complete:
-        before_s, budget_s = exploration.settings.spent_s, exploration.settings.budget_s
-        told = f"{format_duration(before_s)} of it went to laying out files and ageing the page cache, "
-        cause = told if before_s > BEFORE_TOLD * budget_s else ""
-        return f"the budget ended before every curve had its ends: {cause}predictions will be poor"
-    repeated = sum(point.role == "random" and point.repeat == 1 for point in exploration.points)
-    if repeated < random_workloads:
-        return (
-            f"the budget ended before more than {repeated} of {random_workloads} random workloads had been measured "
-            "twice"
-        )
-    return ""
 
 
 def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
@@ -277,7 +273,7 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
 
 
 def _settings(arguments: argparse.Namespace, machine: dict[str, Any]) -> Settings:
-    from selfscale.plan import Settings  # noqa: PLC0415
+    from selfscale.plan import END_SHARE, Settings  # noqa: PLC0415
 
     budget_s = (1 - END_SHARE) * arguments.budget
     return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=budget_s, **machine)
@@ -332,11 +328,7 @@ def _check(arguments: argparse.Namespace) -> None:
         return
     if arguments.output.exists():
         raise FlextraceError(f"{arguments.output} exists already: choose another name, or give --force or --resume", 2)
-    if _journal_path(arguments).exists():
-        raise FlextraceError(
-            f"{_journal_path(arguments)} holds an interrupted run: continue it with --resume, forget it with --force",
-            2,
-        )
+    check_no_points(_journal_path(arguments))
 
 
 def _journal_path(arguments: argparse.Namespace) -> Path:
@@ -373,7 +365,7 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     record_findings(profile)
     profile.save(arguments.output)
     lacks = "" if profile.complete else ", which is not complete"
-    spent = format_duration(profile.settings["spent_s"])
+    spent = spent_of(profile.settings["spent_s"], arguments.budget)
     count = len(profile.measured)
     _say(f"{count} point{'s are' if count != 1 else ' is'} in {arguments.output}{lacks}, after {spent}")
     record_scores(profile)

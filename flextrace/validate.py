@@ -16,11 +16,13 @@ from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed
 from flextrace import measuring
+from flextrace.alone import alone_with, check_no_points
 from flextrace.measuring_progress import Progress
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
 if TYPE_CHECKING:
+    from selfscale.access import Access
     from selfscale.profile import Profile
     from selfscale.validate import Row
 
@@ -90,10 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     access = Access.of(profile.settings)
     directory = None if access.device else arguments.directory or Path(profile.environment["directory"])
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
-    if access.device:
-        measuring.try_device(access, arguments.confirm)
-    if directory:
-        make_directory(directory)
+    _try_place(arguments, access, directory)
     how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
     validation = plan(profile, arguments.workloads, seconds=arguments.max_seconds, **how)
     chosen = {
@@ -108,12 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
     }
     warnings = _differences(profile, directory, memory_bytes)
     again = f"validate --resume {_same_options(arguments)}"
-    journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
     settings = _settings(profile, validation.workloads)
-    if directory:
-        measuring.check_space(directory, memory_bytes, settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(measuring.terminated_as_interrupted())
+        stack.enter_context(alone_with(journal_path, resume=arguments.resume))
+        journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
+        if directory:
+            measuring.check_space(directory, memory_bytes, settings)
         stack.enter_context(measuring.told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
         group = stack.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
@@ -130,6 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
             write_text(output, text, force=arguments.force or arguments.resume)
         except KeyboardInterrupt:
             progress.close()
+            measuring.clean_up(stack, _say)
             _say(f"interrupted; continue with: flextrace {again}")
             return 130
         except (FlextraceError, OSError) as error:
@@ -167,10 +168,15 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         return
     if output.exists():
         raise FlextraceError(f"{output} exists already: choose another name, or give --force or --resume", 2)
-    if journal_path.exists():
-        raise FlextraceError(
-            f"{journal_path} holds an interrupted run: continue it with --resume, forget it with --force", 2
-        )
+    check_no_points(journal_path)
+
+
+def _try_place(arguments: argparse.Namespace, access: Access, directory: Path | None) -> None:
+    """Refuse a device that may not be used, and a directory that cannot be made."""
+    if access.device:
+        measuring.try_device(access, arguments.confirm)
+    if directory:
+        make_directory(directory)
 
 
 def _check_models(profile: Profile, path: Path) -> None:
@@ -193,9 +199,11 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
 
 def _differences(profile: Profile, directory: Path | None, memory_bytes: int | None) -> list[str]:
     """What is not as it was when the profile was made, so that its errors would be another machine's; it is said."""
+    from selfscale.access import Access  # noqa: PLC0415
     from selfscale.environment import device_environment, environment  # noqa: PLC0415
 
-    now = environment(directory, memory_bytes) if directory else device_environment(profile.environment["device"])
+    device = str(Access.of(profile.settings).device)
+    now = environment(directory, memory_bytes) if directory else device_environment(device)
     warnings = [
         f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
         for name in MACHINE

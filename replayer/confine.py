@@ -133,13 +133,18 @@ def check_limit(limit_bytes: int) -> None:
 
 @contextmanager
 def told_behind(error: BaseException | None) -> Iterator[None]:
-    """Tell what could not be cleaned up behind the error that ended the work, if one did, and not in its place."""
+    """Tell what could not be cleaned up behind the error that ended the work, if one did, and not in its place.
+
+    An interruption stays one, with a note of it.
+    """
     try:
         yield
     except FlextraceError as left:
-        if not isinstance(error, FlextraceError):
+        if error is None:
             raise
-        raise FlextraceError(f"{error}\n{left}", error.exit_code) from error
+        if isinstance(error, FlextraceError):
+            raise FlextraceError(f"{error}\n{left}", error.exit_code) from error
+        error.add_note(str(left))
 
 
 class MemoryGroup:

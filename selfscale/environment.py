@@ -8,10 +8,14 @@ import os
 import platform
 import re
 import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
 PROC, SYS = Path("/proc"), Path("/sys")
+SECTOR_BYTES = 512
+IDENTITIES = ("wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid", "loop/backing_file")
+"""Below a disk in /sys: what tells it from others."""
 
 
 def memory_bytes() -> dict[str, int]:
@@ -106,6 +110,24 @@ def request_bytes(directory: str | os.PathLike[str]) -> int | None:
         with contextlib.suppress(OSError, ValueError):
             return 1024 * int((place / "queue/max_sectors_kb").read_text())
     return None
+
+
+def identity_of(device: str) -> str | None:
+    """What tells a block device from another one that has its name some other day; None: it is none, such as of NFS."""
+    try:
+        status = os.stat(device)
+        if not stat.S_ISBLK(status.st_mode):
+            return None
+        place = (SYS / f"dev/block/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}").resolve()
+        size_bytes = SECTOR_BYTES * int((place / "size").read_text())
+    except OSError:
+        return None
+    disk = place if (place / "queue").exists() else place.parent  # of a partition
+    for name in IDENTITIES:
+        with contextlib.suppress(OSError):
+            if called := (disk / name).read_text(errors="replace").strip(" \0\n"):
+                return f"{called}, {size_bytes} bytes"
+    return f"{size_bytes} bytes"
 
 
 def _machine() -> dict[str, Any]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
 from selfscale.measure import Point
 from selfscale.plan import Step
-from selfscale.profile_shape import check_point
+from selfscale.profile_shape import check_machine, check_point
 
 SCHEMA = "flextrace.points/1"
 
@@ -32,6 +33,8 @@ class Journal:
         What the user chose; resuming with other settings is refused.
     machine : mapping
         What was found out at the start (expected cache size, processors); kept from the first run.
+    needed : iterable of str
+        What a journal that is resumed has to say of the machine.
 
     Attributes
     ----------
@@ -41,13 +44,21 @@ class Journal:
         Points that were there when the journal was opened.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], machine: Mapping[str, Any], *, resume: bool):
+    def __init__(
+        self,
+        path: Path,
+        settings: Mapping[str, Any],
+        machine: Mapping[str, Any],
+        *,
+        resume: bool,
+        needed: Iterable[str] = (),
+    ):
         self.path = path
         self.points: list[Point] = []
         self.machine = dict(machine)
         self._documents: list[dict[str, Any]] = []
         if resume:
-            self._read(settings)
+            self._read(settings, needed)
         else:
             self._write_line({"schema": SCHEMA, "settings": dict(settings), "machine": self.machine}, "w")
 
@@ -56,7 +67,7 @@ class Journal:
         """Points that it was given, now or before."""
         return len(self._documents) - 1
 
-    def _read(self, settings: Mapping[str, Any]) -> None:
+    def _read(self, settings: Mapping[str, Any], needed: Iterable[str]) -> None:
         try:
             lines = self.path.read_bytes().splitlines(keepends=True)
         except FileNotFoundError:
@@ -80,7 +91,7 @@ class Journal:
             raise FlextraceError(
                 f"{self.path} is not a journal of measured points: remove it and run without --resume", 2
             )
-        self.machine, self.points = self._content(first, documents[1:])
+        self.machine, self.points = self._content(first, documents[1:], needed)
         if different := _different(first["settings"], settings):
             raise FlextraceError(
                 f"cannot resume {self.path} with other settings ({'; '.join(different)}): "
@@ -91,12 +102,15 @@ class Journal:
         if whole_bytes < sum(map(len, lines)):
             os.truncate(self.path, whole_bytes)
 
-    def _content(self, first: dict[str, Any], points: list[Any]) -> tuple[dict[str, Any], list[Point]]:
+    def _content(
+        self, first: dict[str, Any], points: list[Any], needed: Iterable[str]
+    ) -> tuple[dict[str, Any], list[Point]]:
         """What its lines say: of the machine, and the points."""
         try:
             settings, machine = first["settings"], first["machine"]
-            if not isinstance(settings, dict) or not all(isinstance(value, int | float) for value in machine.values()):
-                raise TypeError("its first line")
+            if not isinstance(settings, dict):
+                raise TypeError("settings is no object")
+            check_machine(machine, needed)
             for number, point in enumerate(points, 1):
                 check_point(point, f"point {number}")
             return machine, [Point.from_document(point) for point in points]
@@ -120,8 +134,13 @@ class Journal:
         except OSError as error:
             raise FlextraceError(f"cannot write {self.path}: {error.strerror}") from error
 
-    def wrap(self, measure: Callable[[Step], Point]) -> Callable[[Step], Point]:
+    def wrap(self, measure: Callable[[Step], Point], resumed_s: float = 0.0) -> Callable[[Step], Point]:
         """The same as `measure`, but answered from the journal as long as it has points, and appended to it after.
+
+        Parameters
+        ----------
+        resumed_s : float
+            What was done again before the journal's points are continued; the next point says so.
 
         Raises
         ------
@@ -132,9 +151,11 @@ class Journal:
         stored = iter(self.points)
 
         def step(request: Step) -> Point:
+            nonlocal resumed_s
             point = next(stored, None)
             if point is None:
-                point = request.label(measure(request))
+                point = replace(request.label(measure(request)), resumed_s=resumed_s)
+                resumed_s = 0.0
                 self._write_line(point.as_document())
             elif point.workload != request.workload or (point.role, point.region) != (request.role, request.region):
                 raise FlextraceError(

@@ -99,6 +99,9 @@ class Point:
         Requests that the device had done over those of the workload, whosever they were; None where unknown.
     disturbed_bytes_per_s : float or None
         Throughput of another run of it, which was put aside (`selfscale.disturbed`); None where there was none.
+    resumed_s : float
+        Before it, where it is the first one of a run that was resumed: what laying out files and ageing the cache took
+        again. It counts to the budget, and is none of its cost.
     """
 
     workload: Workload
@@ -122,6 +125,7 @@ class Point:
     device_reads: float | None = None
     device_writes: float | None = None
     disturbed_bytes_per_s: float | None = None
+    resumed_s: float = 0.0
 
     def as_document(self) -> dict[str, Any]:
         """The point as it stands in a profile."""

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from characterize.workload import Workload
 from selfscale.measure import Point
 
 ALIGN_BYTES = 4096
+END_SHARE = 0.02
+"""Of what a user gives: what comes behind the last point, the errors of all models above all. A `Settings.budget_s` is
+without it."""
 NOMINAL_POINT_S = 2.0
 """What a point costs on a quiet machine with an SSD: gives how many points, not how long they are."""
 RANDOM_SHARE_MAX = 0.6
@@ -97,11 +101,7 @@ class Settings:
     @property
     def image_bytes(self) -> float:
         """Bytes of the files of `layout`."""
-        sizes: dict[int, float] = {}
-        for count, size in self.layout:
-            for file in range(count):
-                sizes[file] = max(sizes.get(file, 0), size / count)
-        return sum(sizes.values())
+        return files_bytes(self.layout)
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,15 @@ class Step:
     def label(self, point: Point) -> Point:
         """The measured point with what it was measured for."""
         return replace(point, role=self.role, region=self.region, parameter=self.parameter, repeat=self.repeat)
+
+
+def files_bytes(layout: Iterable[tuple[int, float]]) -> float:
+    """Bytes of the files that workloads of so many processes and so much uniqueBytes use one after the other."""
+    sizes: dict[int, float] = {}
+    for count, size in layout:
+        for file in range(count):
+            sizes[file] = max(sizes.get(file, 0), size / count)
+    return sum(sizes.values())
 
 
 def align_request(size: float) -> float:

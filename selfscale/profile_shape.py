@@ -86,7 +86,7 @@ POINT: dict[str, Check] = {
     "parameter": _or_none(_text),
     "repeat": _count,
     "reason": _text,
-    **dict.fromkeys(("seconds", "passes", "elapsed_s", "cost_s"), _amount),
+    **dict.fromkeys(("seconds", "passes", "elapsed_s", "cost_s", "resumed_s"), _amount),
     **dict.fromkeys(("device_frac", "device_write_frac", "dirtied_frac"), _or_none(_amount)),
     **dict.fromkeys(("device_reads", "device_writes", "disturbed_bytes_per_s"), _or_none(_amount)),
 }
@@ -126,6 +126,12 @@ KNEE: dict[str, Check] = {
     "moving": _list_of(_text),
     "out_of_time": _flag,
     "ranges": _object_of(_list_of(_number, 2)),
+}
+MACHINE: dict[str, Check] = {
+    **dict.fromkeys(("cache_bytes", "span_bytes"), _positive),
+    **dict.fromkeys(("cpus", "block_bytes"), lambda value: _count(value) and value > 0),
+    **dict.fromkeys(("read_only", "stable_writes"), _flag),
+    "spent_s": _amount,
 }
 TABLE: dict[str, Check] = {
     "parameters": lambda value: isinstance(value, list) and all(name in PARAMETERS for name in value),
@@ -171,6 +177,18 @@ def check_point(point: Mapping[str, Any], place: str, table: Mapping[str, Any] |
     _check(point, {}, place, required=("workload",))
     _check_workload(point["workload"], table or {}, f"{place}.workload")
     _check(point, POINT, place, required=("throughput_bytes_per_s", "ci95_half_width_bytes_per_s"))
+
+
+def check_machine(machine: Any, required: Iterable[str]) -> None:
+    """Look at what a journal says of its machine (fields of `selfscale.plan.Settings`); raises what `check_shape` does.
+
+    There must not be more: what another version knew of it decided on the points.
+    """
+    if not isinstance(machine, dict):
+        raise TypeError("machine is no object")
+    _check(machine, MACHINE, "machine", required)
+    if unknown := sorted(set(machine) - set(MACHINE)):
+        raise ValueError(f"machine has {unknown[0]}, which is unknown")
 
 
 def _rows(value: Any, name: str) -> list[dict[str, Any]]:

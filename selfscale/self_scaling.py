@@ -28,8 +28,9 @@ import numpy as np
 from characterize.workload import FIELD_OF, Workload
 from selfscale import storage
 from selfscale.direction_caches import next_probe
+from selfscale.drift import drift_of
 from selfscale.measure import Point
-from selfscale.plan import NOMINAL_POINT_S, Settings, Step, align, align_request
+from selfscale.plan import END_SHARE, NOMINAL_POINT_S, Settings, Step, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.sampling import REQUESTS_PER_FILE_MIN, ends_first, random_workload
 
@@ -40,9 +41,8 @@ POINT_SHARE_MAX = 0.04
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads and what was before the first point: until then the curves, and the
 caches by direction, must be done."""
-STORAGE_SHARE_MAX = 0.205
-"""Of the budget, that storage behind the cache may cost: a fifth of what was given, of which some is set aside before
-(``flextrace scale``)."""
+STORAGE_SHARE_MAX = 0.2 / (1 - END_SHARE)
+"""Of the budget, that storage behind the cache may cost: a fifth of what was given."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
@@ -76,14 +76,17 @@ class SelfScaling(ABC):
     points : list of Point
     storage : list of Point
         Of storage behind the cache; of these models learn from scans only (`selfscale.learned_points`).
+    storage_missed : bool
+        Whether the budget was to pay for all of these once, and did not.
     spent_s : float
-        Cost of the points so far, and of what was before them.
+        Cost of the points so far, and of what was before them, also where a run was resumed.
     """
 
     def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
         self.settings = settings
         self.points: list[Point] = []
         self.storage: list[Point] = []
+        self.storage_missed = False
         self.spent_s = settings.spent_s
         self.boundaries: list[float] = []
         self.regions: list[Region] = []
@@ -107,7 +110,7 @@ class SelfScaling(ABC):
             set_aside_s = self._storage_s()
             self._find_regions(rest - set_aside_s)
             self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))
-            if set_aside_s > 0 and self._probes_s() <= rest - self.spent_s:
+            if set_aside_s > 0:
                 self._storage(until_s=rest)
             storage_s = sum(point.cost_s for point in self.storage)
             self._direction_caches(until_s=storage_s + self._until(DIRECTIONS_SHARE, rest - storage_s))
@@ -137,7 +140,7 @@ class SelfScaling(ABC):
             storage=list(self.storage),
             boundaries_bytes=list(self.boundaries),
             regions=list(self.regions),
-            drift=self._drift(),
+            drift=drift_of(self.points, self.regions),
             seed=self.settings.seed,
             complete=self.complete,
         )
@@ -195,7 +198,7 @@ class SelfScaling(ABC):
         )
         point = self._measure(step)
         self.points.append(step.label(point))
-        self.spent_s += point.cost_s
+        self.spent_s += point.cost_s + point.resumed_s
         return self.points[-1]
 
     def _shuffled(self, values: list[Any]) -> list[Any]:
@@ -307,17 +310,26 @@ class SelfScaling(ABC):
         return len(storage.probes(self.settings.cache_bytes)) * (storage.RUN_S + self._overhead_s())
 
     def _storage(self, until_s: float) -> None:
-        """Measure storage behind the cache once, and again while its share of the budget pays for it."""
-        until_s = min(until_s, self.spent_s + STORAGE_SHARE_MAX * self.settings.budget_s)
-        for repeat in range(storage.ROUNDS):
+        """Measure storage behind the cache once, if that is paid for, and again while its share of the budget is."""
+        settings = self.settings
+        # The probes have files of their own, which are laid out as those of the points were.
+        files_s = settings.spent_s * storage.image_bytes(settings.cache_bytes) / settings.image_bytes
+        self.storage_missed = self.spent_s + files_s + self._probes_s() > until_s
+        until_s = min(until_s, self.spent_s + STORAGE_SHARE_MAX * settings.budget_s)
+        for repeat in range(0 if self.storage_missed else storage.ROUNDS):
             begin_s = self.spent_s
-            self._storage_round(repeat)
+            if not self._storage_round(repeat):
+                self.storage_missed = repeat == 0
+                break
             if self.spent_s + (self.spent_s - begin_s) > until_s:
                 break
 
-    def _storage_round(self, repeat: int) -> None:
+    def _storage_round(self, repeat: int) -> bool:
+        """Whether the budget paid for all: a probe that lays out files, or syncs, may take far longer than a point."""
         probes = storage.probes(self.settings.cache_bytes)
         for done, (name, workload) in enumerate(probes.items()):
+            if self.spent_s + storage.RUN_S + self._overhead_s() > self.settings.budget_s:
+                return False
             step = Step(
                 workload,
                 storage.ROLE,
@@ -330,7 +342,8 @@ class SelfScaling(ABC):
             )
             point = step.label(self._measure(step))
             self.storage.append(point)
-            self.spent_s += point.cost_s
+            self.spent_s += point.cost_s + point.resumed_s
+        return True
 
     # ---- step 3 ----
 
@@ -376,21 +389,3 @@ class SelfScaling(ABC):
         passes = [(repeat, workload) for repeat in (0, 1) for workload in self._shuffled(workloads)]
         for done, (repeat, workload) in enumerate(passes):
             self._take(workload, "random", self.settings.budget_s, len(passes) - done, repeat=repeat)
-
-    def _drift(self) -> dict[str, Any]:
-        """Per region: throughputs of its focal point, whatever it was measured for, their spread, and last to first."""
-        regions = []
-        for index, region in enumerate(self.regions):
-            values = [p.throughput_bytes_per_s for p in self.points if p.workload == region.focal]
-            if len(values) < 2 or min(values) <= 0:
-                continue
-            mean = sum(values) / len(values)
-            regions.append(
-                {
-                    "region": index,
-                    "throughput_bytes_per_s": values,
-                    "spread": (max(values) - min(values)) / mean,
-                    "last_to_first": values[-1] / values[0] - 1,
-                }
-            )
-        return {"reference_points": regions}

@@ -162,3 +162,15 @@ def test_a_group_that_cannot_go_is_told_behind_the_error_that_ended_its_block(mo
     finally:
         for path in left:
             path.rmdir()
+
+
+def test_an_interruption_stays_one_where_a_group_cannot_go(monkeypatch):
+    monkeypatch.setattr(MemoryGroup, "_remove", fail_to_remove)
+    with pytest.raises(KeyboardInterrupt) as caught, MemoryGroup(LIMIT_BYTES) as group:
+        raise KeyboardInterrupt
+    group.path.rmdir()
+    assert caught.value.__notes__ == ["cannot remove the memory group"]
+
+
+def fail_to_remove(group):
+    raise FlextraceError("cannot remove the memory group")

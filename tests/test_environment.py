@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said of a machine, from files of /proc and /sys that are made up."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from selfscale import environment
@@ -55,3 +58,33 @@ def test_the_dirty_limit_is_that_of_the_group_or_of_the_machine(tmp_path, monkey
 )
 def test_what_is_read_ahead_by(facts, rules):
     assert read_ahead_rules(facts, 128 * 1024) == rules
+
+
+@pytest.mark.parametrize(
+    ("files", "identity"),
+    [
+        ({"wwid": "eui.0025388b710116a1\n", "device/serial": "S4EWNX0R\n"}, "eui.0025388b710116a1, 4096000 bytes"),
+        ({"wwid": "\n", "device/serial": "S4EWNX0R  \n"}, "S4EWNX0R, 4096000 bytes"),
+        ({}, "4096000 bytes"),
+    ],
+)
+@pytest.mark.parametrize("partition", ["", "disk1"])
+def test_what_tells_a_disk_from_others(tmp_path, monkeypatch, files, identity, partition):
+    """By its own name for itself, also of a partition."""
+    device = next((path for path in Path("/dev").iterdir() if path.is_block_device()), None)
+    if device is None:
+        pytest.skip("there is no block device")
+    disk = tmp_path / "devices/disk"
+    for name, text in {"queue/rotational": "0\n", f"{partition or '.'}/size": "8000\n", **files}.items():
+        (disk / name).parent.mkdir(parents=True, exist_ok=True)
+        (disk / name).write_text(text)
+    number = device.stat().st_rdev
+    link = tmp_path / f"dev/block/{os.major(number)}:{os.minor(number)}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(disk / partition)
+    monkeypatch.setattr(environment, "SYS", tmp_path)
+    assert environment.identity_of(str(device)) == identity
+
+
+def test_what_is_no_block_device_has_no_identity():
+    assert [environment.identity_of(name) for name in ("/dev/null", "/", "server:/export", "none")] == [None] * 4

@@ -86,6 +86,17 @@ def test_a_device_may_be_called_by_any_number(tmp_path):
         assert [trace.device_name(device) for device in (1, 2, 3, 4)] == called[1:]
 
 
+@pytest.mark.parametrize("called", [["sda", "1", "0:2", "sdb", "2", "7340031123456789"], ["3", "sda", "2", "sdb", "1"]])
+def test_names_and_numbers_of_devices_are_told_apart(tmp_path, called):
+    rows = "".join(f"{at},R,{name},0,512\n" for at, name in enumerate(2 * called))
+    trace = characterize.open(made(tmp_path, f"start,op,device,offset,bytes\n{rows}"))
+    numbers = trace.blocks["device"].tolist()
+    assert len(set(numbers)) == len(called)
+    assert numbers[len(called) :] == numbers[: len(called)]
+    names = [trace.device_name(number) for number in numbers[: len(called)]]
+    assert all(name in (own, f"0:{own}") for name, own in zip(names, called, strict=True))
+
+
 def test_operations_of_one_moment_stay_in_order(tmp_path):
     """Of a table in seconds: each write is synced before the next one."""
     rows = "".join(f"{at // 6},{'WRITE' if at % 2 else 'fsync'},/a,{4096 * at},4096\n" for at in range(24))

@@ -11,7 +11,7 @@ from selfscale.journal import Journal
 from selfscale.plan import Step
 from tests.synthetic_machine import MIB, Machine
 
-SETTINGS, MACHINE = {"seed": 1}, {"cache_bytes": 5.0, "read_only": False}
+SETTINGS, MACHINE = {"seed": 1}, {"cache_bytes": 5.0, "cpus": 2, "read_only": False}
 
 
 @pytest.fixture
@@ -34,8 +34,12 @@ def without(name):
 @pytest.mark.parametrize(
     ("line", "change", "said"),
     [
-        (0, lambda document: document.update(settings=5), "its first line"),
-        (0, lambda document: document.update(machine={"cache_bytes": "5"}), "its first line"),
+        (0, lambda document: document.update(settings=5), "settings is no object"),
+        (0, lambda document: document.update(machine=[5]), "machine is no object"),
+        (0, lambda document: document["machine"].update(cache_bytes="5"), "machine has cache_bytes '5'"),
+        (0, lambda document: document["machine"].update(cpus=0), "machine has cpus 0"),
+        (0, lambda document: document["machine"].update(seed=1), "machine has seed, which is unknown"),
+        (0, lambda document: document["machine"].pop("cpus"), "machine has no cpus"),
         (0, without("machine"), "machine"),
         (2, lambda document: document.update(steady="yes"), "point 2 has steady 'yes'"),
         (3, lambda document: document["workload"].update(readFrac=2), "point 3.workload has readFrac 2"),
@@ -50,7 +54,7 @@ def test_damage_is_told_by_its_place_and_nothing_is_cut_off(path, line, change, 
     path.write_text("\n".join([*lines, ""]))
     before = path.read_bytes()
     with pytest.raises(FlextraceError, match="is damaged") as caught:
-        Journal(path, SETTINGS, {}, resume=True)
+        Journal(path, SETTINGS, {}, resume=True, needed=["cache_bytes", "cpus"])
     assert said in str(caught.value)
     assert caught.value.exit_code == 2
     assert path.read_bytes() == before

@@ -185,3 +185,15 @@ sys.exit(main.main(["doctor"]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "flextrace doctor: interrupted\n")
+
+
+def test_what_else_failed_is_told_behind_an_interruption(monkeypatch, capsys):
+    def interrupted(verb):
+        error = KeyboardInterrupt()
+        error.add_note("cannot remove the memory group")
+        raise error
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main replaces it
+    monkeypatch.setattr("flextrace.main.make_parser", interrupted)
+    assert main(["doctor"]) == 130
+    assert capsys.readouterr().err == "flextrace doctor: interrupted\ncannot remove the memory group\n"

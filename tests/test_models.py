@@ -166,6 +166,21 @@ def test_a_node_that_does_not_fit_has_the_throughput_of_the_largest_size_that_do
         assert model.predict([node])["throughput_bytes_per_s"][0] == pytest.approx(multilinear(workload))
 
 
+@pytest.mark.parametrize("place", [0, 1, 40, -1])
+def test_every_point_that_is_missing_is_counted_and_none_else(place):
+    """Two sizes that do not fit have one point together; what is missing is not taken for one of these."""
+    ends = LOW.replace(unique_bytes=1.0 * MIB), HIGH.replace(size_mean=4.0 * MIB)
+    space = Profile(measured=[Point(end, 1.0, 0.0) for end in ends])
+    sample = orthogonal_sample(space, 162)
+    points = points_of(multilinear, list(dict.fromkeys(workload for _, workload in sample)), "orthogonal")
+    assert 81 < len(points) < len(sample)
+    moved_nothing = dataclasses.replace(points[place], throughput_bytes_per_s=0.0)
+    rest = [point for point in points if point is not points[place]]
+    for measured in (rest, [*rest, moved_nothing]):
+        with pytest.raises(FlextraceError, match=f"^1 of {len(points)} points of the orthogonal sample are missing"):
+            OrthogonalModel().fit(measured, REGIONS)
+
+
 def test_an_unfinished_sample_is_refused_and_beyond_it_the_face_is_taken():
     sample = [workload for _, workload in orthogonal_sample(SPACE, 72)]
     points = points_of(multilinear, sample, "orthogonal")

@@ -142,6 +142,22 @@ def test_predict_prints_absolute_and_relative(place, capsys):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        "predict fast.json --trace t.iotrace --against",
+        "predict fast.json --trace t.iotrace --measured-on",
+        "rank t.iotrace fast.json --measured-on",
+    ],
+)
+def test_a_damaged_profile_is_told_before_the_trace_is_read(place, tmp_path, capsys, monkeypatch, options):
+    monkeypatch.setattr("selfscale.application.application_of", lambda *arguments: pytest.fail("it is read"))
+    (tmp_path / "damaged.json").write_text('{"schema": "flextrace.profile/1", "points": 5}')
+    words = [str(place / word) if (place / word).is_file() else word for word in options.split()]
+    assert main([*words, str(tmp_path / "damaged.json")]) == 1
+    assert f"profile {tmp_path / 'damaged.json'} is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("verb", "options"),
     [
         ("predict fast.json --trace t.iotrace", "--against"),

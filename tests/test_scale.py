@@ -21,16 +21,6 @@ from selfscale.storage import probes
 from tests.synthetic_machine import MIB, Machine
 
 
-def test_nohup_keeps_a_measurement_when_the_terminal_goes():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with measuring.terminated_as_interrupted():
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 @pytest.fixture
 def place(tmp_path):
     (tmp_path / "d").mkdir()
@@ -50,11 +40,16 @@ def formula(monkeypatch):
         return machine.measure(request)
 
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
-    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: (image / "f1").write_text("") or 1.5)
+    monkeypatch.setattr(
+        measuring,
+        "lay_out",
+        lambda settings, image, say, **budget: (image / "f1").write_text("") or machine.laying_out_s,
+    )
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: step)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1 << 50))
     machine.interrupt_at = interrupt_at
+    machine.laying_out_s = 1.5
     return machine
 
 
@@ -109,10 +104,14 @@ def test_terminated_and_resumed(place, formula, capsys, monkeypatch, interrupt_a
     error = capsys.readouterr().err
     assert "flextrace scale --resume --directory" in error
     with monkeypatch.context() as preparing:
-        preparing.setattr(measuring, "lay_out", lambda settings, image, say: signal.raise_signal(signal.SIGTERM))
+        preparing.setattr(
+            measuring, "lay_out", lambda settings, image, say, **budget: signal.raise_signal(signal.SIGTERM)
+        )
         assert main(command(place, "--resume")) == 130
     assert "the run so far is kept; continue with: flextrace scale --resume --directory" in capsys.readouterr().err
-    assert main(command(place, "--resume")) == 0
+    with monkeypatch.context() as quickly:
+        quickly.setattr(formula, "laying_out_s", 0.0)
+        assert main(command(place, "--resume")) == 0
     resumed = load(place / "p.json")
     assert resumed.complete
     assert len(formula.measured) == len(resumed.measured + resumed.storage)
@@ -174,9 +173,11 @@ def test_terminated_and_resumed_in_other_modes(place, formula, capsys, mode):
     assert main(command(place, *mode)) == 130
     assert len(load(place / "p.json").measured) == 13
     assert shlex.join(mode[-2:]) in capsys.readouterr().err
+    formula.laying_out_s = 0.0
     assert main(command(place, *mode, "--resume")) == 0
     resumed = load(place / "p.json")
     assert len(formula.measured) == len(resumed.measured + resumed.storage)
+    formula.laying_out_s = 1.5
     assert main(command(place, *mode, "--force")) == 0
     again = load(place / "p.json")
     assert again.measured == resumed.measured

@@ -285,6 +285,10 @@ def test_a_device_interrupted_and_resumed(disk, tmp_path, monkeypatch, capsys):
     assert len(load(tmp_path / "p.json").measured) == 5
     assert main([*command, "--span", "32M", "--resume"]) == 2
     assert "span_bytes was None" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr("selfscale.environment.identity_of", lambda device: "another one")
+        assert main([*command, "--resume"]) == 2
+    assert f"disk was {tmp_path / 'disk'}, {SIZE} bytes, is another one" in capsys.readouterr().err
     assert main([*command, "--resume"]) == 0
     assert len(load(tmp_path / "p.json").measured) == len(machine.measured)
     assert {step.workload.read_frac for step in machine.measured} == {1.0}

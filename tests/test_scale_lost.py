@@ -51,7 +51,7 @@ def disturbed(tmp_path, monkeypatch):
     monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: CACHE_BYTES)
     monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
     monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
-    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: 0.0)
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: 0.0)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(measuring, "measure_in", lambda *arguments, **stopping: disturbed.wrap(machine.measure))
     return disturbed
@@ -100,6 +100,16 @@ def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_save
     assert saved == [0.5]
 
 
+def test_nohup_keeps_a_measurement_when_the_terminal_goes():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with measuring.terminated_as_interrupted():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_second_interruption_while_models_are_scored_leaves_the_profile(tmp_path, disturbed, monkeypatch, capsys):
     def interrupt(*profile):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -144,11 +154,30 @@ def test_the_command_that_is_told_goes_on_with_the_very_same_numbers(tmp_path, d
 @pytest.mark.parametrize("case", [("120s", 115.0, True), ("6s", 1.0, False)])
 def test_what_laying_out_files_took_is_told_where_too_little_was_left(tmp_path, disturbed, monkeypatch, capsys, case):
     budget, before_s, told = case
-    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: before_s)
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: before_s)
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--budget", budget)) == 3
     error = capsys.readouterr().err
     assert ("had its ends: 1 min 55 s of it went to laying out files and ageing" in error) == told
+    assert ("that took 1 min 55 s of the budget of 2 min 0 s: a larger --budget" in error) == told
     assert "predictions will be poor; use a larger --budget" in error
+
+
+def test_what_laying_out_files_again_takes_counts_to_the_budget_of_a_run_that_is_resumed(
+    tmp_path, disturbed, monkeypatch
+):
+    """Each time, and also where it was interrupted once more."""
+    taken_s = iter([3.0, 20.0, 30.0])
+    monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: next(taken_s))
+    for points in (5, 12):
+        disturbed.before[points] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    command_line = command(tmp_path / "d", tmp_path / "p.json")
+    assert main(command_line) == main([*command_line, "--resume"]) == 130
+    assert main([*command_line, "--resume"]) in {0, 3}
+    profile = load(tmp_path / "p.json")
+    measured = points_of(profile)
+    assert {index: point.resumed_s for index, point in enumerate(measured) if point.resumed_s} == {5: 20.0, 12: 30.0}
+    assert profile.settings["spent_s"] == pytest.approx(3 + 20 + 30 + sum(point.cost_s for point in measured))
+    assert profile.settings["spent_s"] <= 120 + max(point.cost_s for point in measured)
 
 
 @pytest.mark.parametrize("points", [1, 5, 20])

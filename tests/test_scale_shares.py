@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from selfscale.explore import Exploration
+from selfscale.knee import KneeExploration
 from selfscale.plan import NOMINAL_POINT_S, RANDOM_SHARE_MAX, Settings
 from selfscale.self_scaling import RUN_S_MIN
+from selfscale.storage import ROLE, probes
 from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.computes
@@ -68,3 +70,30 @@ def test_random_workloads_leave_the_others_the_points_that_their_share_pays_for(
     machine = Machine([(256 * MIB, 500e-6)])
     Exploration(settings, machine.measure).run()
     assert {"sizeMean", "processNum"} <= {step.parameter for step in machine.measured if step.role == "explore"}
+
+
+@pytest.mark.parametrize("benchmark", [Exploration, KneeExploration])
+def test_probes_of_storage_that_take_longer_than_points_end_with_the_budget(benchmark):
+    """They lay out files of their own, and sync."""
+    machine = Machine([(64 * MIB, 5e-4)])
+
+    def measure(step):
+        point = machine.measure(step)
+        return replace(point, cost_s=10.0) if step.role == ROLE else point
+
+    run = benchmark(Settings(64 * MIB, 240.0, 2), measure)
+    run.run()
+    assert run.storage_missed
+    assert 0 < len(run.profile().storage) < len(probes(1.0))
+    assert run.spent_s <= 250
+
+
+@pytest.mark.parametrize("prepared_s", [0.0, 300.0])
+def test_no_probe_is_begun_where_laying_out_their_files_would_take_what_is_left(prepared_s):
+    """Theirs are a share of the files of the points, which took five minutes on a slow disk."""
+    machine = Machine([(64 * MIB, 5e-4)])
+    run = Exploration(Settings(64 * MIB, 100.0 + prepared_s, 2, spent_s=prepared_s), machine.measure)
+    run.run()
+    assert run.complete
+    assert run.storage_missed == (prepared_s > 0)
+    assert bool(run.storage) == (prepared_s == 0)

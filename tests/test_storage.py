@@ -20,16 +20,16 @@ from characterize.trace import open as open_trace
 from characterize.workload import Workload
 from flextrace import measuring
 from flextrace.measuring import measure_in
-from flextrace.scale import END_SHARE
 from replayer.willy import PROCESSES_MAX
 from selfscale.access import BUFFERED
 from selfscale.environment import read_ahead_bytes, request_bytes
 from selfscale.explore import Exploration
 from selfscale.knee import KneeExploration
 from selfscale.measure import Point
-from selfscale.plan import Settings, Step
+from selfscale.plan import END_SHARE, Settings, Step
 from selfscale.probe_trace import PLACE_FILE
 from selfscale.profile import Profile, load
+from selfscale.self_scaling import STORAGE_SHARE_MAX
 from selfscale.storage import (
     BRIEF_NS,
     PACE_NS,
@@ -163,6 +163,10 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
     assert storage(budget_s=30.0) == []
     assert storage(read_only=True) == []
     assert storage(span_bytes=512.0 * MIB) == []
+
+
+def test_they_get_a_fifth_of_what_a_user_gives():
+    assert STORAGE_SHARE_MAX * Settings(1.0, budget_s=(1 - END_SHARE) * 100.0).budget_s == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("benchmark", [Exploration, KneeExploration])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb validate: its order, its table against a computation by hand, resuming, refusals."""
 
+import fcntl
 import json
 import os
 import shlex
@@ -16,6 +17,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace import measuring
 from flextrace.main import main
+from flextrace.validate import _differences
 from selfscale.environment import environment
 from selfscale.learned_points import learned_points
 from selfscale.measure import Point
@@ -163,6 +165,18 @@ def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsy
     assert not list(place.glob("*.ndjson"))
 
 
+def test_points_of_a_validation_that_goes_on_are_left_alone(place, machine, capsys):
+    machine.interrupt_at = 5
+    assert main(command(place, "--no-orthogonal")) == 130
+    journal = place / "p-validation.json.points.ndjson"
+    with journal.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert main(command(place, "--no-orthogonal", "--resume")) == 1
+    assert f"{journal} is used by another run of flextrace" in capsys.readouterr().err
+    assert len(machine.measured) == 5
+    assert main(command(place, "--no-orthogonal", "--resume")) == 0
+
+
 def test_nothing_to_resume_is_told_before_files_are_laid_out(place, machine, capsys, monkeypatch):
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say: pytest.fail("they are"))
     assert main(command(place, "--resume")) == 2
@@ -235,6 +249,13 @@ def test_refusals(made, place, machine, capsys):
     assert "is not complete: continue it" in told
     assert "no region's focal vector was measured" in told
     assert machine.measured == []
+
+
+def test_the_device_is_that_of_the_settings():
+    """Of a profile whose environment somebody has taken out."""
+    profile = Profile(settings={"access": {"mode": "device", "device": "/dev/null"}})
+    with pytest.raises(FlextraceError, match="/dev/null is not a block device"):
+        _differences(profile, None, None)
 
 
 def test_another_machine_is_said_and_is_not_trustworthy(place, machine, capsys):

@@ -140,6 +140,7 @@ class TableRecords:
         self.reading, self.names = reading, meaning.names
         self.of_files = bool(self.names & {"path", "file"})
         self.files, self._order = FileNumbers(reading.file_sizes), Moments()
+        self._devices: set[int] = set()
         reading.durations_known, reading.flags_known = "duration" in self.names, "flags" in self.names
         reading.records = "file" if self.of_files else "block"
         reading.time_unit = reading.options.time_unit or meaning.units.get("start", reading.time_unit)
@@ -186,11 +187,16 @@ class TableRecords:
         return draft
 
     def _device(self, text: str) -> int:
+        """Its number; a name gets one that no other device has, and a number that a name has got is a name as well."""
+        number = -1
         if numbers := re.fullmatch(r"(\d+)[:,](\d+)", text):
-            return int(numbers[1]) << 20 | int(numbers[2])
-        # A longer number, as of volumes of a cloud, is a name.
-        is_number = text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32
-        return int(text) if is_number else self.reading.device_of(text)
+            number = int(numbers[1]) << 20 | int(numbers[2])
+        elif text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32:
+            number = int(text)  # a longer one, as of volumes of a cloud, is a name
+        if number < 0 or number in self.reading.named_devices:
+            return self.reading.device_of(text, self._devices)
+        self._devices.add(number)
+        return number
 
     def _operations(self, columns: Columns) -> Draft:
         offset, size = self._places(columns)

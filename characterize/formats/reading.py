@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,8 @@ class Reading:
     bad_count : int
         Malformed lines left out.
     bad_examples : list of str
+    named_devices : set of int
+        Numbers that were given to names.
     """
 
     def __init__(self, path: Path, form: Format, options: ReadOptions):
@@ -156,7 +160,9 @@ class Reading:
         self.untimed = False
         self.bad_count = 0
         self.bad_examples: list[str] = []
+        self.named_devices: set[int] = set()
         self._device_of: dict[str, int] = {}
+        self._numbers = itertools.count(1)
 
     def bad(self, found: Iterable[tuple[int, str, str]]) -> None:
         """Take note of malformed lines: (number, what was expected, the line).
@@ -176,9 +182,12 @@ class Reading:
             if len(self.bad_examples) < EXAMPLES_MAX:
                 self.bad_examples.append(message)
 
-    def device_of(self, name: str) -> int:
-        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight."""
-        return self._device_of.setdefault(name, len(self._device_of) + 1)
+    def device_of(self, name: str, taken: AbstractSet[int] = frozenset()) -> int:
+        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight, but none that is taken."""
+        if name not in self._device_of:
+            self._device_of[name] = next(number for number in self._numbers if number not in taken)
+            self.named_devices.add(self._device_of[name])
+        return self._device_of[name]
 
     @property
     def assumed(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from characterize.workload import FIELD_OF, Workload
 from selfscale.measure import Point
 from selfscale.models.measured import beyond, columns, region_of
 from selfscale.profile import Region
-from selfscale.sampling import LOGARITHMIC
+from selfscale.sampling import LOGARITHMIC, feasible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ class OrthogonalModel:
         """Put the points of role ``orthogonal`` on a grid.
 
         A node whose sizeMean does not fit into a file was measured with the largest that does
-        (`selfscale.sampling.orthogonal_sample`), and has that throughput.
+        (`selfscale.sampling.feasible`), and has that throughput.
 
         Raises
         ------
@@ -65,19 +65,19 @@ class OrthogonalModel:
         }
         shape = [len(levels) for levels in self._levels.values()]
         values = np.empty(shape)
-        sizes: dict[tuple[float, ...], list[float]] = {}
-        for workload in chosen:
-            sizes.setdefault(_without_size(workload), []).append(workload.size_mean)
+        missing = set()
         for place in np.ndindex(*shape):
             coordinates = [levels[i] for levels, i in zip(self._levels.values(), place, strict=True)]
-            node = Workload(**dict(zip(FIELD_OF.values(), coordinates, strict=True)))
-            fitting = [size for size in sizes.get(_without_size(node), []) if size <= node.size_mean * (1 + 1e-9)]
-            if not fitting:
-                raise FlextraceError(
-                    f"{np.prod(shape) - len(chosen)} points of the orthogonal sample are missing: finish it with "
-                    "'flextrace validate --resume'"
-                )
-            values[place] = points[chosen[node.replace(size_mean=max(fitting))]].throughput_bytes_per_s
+            wanted = feasible(Workload(**dict(zip(FIELD_OF.values(), coordinates, strict=True))))
+            if wanted in chosen:
+                values[place] = points[chosen[wanted]].throughput_bytes_per_s
+            else:
+                missing.add(wanted)
+        if missing:
+            raise FlextraceError(
+                f"{len(missing)} of {len(missing) + len(chosen)} points of the orthogonal sample are missing: finish "
+                "it with 'flextrace validate --resume'; those that moved nothing count as missing"
+            )
         axes = [_axis(name, np.array(levels)) for name, levels in self._levels.items()]
         # A parameter with one level has no axis to interpolate on.
         self._varied = [name for name, levels in self._levels.items() if len(levels) > 1]
@@ -115,10 +115,6 @@ class OrthogonalModel:
                 "notes": [[f"{text}: that end was taken" for text in names.values()] for names in outside],
             }
         )
-
-
-def _without_size(workload: Workload) -> tuple[float, ...]:
-    return (workload.unique_bytes, workload.seq_frac, workload.read_frac, workload.process_num)
 
 
 def _axis(parameter: str, values: np.ndarray) -> np.ndarray:

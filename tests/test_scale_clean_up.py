@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measurements that cannot clean up, or are interrupted while they do: what they have come to is told all the same."""
+
+import os
+import signal
+
+import pytest
+
+from characterize.errors import FlextraceError
+from flextrace import measuring, scale
+from flextrace.main import main
+from selfscale.profile import load
+from tests.test_scale_lost import command, disturbed  # noqa: F401
+from tests.test_validate import command as validation
+from tests.test_validate import machine, made, place  # noqa: F401
+
+LEFT = "cannot remove the memory group: Device or resource busy; rmdir it later"
+
+
+class Group:
+    """Of memory; something else is in it at the end."""
+
+    path, end = None, FlextraceError(LEFT)
+
+    def __init__(self, limit_bytes):
+        self.limit_bytes = limit_bytes
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        raise self.end
+
+
+@pytest.fixture
+def stuck(monkeypatch):
+    monkeypatch.setattr(scale, "MemoryGroup", Group)
+    monkeypatch.setattr("flextrace.validate.MemoryGroup", Group)
+    return Group
+
+
+@pytest.mark.usefixtures("stuck")
+def test_an_interruption_stays_one_and_how_to_go_on_is_told(tmp_path, disturbed, capsys):  # noqa: F811
+    disturbed.before[5] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--memory", "64M")) == 130
+    told = capsys.readouterr().err
+    assert LEFT in told
+    assert "interrupted; continue with: flextrace scale --resume --directory" in told
+    assert (tmp_path / "p.json.points.ndjson").exists()
+    assert list((tmp_path / "d").iterdir()) == []
+
+
+@pytest.mark.usefixtures("stuck")
+def test_a_failure_stays_the_first_thing_that_is_told_of_what_failed(tmp_path, disturbed, capsys):  # noqa: F811
+    def fail():
+        raise FlextraceError("the device is on fire")
+
+    disturbed.before[5] = fail
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--memory", "64M")) == 1
+    told = capsys.readouterr().err
+    assert LEFT in told
+    assert told.splitlines()[-2] == "flextrace scale: the device is on fire"
+    assert "continue with: flextrace scale --resume --directory" in told.splitlines()[-1]
+
+
+@pytest.mark.parametrize("code", [1, 130])
+@pytest.mark.usefixtures("disturbed")
+def test_a_whole_profile_is_there_with_what_to_do_next(tmp_path, stuck, monkeypatch, capsys, code):
+    """And nothing is left to be resumed."""
+    monkeypatch.setattr(stuck, "end", FlextraceError(LEFT) if code == 1 else KeyboardInterrupt())
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--memory", "64M")) == code
+    told = capsys.readouterr().err
+    assert "next: flextrace predict" in told
+    assert told.splitlines()[-1] == f"flextrace scale: {LEFT if code == 1 else 'interrupted'}"
+    assert load(tmp_path / "p.json").complete
+    assert not (tmp_path / "p.json.points.ndjson").exists()
+
+
+@pytest.mark.usefixtures("stuck")
+def test_an_interrupted_validation_stays_one(place, machine, monkeypatch, capsys):  # noqa: F811
+    monkeypatch.setattr(measuring, "check_space", lambda *arguments: None)
+    machine.interrupt_at = 5
+    assert main(validation(place, "--no-orthogonal", "--memory", "64M")) == 130
+    told = capsys.readouterr().err
+    assert LEFT in told
+    assert "interrupted; continue with: flextrace validate --resume" in told
