@@ -55,7 +55,8 @@ class ConcurrencySummary:
     measured : bool
         Whether starts and durations are measurements (`characterize.requests.times_measured`).
     thinking : bool
-        Whether to follow think times (`characterize.response_time.think_times`).
+        Whether to follow think times: from the latest end of a thread's requests so far to the start of its next one, 0
+        where that is earlier. A thread's first request has none. What else the thread does meanwhile is within.
     """
 
     def __init__(self, measured: bool, thinking: bool = False) -> None:

@@ -19,7 +19,7 @@ from characterize.layer_summary import LayerChunk
 from characterize.log_histogram import LogHistogram
 from characterize.places import PlaceCounts, Places, Spans
 from characterize.requests import Layer, Mmap, arrivals_measured, times_measured
-from characterize.response_time import end_seen
+from characterize.response_time import times_by_kind
 from characterize.stream import Chunk, Stream, one_ahead, stream_of
 from characterize.trace import Trace
 
@@ -182,10 +182,8 @@ class Seen:
         requests, syncs = chunk.requests, chunk.syncs
         if len(requests["bytes"]):
             self.places.add(requests)
-        duration, read, seen = requests["end_ns"] - requests["start_ns"], requests["read"], end_seen(requests)
-        self.times["read"].add(duration[read & seen])
-        self.times["write"].add(duration[~read & seen])
-        self.times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+        for name, times in times_by_kind(requests, syncs).items():
+            self.times[name].add(times)
 
     def merge(self, counted: PlaceCounts, times: Mapping[str, LogHistogram]) -> None:
         """Add what another one counted and timed, all of whose requests start after these."""
