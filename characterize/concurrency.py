@@ -14,7 +14,6 @@ from characterize.log_histogram import GroupedHistogram, LogHistogram
 from characterize.numbering import Numbering, room_for
 from characterize.processor_share import computed_ns
 from characterize.references import Columns
-from characterize.requests import columns_of
 
 
 @dataclass(frozen=True)
@@ -218,21 +217,6 @@ class ConcurrencySummary:
         frame["time_in_io_s"] = busy / 1e9 if self._measured else math.nan
         frame["response_mean_s"] = total / requests / 1e9 if self._measured else math.nan
         return frame
-
-
-def concurrency_of(requests: pd.DataFrame, measured: bool) -> Concurrency:
-    """Number in flight and time in I/O.
-
-    Parameters
-    ----------
-    requests : DataFrame
-        As from `characterize.requests.requests_of`.
-    measured : bool
-        Whether starts and durations are measurements (`characterize.requests.times_measured`).
-    """
-    summary = ConcurrencySummary(measured)
-    summary.add(columns_of(requests))
-    return summary.result()
 
 
 def littles_law(

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from characterize.characterization import characterize
-from characterize.concurrency import concurrency_of, littles_law
+from characterize.concurrency import ConcurrencySummary, littles_law
 from characterize.grouping import Grouping
 from characterize.intervals import union_length
 from characterize.layout import PROCESSOR_SHARE_ALL, BlockFlag, BlockOp, HeaderFlag
-from characterize.requests import requests_of
+from characterize.requests import columns_of, requests_of
 from characterize.response_time import syncs_of
-from characterize.sizes import size_histogram, sizes_of
+from characterize.sizes import SizeSummary
 from characterize.text import render
 from tests.made_trace import made_trace, read, write
 
@@ -44,8 +44,20 @@ def two_threads():
     )
 
 
+def load_of(trace, layer="vfs", *, measured=True):
+    summary = ConcurrencySummary(measured)
+    summary.add(columns_of(requests_of(trace, layer)))
+    return summary.result()
+
+
+def sizes_of(rows):
+    summary = SizeSummary()
+    summary.add(columns_of(requests_of(made_trace(rows))))
+    return summary.result()
+
+
 def test_load_by_hand():
-    load = concurrency_of(requests_of(two_threads()), measured=True)
+    load = load_of(two_threads())
     assert load.threads == 2
     assert load.in_flight_max == 2
     # In flight: [0, 25), [30, 40), [50, 65) = 50 ns; durations 10 + 20 + 10 + 10 + 10 = 60 ns.
@@ -61,7 +73,7 @@ def test_load_by_hand():
 
 
 def test_load_of_what_was_not_measured():
-    load = concurrency_of(requests_of(two_threads()), measured=False)
+    load = load_of(two_threads(), measured=False)
     assert load.threads == 2
     assert math.isnan(load.in_flight_max)
     assert math.isnan(load.time_in_io_s)
@@ -69,14 +81,14 @@ def test_load_of_what_was_not_measured():
 
 
 def test_load_of_nothing():
-    load = concurrency_of(requests_of(made_trace()), measured=True)
+    load = load_of(made_trace())
     assert (load.threads, load.in_flight_max, load.time_in_io_s) == (0, 0, 0)
     assert math.isnan(load.in_flight_mean)
 
 
 def test_threads_are_unknown_where_no_request_names_one():
     blocks = [{"op": 1, "bytes": 512, "start_ns": 1}]
-    assert math.isnan(concurrency_of(requests_of(made_trace(blocks=blocks), "block"), measured=True).threads)
+    assert math.isnan(load_of(made_trace(blocks=blocks), "block").threads)
 
 
 def test_response_times():
@@ -195,19 +207,19 @@ def test_littles_law_of_a_closed_system():
 
 def test_size_histogram():
     rows = [read(0, 1), read(0, 3), write(0, 4), write(0, 7), read(0, 8), read(0, 8)]
-    histogram = size_histogram(requests_of(made_trace(rows)))
+    histogram = sizes_of(rows).histogram()
     assert histogram.to_dict("list") == {
         "low_bytes": [1, 2, 4, 8],
         "high_bytes": [2, 4, 8, 16],
         "reads": [1, 1, 0, 2],
         "writes": [0, 0, 2, 0],
     }
-    assert len(size_histogram(requests_of(made_trace()))) == 0
+    assert len(sizes_of([]).histogram()) == 0
 
 
 @given(st.lists(st.integers(1, 2**31 - 1), min_size=1, max_size=50))
 def test_every_size_falls_into_its_power_of_two(sizes):
-    histogram = size_histogram(requests_of(made_trace([read(0, size) for size in sizes])))
+    histogram = sizes_of([read(0, size) for size in sizes]).histogram()
     for low, high, reads, _ in histogram.itertuples(index=False):
         assert reads == sum(low <= size < high for size in sizes)
     assert histogram["reads"].sum() == len(sizes)
@@ -215,7 +227,7 @@ def test_every_size_falls_into_its_power_of_two(sizes):
 
 def test_common_sizes():
     rows = [read(0, 8192), read(0, 4096), write(0, 8192), read(0, 512)]
-    common = sizes_of(requests_of(made_trace(rows))).common(2)
+    common = sizes_of(rows).common(2)
     assert common.to_dict("list") == {"bytes": [8192, 512], "requests": [2, 1], "share": [0.5, 0.25]}
 
 
