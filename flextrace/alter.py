@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
+from characterize.provenance import command_words
 from characterize.units import parse_seed
 from flextrace.made_trace import add_output_arguments, read_parents, show_parameter, tell_next
 
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(f"nothing to alter: give at least one of {options}", 2)
     (parent,) = read_parents(arguments, [arguments.file])
     trace, manifest = alter(parent, changes, arguments.seed, nearest=arguments.nearest)
-    trace.header.metadata["alter_command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    trace.header.metadata["alter_command"] = shlex.join(command_words())
     trace_file.write(trace, arguments.output, force=arguments.force)
     if arguments.format == "json":
         print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **manifest.as_document()}, indent=1))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
 import shlex
 import sys
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file
+from characterize.provenance import command_words, created_now, provenance_of
 from characterize.units import parse_seed
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_new_file(arguments.output, force=arguments.force, inputs=[arguments.table])
     if arguments.cost is not None and not 0 < arguments.cost < math.inf:
         raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
-    from characterize.provenance import provenance_of  # noqa: PLC0415 (numpy only after the cheap refusals)
-    from selfscale.predict import record_scores  # noqa: PLC0415
+    from selfscale.predict import record_scores  # noqa: PLC0415 (numpy only after the cheap refusals)
     from selfscale.table import read_table  # noqa: PLC0415
     from selfscale.table_profile import profile_of  # noqa: PLC0415
 
@@ -73,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     profile.table["input"] = origin["input"]
     profile.settings = {} if arguments.cost is None else {"cost": arguments.cost}
     profile.tool_version = origin["tool_version"]
-    profile.command = ["flextrace", *sys.argv[1:]]
-    profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    profile.command = command_words()
+    profile.created = created_now()
     profile.seed = arguments.seed
     record_scores(profile)
     if profile.models["best"] is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.expansion import refuse_archive_name
 from characterize.new_file import check_new_file
+from characterize.provenance import command_words
 from characterize.units import format_bytes
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
 
     parents = read_parents(arguments, files)
     made = maker(parents)
-    made.header.metadata[f"{arguments.verb}_command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    made.header.metadata[f"{arguments.verb}_command"] = shlex.join(command_words())
     trace_file.write(made, arguments.output, force=arguments.force)
     lineage = made.header.metadata["lineage"]
     if arguments.format == "json":

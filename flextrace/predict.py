@@ -228,7 +228,7 @@ def _repeatability(profile: Profile) -> Repeatability | None:
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
     from flextrace.prediction_text import document_of  # noqa: PLC0415
 
     def input_of(path: Path | None) -> dict[str, Any] | None:
@@ -239,7 +239,7 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
     return {
         "schema": SCHEMA,
         **provenance_of(arguments.trace),
-        "command": ["flextrace", *sys.argv[1:]],
+        "command": command_words(),
         "profile": {**provenance_of(arguments.profile)["input"], "complete": profile.complete, "seed": profile.seed},
         "predictions": [
             {

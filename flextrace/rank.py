@@ -180,7 +180,7 @@ def _document(
     from dataclasses import asdict  # noqa: PLC0415
 
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
     from selfscale.ranking import ratio_to  # noqa: PLC0415
 
     def cells(entries: list[Entry]) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ def _document(
     return {
         "schema": SCHEMA,
         **provenance_of(None if arguments.workloads else arguments.files[0]),
-        "command": ["flextrace", *sys.argv[1:]],
+        "command": command_words(),
         "by": arguments.by,
         "ratio_to": machines[0].name if arguments.workloads else "the first of the order",
         "measured_on": provenance_of(arguments.measured_on)["input"],

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import platform
@@ -14,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from characterize.errors import FlextraceError
 from characterize.new_file import write_text
+from characterize.provenance import command_words, sha256_of
 from replayer.confine import current_limit
 from replayer.result_text import summary
 from replayer.run import EXIT_INTERRUPTED, EXIT_NOT_TRUSTWORTHY, EXIT_OK
@@ -28,12 +29,11 @@ def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
     hashing would take a processor from what is measured. The engine reads the trace right after, from the page cache.
     """
     digest = None
-    with suppress(OSError):  # the engine says what is wrong with it
+    with suppress(OSError, FlextraceError):  # the engine says what is wrong with it
         if trace.is_file():  # a pipe would wait for who writes into it
-            with trace.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = sha256_of(trace)
     return {
-        "command": shlex.join(["flextrace", *sys.argv[1:]]),
+        "command": shlex.join(command_words()),
         "trace_sha256": digest,
         "environment": {
             "kernel": platform.release(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import math
 import os
 import shlex
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_replaceable
-from characterize.provenance import tool_version
+from characterize.provenance import command_words, created_now, tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
 from flextrace import access_options, measuring
 from flextrace.measuring_progress import Progress
@@ -368,8 +367,8 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     if arguments.cost is not None:
         profile.settings["cost"] = arguments.cost
     profile.tool_version = tool_version()
-    profile.command = ["flextrace", *sys.argv[1:]]
-    profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    profile.command = command_words()
+    profile.created = created_now()
     record_findings(profile)
     profile.save(arguments.output)
     lacks = "" if profile.complete else ", which is not complete"

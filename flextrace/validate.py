@@ -238,12 +238,12 @@ def _document(
     from dataclasses import asdict  # noqa: PLC0415
 
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
 
     return {
         "schema": SCHEMA,
         **provenance_of(arguments.profile),
-        "command": ["flextrace", *sys.argv[1:]],
+        "command": command_words(),
         "settings": chosen,
         "environment": profile.environment,
         "rows": [plain(asdict(row)) for row in result["rows"]],

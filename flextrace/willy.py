@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the trace, print its parameters as wanted and as measured; 3 if what it is drawn from lacks records."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.provenance import provenance_of, sha256_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of, sha256_of  # noqa: PLC0415
     from characterize.workload import PARAMETERS, Workload, workload_of  # noqa: PLC0415
     from replayer.source_shape import EMPIRICAL, source_shape_of  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if like:
         trace.header.metadata["like"] = {"path": str(like), "sha256": sha256_of(like)}
-    trace.header.metadata["command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    trace.header.metadata["command"] = shlex.join(command_words())
     trace_file.write(trace, arguments.output, force=arguments.force)
     asked, achieved = wanted.as_document(), workload_of(trace).as_document()
     requests = len(trace.requests)
