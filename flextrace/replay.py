@@ -13,7 +13,7 @@ from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.expansion import expanded
-from characterize.units import parse_duration
+from characterize.units import parse_duration, parse_positive
 from flextrace.measuring import terminated_as_interrupted
 from flextrace.replay_checks import check_arguments
 from flextrace.replay_progress import INTERVAL_MS, ReplayProgress
@@ -37,17 +37,6 @@ from replayer.run import (
     replay,
 )
 from selfscale.recorded_replay import recorded_replay
-
-
-def parse_factor(text: str) -> float:
-    """A positive number; `FlextraceError` (usage) otherwise."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1e9:
-        raise FlextraceError(f"factor {text!r} is not understood: give a positive number, such as 2", 2)
-    return value
 
 
 def parse_count(text: str) -> int:
@@ -107,7 +96,7 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
         "(alone), or it only sleeps (off)",
     )
     group.add_argument(
-        "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default: 1)"
+        "--speed", type=parse_positive, default=1.0, metavar="F", help="divide recorded times by F (default: 1)"
     )
     group.add_argument(
         "--late",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import os
 import shlex
 import sys
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from characterize.errors import FlextraceError
 from characterize.new_file import check_replaceable
 from characterize.provenance import command_words, created_now, tool_version
-from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
+from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace import access_options, measuring
 from flextrace.measuring_progress import Progress
 from replayer.confine import MemoryGroup, parse_limit
@@ -98,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also measure N random workloads twice, and print the errors of predictions and repetitions (default: 0)",
     )
     parser.add_argument(
-        "--cost", type=float, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
+        "--cost", type=parse_positive, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
     )
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
     parser.add_argument("--force", action="store_true", help="overwrite the profile, and forget an interrupted run")
@@ -309,8 +308,6 @@ def _check(arguments: argparse.Namespace) -> None:
         raise FlextraceError(
             f"a budget of {format_duration(arguments.budget)} pays for no profile: give at least 5s", 2
         )
-    if arguments.cost is not None and not 0 < arguments.cost < math.inf:
-        raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
     if arguments.random < 0:
         raise FlextraceError(f"--random {arguments.random}: give a number of workloads, or leave it out", 2)
     if arguments.target is not None and (arguments.target == 0 or arguments.stop_rule != "confidence"):

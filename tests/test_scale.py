@@ -87,7 +87,7 @@ def test_a_cost_stands_in_the_profile(place, formula, capsys):
     assert main(command(place, "--cost", "1200.5")) == 0
     assert load(place / "p.json").settings["cost"] == 1200.5
     assert main(command(place, "--force", "--cost", "0")) == 2
-    assert "--cost 0" in capsys.readouterr().err
+    assert "--cost: number '0' is not understood: give one above 0" in capsys.readouterr().err
 
 
 def test_laying_out_counts_to_the_budget(place, formula):
