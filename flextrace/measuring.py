@@ -73,21 +73,6 @@ def told_how_to_go_on(again: str, say: Callable[[str], None]) -> Iterator[None]:
         raise
 
 
-def check_device_options(device: str | None, write: bool, confirm: str | None) -> None:
-    """Refuse, as 'flextrace replay --device' does, to write a device that was not named twice.
-
-    Raises
-    ------
-    FlextraceError
-    """
-    if (write or confirm) and not device:
-        raise FlextraceError("--write and --confirm are for a block device: give --device as well", 2)
-    if write and not confirm:
-        raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
-    if confirm and not write:
-        raise FlextraceError("--confirm is for --write, which overwrites the device: give that as well", 2)
-
-
 def try_device(access: Access, confirm: str | None) -> None:
     """Have the engine read the first page of a device: one that may not be used is refused before anything else.
 

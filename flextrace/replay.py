@@ -18,6 +18,7 @@ from flextrace.measuring import terminated_as_interrupted
 from flextrace.replay_checks import check_arguments
 from flextrace.replay_progress import INTERVAL_MS, ReplayProgress
 from flextrace.replay_result import provenance, tell
+from flextrace.write_options import add_write_arguments
 from replayer.confine import parse_limit
 from replayer.engine_options import EngineOptions
 from replayer.phases import LaidOut, replay_in_phases
@@ -178,10 +179,7 @@ def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
         help="do the trace's I/O on block devices there, or, where it has none, its block requests; only reads, "
         "unless --write is given; with --directory, files go there and only the trace's own block device onto DEV",
     )
-    group.add_argument("--write", action="store_true", help="do the writes as well, which destroys what is on DEV")
-    group.add_argument(
-        "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
-    )
+    add_write_arguments(group, "do the writes as well, which destroys what is on DEV")
     group.add_argument(
         "--fit",
         choices=FITS,

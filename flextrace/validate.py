@@ -17,6 +17,7 @@ from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed
 from flextrace import measuring
 from flextrace.measuring_progress import Progress
+from flextrace.write_options import add_write_arguments, check_write_arguments
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -48,14 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", type=parse_limit, metavar="SIZE", help="memory control group to measure in (default: the profile's)"
     )
-    parser.add_argument(
-        "--write",
-        action="store_true",
-        help="needed where the profile is of a device that was written: destroys what is on it",
-    )
-    parser.add_argument(
-        "--confirm", metavar="ID", help="that device's serial number, or its size in bytes if it has none; for --write"
-    )
+    add_write_arguments(parser, "needed where the profile is of a device that was written: destroys what is on it")
     parser.add_argument(
         "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
     )
@@ -156,7 +150,7 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
 
         raise FlextraceError(f"profile {arguments.profile} has no region to predict from: {TO_COMPLETE}")
     device = profile.settings.get("access", {}).get("device")
-    measuring.check_device_options(device, arguments.write, arguments.confirm)
+    check_write_arguments(device, arguments.write, arguments.confirm)
     if device and profile.range_of("readFrac")[0] < 1 and not arguments.write:
         raise FlextraceError(f"profile {arguments.profile} has writes to {device}: give --write and --confirm", 2)
     if device and (arguments.directory or arguments.memory):
