@@ -80,11 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
-    from selfscale.application import estimates, not_recorded  # noqa: PLC0415 (pandas only after the cheap refusals)
-    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
+    from selfscale.application import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.mismatches import mismatches, recorded_machine  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
-    from selfscale.table_profile import known_settings  # noqa: PLC0415
     from selfscale.treatment import treatment  # noqa: PLC0415
 
     changes = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
@@ -103,16 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
     warnings += mismatches(application, arguments.profile, predictor)
     measured_on = None
     if arguments.measured_on is not None:
-        if application.times is None:
-            raise not_recorded(application.why_no_times)
-        origin = Profile.load(arguments.measured_on, tables=True)
-        measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
-        warnings += mismatches(application, arguments.measured_on, measured_on)
-        warnings += other_memory(application, arguments.measured_on, measured_on.profile)
+        measured_on, found = recorded_machine(application, arguments.measured_on, arguments.model, settings)
+        warnings += found
     made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
     if arguments.against is not None:
-        against = Profile.load(arguments.against, tables=True)
-        other = Predictor(against, arguments.model, known_settings(against, settings))
+        other = Predictor.load(arguments.against, arguments.model, settings)
         warnings += mismatches(application, arguments.against, other)
         made.ratios = _ratios(made, other, measured_on)
     if measured_on is not None:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--by",
-        choices=("throughput", "elapsed", "cost"),
+        choices=MERITS,
         default="throughput",
         help="the best machine first, by throughput (default), elapsed time, or throughput per cost ('scale --cost')",
     )
@@ -66,12 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
     if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
         raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
-    from selfscale.application import not_recorded  # noqa: PLC0415 (pandas only after the cheap refusals)
-    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
-    from selfscale.predict import Predictor  # noqa: PLC0415
-    from selfscale.profile import Profile  # noqa: PLC0415
+    from selfscale.mismatches import mismatches, recorded_machine  # noqa: PLC0415 (pandas after cheap refusals)
     from selfscale.ranking import load_machines, rank  # noqa: PLC0415
-    from selfscale.table_profile import known_settings  # noqa: PLC0415
 
     settings = parse_settings(arguments.settings)
     application = _application(arguments)
@@ -81,12 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
         warnings += mismatches(application, machine.path, machine.predictor)
     measured_on = None
     if arguments.measured_on:
-        if application.times is None:
-            raise not_recorded(application.why_no_times)
-        origin = Profile.load(arguments.measured_on, tables=True)
-        measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
-        warnings += mismatches(application, arguments.measured_on, measured_on)
-        warnings += other_memory(application, arguments.measured_on, measured_on.profile)
+        measured_on, found = recorded_machine(application, arguments.measured_on, arguments.model, settings)
+        warnings += found
     warnings = list(dict.fromkeys(warnings))  # it may be one of those that are ranked
     tables = rank(machines, application, arguments.by, measured_on)
     if arguments.format == "json":

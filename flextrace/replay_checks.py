@@ -53,9 +53,7 @@ def _check_device_arguments(arguments: argparse.Namespace) -> None:
     given += ["--fit"] if arguments.fit != "exact" else []
     if given and not arguments.device:
         raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
-    if not arguments.device:
-        return
-    if arguments.memory and not arguments.directory:
+    if arguments.device and arguments.memory and not arguments.directory:
         raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
     if arguments.directory and given:
         raise FlextraceError(

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from characterize.units import format_bytes
 from selfscale.access import Access
-from selfscale.application import Application
+from selfscale.application import Application, not_recorded
 from selfscale.comparison import same_limit
 from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
@@ -37,7 +38,23 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
     return [*warnings, f"profile {path} {nothing.reason}: {lost}; {nothing.remedy}"]
 
 
-def other_memory(application: Application, path: str | os.PathLike[str], recorded_on: Profile) -> list[str]:
+def recorded_machine(
+    application: Application, path: str | os.PathLike[str], model: str, settings: Mapping[str, float]
+) -> tuple[Predictor, list[str]]:
+    """The machine that an application was recorded on, by its profile, and what that cannot say of the application.
+
+    Raises
+    ------
+    FlextraceError
+        How the application ran was not recorded, or the profile cannot be used.
+    """
+    if application.times is None:
+        raise not_recorded(application.why_no_times)
+    predictor = Predictor.load(path, model, settings)
+    return predictor, mismatches(application, path, predictor) + _other_memory(application, path, predictor.profile)
+
+
+def _other_memory(application: Application, path: str | os.PathLike[str], recorded_on: Profile) -> list[str]:
     """Whether the machine that an application was recorded on had other memory than its profile, read from `path`."""
     limits = [application.memory_limit_bytes, recorded_on.environment.get("memory_limit_bytes")]
     if same_limit(*limits):

@@ -41,7 +41,6 @@ WORKLOADS = {
     }
 }
 """Sets of workloads by name; the thesis's KB and MB are taken as binary."""
-ORDERS = ("throughput", "elapsed", "cost")
 
 
 @dataclass(frozen=True)
