@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makers of traces share, from ``alter`` to ``clone``: options of the output, their parents, telling what it is."""
+"""What makers of traces share, from ``alter`` to ``willy``: options of the output, reading parents, telling of it."""
 
 from __future__ import annotations
 

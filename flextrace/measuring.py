@@ -8,7 +8,6 @@ import fcntl
 import math
 import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
-from replayer.run import SAME_S
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
     from selfscale.access import Access
-    from selfscale.journal import Journal
     from selfscale.measure import Point
     from selfscale.plan import Settings, Step
 
@@ -34,43 +31,6 @@ SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S = 1 << 30, 2 << 20
 SPAN_BYTES_MIN = 16 << 20
 DEVICE_MARGIN_BYTES = 1 << 16
 """Files that are laid end to end begin at multiples of 4 KiB: at most 16 of them."""
-
-
-@contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """A service manager's SIGTERM and a closed terminal's SIGHUP save the partial profile as Ctrl-C does.
-
-    What comes right behind another one is the same: it would interrupt what that one has saved and cleaned up.
-    """
-    last_s = -math.inf
-
-    def interrupt(number: int, frame: Any) -> None:
-        nonlocal last_s
-        if time.monotonic() - last_s > SAME_S:
-            last_s = time.monotonic()
-            raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number in (signal.SIGINT, signal.SIGHUP):
-        if before[number] == signal.SIG_IGN:  # by a shell that runs it in the background, by nohup
-            del before[number]
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def told_how_to_go_on(again: str, say: Callable[[str], None]) -> Iterator[None]:
-    """For a resumed run that is interrupted before it measures."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(f"the run so far is kept; continue with: flextrace {again}")
-        raise
 
 
 def try_device(access: Access, confirm: str | None) -> None:
@@ -303,29 +263,3 @@ def _check_there(image: Path, device: int) -> None:
             f"cannot measure in {image}: it is not there any more; mount its file system again, and leave the "
             "directory alone while it is measured"
         )
-
-
-def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:
-    """The failures of a run as one, with where is what it measured before and how to go on; else nothing is left."""
-    code = failures[0].exit_code if isinstance(failures[0], FlextraceError) else 1
-    told = "\n".join(map(reason_of, failures))
-    if not journal.measured:
-        with contextlib.suppress(OSError):
-            journal.remove()
-        return FlextraceError(told, code)
-    place, move = journal.path, ""
-    if not journal.is_there():
-        try:
-            place, move = journal.copy_elsewhere(), f"move it to {journal.path} and "
-        except OSError as error:
-            return FlextraceError(f"{told}\nwhat was measured before is lost with {journal.path} ({error})", code)
-    return FlextraceError(
-        f"{told}\nwhat was measured before is kept in {place}; {move}continue with: flextrace {again}", code
-    )
-
-
-def reason_of(end: BaseException) -> str:
-    """What ended a run early, in words."""
-    if isinstance(end, KeyboardInterrupt):
-        return "interrupted"
-    return f"cannot read or write: {end}" if isinstance(end, OSError) else str(end)

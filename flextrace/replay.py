@@ -14,7 +14,7 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.expansion import expanded
 from characterize.units import parse_duration, parse_positive
-from flextrace.measuring import terminated_as_interrupted
+from flextrace.interruption import terminated_as_interrupted
 from flextrace.replay_checks import check_arguments
 from flextrace.replay_progress import INTERVAL_MS, ReplayProgress
 from flextrace.replay_result import provenance, tell

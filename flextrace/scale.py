@@ -17,7 +17,9 @@ from characterize.new_file import check_replaceable
 from characterize.provenance import command_words, created_now, tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace import access_options, measuring
+from flextrace.interruption import terminated_as_interrupted
 from flextrace.measuring_progress import Progress
+from flextrace.resuming import check_nothing_is_lost, journal_path, kept, reason_of, told_how_to_go_on
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -130,14 +132,14 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if access.device:
         measuring.try_device(access, arguments.confirm)
-    journal = Journal(_journal_path(arguments), chosen, {}, resume=True) if arguments.resume else None
+    journal = Journal(journal_path(arguments.output), chosen, {}, resume=True) if arguments.resume else None
     machine = journal.machine if journal else _machine(arguments, access)
     if arguments.directory:
         measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
     with contextlib.ExitStack() as stack:
-        stack.enter_context(measuring.terminated_as_interrupted())
+        stack.enter_context(terminated_as_interrupted())
         if journal:
-            stack.enter_context(measuring.told_how_to_go_on(f"scale --resume {_same_options(arguments)}", _say))
+            stack.enter_context(told_how_to_go_on(f"scale --resume {_same_options(arguments)}", _say))
         group = None
         if arguments.memory:
             group = stack.enter_context(MemoryGroup(arguments.memory))
@@ -150,7 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
         environment = _environment(arguments)  # while there is one: the directory may vanish
         if journal is None:
             machine["spent_s"] = spent_s
-            journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
+            journal = Journal(journal_path(arguments.output), chosen, machine, resume=False)
         else:
             _say(f"resuming behind {len(journal.points)} points")
         left_s = settings.budget_s - machine["spent_s"]
@@ -166,7 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
             profile = exploration.profile()
             profile.environment = environment
             profile.settings = {**chosen, "spent_s": exploration.spent_s}
-            profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
+            profile.ended_early = reason_of(ends[0]) if ends[0] else missing
             ends.append(_end_of(lambda: _finish(arguments, profile)))
     if any(end is not None for end in ends):
         return _unfinished(ends, journal, f"scale --resume {_same_options(arguments)}")
@@ -201,7 +203,7 @@ def _unfinished(ends: Sequence[BaseException | None], journal: Journal, again: s
         It was a failure, and not only an interruption.
     """
     if failures := [end for end in ends if isinstance(end, Exception)]:
-        raise measuring.kept(failures, journal, again) from failures[0]
+        raise kept(failures, journal, again) from failures[0]
     _say(f"interrupted; continue with: flextrace {again}")
     return 130
 
@@ -324,19 +326,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.directory and (arguments.directory / measuring.IMAGE).resolve() in arguments.output.resolve().parents:
         raise FlextraceError(f"cannot write {arguments.output}: its directory is removed at the end; choose another", 2)
     check_replaceable(arguments.output)
-    if arguments.resume or arguments.force:
-        return
-    if arguments.output.exists():
-        raise FlextraceError(f"{arguments.output} exists already: choose another name, or give --force or --resume", 2)
-    if _journal_path(arguments).exists():
-        raise FlextraceError(
-            f"{_journal_path(arguments)} holds an interrupted run: continue it with --resume, forget it with --force",
-            2,
-        )
-
-
-def _journal_path(arguments: argparse.Namespace) -> Path:
-    return arguments.output.with_name(arguments.output.name + ".points.ndjson")
+    check_nothing_is_lost(arguments, arguments.output)
 
 
 def _same_options(arguments: argparse.Namespace) -> str:

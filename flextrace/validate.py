@@ -16,7 +16,9 @@ from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed
 from flextrace import measuring
+from flextrace.interruption import terminated_as_interrupted
 from flextrace.measuring_progress import Progress
+from flextrace.resuming import check_nothing_is_lost, journal_path, kept, told_how_to_go_on
 from flextrace.write_options import add_write_arguments, check_write_arguments
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
@@ -78,8 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     profile = Profile.load(arguments.profile)
     output = arguments.output or arguments.profile.with_name(arguments.profile.stem + "-validation.json")
-    journal_path = output.with_name(output.name + ".points.ndjson")
-    _check(arguments, profile, output, journal_path)
+    _check(arguments, profile, output)
     _check_models(profile, arguments.profile)
     access = Access.of(profile.settings)
     directory = None if access.device else arguments.directory or Path(profile.environment["directory"])
@@ -102,18 +103,18 @@ def run(arguments: argparse.Namespace) -> int:
     }
     warnings = _differences(profile, directory, memory_bytes)
     again = f"validate --resume {_same_options(arguments)}"
-    journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
+    journal = Journal(journal_path(output), chosen, {}, resume=True) if arguments.resume else None
     settings = _settings(profile, validation.workloads)
     if directory:
         measuring.check_space(directory, memory_bytes, settings)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(measuring.terminated_as_interrupted())
-        stack.enter_context(measuring.told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
+        stack.enter_context(terminated_as_interrupted())
+        stack.enter_context(told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
         group = stack.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
         measuring.age_cache(settings, image, group, access, _say)
-        journal = journal or Journal(journal_path, chosen, {}, resume=False)
+        journal = journal or Journal(journal_path(output), chosen, {}, resume=False)
         progress = stack.enter_context(Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(
             image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)
@@ -127,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             _say(f"interrupted; continue with: flextrace {again}")
             return 130
         except (FlextraceError, OSError) as error:
-            raise measuring.kept([error], journal, again) from error
+            raise kept([error], journal, again) from error
     journal.remove()
     print(text if arguments.format == "json" else format_rows(result["rows"], arguments.workloads - result["dropped"]))
     _say(f"every measured point is in {output}{_left_out(result['dropped'])}")
@@ -138,7 +139,7 @@ def _left_out(workloads: int) -> str:
     return f"; workloads that moved nothing in their time, left out of the errors: {workloads}" if workloads else ""
 
 
-def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journal_path: Path) -> None:
+def _check(arguments: argparse.Namespace, profile: Profile, output: Path) -> None:
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
         raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
@@ -157,14 +158,7 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         raise FlextraceError(f"profile {arguments.profile} is of {device}: leave --directory and --memory out", 2)
     if arguments.directory is None and not device and not profile.environment.get("directory"):
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
-    if arguments.resume or arguments.force:
-        return
-    if output.exists():
-        raise FlextraceError(f"{output} exists already: choose another name, or give --force or --resume", 2)
-    if journal_path.exists():
-        raise FlextraceError(
-            f"{journal_path} holds an interrupted run: continue it with --resume, forget it with --force", 2
-        )
+    check_nothing_is_lost(arguments, output)
 
 
 def _check_models(profile: Profile, path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from characterize.errors import FlextraceError
 from flextrace import measuring
+from flextrace.interruption import terminated_as_interrupted
 from flextrace.main import main
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
@@ -24,7 +25,7 @@ from tests.synthetic_machine import MIB, Machine
 def test_nohup_keeps_a_measurement_when_the_terminal_goes():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with measuring.terminated_as_interrupted():
+        with terminated_as_interrupted():
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from characterize.errors import FlextraceError
-from flextrace import measuring
+from flextrace import interruption, measuring
 from flextrace.main import main
 from selfscale.measure import evict
 from selfscale.profile import load
@@ -91,11 +91,11 @@ def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_save
         finally:
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
-            saved.append(measuring.SAME_S)
+            saved.append(interruption.SAME_S)
 
-    for same_s in (measuring.SAME_S, 0.0):
-        monkeypatch.setattr(measuring, "SAME_S", same_s)
-        with pytest.raises(KeyboardInterrupt), measuring.terminated_as_interrupted():
+    for same_s in (interruption.SAME_S, 0.0):
+        monkeypatch.setattr(interruption, "SAME_S", same_s)
+        with pytest.raises(KeyboardInterrupt), interruption.terminated_as_interrupted():
             interrupted()
     assert saved == [0.5]
 
@@ -107,7 +107,7 @@ def test_a_second_interruption_while_models_are_scored_leaves_the_profile(tmp_pa
     disturbed.before[5] = interrupt
     with monkeypatch.context() as patch:
         patch.setattr("selfscale.predict.record_scores", interrupt)
-        patch.setattr(measuring, "SAME_S", 0.0)
+        patch.setattr(interruption, "SAME_S", 0.0)
         assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
     assert "flextrace scale --resume --directory" in capsys.readouterr().err
     kept = load(tmp_path / "p.json")
