@@ -112,41 +112,26 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
     from selfscale.journal import Journal  # noqa: PLC0415 (only when something is measured)
     from selfscale.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415
-    from selfscale.stop_rule import TARGET, stopping_of  # noqa: PLC0415
+    from selfscale.stop_rule import stopping_of  # noqa: PLC0415
 
     _check(arguments)
     access = access_options.access_of(arguments)
-    chosen = {
-        "directory": str(arguments.directory.resolve()) if arguments.directory else None,
-        "mounted": _mounted(arguments.directory),
-        "memory_bytes": arguments.memory,
-        "budget_s": arguments.budget,
-        "seed": arguments.seed,
-        "random": arguments.random,
-        "focal": arguments.focal,
-        "span_bytes": arguments.span,
-        "fill": arguments.fill,
-        "access": access.as_document(),
-        "stop_rule": arguments.stop_rule,
-        "target": TARGET if arguments.target is None else arguments.target,
-    }
+    chosen = _chosen(arguments, access)
     if access.device:
         measuring.try_device(access, arguments.confirm)
     journal = Journal(journal_path(arguments.output), chosen, {}, resume=True) if arguments.resume else None
     machine = journal.machine if journal else _machine(arguments, access)
+    settings = _settings(arguments, machine)
     if arguments.directory:
-        measuring.check_space(arguments.directory, arguments.memory, _settings(arguments, machine))
+        measuring.check_space(arguments.directory, arguments.memory, settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(terminated_as_interrupted())
         if journal:
             stack.enter_context(told_how_to_go_on(f"scale --resume {_same_options(arguments)}", _say))
-        group = None
-        if arguments.memory:
-            group = stack.enter_context(MemoryGroup(arguments.memory))
+        group = stack.enter_context(MemoryGroup(arguments.memory)) if arguments.memory else None
         image = stack.enter_context(measuring.image_directory(arguments.directory, keep=arguments.keep_image))
         if arguments.fill and journal is None:
-            measuring.fill_device(access, arguments.confirm, _settings(arguments, machine), _say)
-        settings = _settings(arguments, machine)
+            measuring.fill_device(access, arguments.confirm, settings, _say)
         spent_s = measuring.lay_out(settings, image, _say)
         spent_s += measuring.age_cache(settings, image, group, access, _say, budget_s=arguments.budget)
         environment = _environment(arguments)  # while there is one: the directory may vanish
@@ -176,6 +161,26 @@ def run(arguments: argparse.Namespace) -> int:
     for line in _what_next(arguments.output, missing, found, complete=exploration.complete):
         _say(line)
     return 3 if missing or found.above(DISTRUSTED_SHARE) else 0
+
+
+def _chosen(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
+    """What the user wants; a run that is resumed has to be the same."""
+    from selfscale.stop_rule import TARGET  # noqa: PLC0415
+
+    return {
+        "directory": str(arguments.directory.resolve()) if arguments.directory else None,
+        "mounted": _mounted(arguments.directory),
+        "memory_bytes": arguments.memory,
+        "budget_s": arguments.budget,
+        "seed": arguments.seed,
+        "random": arguments.random,
+        "focal": arguments.focal,
+        "span_bytes": arguments.span,
+        "fill": arguments.fill,
+        "access": access.as_document(),
+        "stop_rule": arguments.stop_rule,
+        "target": TARGET if arguments.target is None else arguments.target,
+    }
 
 
 def _mounted(directory: Path | None) -> str | None:
