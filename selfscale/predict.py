@@ -206,17 +206,6 @@ class Predictor:
         )
 
 
-def predict(profile: Profile, workload: Workload, model: str = BEST) -> Prediction:
-    """Estimate one workload's throughput on a measured machine, see `Predictor`.
-
-    Raises
-    ------
-    FlextraceError
-        No such model, the profile holds too little, or the workload lacks a parameter.
-    """
-    return Predictor(profile, model).predict(workload)
-
-
 @dataclass(frozen=True)
 class Errors:
     """Errors over random workloads (thesis 5.3, table 5.1), as shares.
