@@ -13,7 +13,7 @@ from selfscale.comparison import same_limit
 from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
-from selfscale.steadiness import REMEDY, WARNED_SHARE, unsteady
+from selfscale.steadiness import unsteadiness
 from selfscale.uncached import knows_device
 
 
@@ -23,8 +23,8 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
     warnings = []
     if profile.lacks:
         warnings.append(f"profile {path} {profile.lacks}")
-    if (found := unsteady(profile.measured)).above(WARNED_SHARE):
-        warnings.append(f"profile {path}: {found} that predictions rest on were not steady; {REMEDY}")
+    if found := unsteadiness(profile.measured):
+        warnings.append(f"profile {path}: {found}")
     access = Access.of(profile.settings)
     nothing = no_simulation(predictor)
     simulated = application.operations is not None and nothing is None

@@ -27,6 +27,7 @@ from selfscale.machine_report import machine_sections
 from selfscale.prediction_errors import MeasuredAgain
 from selfscale.profile import Profile
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
+from selfscale.steadiness import unsteadiness
 from selfscale.trace_report import alterations_section, trace_section
 
 
@@ -139,9 +140,8 @@ def _warnings(
         name = f"profile {name_of_file(profile.path)}"
         if profile.lacks:
             warnings.append(f"{name} {profile.lacks}")
-        unsteady = sum(not point.steady for point in profile.measured)
-        if unsteady:
-            warnings.append(f"{unsteady} of {len(profile.measured)} points of {name} were not steady when stopped")
+        if found := unsteadiness(profile.measured):
+            warnings.append(f"{name}: {found}")
     for validation in validations:
         warnings += [f"validation {name_of_file(validation.path)}: {reason}" for reason in validation.warnings]
     return list(dict.fromkeys(warnings))
