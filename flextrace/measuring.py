@@ -167,7 +167,7 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None]) 
     from characterize.workload import Workload  # noqa: PLC0415
     from replayer.run import prepare  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
-    from selfscale.measure import trace_directory  # noqa: PLC0415
+    from selfscale.point_trace import trace_directory  # noqa: PLC0415
 
     if image is None:
         return 0.0
