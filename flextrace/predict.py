@@ -18,7 +18,8 @@ from flextrace.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
-    from selfscale.application import Application, Estimate, Relative
+    from selfscale.application import Application
+    from selfscale.estimates import Estimate, Relative
     from selfscale.predict import Predictor
     from selfscale.profile import Profile
     from selfscale.relative import Ratio
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
-    from selfscale.application import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.estimates import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.mismatches import mismatches, recorded_machine  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
@@ -167,7 +168,7 @@ def _application(arguments: argparse.Namespace, changes: dict[str, float], profi
 
 def _ratios(made: Made, other: Predictor, measured_on: Predictor | None) -> list[Ratio | None]:
     """How many times as fast as the other machine this one is (thesis 5.5), None where the other has no estimate."""
-    from selfscale.application import estimates, with_basis  # noqa: PLC0415
+    from selfscale.estimates import estimates, with_basis  # noqa: PLC0415
     from selfscale.relative import ratio_of  # noqa: PLC0415
 
     there = estimates(other, made.application, measured_on=measured_on)
@@ -181,7 +182,7 @@ def _ratios(made: Made, other: Predictor, measured_on: Predictor | None) -> list
 
 def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
     """What follows from the application's run on the machine of --measured-on, for every estimate."""
-    from selfscale.application import estimates, relative_of, with_basis  # noqa: PLC0415
+    from selfscale.estimates import estimates, relative_of, with_basis  # noqa: PLC0415
 
     there = estimates(measured_on, made.application)
     pairs = [(estimate, with_basis(there, estimate.basis)) for estimate in made.estimates]

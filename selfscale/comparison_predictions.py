@@ -9,9 +9,9 @@ from characterize.document import plain
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.access import Access
-from selfscale.application import simulated_in_io, simulation_of
 from selfscale.comparison import Row, Sample, little_response_time_ns, sample_of
 from selfscale.comparison_runs import Setting
+from selfscale.estimates import simulated_in_io, simulation_of
 from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.simulation.operations import operations_of

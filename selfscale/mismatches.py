@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from characterize.units import format_bytes
 from selfscale.access import Access
-from selfscale.application import Application, not_recorded
+from selfscale.application import Application
 from selfscale.comparison import same_limit
+from selfscale.estimates import not_recorded
 from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
