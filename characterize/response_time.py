@@ -75,7 +75,7 @@ class ResponseSummary:
     measured : bool
         Whether starts and durations are measurements.
     arrivals : bool
-        Whether starts are (`characterize.requests.arrivals_measured`).
+        Whether starts are.
     """
 
     def __init__(self, measured: bool, arrivals: bool) -> None:
