@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns an input file, and this process, into what a document says of its origin: path, hash, version, command, time."""
+"""Turns an input file, or this process, into what a document says of its origin: path, hash, version, command."""
 
 from __future__ import annotations
 

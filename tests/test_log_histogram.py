@@ -56,7 +56,9 @@ def test_small_values_are_exact(values):
     quantiles = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
     exact = np.quantile(values, list(quantiles.values()), method="inverted_cdf")
     assert histogram(values).distribution() == {
-        **{"count": len(values), "mean_ns": np.mean(values), "max_ns": max(values)},
+        "count": len(values),
+        "mean_ns": np.mean(values),
+        "max_ns": max(values),
         **dict(zip(quantiles, exact, strict=True)),
     }
 

@@ -14,9 +14,9 @@ from characterize.characterization import characterize as characterization_of
 from flextrace.main import main
 from selfscale import ranking
 from selfscale.application import application_of
-from selfscale.estimates import REST_ERROR, SIMULATION, SYNC_ERROR, estimates, relative_of
 from selfscale.comparison_predictions import prediction_rows
 from selfscale.comparison_runs import Setting
+from selfscale.estimates import REST_ERROR, SIMULATION, SYNC_ERROR, estimates, relative_of
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
 from selfscale.predict import Predictor
