@@ -2,6 +2,7 @@
 """A trace in parts: whatever the cuts, what is merged is what one pass over the whole finds."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from characterize.cluster.characterize_set import characterize_set
 from characterize.document import plain
 from characterize.errors import FlextraceError
 from characterize.grouping import Grouping
-from characterize.groups import KEYS, Key, RequestsByKey
+from characterize.groups import Key, RequestsByKey
 from characterize.layer_summary import Sample
 from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, HeaderFlag, RecordKind
 from characterize.requests import LAYERS, Layer
@@ -30,6 +31,7 @@ from tests.made_trace import made_trace, read, records, write
 pytestmark = pytest.mark.computes
 
 BLOCK = 4096
+KEYS = get_args(Key)
 TIME = st.integers(0, 30)
 
 
