@@ -351,6 +351,7 @@ def test_only_of_a_machine_most_of_whose_points_were_not_steady_is_warned(
         dataclasses.replace(point, steady=at not in unsteady) for at, point in enumerate(profile.measured)
     ]
     text = " ".join(Page(write_report(tmp_path / "r.html", profiles=[profile]).read_text()).text)
+    assert ("profile unnamed" in text) == warned
     assert ("that predictions rest on were not steady" in text) == warned
     assert "points were not steady" in text
 
