@@ -22,7 +22,7 @@ from characterize.links import Links, LinksSummary
 from characterize.loss import Totals, is_lossy, kept_share, totals_of
 from characterize.missing_records import LOWER_BOUND, damaged, what_is_missing
 from characterize.provenance import provenance_of
-from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, arrivals_measured, times_measured
+from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, times_measured
 from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, one_ahead, stream_of
 from characterize.trace import Trace
 from characterize.trace_head import TRUNCATED
@@ -178,7 +178,7 @@ class TraceSummary:
                 Conditions(
                     layer=layer,
                     measured=times_measured(facts),
-                    arrivals=arrivals_measured(facts),
+                    arrivals=facts.measured,
                     files=facts.arrays[RecordKind.FILE],
                     first_ns=stream.first_ns,
                     last_ns=stream.last_ns,

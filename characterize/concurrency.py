@@ -14,7 +14,6 @@ from characterize.log_histogram import GroupedHistogram, LogHistogram
 from characterize.numbering import Numbering, room_for
 from characterize.processor_share import computed_ns
 from characterize.references import Columns
-from characterize.requests import columns_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ class ConcurrencySummary:
     measured : bool
         Whether starts and durations are measurements (`characterize.requests.times_measured`).
     thinking : bool
-        Whether to follow think times (`characterize.response_time.think_times`).
+        Whether to follow think times: from the latest end of a thread's requests so far to the start of its next one, 0
+        where that is earlier. A thread's first request has none. What else the thread does meanwhile is within.
     """
 
     def __init__(self, measured: bool, thinking: bool = False) -> None:
@@ -217,21 +217,6 @@ class ConcurrencySummary:
         frame["time_in_io_s"] = busy / 1e9 if self._measured else math.nan
         frame["response_mean_s"] = total / requests / 1e9 if self._measured else math.nan
         return frame
-
-
-def concurrency_of(requests: pd.DataFrame, measured: bool) -> Concurrency:
-    """Number in flight and time in I/O.
-
-    Parameters
-    ----------
-    requests : DataFrame
-        As from `characterize.requests.requests_of`.
-    measured : bool
-        Whether starts and durations are measurements (`characterize.requests.times_measured`).
-    """
-    summary = ConcurrencySummary(measured)
-    summary.add(columns_of(requests))
-    return summary.result()
 
 
 def littles_law(

@@ -215,8 +215,3 @@ def cold_frac(trace: Trace, requests: pd.DataFrame) -> tuple[float, float]:
     """
     extended = extended_of(trace, requests, pd.DataFrame())
     return extended["coldFrac"], extended["coldFracMeasuredShare"]
-
-
-def miss_frac(trace: Trace, requests: pd.DataFrame) -> float:
-    """Share of the read bytes that came from the device instead of the page cache, of the reads that were measured."""
-    return extended_of(trace, requests, pd.DataFrame())["missFrac"]

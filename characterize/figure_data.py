@@ -18,8 +18,8 @@ from characterize.layer_chunks import ApplicationChunks, BlockChunks
 from characterize.layer_summary import LayerChunk
 from characterize.log_histogram import LogHistogram
 from characterize.places import PlaceCounts, Places, Spans
-from characterize.requests import Layer, Mmap, arrivals_measured, times_measured
-from characterize.response_time import end_seen
+from characterize.requests import Layer, Mmap, times_measured
+from characterize.response_time import times_by_kind
 from characterize.stream import Chunk, Stream, one_ahead, stream_of
 from characterize.trace import Trace
 
@@ -73,7 +73,7 @@ def figure_data_of(trace: Trace | Stream, numbers: Characterization) -> dict[Lay
 
 def layers_with_places(facts: Trace, numbers: Characterization) -> list[Layer]:
     """Layers whose requests have to be looked at again: all that have some, if their starts are measurements."""
-    return [layer for layer in TITLES if numbers.layers[layer].requests and arrivals_measured(facts)]
+    return [layer for layer in TITLES if numbers.layers[layer].requests and facts.measured]
 
 
 def figure_data(facts: Trace, numbers: Characterization, seen: Mapping[Layer, Seen]) -> dict[Layer, FigureData]:
@@ -182,10 +182,8 @@ class Seen:
         requests, syncs = chunk.requests, chunk.syncs
         if len(requests["bytes"]):
             self.places.add(requests)
-        duration, read, seen = requests["end_ns"] - requests["start_ns"], requests["read"], end_seen(requests)
-        self.times["read"].add(duration[read & seen])
-        self.times["write"].add(duration[~read & seen])
-        self.times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+        for name, times in times_by_kind(requests, syncs).items():
+            self.times[name].add(times)
 
     def merge(self, counted: PlaceCounts, times: Mapping[str, LogHistogram]) -> None:
         """Add what another one counted and timed, all of whose requests start after these."""

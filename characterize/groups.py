@@ -25,7 +25,6 @@ from characterize.trace import PATH_DTYPE, Trace
 from characterize.workload import FIELD_OF
 
 Key = Literal["process", "file", "device"]
-KEYS: tuple[Key, ...] = ("process", "file", "device")
 GROUPS_MAX = 64
 OTHERS = "others"
 

@@ -46,12 +46,12 @@ class LayerCharacterization:
     time : dict of str to float
         time_in_io_s, time_in_io_share, time_in_sync_s, throughput_bytes_per_s, throughput_in_io_bytes_per_s.
     response_time : dict
-        ``read``, ``write``, ``sync``, each as from `characterize.response_time.distribution` or None.
+        ``read``, ``write``, ``sync``, each as from `characterize.log_histogram.LogHistogram.distribution` or None.
     run_delay : dict
         ``read``, ``write``, ``sync``: each ``share`` of these times in which the thread was ready to run but waited for
         a processor, and ``measured_share``, of which share of them that is known; None where of none, as before 1.6.
     think_time, queue_time : dict or None
-        As from `characterize.response_time.distribution`; think times at the application's layer only.
+        As from `characterize.log_histogram.LogHistogram.distribution`; think times at the application's layer only.
     computing : dict of str to float, or None
         ``share`` of the think times for which the thread had a processor, and ``measured_share``, of which share of
         them that is known (0: of none, as in traces of before format 1.2 and of other tools); as think times.

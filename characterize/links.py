@@ -280,18 +280,9 @@ def moved_by_programs(io: np.ndarray) -> dict[IoOp, int]:
     return {op: int(done[io["op"] == op].sum()) for op in IoOp}
 
 
-def _summary_of(trace: Trace) -> LinksSummary:
+def links_of(trace: Trace) -> Links:
+    """Everything about why block bytes moved."""
     blocks = trace.arrays[RecordKind.BLOCK]
     summary = LinksSummary(bool(((blocks["flags"] & BlockFlag.STACKED) != 0).all()))
     summary.add(blocks, trace.arrays[RecordKind.BLOCK_DATA], trace.block_of_data)
-    return summary
-
-
-def linked_bytes(trace: Trace) -> int:
-    """Block bytes that are assigned to the operation that caused them: by their piece, or else by their request."""
-    return _summary_of(trace).linked_bytes
-
-
-def links_of(trace: Trace) -> Links:
-    """Everything about why block bytes moved."""
-    return _summary_of(trace).result(trace.paths, moved_by_programs(trace.arrays[RecordKind.IO]))
+    return summary.result(trace.paths, moved_by_programs(trace.arrays[RecordKind.IO]))

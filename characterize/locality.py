@@ -20,13 +20,10 @@ import numba
 import numpy as np
 import pandas as pd
 
-from characterize.dense_blocks import dense_blocks
 from characterize.lru_stack import LruStack
 from characterize.numbering import room_for
 from characterize.references import BLOCK_BYTES, BlockNumbers, Columns, References
 from characterize.requests import columns_of
-
-__all__ = ["BLOCK_BYTES", "Locality", "LocalitySummary", "dense_blocks", "locality_of"]
 
 _POINTS_PER_OCTAVE = 4
 _POINTS = 32 * _POINTS_PER_OCTAVE

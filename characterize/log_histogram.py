@@ -94,7 +94,13 @@ class LogHistogram:
         return counts
 
     def distribution(self) -> dict[str, float | None]:
-        """As `characterize.response_time.distribution`, of times in ns."""
+        """Of times in ns.
+
+        Returns
+        -------
+        dict
+            ``count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns``; all but ``count`` None without values.
+        """
         if not self.count:
             return {"count": 0, "mean_ns": None, **dict.fromkeys(QUANTILES), "max_ns": None}
         quantiles = {name: self.quantile(share) for name, share in QUANTILES.items()}

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns an input file into what a document says of its origin: path, hash, tool version."""
+"""Turns an input file, or this process, into what a document says of its origin: path, hash, version, command."""
 
 from __future__ import annotations
 
 import hashlib
-from importlib.metadata import PackageNotFoundError, version
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,22 @@ from characterize.errors import FlextraceError
 
 def tool_version() -> str:
     """Version of the installed flextrace, ``unknown`` if it runs without being installed."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 (slow to import)
+
     try:
         return version("flextrace")
     except PackageNotFoundError:
         return "unknown"
+
+
+def command_words() -> list[str]:
+    """The command line, wherever the program is."""
+    return ["flextrace", *sys.argv[1:]]
+
+
+def created_now() -> str:
+    """Date and time in UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def sha256_of(path: Path) -> str:

@@ -229,8 +229,3 @@ def times_measured(trace: Trace) -> bool:
 def has_schedule(trace: Trace) -> bool:
     """Whether starts and durations are measurements, or of a trace that has not run yet the schedule made of them."""
     return not trace.untimed and trace.header.metadata.get("durations") != "unknown"
-
-
-def arrivals_measured(trace: Trace) -> bool:
-    """Whether at least the starts are measurements, so that elapsed time means something."""
-    return trace.measured

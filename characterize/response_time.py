@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns durations into response times, and gaps between requests into think times (thesis 3.4.1.3)."""
+"""Turns durations of requests and syncs into response times (thesis 3.4.1.3), and starts into gaps between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 from characterize.intervals import BusyTime
 from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockOp, Fileop, RecordKind
-from characterize.log_histogram import QUANTILES, LogHistogram
+from characterize.log_histogram import LogHistogram
 from characterize.references import Columns
 from characterize.requests import Layer, actor_columns, block_records
 from characterize.run_delay import RunDelays, stored_run_delays
@@ -18,25 +18,6 @@ from characterize.trace import Trace
 SYNC_OPS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.SYNCFS)
 # sys/mman.h; fileop_record.flags carries it in its high half. Without it msync does nothing.
 MS_SYNC = 4
-
-
-def distribution(values_ns: np.ndarray) -> dict[str, float | None]:
-    """Count, mean, quantiles and maximum of times in ns; a quantile is a value that occurred (inverted distribution).
-
-    Returns
-    -------
-    dict
-        ``count, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns``; all but ``count`` None without values.
-    """
-    if not len(values_ns):
-        return {"count": 0, "mean_ns": None, **dict.fromkeys(QUANTILES), "max_ns": None}
-    quantiles = np.quantile(values_ns, list(QUANTILES.values()), method="inverted_cdf")
-    return {
-        "count": len(values_ns),
-        "mean_ns": float(values_ns.mean()),
-        **{name: int(value) for name, value in zip(QUANTILES, quantiles, strict=True)},
-        "max_ns": int(values_ns.max()),
-    }
 
 
 def syncs_of(trace: Trace, layer: Layer = "vfs") -> pd.DataFrame:
@@ -67,49 +48,23 @@ def sync_columns(array: np.ndarray, layer: Layer) -> dict[str, np.ndarray]:
     return columns
 
 
-def response_times(requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, dict[str, float | None]]:
-    """Response times of reads, writes and syncs, each as from `distribution`.
+def times_by_kind(requests: Columns, syncs: Columns) -> dict[str, np.ndarray]:
+    """How long reads, writes and syncs took, ns; without those of the block layer whose end was missed.
 
     Parameters
     ----------
-    requests, syncs : DataFrame
-        As from `characterize.requests.requests_of` and `syncs_of`; their times must be measurements.
+    requests, syncs : mapping of str to ndarray
+        Columns of `characterize.requests` and of `sync_columns`; their times must be measurements.
     """
-    duration = (requests["end_ns"] - requests["start_ns"]).to_numpy()
-    read, seen = requests["read"].to_numpy(), end_seen(requests)
+    duration, read = requests["end_ns"] - requests["start_ns"], requests["read"]
+    seen = np.ones(len(read), bool)
+    if "queued_ns" in requests:
+        seen = (requests["flags"] & BlockFlag.END_UNSEEN) == 0
     return {
-        "read": distribution(duration[read & seen]),
-        "write": distribution(duration[~read & seen]),
-        "sync": distribution((syncs["end_ns"] - syncs["start_ns"]).to_numpy()),
+        "read": duration[read & seen],
+        "write": duration[~read & seen],
+        "sync": syncs["end_ns"] - syncs["start_ns"],
     }
-
-
-def end_seen(requests: pd.DataFrame | Columns) -> np.ndarray:
-    """Which requests have a response time: of the block layer not those whose end was missed; bool, shape (n,)."""
-    flags = np.asarray(requests["flags"])
-    if "queued_ns" not in requests:
-        return np.ones(len(flags), bool)
-    return (flags & BlockFlag.END_UNSEEN) == 0
-
-
-def think_times(requests: pd.DataFrame) -> pd.DataFrame:
-    """Think times: from the end of one request to the start of the next one of the same thread.
-
-    With several requests of a thread in flight (AIO, io_uring) its latest end so far counts, and a request that starts
-    before that has think time 0. A thread's first request has none. Time that the thread spends in other system calls,
-    syncs for example, is within.
-
-    Returns
-    -------
-    DataFrame
-        ``thread``, ``think_ns`` int64, one row per request that has one, by thread in the order of the starts.
-    """
-    ordered = requests.sort_values(["thread", "start_ns"], kind="stable")
-    thread, start = ordered["thread"].to_numpy(), ordered["start_ns"].to_numpy()
-    reached = ordered.groupby("thread")["end_ns"].cummax().to_numpy()
-    same = thread[1:] == thread[:-1]
-    think = np.maximum(start[1:] - reached[:-1], 0)
-    return pd.DataFrame({"thread": thread[1:][same], "think_ns": think[same]})
 
 
 class ResponseSummary:
@@ -120,7 +75,7 @@ class ResponseSummary:
     measured : bool
         Whether starts and durations are measurements.
     arrivals : bool
-        Whether starts are (`characterize.requests.arrivals_measured`).
+        Whether starts are.
     """
 
     def __init__(self, measured: bool, arrivals: bool) -> None:
@@ -133,9 +88,8 @@ class ResponseSummary:
 
     def add(self, requests: Columns, syncs: Columns) -> None:
         """Follow a chunk."""
-        start, read = requests["start_ns"], requests["read"]
         if self._arrivals:
-            self._requests.add(start)
+            self._requests.add(requests["start_ns"])
             self._syncs.add(syncs["start_ns"])
         if "queued_ns" in requests:
             queued = requests["queued_ns"]
@@ -144,10 +98,8 @@ class ResponseSummary:
                 self._queued = self._queued or LogHistogram()
                 self._queued.add(queued)
         if self._measured:
-            duration, seen = requests["end_ns"] - start, end_seen(requests)
-            self._times["read"].add(duration[read & seen])
-            self._times["write"].add(duration[~read & seen])
-            self._times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+            for name, times in times_by_kind(requests, syncs).items():
+                self._times[name].add(times)
             if "run_delay" in syncs:
                 self._run_delays.add(requests, syncs)
             self._sync_busy.add(syncs["start_ns"], syncs["end_ns"])

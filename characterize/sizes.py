@@ -10,7 +10,6 @@ import pandas as pd
 
 from characterize.grouped_sums import GroupedSums
 from characterize.references import Columns
-from characterize.requests import columns_of
 
 COMMON_SIZES = 8
 
@@ -79,15 +78,3 @@ class SizeSummary:
         """What was counted so far."""
         size, (reads, writes) = self._sums.result()
         return Sizes(size, reads, writes)
-
-
-def sizes_of(requests: pd.DataFrame) -> Sizes:
-    """The sizes of all requests."""
-    summary = SizeSummary()
-    summary.add(columns_of(requests))
-    return summary.result()
-
-
-def size_histogram(requests: pd.DataFrame) -> pd.DataFrame:
-    """Requests by power of two of their size, as from `Sizes.histogram`."""
-    return sizes_of(requests).histogram()

@@ -240,7 +240,10 @@ class Trace:
 
     @property
     def measured(self) -> bool:
-        """Whether the times are measurements, and not an order (UNTIMED) or a parent's schedule (PLANNED)."""
+        """Whether the starts are measurements, and not an order (UNTIMED) or a parent's schedule (PLANNED).
+
+        Durations need not be known, see `characterize.requests.times_measured`.
+        """
         return not self.header.flags & (HeaderFlag.UNTIMED | HeaderFlag.PLANNED)
 
     @property

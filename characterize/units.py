@@ -7,6 +7,7 @@ and memory control groups. An unknown unit is an error, never a guess.
 
 from __future__ import annotations
 
+import math
 import re
 
 from characterize.errors import FlextraceError
@@ -72,6 +73,23 @@ def parse_seed(text: str) -> int:
     if not text.isdecimal():
         raise FlextraceError(f"seed {text!r} is not understood: give a whole number from 0 on", 2)
     return int(text)
+
+
+def parse_positive(text: str) -> float:
+    """A number above 0 from text such as ``2`` or ``0.5``.
+
+    Raises
+    ------
+    FlextraceError
+        Not a finite number above 0.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise FlextraceError(f"number {text!r} is not understood: give one above 0, such as 2", 2)
+    return value
 
 
 def parse_fraction(text: str) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
 from characterize.units import parse_fraction, parse_size
-from flextrace import measuring
+from flextrace.write_options import add_write_arguments, check_write_arguments
 
 if TYPE_CHECKING:
     from selfscale.access import Access
@@ -22,10 +22,7 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--direct", action="store_true", help="with O_DIRECT on the files of DIR: their device without the page cache"
     )
-    group.add_argument("--write", action="store_true", help="write DEV as well, which destroys what is on it")
-    group.add_argument(
-        "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
-    )
+    add_write_arguments(group, "write DEV as well, which destroys what is on it")
     group.add_argument(
         "--fill",
         action="store_true",
@@ -76,7 +73,7 @@ def check(arguments: argparse.Namespace) -> None:
     ------
     FlextraceError
     """
-    measuring.check_device_options(arguments.device, arguments.write, arguments.confirm)
+    check_write_arguments(arguments.device, arguments.write, arguments.confirm)
     if arguments.fill and not arguments.write:
         raise FlextraceError("--fill writes a whole --device: give --write and --confirm as well", 2)
     uncached = arguments.direct or arguments.device

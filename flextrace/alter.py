@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.expansion import refuse_archive_name
-from characterize.new_file import check_new_file
-from characterize.units import format_bytes, parse_seed
-from flextrace.made_trace import place_of
+from characterize.provenance import command_words
+from characterize.units import parse_seed
+from flextrace.made_trace import add_output_arguments, read_parents, show_parameter, tell_next
 
 if TYPE_CHECKING:
     from replayer.alter import Manifest
@@ -53,10 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(as does a miss-ratio curve that is not held in any case)",
     )
     parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
-    output = parser.add_argument_group("output")
-    output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the flexible trace (.iotrace)")
-    output.add_argument("--force", action="store_true", help="overwrite OUT")
-    output.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,13 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not changes:
         options = ", ".join(option for option, _ in known.values())
         raise FlextraceError(f"nothing to alter: give at least one of {options}", 2)
-    refuse_archive_name(arguments.output)
-    check_new_file(arguments.output, force=arguments.force, inputs=[arguments.file])
-    parent = trace_file.open(arguments.file)
-    for warning in parent.warnings:
-        print(f"flextrace alter: warning: {warning}", file=sys.stderr)
+    (parent,) = read_parents(arguments, [arguments.file])
     trace, manifest = alter(parent, changes, arguments.seed, nearest=arguments.nearest)
-    trace.header.metadata["alter_command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    trace.header.metadata["alter_command"] = shlex.join(command_words())
     trace_file.write(trace, arguments.output, force=arguments.force)
     if arguments.format == "json":
         print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **manifest.as_document()}, indent=1))
@@ -93,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 3
-    quoted = shlex.quote(str(arguments.output))
-    print(f"flextrace alter: run it with: flextrace replay {quoted} {place_of(trace)}", file=sys.stderr)
+    tell_next(arguments, trace)
     if not manifest.curve.held:
         print(
             f"flextrace alter: {arguments.output}: the miss-ratio curve is not held: miss ratios moved by "
@@ -114,7 +105,7 @@ def render(manifest: Manifest) -> str:
     )
     lines = [f"{'parameter':<12} {'before':>12} {'wanted':>12} {'achieved':>12} {'deviation':>10}"]
     for name in OPTIONS:
-        values = [_show(name, document[name]) for document in (before, wanted, achieved)]
+        values = [show_parameter(name, document[name]) for document in (before, wanted, achieved)]
         off = manifest.deviation.get(name)
         deviation = "" if off is None else f"{off:+.4f}" if name in ("seqFrac", "readFrac") else f"{off:+.2%}"
         held = "" if name in manifest.changes else "  held"
@@ -154,9 +145,3 @@ def _rules(notes: dict[str, Any]) -> list[str]:
             f" all takes {split['elapsed']:.3g}x the time"
         )
     return lines
-
-
-def _show(name: str, value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    return format_bytes(value) if name in ("uniqueBytes", "sizeMean") else f"{value:.4g}"

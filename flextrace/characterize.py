@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
+from characterize.provenance import command_words
 from characterize.units import parse_duration, parse_fraction, parse_size
 from flextrace.foreign_options import add_foreign_arguments, assumptions, foreign_options
 
@@ -230,7 +231,7 @@ def _divided(
 
 
 def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -> None:
-    command = shlex.join(["flextrace", "characterize", *sys.argv[2:]])
+    command = shlex.join(command_words())
     documents = []
     for result in results:
         document = result.as_document()

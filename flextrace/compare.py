@@ -14,7 +14,7 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed
-from flextrace.measuring import terminated_as_interrupted
+from flextrace.interruption import terminated_as_interrupted
 from replayer.confine import parse_limit
 from replayer.run import make_directory
 

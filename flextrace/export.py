@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -229,8 +230,7 @@ def write_trace(trace: Path, output: Path, *, force: bool) -> list[str]:
     from characterize.new_file import new_file  # noqa: PLC0415
 
     with new_file(output, force=force) as stream, trace.open("rb") as source:
-        while part := source.read(1 << 20):
-            stream.write(part)
+        shutil.copyfileobj(source, stream)
     return [f"{output}: {format_bytes(output.stat().st_size)}, without names"]
 
 

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file
-from characterize.units import parse_seed
+from characterize.provenance import command_words, created_now, provenance_of
+from characterize.units import parse_positive, parse_seed
+from flextrace.column_names import parse_columns
 
 if TYPE_CHECKING:
     from selfscale.cross_validation import Score
@@ -38,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cross-validate", action="store_true", help="print the errors of every model")
     parser.add_argument(
         "--columns",
+        type=parse_columns,
+        default={},
         metavar="NAME=COLUMN,...",
         help="what columns are that have other names, e.g. size_mean_kib=bs,throughput_mib_per_s=bw",
     )
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--skip-bad", action="store_true", help="leave out, and count, lines that cannot be used")
     parser.add_argument(
-        "--cost", type=float, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
+        "--cost", type=parse_positive, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
     )
     parser.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="of the cross-validation (default: 0)")
     parser.add_argument("--force", action="store_true", help="overwrite the profile")
@@ -55,16 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write, print what is in it; 3 if lines were left out."""
     check_new_file(arguments.output, force=arguments.force, inputs=[arguments.table])
-    if arguments.cost is not None and not 0 < arguments.cost < math.inf:
-        raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
-    from characterize.provenance import provenance_of  # noqa: PLC0415 (numpy only after the cheap refusals)
-    from selfscale.predict import record_scores  # noqa: PLC0415
+    if len(set(arguments.columns.values())) < len(arguments.columns):
+        raise FlextraceError("--columns: a column stands there twice: give each of them one name", 2)
+    from selfscale.predict import record_scores  # noqa: PLC0415 (numpy only after the cheap refusals)
     from selfscale.table import read_table  # noqa: PLC0415
     from selfscale.table_profile import profile_of  # noqa: PLC0415
 
     table = read_table(
         arguments.table,
-        _pairs(arguments.columns),
+        arguments.columns,
         [name.strip() for name in arguments.leave_out.split(",") if name.strip()],
         skip_bad=arguments.skip_bad,
     )
@@ -73,8 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     profile.table["input"] = origin["input"]
     profile.settings = {} if arguments.cost is None else {"cost": arguments.cost}
     profile.tool_version = origin["tool_version"]
-    profile.command = ["flextrace", *sys.argv[1:]]
-    profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    profile.command = command_words()
+    profile.created = created_now()
     profile.seed = arguments.seed
     record_scores(profile)
     if profile.models["best"] is None:
@@ -88,16 +89,6 @@ def run(arguments: argparse.Namespace) -> int:
     quoted = shlex.quote(str(arguments.output))
     print(f"flextrace fit: next: flextrace predict {quoted} {_example(profile)}", file=sys.stderr)
     return 3 if table.bad else 0
-
-
-def _pairs(text: str | None) -> dict[str, str]:
-    pairs = [pair.partition("=") for pair in (text or "").split(",") if pair.strip()]
-    if any(not name.strip() or not column.strip() for name, _, column in pairs):
-        raise FlextraceError(f"--columns {text}: give NAME=COLUMN, parted by commas", 2)
-    columns = {name.strip(): column.strip() for name, _, column in pairs}
-    if len(set(columns.values())) < len(pairs):
-        raise FlextraceError(f"--columns {text}: a name or a column stands there twice", 2)
-    return columns
 
 
 def _lines(table: Table, profile: Profile, *, every: bool) -> list[str]:

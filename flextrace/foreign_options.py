@@ -7,9 +7,9 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from characterize.errors import FlextraceError
 from characterize.trace_head import is_foreign
 from characterize.units import parse_size
+from flextrace.column_names import parse_columns
 
 if TYPE_CHECKING:
     from characterize.formats.reading import ReadOptions
@@ -38,13 +38,18 @@ def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
         help=f"format of FILE (default: found from its content). {formats}",
     )
     group.add_argument(
-        "--sector-bytes", metavar="BYTES", help="size of the sectors that FILE counts in (default: the format's, 512)"
+        "--sector-bytes",
+        type=parse_size,
+        metavar="BYTES",
+        help="size of the sectors that FILE counts in (default: the format's, 512)",
     )
     group.add_argument(
         "--time-unit", choices=TIME_UNITS, help="unit of the times in FILE (default: the format's; it is printed)"
     )
     group.add_argument(
         "--columns",
+        type=parse_columns,
+        default={},
         metavar="NAME=COLUMN,...",
         help="for csv and parquet: what the columns of FILE are, e.g. start=timestamp,offset=lba,bytes=len,op=type",
     )
@@ -53,13 +58,23 @@ def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
     )
 
 
+def read_options(arguments: argparse.Namespace) -> ReadOptions:
+    """The options as the readers take them."""
+    from characterize.formats.reading import ReadOptions  # noqa: PLC0415 (pyarrow is slow to import)
+
+    return ReadOptions(
+        format=arguments.foreign_format,
+        sector_bytes=arguments.sector_bytes,
+        time_unit=arguments.time_unit,
+        skip_bad=arguments.skip_bad,
+        columns=arguments.columns,
+    )
+
+
 def foreign_options(arguments: argparse.Namespace) -> ReadOptions | None:
     """The options, if any of them was given: FILE is then a trace of another tool, whatever it begins with."""
-    given = (
-        *(arguments.foreign_format, arguments.sector_bytes, arguments.time_unit, arguments.columns),
-        arguments.skip_bad,
-    )
-    return read_options(arguments) if any(given) else None
+    options = read_options(arguments)
+    return options if options != type(options)() else None
 
 
 def assumptions(trace: Trace) -> str:
@@ -84,25 +99,3 @@ def stacked_devices(facts: Mapping[str, Any]) -> list[str]:
         f"device {device} is stacked on others: its {count} requests are in no total where those of the others are"
         for device, count in facts.get("stacked", {}).items()
     ]
-
-
-def read_options(arguments: argparse.Namespace) -> ReadOptions:
-    """The options as the readers take them.
-
-    Raises
-    ------
-    FlextraceError
-        A size or the list of columns is not understood.
-    """
-    from characterize.formats.reading import ReadOptions  # noqa: PLC0415 (pyarrow is slow to import)
-
-    pairs = [pair.partition("=") for pair in (arguments.columns or "").split(",") if pair]
-    if not all(name and column for name, _, column in pairs):
-        raise FlextraceError(f"--columns {arguments.columns}: give NAME=COLUMN, parted by commas", 2)
-    return ReadOptions(
-        format=arguments.foreign_format,
-        sector_bytes=parse_size(arguments.sector_bytes) if arguments.sector_bytes else None,
-        time_unit=arguments.time_unit,
-        skip_bad=arguments.skip_bad,
-        columns={name.strip(): column.strip() for name, _, column in pairs},
-    )

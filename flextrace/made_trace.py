@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``cut``, ``merge``, ``repeat`` and ``clone`` share: options of the output, and writing and telling it."""
+"""What makers of traces share, from ``alter`` to ``willy``: options of the output, reading parents, telling of it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.expansion import refuse_archive_name
 from characterize.new_file import check_new_file
+from characterize.provenance import command_words
 from characterize.units import format_bytes
 
 if TYPE_CHECKING:
@@ -29,32 +30,43 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
 
 
+def read_parents(arguments: argparse.Namespace, files: Sequence[Path]) -> list[Trace]:
+    """The traces that the output is to be made of, if it can be written; what they warn of is told."""
+    from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
+
+    refuse_archive_name(arguments.output)
+    check_new_file(arguments.output, force=arguments.force, inputs=files)
+    parents = [trace_file.open(file) for file in files]
+    for parent in parents:
+        for warning in parent.warnings:
+            print(f"flextrace {arguments.verb}: warning: {warning}", file=sys.stderr)
+    return parents
+
+
 def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[list[Trace]], Trace]) -> int:
     """Read traces, write the one that is made of them, print its parameters; 3 if one of them lacks records."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
 
-    output = arguments.output
-    refuse_archive_name(output)
-    check_new_file(output, force=arguments.force, inputs=files)
-    parents = [trace_file.open(file) for file in files]
-    verb = arguments.verb
-    for parent in parents:
-        for warning in parent.warnings:
-            print(f"flextrace {verb}: warning: {warning}", file=sys.stderr)
+    parents = read_parents(arguments, files)
     made = maker(parents)
-    made.header.metadata[f"{verb}_command"] = shlex.join(["flextrace", *sys.argv[1:]])
-    trace_file.write(made, output, force=arguments.force)
+    made.header.metadata[f"{arguments.verb}_command"] = shlex.join(command_words())
+    trace_file.write(made, arguments.output, force=arguments.force)
     lineage = made.header.metadata["lineage"]
     if arguments.format == "json":
-        print(json.dumps({"schema": SCHEMA, "output": str(output), **lineage}, indent=1))
+        print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **lineage}, indent=1))
     else:
         print(render(lineage))
-    quoted = shlex.quote(str(output))
-    print(f"flextrace {verb}: run it with: flextrace replay {quoted} {place_of(made)}", file=sys.stderr)
+    tell_next(arguments, made)
     return 0 if all(parent.header.complete for parent in parents) else 3
 
 
-def place_of(trace: Trace) -> str:
+def tell_next(arguments: argparse.Namespace, made: Trace) -> None:
+    """Say how to run what was made."""
+    quoted = shlex.quote(str(arguments.output))
+    print(f"flextrace {arguments.verb}: run it with: flextrace replay {quoted} {_place_of(made)}", file=sys.stderr)
+
+
+def _place_of(trace: Trace) -> str:
     """The option that says where a trace is to be replayed."""
     from characterize.layout import RecordKind  # noqa: PLC0415 (numpy is slow to import)
     from characterize.requests import block_records  # noqa: PLC0415 (pandas is slow to import)
@@ -72,11 +84,12 @@ def render(lineage: dict[str, Any]) -> str:
     columns.append(("made", lineage["parameters"]))
     lines = [f"{'parameter':<12}" + "".join(f" {title:>16}" for title, _ in columns)]
     for name in lineage["parameters"]:
-        lines.append(f"{name:<12}" + "".join(f" {_show(name, values[name]):>16}" for _, values in columns))
+        lines.append(f"{name:<12}" + "".join(f" {show_parameter(name, values[name]):>16}" for _, values in columns))
     return "\n".join(lines)
 
 
-def _show(name: str, value: float | None) -> str:
+def show_parameter(name: str, value: float | None) -> str:
+    """One of the five, with its unit."""
     if value is None:
         return "unknown"
     return format_bytes(value) if name in {"uniqueBytes", "sizeMean"} else f"{value:.4g}"

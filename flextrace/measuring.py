@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import math
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_duration
 from flextrace.alone import alone_in
-from replayer.run import SAME_S
 
 if TYPE_CHECKING:
     from replayer.confine import MemoryGroup
     from selfscale.access import Access
-    from selfscale.journal import Journal
     from selfscale.measure import Point
     from selfscale.plan import Settings, Step
 
@@ -37,58 +35,6 @@ SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S = 1 << 30, 2 << 20
 SPAN_BYTES_MIN = 16 << 20
 DEVICE_MARGIN_BYTES = 1 << 16
 """Files that are laid end to end begin at multiples of 4 KiB: at most 16 of them."""
-
-
-@contextlib.contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """A service manager's SIGTERM and a closed terminal's SIGHUP save the partial profile as Ctrl-C does.
-
-    What comes right behind another one is the same: it would interrupt what that one has saved and cleaned up.
-    """
-    last_s = -math.inf
-
-    def interrupt(number: int, frame: Any) -> None:
-        nonlocal last_s
-        if time.monotonic() - last_s > SAME_S:
-            last_s = time.monotonic()
-            raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number in (signal.SIGINT, signal.SIGHUP):
-        if before[number] == signal.SIG_IGN:  # by a shell that runs it in the background, by nohup
-            del before[number]
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def told_how_to_go_on(again: str, say: Callable[[str], None]) -> Iterator[None]:
-    """For a resumed run that is interrupted before it measures."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(f"the run so far is kept; continue with: flextrace {again}")
-        raise
-
-
-def check_device_options(device: str | None, write: bool, confirm: str | None) -> None:
-    """Refuse, as 'flextrace replay --device' does, to write a device that was not named twice.
-
-    Raises
-    ------
-    FlextraceError
-    """
-    if (write or confirm) and not device:
-        raise FlextraceError("--write and --confirm are for a block device: give --device as well", 2)
-    if write and not confirm:
-        raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
-    if confirm and not write:
-        raise FlextraceError("--confirm is for --write, which overwrites the device: give that as well", 2)
 
 
 def try_device(access: Access, confirm: str | None) -> None:
@@ -165,6 +111,30 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
                 shutil.rmtree(image, ignore_errors=True)
 
 
+def check_kept(output: Path, directory: Path | None) -> None:
+    """Refuse an output among the files that are measured, which are removed at the end.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if directory and (directory / IMAGE).resolve() in output.resolve().parents:
+        raise FlextraceError(f"cannot write {output}: its directory is removed at the end; choose another", 2)
+
+
+def check_run_options(arguments: argparse.Namespace, device: str | None) -> None:
+    """Refuse options of a run that contradict each other, or mean nothing for a block device.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if arguments.resume and arguments.force:
+        raise FlextraceError("--resume continues the interrupted run that --force forgets: give one of both", 2)
+    if arguments.keep_image and device:
+        raise FlextraceError(f"--keep-image is for files in a directory, of which {device} has none: leave it out", 2)
+
+
 def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -> None:
     """Refuse a directory that has no room for the files.
 
@@ -207,8 +177,8 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], 
     from characterize.workload import Workload  # noqa: PLC0415
     from replayer.run import prepare  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
-    from selfscale.measure import trace_directory  # noqa: PLC0415
     from selfscale.plan import align, files_bytes  # noqa: PLC0415
+    from selfscale.point_trace import trace_directory  # noqa: PLC0415
 
     if image is None:
         return 0.0
@@ -318,44 +288,3 @@ def _check_there(image: Path, device: int) -> None:
             f"cannot measure in {image}: it is not there any more; mount its file system again, and leave the "
             "directory alone while it is measured"
         )
-
-
-def end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
-    """What ended some work before it was done; None if nothing did."""
-    try:
-        work()
-    except (KeyboardInterrupt, FlextraceError, OSError) as end:
-        return end
-    return None
-
-
-def clean_up(stack: contextlib.ExitStack, say: Callable[[str], None]) -> None:
-    """Leave everything, and say what could not be cleaned up: nothing takes the place of what is told behind it."""
-    if (left := end_of(stack.close)) is not None:
-        say(reason_of(left))
-
-
-def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:
-    """The failures of a run as one, with where is what it measured before and how to go on; else nothing is left."""
-    code = failures[0].exit_code if isinstance(failures[0], FlextraceError) else 1
-    told = "\n".join(map(reason_of, failures))
-    if not journal.measured:
-        with contextlib.suppress(OSError):
-            journal.remove()
-        return FlextraceError(told, code)
-    place, move = journal.path, ""
-    if not journal.is_there():
-        try:
-            place, move = journal.copy_elsewhere(), f"move it to {journal.path} and "
-        except OSError as error:
-            return FlextraceError(f"{told}\nwhat was measured before is lost with {journal.path} ({error})", code)
-    return FlextraceError(
-        f"{told}\nwhat was measured before is kept in {place}; {move}continue with: flextrace {again}", code
-    )
-
-
-def reason_of(end: BaseException) -> str:
-    """What ended a run early, in words."""
-    if isinstance(end, KeyboardInterrupt):
-        return "interrupted"
-    return f"cannot read or write: {end}" if isinstance(end, OSError) else str(end)

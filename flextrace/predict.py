@@ -18,7 +18,8 @@ from flextrace.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
-    from selfscale.application import Application, Estimate, Relative
+    from selfscale.application import Application
+    from selfscale.estimates import Estimate, Relative
     from selfscale.predict import Predictor
     from selfscale.profile import Profile
     from selfscale.relative import Ratio
@@ -80,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
-    from selfscale.application import estimates, not_recorded  # noqa: PLC0415 (pandas only after the cheap refusals)
-    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
+    from selfscale.estimates import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.mismatches import mismatches, recorded_machine  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.table_profile import known_settings  # noqa: PLC0415
@@ -107,11 +108,9 @@ def run(arguments: argparse.Namespace) -> int:
     warnings += mismatches(application, arguments.profile, predictor)
     measured_on = None
     if origin is not None:
-        if application.times is None:
-            raise not_recorded(application.why_no_times)
-        measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
-        warnings += mismatches(application, arguments.measured_on, measured_on)
-        warnings += other_memory(application, arguments.measured_on, measured_on.profile)
+        path = arguments.measured_on
+        measured_on, found = recorded_machine(application, origin, path, arguments.model, settings)
+        warnings += found
     made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
     if against is not None:
         other = Predictor(against, arguments.model, known_settings(against, settings))
@@ -175,7 +174,7 @@ def _application(arguments: argparse.Namespace, changes: dict[str, float], profi
 
 def _ratios(made: Made, other: Predictor, measured_on: Predictor | None) -> list[Ratio | None]:
     """How many times as fast as the other machine this one is (thesis 5.5), None where the other has no estimate."""
-    from selfscale.application import estimates, with_basis  # noqa: PLC0415
+    from selfscale.estimates import estimates, with_basis  # noqa: PLC0415
     from selfscale.relative import ratio_of  # noqa: PLC0415
 
     there = estimates(other, made.application, measured_on=measured_on)
@@ -189,7 +188,7 @@ def _ratios(made: Made, other: Predictor, measured_on: Predictor | None) -> list
 
 def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
     """What follows from the application's run on the machine of --measured-on, for every estimate."""
-    from selfscale.application import estimates, relative_of, with_basis  # noqa: PLC0415
+    from selfscale.estimates import estimates, relative_of, with_basis  # noqa: PLC0415
 
     there = estimates(measured_on, made.application)
     pairs = [(estimate, with_basis(there, estimate.basis)) for estimate in made.estimates]
@@ -230,7 +229,7 @@ def _repeatability(profile: Profile) -> Repeatability | None:
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
     from flextrace.prediction_text import document_of  # noqa: PLC0415
 
     def input_of(path: Path | None) -> dict[str, Any] | None:
@@ -241,7 +240,7 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
     return {
         "schema": SCHEMA,
         **provenance_of(arguments.trace),
-        "command": ["flextrace", *sys.argv[1:]],
+        "command": command_words(),
         "profile": {**provenance_of(arguments.profile)["input"], "complete": profile.complete, "seed": profile.seed},
         "predictions": [
             {

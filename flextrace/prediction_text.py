@@ -11,8 +11,9 @@ from characterize.units import format_bytes, format_duration, format_megabytes
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
-    from selfscale.application import Application, Estimate, Relative
+    from selfscale.application import Application
     from selfscale.cross_validation import Score
+    from selfscale.estimates import Estimate, Relative
     from selfscale.profile import Profile
     from selfscale.relative import Estimated, Ratio
     from selfscale.repeatability import Repeatability

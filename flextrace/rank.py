@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--by",
-        choices=("throughput", "elapsed", "cost"),
+        choices=MERITS,
         default="throughput",
         help="the best machine first, by throughput (default), elapsed time, or throughput per cost ('scale --cost')",
     )
@@ -66,28 +66,24 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
     if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
         raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
-    from selfscale.application import not_recorded  # noqa: PLC0415 (pandas only after the cheap refusals)
-    from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
-    from selfscale.predict import Predictor  # noqa: PLC0415
+    from selfscale.mismatches import mismatches, recorded_machine  # noqa: PLC0415 (pandas after cheap refusals)
     from selfscale.profile import Profile  # noqa: PLC0415
-    from selfscale.ranking import load_machines, rank  # noqa: PLC0415
-    from selfscale.table_profile import known_settings  # noqa: PLC0415
+    from selfscale.ranking import machines_of, rank  # noqa: PLC0415
 
     settings = parse_settings(arguments.settings)
-    # Before the trace is read, which may take long.
+    # All are read before anything is made of one of them, which may take minutes.
+    profiles = [(path, Profile.load(path, tables=True)) for path in paths]
     origin = Profile.load(arguments.measured_on, tables=True) if arguments.measured_on else None
     application = _application(arguments)
-    machines = load_machines(paths, arguments.model, settings)
+    machines = machines_of(profiles, arguments.model, settings)
     warnings = application.warnings
     for machine in machines:
         warnings += mismatches(application, machine.path, machine.predictor)
     measured_on = None
     if origin is not None:
-        if application.times is None:
-            raise not_recorded(application.why_no_times)
-        measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
-        warnings += mismatches(application, arguments.measured_on, measured_on)
-        warnings += other_memory(application, arguments.measured_on, measured_on.profile)
+        path = arguments.measured_on
+        measured_on, found = recorded_machine(application, origin, path, arguments.model, settings)
+        warnings += found
     warnings = list(dict.fromkeys(warnings))  # it may be one of those that are ranked
     tables = rank(machines, application, arguments.by, measured_on)
     if arguments.format == "json":
@@ -181,7 +177,7 @@ def _document(
     from dataclasses import asdict  # noqa: PLC0415
 
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
     from selfscale.ranking import ratio_to  # noqa: PLC0415
 
     def cells(entries: list[Entry]) -> list[dict[str, Any]]:
@@ -202,7 +198,7 @@ def _document(
     return {
         "schema": SCHEMA,
         **provenance_of(None if arguments.workloads else arguments.files[0]),
-        "command": ["flextrace", *sys.argv[1:]],
+        "command": command_words(),
         "by": arguments.by,
         "ratio_to": machines[0].name if arguments.workloads else "the first of the order",
         "measured_on": provenance_of(arguments.measured_on)["input"],

@@ -13,11 +13,12 @@ from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.expansion import expanded
-from characterize.units import parse_duration
-from flextrace.measuring import terminated_as_interrupted
+from characterize.units import parse_duration, parse_positive
+from flextrace.interruption import terminated_as_interrupted
 from flextrace.replay_checks import check_arguments
 from flextrace.replay_progress import INTERVAL_MS, ReplayProgress
 from flextrace.replay_result import provenance, tell
+from flextrace.write_options import add_write_arguments
 from replayer.confine import parse_limit
 from replayer.engine_options import EngineOptions
 from replayer.phases import LaidOut, replay_in_phases
@@ -37,17 +38,6 @@ from replayer.run import (
     replay,
 )
 from selfscale.recorded_replay import recorded_replay
-
-
-def parse_factor(text: str) -> float:
-    """A positive number; `FlextraceError` (usage) otherwise."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1e9:
-        raise FlextraceError(f"factor {text!r} is not understood: give a positive number, such as 2", 2)
-    return value
 
 
 def parse_count(text: str) -> int:
@@ -107,7 +97,7 @@ def _add_schedule_arguments(group: argparse._ArgumentGroup) -> None:
         "(alone), or it only sleeps (off)",
     )
     group.add_argument(
-        "--speed", type=parse_factor, default=1.0, metavar="F", help="divide recorded times by F (default: 1)"
+        "--speed", type=parse_positive, default=1.0, metavar="F", help="divide recorded times by F (default: 1)"
     )
     group.add_argument(
         "--late",
@@ -189,10 +179,7 @@ def _add_device_arguments(group: argparse._ArgumentGroup) -> None:
         help="do the trace's I/O on block devices there, or, where it has none, its block requests; only reads, "
         "unless --write is given; with --directory, files go there and only the trace's own block device onto DEV",
     )
-    group.add_argument("--write", action="store_true", help="do the writes as well, which destroys what is on DEV")
-    group.add_argument(
-        "--confirm", metavar="ID", help="DEV's serial number, or its size in bytes if it has none; needed for --write"
-    )
+    add_write_arguments(group, "do the writes as well, which destroys what is on DEV")
     group.add_argument(
         "--fit",
         choices=FITS,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file
+from flextrace.write_options import check_write_arguments
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
@@ -47,20 +48,14 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def _check_device_arguments(arguments: argparse.Namespace) -> None:
     """Raise `FlextraceError` (usage) where the options for a device do not go together."""
-    options = ("write", "confirm", "layer", "source", "lanes")
-    given = [f"--{name}" for name in options if getattr(arguments, name)]
+    check_write_arguments(arguments.device, arguments.write, arguments.confirm)
+    given = [f"--{name}" for name in ("layer", "source", "lanes") if getattr(arguments, name)]
     given += ["--fit"] if arguments.fit != "exact" else []
     if given and not arguments.device:
         raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
-    if arguments.write and not arguments.confirm:
-        raise FlextraceError("--write overwrites the device: repeat its serial number, or size, by --confirm", 2)
-    if arguments.confirm and not arguments.write:
-        raise FlextraceError("--confirm is for --write, which overwrites the device: give that as well", 2)
-    if not arguments.device:
-        return
-    if arguments.memory and not arguments.directory:
+    if arguments.device and arguments.memory and not arguments.directory:
         raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
-    if arguments.directory and set(given) - {"--write", "--confirm"}:
+    if arguments.directory and given:
         raise FlextraceError(
             "with --directory the trace stays as it is: leave --fit, --layer, --source, --lanes out", 2
         )

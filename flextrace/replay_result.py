@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import platform
@@ -14,10 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from characterize.errors import FlextraceError
 from characterize.new_file import write_text
+from characterize.provenance import command_words, sha256_of
 from replayer.confine import current_limit
-from replayer.result_text import summary
+from replayer.result_text import summary_lines
 from replayer.run import EXIT_INTERRUPTED, EXIT_NOT_TRUSTWORTHY, EXIT_OK
+from selfscale.fidelity_text import fidelity_lines
 from selfscale.recorded_replay import INTERRUPTED
 
 
@@ -28,12 +30,11 @@ def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
     hashing would take a processor from what is measured. The engine reads the trace right after, from the page cache.
     """
     digest = None
-    with suppress(OSError):  # the engine says what is wrong with it
+    with suppress(OSError, FlextraceError):  # the engine says what is wrong with it
         if trace.is_file():  # a pipe would wait for who writes into it
-            with trace.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = sha256_of(trace)
     return {
-        "command": shlex.join(["flextrace", *sys.argv[1:]]),
+        "command": shlex.join(command_words()),
         "trace_sha256": digest,
         "environment": {
             "kernel": platform.release(),
@@ -47,7 +48,7 @@ def tell(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
     """Print the result, and write it; the exit code."""
     text = json.dumps(document, indent=2)
     try:
-        print(text if arguments.format == "json" else summary(document), flush=True)
+        print(text if arguments.format == "json" else _as_text(document), flush=True)
         for warning in document["warnings"]:
             print(f"flextrace replay: warning: {warning}", file=sys.stderr)
         for reason in document["reasons"]:
@@ -65,3 +66,11 @@ def tell(arguments: argparse.Namespace, document: dict[str, Any]) -> int:
     if document.get("fidelity_missing") == INTERRUPTED:
         return EXIT_INTERRUPTED
     return EXIT_OK if document["trustworthy"] else EXIT_NOT_TRUSTWORTHY
+
+
+def _as_text(document: dict[str, Any]) -> str:
+    """The summary and, of a recorded replay, its comparison with the trace."""
+    lines = summary_lines(document)
+    if "fidelity" in document:
+        lines += ["", *fidelity_lines(document)]
+    return "\n".join(lines)

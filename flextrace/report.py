@@ -9,6 +9,17 @@ from pathlib import Path
 from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file
 
+INPUTS = {
+    "--profile": ("P.json", "the same as PROFILE.json"),
+    "--validation": (
+        "V.json",
+        "by 'flextrace validate', of one of the profiles: errors of predictions are those on its random workloads",
+    ),
+    "--trace": ("T.iotrace", "traces, to be characterized"),
+    "--comparison": ("C.json", "by 'flextrace compare -o'"),
+    "--replay": ("R.json", "by 'flextrace replay --record --output'"),
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the verb."""
@@ -20,51 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what 'flextrace scale' wrote; several: side by side",
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="REPORT.html", help="file to write")
-    parser.add_argument(
-        "--profile",
-        type=Path,
-        nargs="+",
-        default=[],
-        action="extend",
-        metavar="P.json",
-        help="the same as PROFILE.json",
-    )
-    parser.add_argument(
-        "--validation",
-        type=Path,
-        nargs="+",
-        default=[],
-        action="extend",
-        metavar="V.json",
-        help="by 'flextrace validate', of one of the profiles: errors of predictions are those on its random workloads",
-    )
-    parser.add_argument(
-        "--trace",
-        type=Path,
-        nargs="+",
-        default=[],
-        action="extend",
-        metavar="T.iotrace",
-        help="traces, to be characterized",
-    )
-    parser.add_argument(
-        "--comparison",
-        type=Path,
-        nargs="+",
-        default=[],
-        action="extend",
-        metavar="C.json",
-        help="by 'flextrace compare -o'",
-    )
-    parser.add_argument(
-        "--replay",
-        type=Path,
-        nargs="+",
-        default=[],
-        action="extend",
-        metavar="R.json",
-        help="by 'flextrace replay --record --output'",
-    )
+    for option, (metavar, meaning) in INPUTS.items():
+        parser.add_argument(option, type=Path, nargs="+", default=[], action="extend", metavar=metavar, help=meaning)
     parser.add_argument("--force", action="store_true", help="overwrite the report")
 
 

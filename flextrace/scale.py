@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import math
 import os
 import shlex
@@ -16,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.new_file import check_replaceable
-from characterize.provenance import tool_version
-from characterize.units import format_duration, parse_duration, parse_fraction, parse_seed
+from characterize.provenance import command_words, created_now, tool_version
+from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace import access_options, measuring
-from flextrace.alone import alone_with, check_no_points
+from flextrace.alone import alone_with
+from flextrace.interruption import terminated_as_interrupted
 from flextrace.measuring_progress import Progress
+from flextrace.resuming import check_nothing_is_lost, end_of, journal_path, kept, reason_of, told_how_to_go_on
 from flextrace.scale_text import missing_of, much_before, spent_of, what_next
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
@@ -95,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also measure N random workloads twice, and print the errors of predictions and repetitions (default: 0)",
     )
     parser.add_argument(
-        "--cost", type=float, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
+        "--cost", type=parse_positive, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
     )
     parser.add_argument("--resume", action="store_true", help="continue an interrupted run with the same settings")
     parser.add_argument("--force", action="store_true", help="overwrite the profile, and forget an interrupted run")
@@ -115,10 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
     if access.device:
         measuring.try_device(access, arguments.confirm)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(measuring.terminated_as_interrupted())
-        with measuring.told_how_to_go_on(again, _say) if arguments.resume else contextlib.nullcontext():
+        stack.enter_context(terminated_as_interrupted())
+        with told_how_to_go_on(again, _say) if arguments.resume else contextlib.nullcontext():
             exploration, journal, progress, environment = _begin(arguments, access, chosen, stack)
-        ends = [measuring.end_of(exploration.run)]
+        ends = [end_of(exploration.run)]
         progress.close()
         missing = missing_of(exploration, arguments.random)
         found = unsteady(exploration.points)
@@ -127,16 +128,16 @@ def run(arguments: argparse.Namespace) -> int:
             profile.environment = environment
             profile.settings = {**chosen, "spent_s": exploration.spent_s}
             del profile.settings["disk"]  # a serial number is nothing to give away
-            profile.ended_early = measuring.reason_of(ends[0]) if ends[0] else missing
-            ends.append(measuring.end_of(lambda: _finish(arguments, profile)))
+            profile.ended_early = reason_of(ends[0]) if ends[0] else missing
+            ends.append(end_of(lambda: _finish(arguments, profile)))
         whole = all(end is None for end in ends)
         if whole:
             journal.remove()
         # What was done is told also where something cannot be cleaned up, or that is interrupted.
-        left = measuring.end_of(stack.close)
+        left = end_of(stack.close)
     if not whole:
         if left is not None:
-            _say(measuring.reason_of(left))
+            _say(reason_of(left))
         return _unfinished(ends, journal, again)
     for line in what_next(arguments.output, missing, exploration, found):
         _say(line)
@@ -182,7 +183,7 @@ def _begin(
     from selfscale.journal import Journal  # noqa: PLC0415
     from selfscale.stop_rule import stopping_of  # noqa: PLC0415
 
-    path, journal, resumed_s = _journal_path(arguments), None, 0.0
+    path, journal, resumed_s = journal_path(arguments.output), None, 0.0
     stack.enter_context(alone_with(path, resume=arguments.resume))
     if arguments.resume:
         needed = ["cache_bytes", "cpus", "spent_s", *(() if access.cached else ("span_bytes",))]
@@ -232,7 +233,7 @@ def _unfinished(ends: Sequence[BaseException | None], journal: Journal, again: s
         It was a failure, and not only an interruption.
     """
     if failures := [end for end in ends if isinstance(end, Exception)]:
-        raise measuring.kept(failures, journal, again) from failures[0]
+        raise kept(failures, journal, again) from failures[0]
     _say(f"interrupted; continue with: flextrace {again}")
     return 130
 
@@ -306,13 +307,12 @@ def _check(arguments: argparse.Namespace) -> None:
         raise FlextraceError(
             f"a budget of {format_duration(arguments.budget)} pays for no profile: give at least 5s", 2
         )
-    if arguments.cost is not None and not 0 < arguments.cost < math.inf:
-        raise FlextraceError(f"--cost {arguments.cost:g}: give a number above 0, or leave it out", 2)
     if arguments.random < 0:
         raise FlextraceError(f"--random {arguments.random}: give a number of workloads, or leave it out", 2)
     if arguments.target is not None and (arguments.target == 0 or arguments.stop_rule != "confidence"):
         raise FlextraceError("--target needs a share above 0, such as 5%, and --stop-rule confidence", 2)
     access_options.check(arguments)
+    measuring.check_run_options(arguments, arguments.device)
     if arguments.directory:
         make_directory(arguments.directory)
         if not os.access(arguments.directory, os.W_OK | os.X_OK):
@@ -321,18 +321,9 @@ def _check(arguments: argparse.Namespace) -> None:
             )
     if not arguments.output.resolve().parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
-    if arguments.directory and (arguments.directory / measuring.IMAGE).resolve() in arguments.output.resolve().parents:
-        raise FlextraceError(f"cannot write {arguments.output}: its directory is removed at the end; choose another", 2)
+    measuring.check_kept(arguments.output, arguments.directory)
     check_replaceable(arguments.output)
-    if arguments.resume or arguments.force:
-        return
-    if arguments.output.exists():
-        raise FlextraceError(f"{arguments.output} exists already: choose another name, or give --force or --resume", 2)
-    check_no_points(_journal_path(arguments))
-
-
-def _journal_path(arguments: argparse.Namespace) -> Path:
-    return arguments.output.with_name(arguments.output.name + ".points.ndjson")
+    check_nothing_is_lost(arguments, arguments.output)
 
 
 def _same_options(arguments: argparse.Namespace) -> str:
@@ -360,8 +351,8 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     if arguments.cost is not None:
         profile.settings["cost"] = arguments.cost
     profile.tool_version = tool_version()
-    profile.command = ["flextrace", *sys.argv[1:]]
-    profile.created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    profile.command = command_words()
+    profile.created = created_now()
     record_findings(profile)
     profile.save(arguments.output)
     lacks = "" if profile.complete else ", which is not complete"

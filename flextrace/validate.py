@@ -16,8 +16,11 @@ from characterize.errors import FlextraceError
 from characterize.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed
 from flextrace import measuring
-from flextrace.alone import alone_with, check_no_points
+from flextrace.alone import alone_with
+from flextrace.interruption import terminated_as_interrupted
 from flextrace.measuring_progress import Progress
+from flextrace.resuming import check_nothing_is_lost, clean_up, journal_path, kept, told_how_to_go_on
+from flextrace.write_options import add_write_arguments, check_write_arguments
 from replayer.confine import MemoryGroup, parse_limit
 from replayer.run import make_directory
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from selfscale.validate import Row
 
 SCHEMA = "flextrace.validation/1"
-MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "memory_bytes", "memory_limit_bytes")
+MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "device_bytes", "memory_bytes", "memory_limit_bytes")
 """What of a profile's environment must be as it was."""
 LABEL_WIDTH = 40
 
@@ -50,14 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", type=parse_limit, metavar="SIZE", help="memory control group to measure in (default: the profile's)"
     )
-    parser.add_argument(
-        "--write",
-        action="store_true",
-        help="needed where the profile is of a device that was written: destroys what is on it",
-    )
-    parser.add_argument(
-        "--confirm", metavar="ID", help="that device's serial number, or its size in bytes if it has none; for --write"
-    )
+    add_write_arguments(parser, "needed where the profile is of a device that was written: destroys what is on it")
     parser.add_argument(
         "--seed", type=parse_seed, default=0, metavar="N", help="of the workloads and their order (default: 0)"
     )
@@ -86,11 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     profile = Profile.load(arguments.profile)
     output = arguments.output or arguments.profile.with_name(arguments.profile.stem + "-validation.json")
-    journal_path = output.with_name(output.name + ".points.ndjson")
-    _check(arguments, profile, output, journal_path)
+    _check(arguments, profile, output)
     _check_models(profile, arguments.profile)
     access = Access.of(profile.settings)
-    directory = None if access.device else arguments.directory or Path(profile.environment["directory"])
+    directory = _directory(arguments, profile, access.device)
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
     _try_place(arguments, access, directory)
     how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
@@ -105,21 +100,21 @@ def run(arguments: argparse.Namespace) -> int:
         "max_seconds": arguments.max_seconds,
         **how,
     }
-    warnings = _differences(profile, directory, memory_bytes)
+    warnings = _differences(profile, directory, access.device, memory_bytes)
     again = f"validate --resume {_same_options(arguments)}"
     settings = _settings(profile, validation.workloads)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(measuring.terminated_as_interrupted())
-        stack.enter_context(alone_with(journal_path, resume=arguments.resume))
-        journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
+        stack.enter_context(terminated_as_interrupted())
+        stack.enter_context(alone_with(journal_path(output), resume=arguments.resume))
+        journal = Journal(journal_path(output), chosen, {}, resume=True) if arguments.resume else None
         if directory:
             measuring.check_space(directory, memory_bytes, settings)
-        stack.enter_context(measuring.told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
+        stack.enter_context(told_how_to_go_on(again, _say) if journal else contextlib.nullcontext())
         group = stack.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
         image = stack.enter_context(measuring.image_directory(directory, keep=arguments.keep_image))
         measuring.lay_out(settings, image, _say)
         measuring.age_cache(settings, image, group, access, _say)
-        journal = journal or Journal(journal_path, chosen, {}, resume=False)
+        journal = journal or Journal(journal_path(output), chosen, {}, resume=False)
         progress = stack.enter_context(Progress(math.inf, len(journal.points), _say))
         measure = measuring.measure_in(
             image, group, access, arguments.confirm, journal.points, **stopping_of(profile.settings)
@@ -130,11 +125,11 @@ def run(arguments: argparse.Namespace) -> int:
             write_text(output, text, force=arguments.force or arguments.resume)
         except KeyboardInterrupt:
             progress.close()
-            measuring.clean_up(stack, _say)
+            clean_up(stack, _say)
             _say(f"interrupted; continue with: flextrace {again}")
             return 130
         except (FlextraceError, OSError) as error:
-            raise measuring.kept([error], journal, again) from error
+            raise kept([error], journal, again) from error
     journal.remove()
     print(text if arguments.format == "json" else format_rows(result["rows"], arguments.workloads - result["dropped"]))
     _say(f"every measured point is in {output}{_left_out(result['dropped'])}")
@@ -145,7 +140,12 @@ def _left_out(workloads: int) -> str:
     return f"; workloads that moved nothing in their time, left out of the errors: {workloads}" if workloads else ""
 
 
-def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journal_path: Path) -> None:
+def _directory(arguments: argparse.Namespace, profile: Profile, device: str | None) -> Path | None:
+    """Where it is measured again; None of a device."""
+    return None if device else arguments.directory or Path(profile.environment["directory"])
+
+
+def _check(arguments: argparse.Namespace, profile: Profile, output: Path) -> None:
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
         raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
@@ -157,18 +157,16 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
 
         raise FlextraceError(f"profile {arguments.profile} has no region to predict from: {TO_COMPLETE}")
     device = profile.settings.get("access", {}).get("device")
-    measuring.check_device_options(device, arguments.write, arguments.confirm)
+    check_write_arguments(device, arguments.write, arguments.confirm)
+    measuring.check_run_options(arguments, device)
     if device and profile.range_of("readFrac")[0] < 1 and not arguments.write:
         raise FlextraceError(f"profile {arguments.profile} has writes to {device}: give --write and --confirm", 2)
     if device and (arguments.directory or arguments.memory):
         raise FlextraceError(f"profile {arguments.profile} is of {device}: leave --directory and --memory out", 2)
     if arguments.directory is None and not device and not profile.environment.get("directory"):
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
-    if arguments.resume or arguments.force:
-        return
-    if output.exists():
-        raise FlextraceError(f"{output} exists already: choose another name, or give --force or --resume", 2)
-    check_no_points(journal_path)
+    measuring.check_kept(output, _directory(arguments, profile, device))
+    check_nothing_is_lost(arguments, output)
 
 
 def _try_place(arguments: argparse.Namespace, access: Access, directory: Path | None) -> None:
@@ -197,13 +195,11 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
     return Settings(span_bytes / 4, budget_s=0.0, cpus=math.ceil(processes / 2), span_bytes=span_bytes)
 
 
-def _differences(profile: Profile, directory: Path | None, memory_bytes: int | None) -> list[str]:
+def _differences(profile: Profile, directory: Path | None, device: str | None, memory_bytes: int | None) -> list[str]:
     """What is not as it was when the profile was made, so that its errors would be another machine's; it is said."""
-    from selfscale.access import Access  # noqa: PLC0415
     from selfscale.environment import device_environment, environment  # noqa: PLC0415
 
-    device = str(Access.of(profile.settings).device)
-    now = environment(directory, memory_bytes) if directory else device_environment(device)
+    now = environment(directory, memory_bytes) if directory else device_environment(str(device))
     warnings = [
         f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
         for name in MACHINE
@@ -246,12 +242,12 @@ def _document(
     from dataclasses import asdict  # noqa: PLC0415
 
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import provenance_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
 
     return {
         "schema": SCHEMA,
         **provenance_of(arguments.profile),
-        "command": ["flextrace", *sys.argv[1:]],
+        "command": command_words(),
         "settings": chosen,
         "environment": profile.environment,
         "rows": [plain(asdict(row)) for row in result["rows"]],

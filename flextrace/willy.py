@@ -6,13 +6,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.expansion import refuse_archive_name
-from characterize.new_file import check_new_file
-from characterize.units import format_bytes, parse_fraction, parse_seed, parse_size
+from characterize.units import parse_fraction, parse_seed, parse_size
+from flextrace.made_trace import add_output_arguments, read_parents, show_parameter, tell_next
 
 SCHEMA = "flextrace.willy/1"
 
@@ -59,29 +57,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--align", type=parse_size, default=4096, metavar="SIZE", help="of offsets, sizes (default: 4096)"
     )
     shape.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
-
-    output = parser.add_argument_group("output")
-    output.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="the trace (.iotrace)")
-    output.add_argument("--force", action="store_true", help="overwrite OUT")
-    output.add_argument("--format", choices=("text", "json"), default="text", help="of what is printed (default: text)")
+    add_output_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the trace, print its parameters as wanted and as measured; 3 if what it is drawn from lacks records."""
     from characterize import trace as trace_file  # noqa: PLC0415 (pandas is slow to import)
-    from characterize.provenance import provenance_of, sha256_of  # noqa: PLC0415
+    from characterize.provenance import command_words, provenance_of, sha256_of  # noqa: PLC0415
     from characterize.workload import PARAMETERS, Workload, workload_of  # noqa: PLC0415
     from replayer.source_shape import EMPIRICAL, source_shape_of  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
 
-    refuse_archive_name(arguments.output)
     like = arguments.like
     if (like is not None) != (EMPIRICAL in {arguments.depth, arguments.size}):
         raise FlextraceError("--depth empirical and --size empirical are drawn from --like TRACE: give both", 2)
-    check_new_file(arguments.output, force=arguments.force, inputs=[like] if like else [])
-    parent = trace_file.open(like) if like else None
-    for warning in parent.warnings if parent else []:
-        print(f"flextrace willy: warning: {warning}", file=sys.stderr)
+    parents = read_parents(arguments, [like] if like else [])
     wanted = Workload(
         float(arguments.unique_bytes),
         arguments.seq_frac,
@@ -94,14 +84,14 @@ def run(arguments: argparse.Namespace) -> int:
         requests=arguments.requests,
         depth=arguments.depth,
         size=arguments.size,
-        like=source_shape_of(parent) if parent else None,
+        like=source_shape_of(parents[0]) if parents else None,
         seed=arguments.seed,
         align_bytes=arguments.align,
         sync_frac=arguments.sync_frac,
     )
     if like:
         trace.header.metadata["like"] = {"path": str(like), "sha256": sha256_of(like)}
-    trace.header.metadata["command"] = shlex.join(["flextrace", *sys.argv[1:]])
+    trace.header.metadata["command"] = shlex.join(command_words())
     trace_file.write(trace, arguments.output, force=arguments.force)
     asked, achieved = wanted.as_document(), workload_of(trace).as_document()
     requests = len(trace.requests)
@@ -119,9 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(f"{'parameter':<12} {'wanted':>14} {'achieved':>14}")
         for name in PARAMETERS:
-            show = format_bytes if name in ("uniqueBytes", "sizeMean") else "{:.4g}".format
-            print(f"{name:<12} {show(asked[name]):>14} {show(achieved[name]):>14}")  # type: ignore[arg-type]
+            print(f"{name:<12} {show_parameter(name, asked[name]):>14} {show_parameter(name, achieved[name]):>14}")
         print(f"{'requests':<12} {arguments.requests or '':>14} {requests:>14}")
-    quoted = shlex.quote(str(arguments.output))
-    print(f"flextrace willy: run it with: flextrace replay {quoted} --directory DIR", file=sys.stderr)
-    return 0 if parent is None or parent.header.complete else 3
+    tell_next(arguments, trace)
+    return 0 if all(parent.header.complete for parent in parents) else 3

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from characterize.layout import RESIDENT_DTYPE, Fileop, IoFlag, IoOp, RecordKind
-from characterize.locality import BLOCK_BYTES
+from characterize.references import BLOCK_BYTES
 from characterize.response_time import MS_SYNC
 from replayer.flexible.depths import next_unused
 

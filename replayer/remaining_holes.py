@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from characterize.layout import Fileop, IoOp
-from characterize.locality import BLOCK_BYTES
+from characterize.references import BLOCK_BYTES
 
 # linux/falloc.h; the mode is in the high half of fileop_record.flags.
 PUNCH_HOLE, COLLAPSE_RANGE, INSERT_RANGE = 0x02, 0x08, 0x20

@@ -91,8 +91,8 @@ def _accuracy_lines(accuracy: dict[str, Any]) -> list[str]:
     return lines
 
 
-def summary(document: dict[str, Any]) -> str:
-    """The result as text below 80 columns."""
+def summary_lines(document: dict[str, Any]) -> list[str]:
+    """The result as lines of less than 80 columns."""
     operations, requests = document["operations"], document["requests"]
     device = document.get("device", {}).get("path")
     directory = document.get("directory")
@@ -124,9 +124,4 @@ def summary(document: dict[str, Any]) -> str:
     lines += [_times_line(f"{name}*", times) for name, times in from_due.items() if times["count"]]
     if any(times["count"] for times in from_due.values()):
         lines.append("  * from the recorded time, with the time that an operation had to wait for its start")
-    lines += _accuracy_lines(document["accuracy"])
-    if "fidelity" in document:
-        from selfscale.fidelity_text import fidelity_lines  # noqa: PLC0415
-
-        lines += ["", *fidelity_lines(document)]
-    return "\n".join(lines)
+    return lines + _accuracy_lines(document["accuracy"])

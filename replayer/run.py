@@ -34,7 +34,7 @@ FITS = ("exact", "wrap", "scale")
 LAYERS = ("vfs", "block")
 THREADS_MAX = 32768  # of the engine
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+EXIT_OK, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 SHELL_SIGNALS = 128
 """A shell's, and the recorder's, exit status of a command that died of a signal: this and the signal's number."""

@@ -8,14 +8,12 @@ there is marked, since it compares different things.
 
 from __future__ import annotations
 
-import datetime
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from characterize.characterization import characterize as characterization_of
 from characterize.errors import FlextraceError
-from characterize.provenance import sha256_of, tool_version
+from characterize.provenance import command_words, created_now, sha256_of, tool_version
 from characterize.trace import Trace
 from characterize.workload import Workload
 from selfscale.comparison import Comparison, Row, comparison_document, mark_differences, same_limit
@@ -112,8 +110,8 @@ def compare(
         MUST_HOLD,
         [] if limits["equal_memory"] else ["the memory limits of application, runs and profile are not equal"],
         tool_version=tool_version(),
-        command=sys.argv,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        command=command_words(),
+        created=created_now(),
         seed=seed,
         repeat=repeat,
         trace=str(trace.path),

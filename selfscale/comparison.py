@@ -6,7 +6,6 @@ Pure arithmetic on documents: what is run to get the measurements is in `selfsca
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from characterize.document import plain
 from characterize.workload import Workload
 from selfscale.read_document import read_document
 
@@ -150,8 +150,8 @@ def sample_of(document: Mapping[str, Any]) -> Sample:
     requests = sum(counts.values())
     sync_s = document.get("time_in_sync_s")
     return {
-        "throughput_in_io_bytes_per_s": finite(document.get("throughput_in_io_bytes_per_s")),
-        "throughput_bytes_per_s": finite(document.get("throughput_bytes_per_s")),
+        "throughput_in_io_bytes_per_s": plain(document.get("throughput_in_io_bytes_per_s")),
+        "throughput_bytes_per_s": plain(document.get("throughput_bytes_per_s")),
         "read_mean_ns": means.get("read"),
         "write_mean_ns": means.get("write"),
         "mean_ns": sum(counts[kind] * means[kind] for kind in counts) / requests if requests else None,
@@ -168,7 +168,7 @@ def little_response_time_ns(workload: Workload, throughput_bytes_per_s: float) -
     """
     if not throughput_bytes_per_s > 0:
         return None
-    return finite(workload.process_num * workload.size_mean / throughput_bytes_per_s * 1e9)
+    return plain(workload.process_num * workload.size_mean / throughput_bytes_per_s * 1e9)
 
 
 def mark_differences(rows: Sequence[Row]) -> None:
@@ -198,13 +198,6 @@ def same_limit(one: float | None, other: float | None) -> bool:
 
 def _limit(limit_bytes: int | None) -> str:
     return "none" if limit_bytes is None else f"{limit_bytes / 2**20:.6g} MiB"
-
-
-def finite(value: Any) -> float | None:
-    """A number as JSON can hold it: None for None, NaN and infinity."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _spread(samples: Sequence[Sample], name: str) -> tuple[float | None, float | None, float | None]:

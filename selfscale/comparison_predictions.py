@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from characterize.document import plain
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.access import Access
-from selfscale.application import simulated_in_io, simulation_of
-from selfscale.comparison import Row, Sample, finite, little_response_time_ns, sample_of
+from selfscale.comparison import Row, Sample, little_response_time_ns, sample_of
 from selfscale.comparison_runs import Setting
+from selfscale.estimates import simulated_in_io, simulation_of
 from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.simulation.operations import operations_of
@@ -38,7 +39,7 @@ def _prediction(
         cold_frac=0.0,
         page_cache="warm start (the profile's points)" if access.cached else "none (the profile's points)",
         details={
-            "interval_bytes_per_s": [finite(prediction.interval_low), finite(prediction.interval_high)],
+            "interval_bytes_per_s": plain([prediction.interval_low, prediction.interval_high]),
             "model": prediction.model,
             "region": prediction.region,
             "inside_range": prediction.inside_range,
@@ -137,7 +138,7 @@ def _prediction_extended(setting: Setting, predictor: Predictor, warm: Row) -> R
         reasons=list(warm.reasons),
         notes=list(warm.notes),
         details={
-            "interval_bytes_per_s": [finite(mixed.low), finite(mixed.high)],
+            "interval_bytes_per_s": plain([mixed.low, mixed.high]),
             "model": warm.details["model"],
         },
     )
@@ -151,7 +152,7 @@ def _prediction_simulated(setting: Setting, warm: Row, found: Simulated, span_s:
     around_s = moved_bytes / setting.layer["throughput_bytes_per_s"] - span_s
     in_io = simulated_in_io(found)
     times = {
-        kind: {"count": counts[f"{kind}s"], "mean_ns": finite(mean_ns)}
+        kind: {"count": counts[f"{kind}s"], "mean_ns": plain(mean_ns)}
         for kind, mean_ns in (("read", found.read_mean_ns), ("write", found.write_mean_ns))
     }
     return Row(
@@ -172,5 +173,5 @@ def _prediction_simulated(setting: Setting, warm: Row, found: Simulated, span_s:
         memory_limit_bytes=warm.memory_limit_bytes,
         cold_frac=setting.cold_frac,
         page_cache="simulated from the recorded one",
-        details={"interval_bytes_per_s": [finite(in_io.low), finite(in_io.high)], "model": "simulation"},
+        details={"interval_bytes_per_s": plain([in_io.low, in_io.high]), "model": "simulation"},
     )

@@ -19,7 +19,7 @@ from characterize.links import pieces_of
 from characterize.log_histogram import LogHistogram
 from characterize.references import BlockNumbers, Columns, References
 from characterize.requests import Layer, times_measured
-from characterize.response_time import end_seen
+from characterize.response_time import times_by_kind
 from characterize.run_delay import RunDelays
 from characterize.sequentiality import SequentialitySummary
 from characterize.stream import Linked, Stream
@@ -98,10 +98,8 @@ class LayerRequests:
         for references in self.blocks.references(requests):
             self.refer(requests, references)
         if self.measured:
-            duration, seen = requests["end_ns"] - requests["start_ns"], end_seen(requests)
-            self.times["read"].add(duration[read & seen])
-            self.times["write"].add(duration[~read & seen])
-            self.times["sync"].add(syncs["end_ns"] - syncs["start_ns"])
+            for name, times in times_by_kind(requests, syncs).items():
+                self.times[name].add(times)
             self.in_flight.add(requests)
 
     def refer(self, requests: Columns, references: References) -> None:

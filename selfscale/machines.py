@@ -18,6 +18,7 @@ from characterize.workload import FIELD_OF, PARAMETERS
 from selfscale.access import Access
 from selfscale.conclusions import file_cache_bytes
 from selfscale.profile import Curve, Profile
+from selfscale.sampling import LOGARITHMIC
 
 COMMON_SIZE_BYTES = 32 * 1024
 """The size of the paper's figures 2, 3 and 5."""
@@ -48,8 +49,7 @@ def _file_cache_takes_part(profile: Profile) -> bool:
 
 def value_at(curve: Curve, value: float) -> float:
     """Throughput of a curve at a value, interpolated on the parameter's axis; NaN beyond what was measured."""
-    logarithmic = curve.parameter in ("uniqueBytes", "sizeMean", "processNum")
-    x, at = (np.log(curve.x), math.log(value)) if logarithmic else (curve.x, value)
+    x, at = (np.log(curve.x), math.log(value)) if curve.parameter in LOGARITHMIC else (curve.x, value)
     if not len(x) or not x[0] - 1e-9 <= at <= x[-1] + 1e-9:
         return math.nan
     return float(np.interp(at, x, curve.throughput))

@@ -37,6 +37,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from characterize.document import plain
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 from characterize.workload import Workload
@@ -131,8 +132,8 @@ class Point:
         """The point as it stands in a profile."""
         document = asdict(replace(self, workload=None))  # type: ignore[arg-type]
         document["workload"] = self.workload.as_document()
-        document["interval90_bytes_per_s"] = [finite_or_none(value) for value in self.interval90_bytes_per_s]
-        document["ci95_half_width_bytes_per_s"] = finite_or_none(self.ci95_half_width_bytes_per_s)
+        document["interval90_bytes_per_s"] = plain(self.interval90_bytes_per_s)
+        document["ci95_half_width_bytes_per_s"] = plain(self.ci95_half_width_bytes_per_s)
         return document
 
     @classmethod
@@ -145,11 +146,6 @@ class Point:
         low, high = known.get("interval90_bytes_per_s") or (None, None)
         known["interval90_bytes_per_s"] = (math.nan if low is None else low, math.nan if high is None else high)
         return cls(**known)
-
-
-def finite_or_none(value: float) -> float | None:
-    """JSON has no infinity and no NaN: None instead."""
-    return value if math.isfinite(value) else None
 
 
 def lead_of(workload: Workload) -> int | None:

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from characterize.units import format_bytes
 from selfscale.access import Access
 from selfscale.application import Application
 from selfscale.comparison import same_limit
+from selfscale.estimates import not_recorded
 from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
-from selfscale.steadiness import REMEDY, WARNED_SHARE, unsteady
+from selfscale.steadiness import unsteadiness
 from selfscale.uncached import knows_device
 
 
@@ -22,8 +24,8 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
     warnings = []
     if profile.lacks:
         warnings.append(f"profile {path} {profile.lacks}")
-    if (found := unsteady(profile.measured)).above(WARNED_SHARE):
-        warnings.append(f"profile {path}: {found} that predictions rest on were not steady; {REMEDY}")
+    if found := unsteadiness(profile.measured):
+        warnings.append(f"profile {path}: {found}")
     access = Access.of(profile.settings)
     nothing = no_simulation(predictor)
     simulated = application.operations is not None and nothing is None
@@ -37,7 +39,23 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
     return [*warnings, f"profile {path} {nothing.reason}: {lost}; {nothing.remedy}"]
 
 
-def other_memory(application: Application, path: str | os.PathLike[str], recorded_on: Profile) -> list[str]:
+def recorded_machine(
+    application: Application, path: str | os.PathLike[str], model: str, settings: Mapping[str, float]
+) -> tuple[Predictor, list[str]]:
+    """The machine that an application was recorded on, by its profile, and what that cannot say of the application.
+
+    Raises
+    ------
+    FlextraceError
+        How the application ran was not recorded, or the profile cannot be used.
+    """
+    if application.times is None:
+        raise not_recorded(application.why_no_times)
+    predictor = Predictor.load(path, model, settings)
+    return predictor, mismatches(application, path, predictor) + _other_memory(application, path, predictor.profile)
+
+
+def _other_memory(application: Application, path: str | os.PathLike[str], recorded_on: Profile) -> list[str]:
     """Whether the machine that an application was recorded on had other memory than its profile, read from `path`."""
     limits = [application.memory_limit_bytes, recorded_on.environment.get("memory_limit_bytes")]
     if same_limit(*limits):

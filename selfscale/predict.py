@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from selfscale.models import MODELS, TABLE_MODELS, make_model
 from selfscale.models.measured import region_of
 from selfscale.profile import Profile
 from selfscale.relative import Estimated
-from selfscale.table_profile import Placement
+from selfscale.table_profile import Placement, known_settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,6 +143,18 @@ class Predictor:
         model_used = make_model(self.score.model, profile.cache_environment)
         self._model = model_used.fit(learned_points(profile), profile.regions)
 
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: str, settings: Mapping[str, float]) -> Predictor:
+        """Of a profile's file, of a machine or a table; without those `settings` that it has no parameter for.
+
+        Raises
+        ------
+        FlextraceError
+            The profile cannot be read, or as above.
+        """
+        profile = Profile.load(path, tables=True)
+        return cls(profile, model, known_settings(profile, settings))
+
     @cached_property
     def service_times(self) -> ServiceTimes:
         """The physics of the learned model, also where another one predicts."""
@@ -191,17 +204,6 @@ class Predictor:
             f"interval covers 90 % of {self.score.count} measured workloads that the model had not learned from "
             f"(median error {self.score.errors['median']:.0%}); {conditions}"
         )
-
-
-def predict(profile: Profile, workload: Workload, model: str = BEST) -> Prediction:
-    """Estimate one workload's throughput on a measured machine, see `Predictor`.
-
-    Raises
-    ------
-    FlextraceError
-        No such model, the profile holds too little, or the workload lacks a parameter.
-    """
-    return Predictor(profile, model).predict(workload)
 
 
 @dataclass(frozen=True)

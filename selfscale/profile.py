@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.new_file import new_file
+from characterize.new_file import write_text
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.access import Access
 from selfscale.measure import Point
@@ -233,8 +233,7 @@ class Profile:
             The file cannot be written.
         """
         path = Path(path)
-        with new_file(path, force=True) as stream:
-            stream.write(json.dumps(self.as_document(), indent=1, allow_nan=False).encode() + b"\n")
+        write_text(path, json.dumps(self.as_document(), indent=1, allow_nan=False), force=True)
         self.path = path
         return path
 
@@ -296,11 +295,6 @@ class Profile:
             raise FlextraceError(
                 f"profile {path} is damaged ({error!r}): make it again with 'flextrace {'fit' if table else 'scale'}'"
             ) from error
-
-
-def load(path: str | os.PathLike[str]) -> Profile:
-    """Read a profile, see `Profile.load`."""
-    return Profile.load(path)
 
 
 def _same(one: float, other: float) -> bool:

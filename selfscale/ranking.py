@@ -15,15 +15,8 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.application import (
-    Application,
-    Estimate,
-    Relative,
-    estimates,
-    relative_of,
-    with_basis,
-    workload_estimates,
-)
+from selfscale.application import Application
+from selfscale.estimates import Estimate, Relative, estimates, relative_of, with_basis, workload_estimates
 from selfscale.no_simulation import no_simulation
 from selfscale.predict import BEST, Predictor
 from selfscale.profile import Profile
@@ -41,7 +34,6 @@ WORKLOADS = {
     }
 }
 """Sets of workloads by name; the thesis's KB and MB are taken as binary."""
-ORDERS = ("throughput", "elapsed", "cost")
 
 
 @dataclass(frozen=True)

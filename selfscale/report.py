@@ -16,25 +16,19 @@ from plotly.offline import get_plotlyjs
 from characterize.characterization import Characterization, characterize
 from characterize.definitions import DEFINITIONS
 from characterize.errors import FlextraceError
-from characterize.figure_data import TITLES, figure_data_of
-from characterize.layer_characterization import LayerCharacterization
-from characterize.links import Links
 from characterize.new_file import new_file
 from characterize.provenance import tool_version
-from characterize.requests import LAYERS, Layer
 from characterize.stream import Stream, stream_of
 from characterize.trace import Trace
-from characterize.units import format_bytes, format_duration
-from characterize.workload import PARAMETERS
-from selfscale.comparison import remarks_of
-from selfscale.comparison_figures import comparison_bars
+from selfscale.comparison_report import comparison_section
 from selfscale.fidelity_report import fidelity_section
-from selfscale.figures import SHOWN_ROWS, format_cell
+from selfscale.figures import SHOWN_ROWS
 from selfscale.machine_report import machine_sections
 from selfscale.prediction_errors import MeasuredAgain
 from selfscale.profile import Profile
 from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
-from selfscale.trace_figures import trace_figures
+from selfscale.steadiness import unsteadiness
+from selfscale.trace_report import alterations_section, trace_section
 
 
 def write_report(
@@ -146,171 +140,11 @@ def _warnings(
         name = f"profile {name_of_file(profile.path)}"
         if profile.lacks:
             warnings.append(f"{name} {profile.lacks}")
-        unsteady = sum(not point.steady for point in profile.measured)
-        if unsteady:
-            warnings.append(f"{unsteady} of {len(profile.measured)} points of {name} were not steady when stopped")
+        if found := unsteadiness(profile.measured):
+            warnings.append(f"{name}: {found}")
     for validation in validations:
         warnings += [f"validation {name_of_file(validation.path)}: {reason}" for reason in validation.warnings]
     return list(dict.fromkeys(warnings))
-
-
-# ---- comparison ----
-
-
-def comparison_section(number: int, document: Mapping[str, Any]) -> Section:
-    """The table of one comparison, its conditions and its bars."""
-    columns = document["columns"]
-    headings = ["", *(f"{column['title']}, {column['unit'].replace('us', 'µs')}" for column in columns.values())]
-    values, conditions = [], []
-    for row in document["rows"]:
-        marked = not row["trustworthy"]
-        values.append(
-            [Cell(row["label"], row["made_by"], marked)]
-            + [_comparison_cell(row, name, column["scale"], marked) for name, column in columns.items()]
-        )
-        limit = row["memory_limit_bytes"]
-        conditions.append(
-            [
-                Cell(row["label"], marked=marked),
-                Cell("none" if limit is None else format_bytes(limit)),
-                Cell("not measured" if row["coldFrac"] is None else f"{row['coldFrac']:.1%}"),
-                Cell(row["page_cache"]),
-            ]
-        )
-    remarks = [
-        [Cell(" / ".join(labels), marked=doubt), Cell(text, marked=doubt)]
-        for doubt, text, labels in remarks_of(document)
-    ]
-    section = Section(f"comparison-{number}", f"Comparison: {name_of_file(document.get('trace'))}")
-    section.sentences = [
-        "The same work by several means (thesis, table 3.2): value, error against the application, range of the runs.",
-        "A row marked with ! ran under other conditions than the application: its error is not its model's alone.",
-    ]
-    section.tables = [
-        Table("Performance", headings, values),
-        Table("Conditions", ["", "memory limit", "cold reads (coldFrac)", "page cache at the start"], conditions),
-        Table("Remarks", ["row", "remark"], remarks),
-        Table(
-            "What the columns mean",
-            ["column", "meaning"],
-            [[Cell(column["title"]), Cell(column["meaning"])] for column in columns.values()],
-            collapsed=True,
-        ),
-    ]
-    section.figures = [comparison_bars(document)]
-    return section
-
-
-def _comparison_cell(row: Mapping[str, Any], name: str, scale: float, marked: bool) -> Cell:
-    value, error = row["median"][name], row["error"][name]
-    if value is None:
-        return Cell("-")
-    below = "" if error is None else f"{error:+.1%}" if abs(error) < 1 else f"{error:+.0%}"
-    if row["repetitions"] > 1:
-        low, high = row["low"][name] * scale, row["high"][name] * scale
-        below += f" ({_short(low)} to {_short(high)})"
-    return Cell(_short(value * scale), below.strip(), marked)
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-# ---- traces ----
-
-
-def trace_section(number: int, stream: Stream, characterization: Characterization) -> Section:
-    """A trace's parameters and figures, layer by layer."""
-    facts = stream.facts
-    section = Section(f"trace-{number}", f"Trace: {name_of_file(facts.path)}")
-    layers = {name: characterization.layers[name] for name in LAYERS if characterization.layers[name].requests}
-    command = facts.header.metadata.get("command")
-    if command:
-        section.sentences.append(f"Command: {' '.join(map(str, command)) if isinstance(command, list) else command}")
-    if not layers:
-        section.sentences.append("This trace holds no request.")
-        return section
-    if characterization.elapsed_s > 0:
-        section.sentences.append(f"Elapsed time {format_duration(characterization.elapsed_s)}.")
-    section.tables = [_parameter_table(layers), *_links_table(characterization.links), _more_table(layers)]
-    for data in figure_data_of(stream, characterization).values():
-        section.figures += trace_figures(data)
-    return section
-
-
-def _parameter_table(layers: Mapping[Layer, LayerCharacterization]) -> Table:
-    """The five parameters, one column per layer."""
-    rows = []
-    for parameter in PARAMETERS:
-        cells = [Cell(parameter, DEFINITIONS.get(parameter, ""))]
-        for layer in layers.values():
-            value = layer.parameters.as_document()[parameter]
-            in_bytes = parameter in ("uniqueBytes", "sizeMean") and value is not None
-            below = "declared" if layer.declared and parameter == "processNum" else ""
-            below = format_bytes(value or 0) if in_bytes else below
-            low = parameter in layer.lower_bounds
-            cells.append(Cell(format_cell(value), below + " (too low: records were lost)" * low, marked=low))
-        rows.append(cells)
-    return Table("The five parameters", ["parameter", *(TITLES[name] for name in layers)], rows)
-
-
-def _links_table(links: Links) -> list[Table]:
-    """Why block bytes moved; no table where the trace does not say."""
-    rows = [
-        [Cell(row["class"].lower()), *(Cell(format_bytes(row[f"{way}_bytes"])) for way in ("read", "written"))]
-        for row in links.by_class.to_dict("records")
-    ]
-    for share, text in ((links.issued, "direct and fill: operation"), (links.written_back, "write-back: process")):
-        if share.bytes:
-            rows.append([Cell(f"linked, {text} known"), Cell(f"{share.share:.2%}"), Cell("")])
-    return [Table("Why block bytes moved", ["class", "read", "written"], rows)] if len(links.by_class) else []
-
-
-def _more_table(layers: Mapping[Layer, LayerCharacterization]) -> Table:
-    """Everything else that is one number, collapsed."""
-    rows = []
-    for name, layer in layers.items():
-        document = layer.as_document()
-        for part in ("counts", "extended", "sequentiality", "locality", "concurrency", "littles_law"):
-            rows += [[Cell(TITLES[name]), *cells] for cells in flat_rows(document[part], f"{part} ")]
-        single = {key: value for key, value in document.items() if not isinstance(value, dict | list)}
-        rows += [[Cell(TITLES[name]), *cells] for cells in flat_rows(single)]
-    return Table("Everything beside them", ["layer", "what", "value"], rows, collapsed=True)
-
-
-def alterations_section(traces: Sequence[Trace]) -> Section:
-    """Wanted, achieved and held parameters of every trace that ``alter`` made, from its lineage."""
-    section = Section("alterations", "Alterations")
-    rows = []
-    for trace in traces:
-        lineage = trace.header.metadata.get("lineage")
-        if not isinstance(lineage, dict) or "achieved" not in lineage:
-            continue
-        before, wanted, achieved, off, changes = (
-            lineage.get(name) or {} for name in ("before", "wanted", "achieved", "deviation", "changes")
-        )
-        for parameter in PARAMETERS:
-            deviation = off.get(parameter)
-            rows.append(
-                [
-                    Cell(name_of_file(trace.path)),
-                    Cell(parameter),
-                    Cell(format_cell(before.get(parameter))),
-                    Cell(format_cell(wanted.get(parameter)), changes.get(parameter, "held")),
-                    Cell(format_cell(achieved.get(parameter))),
-                    Cell("-" if deviation is None else f"{deviation:+.2%}"),
-                ]
-            )
-    if rows:
-        section.sentences = [
-            "What each altered trace was to become, and what it is when characterized again (thesis, 6.2)."
-        ]
-        headings = ["trace", "parameter", "original", "wanted", "achieved", "deviation"]
-        section.tables = [Table("Wanted and achieved", headings, rows)]
-    return section
-
-
-# ---- provenance ----
 
 
 def provenance_section(

@@ -39,3 +39,9 @@ def unsteady(points: Iterable[Point]) -> Unsteady:
     """Of the points that models learn from: all but random workloads."""
     steady = [point.steady for point in points if point.role != "random"]
     return Unsteady(len(steady) - sum(steady), len(steady))
+
+
+def unsteadiness(points: Iterable[Point]) -> str:
+    """What to warn of, behind the name of a profile with these points; empty where that is nothing."""
+    found = unsteady(points)
+    return f"{found} that predictions rest on were not steady; {REMEDY}" if found.above(WARNED_SHARE) else ""

@@ -8,8 +8,8 @@ import pytest
 
 import characterize
 from characterize.characterization import characterize as characterize_trace
-from characterize.concurrency import concurrency_of
 from characterize.errors import FlextraceError
+from characterize.intervals import overlap_at_starts
 from characterize.layout import BlockFlag, BlockOp, HeaderFlag, RecordKind
 from characterize.requests import requests_of
 from characterize.stream import stream_of
@@ -47,7 +47,8 @@ def disk(seed: int = 1, count: int = COUNT) -> Trace:
 def measured(trace: Trace) -> dict[str, float]:
     """The five of the block layer, where number in flight is that of the schedule."""
     requests = requests_of(trace, "block")
-    workload = workload_of_records(trace, "block").replace(process_num=concurrency_of(requests, True).in_flight_max)
+    in_flight = overlap_at_starts(requests["start_ns"].to_numpy(), requests["end_ns"].to_numpy())
+    workload = workload_of_records(trace, "block").replace(process_num=float(in_flight.max()))
     return {name: getattr(workload, FIELD_OF[name]) for name in PARAMETERS}
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import characterize
+from characterize.dense_blocks import dense_blocks
 from characterize.layout import Fileop, IoFlag
-from characterize.locality import dense_blocks
 from characterize.workload import Workload
 from replayer.alter import Relative, alter
 from replayer.binaries import find_binary

@@ -11,7 +11,8 @@ from characterize.layout import Fileop
 from characterize.workload import Workload
 from flextrace.prediction_text import application_lines, recorded_lines
 from replayer.willy import make_trace
-from selfscale.application import application_of, estimates, not_recorded, relative_of
+from selfscale.application import application_of
+from selfscale.estimates import estimates, not_recorded, relative_of
 from selfscale.treatment import treatment
 from tests.formula_predictor import FormulaPredictor
 from tests.made_trace import made_trace, read, write

@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import sys
 
 import pytest
 
@@ -181,13 +182,14 @@ def written_with_loss(tmp_path):
     return package.write(trace, tmp_path / "lost.iotrace")
 
 
-def test_verb_characterize_json(written, capsys):
+def test_verb_characterize_json(written, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/flextrace", "characterize", "a b"])
     assert main(["characterize", str(written), "--format", "json", "--layer", "vfs"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert list(document["layers"]) == ["vfs"]
     assert document["input"]["sha256"] == hashlib.sha256(written.read_bytes()).hexdigest()
     assert document["tool_version"]
-    assert document["command"].startswith("flextrace characterize")
+    assert document["command"] == "flextrace characterize 'a b'"
 
 
 @pytest.mark.parametrize(("layer", "shown", "hidden"), [("vfs", "VFS", "BLOCK"), ("block", "BLOCK", "VFS")])

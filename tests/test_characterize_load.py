@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from characterize.characterization import characterize
-from characterize.concurrency import concurrency_of, littles_law
+from characterize.concurrency import ConcurrencySummary, littles_law
 from characterize.grouping import Grouping
 from characterize.intervals import union_length
 from characterize.layout import PROCESSOR_SHARE_ALL, BlockFlag, BlockOp, HeaderFlag
-from characterize.requests import requests_of
-from characterize.response_time import distribution, response_times, syncs_of, think_times
-from characterize.sizes import size_histogram, sizes_of
+from characterize.requests import columns_of, requests_of
+from characterize.response_time import syncs_of
+from characterize.sizes import SizeSummary
 from characterize.text import render
 from tests.made_trace import made_trace, read, write
 
@@ -44,8 +44,20 @@ def two_threads():
     )
 
 
+def load_of(trace, layer="vfs", *, measured=True):
+    summary = ConcurrencySummary(measured)
+    summary.add(columns_of(requests_of(trace, layer)))
+    return summary.result()
+
+
+def sizes_of(rows):
+    summary = SizeSummary()
+    summary.add(columns_of(requests_of(made_trace(rows))))
+    return summary.result()
+
+
 def test_load_by_hand():
-    load = concurrency_of(requests_of(two_threads()), measured=True)
+    load = load_of(two_threads())
     assert load.threads == 2
     assert load.in_flight_max == 2
     # In flight: [0, 25), [30, 40), [50, 65) = 50 ns; durations 10 + 20 + 10 + 10 + 10 = 60 ns.
@@ -61,7 +73,7 @@ def test_load_by_hand():
 
 
 def test_load_of_what_was_not_measured():
-    load = concurrency_of(requests_of(two_threads()), measured=False)
+    load = load_of(two_threads(), measured=False)
     assert load.threads == 2
     assert math.isnan(load.in_flight_max)
     assert math.isnan(load.time_in_io_s)
@@ -69,19 +81,18 @@ def test_load_of_what_was_not_measured():
 
 
 def test_load_of_nothing():
-    load = concurrency_of(requests_of(made_trace()), measured=True)
+    load = load_of(made_trace())
     assert (load.threads, load.in_flight_max, load.time_in_io_s) == (0, 0, 0)
     assert math.isnan(load.in_flight_mean)
 
 
 def test_threads_are_unknown_where_no_request_names_one():
     blocks = [{"op": 1, "bytes": 512, "start_ns": 1}]
-    assert math.isnan(concurrency_of(requests_of(made_trace(blocks=blocks), "block"), measured=True).threads)
+    assert math.isnan(load_of(made_trace(blocks=blocks), "block").threads)
 
 
 def test_response_times():
-    trace = two_threads()
-    times = response_times(requests_of(trace), syncs_of(trace))
+    times = characterize(two_threads()).layers["vfs"].response_time
     assert times["read"] == {
         "count": 2, "mean_ns": 10, "p50_ns": 10, "p90_ns": 10, "p99_ns": 10, "p999_ns": 10, "max_ns": 10
     }  # fmt: skip
@@ -96,20 +107,10 @@ def test_a_block_request_whose_end_was_missed_has_no_response_time():
         {"op": BlockOp.READ, "start_ns": 1000, "duration_ns": 500, "bytes": 4096},
         {"op": BlockOp.READ, "start_ns": 2000, "duration_ns": 0, "bytes": 4096, "flags": BlockFlag.END_UNSEEN},
     ]
-    trace = made_trace(blocks=blocks)
-    layer = characterize(trace).layers["block"]
+    layer = characterize(made_trace(blocks=blocks)).layers["block"]
     assert layer.counts["reads"] == 2
     assert layer.response_time["read"]["count"] == 1
     assert layer.response_time["read"]["mean_ns"] == 500
-    assert response_times(requests_of(trace, "block"), syncs_of(trace, "block"))["read"]["count"] == 1
-
-
-def test_quantiles_are_values_that_occurred():
-    times = distribution(np.arange(1, 1001))
-    assert times == {
-        "count": 1000, "mean_ns": 500.5, "p50_ns": 500, "p90_ns": 900, "p99_ns": 990, "p999_ns": 999, "max_ns": 1000
-    }  # fmt: skip
-    assert distribution(np.zeros(0, np.int64))["p50_ns"] is None
 
 
 def test_time_in_sync_is_a_union():
@@ -126,9 +127,12 @@ def test_flushes_are_the_syncs_of_the_block_layer():
 
 def test_think_times():
     """Thread 1: 10 to 30. Thread 2: 25 to 50; its last request starts while one is in flight."""
-    thinks = think_times(requests_of(two_threads()))
-    assert thinks["thread"].tolist() == [1, 2, 2]
-    assert thinks["think_ns"].tolist() == [20, 25, 0]
+    layer = characterize(two_threads()).layers["vfs"]
+    assert layer.think_time == {
+        "count": 3, "mean_ns": 15, "p50_ns": 20, "p90_ns": 25, "p99_ns": 25, "p999_ns": 25, "max_ns": 25
+    }  # fmt: skip
+    assert layer.think_per_thread["gaps"].tolist() == [1, 2]
+    assert layer.think_per_thread["think_mean_s"].tolist() == pytest.approx([20e-9, 12.5e-9])
 
 
 def test_what_share_of_think_times_is_computing():
@@ -188,7 +192,8 @@ def test_each_group_waits_for_itself():
 def test_think_time_counts_from_the_latest_end():
     """A long request in flight covers a short one that ends before it."""
     rows = [read(0, 1, 0, 100), read(1, 1, 10, 10), read(2, 1, 130, 1)]
-    assert think_times(requests_of(made_trace(rows)))["think_ns"].tolist() == [0, 30]
+    thinks = characterize(made_trace(rows)).layers["vfs"].think_time
+    assert [thinks[name] for name in ("count", "p50_ns", "max_ns")] == [2, 0, 30]
 
 
 def test_littles_law_of_a_closed_system():
@@ -202,19 +207,19 @@ def test_littles_law_of_a_closed_system():
 
 def test_size_histogram():
     rows = [read(0, 1), read(0, 3), write(0, 4), write(0, 7), read(0, 8), read(0, 8)]
-    histogram = size_histogram(requests_of(made_trace(rows)))
+    histogram = sizes_of(rows).histogram()
     assert histogram.to_dict("list") == {
         "low_bytes": [1, 2, 4, 8],
         "high_bytes": [2, 4, 8, 16],
         "reads": [1, 1, 0, 2],
         "writes": [0, 0, 2, 0],
     }
-    assert len(size_histogram(requests_of(made_trace()))) == 0
+    assert len(sizes_of([]).histogram()) == 0
 
 
 @given(st.lists(st.integers(1, 2**31 - 1), min_size=1, max_size=50))
 def test_every_size_falls_into_its_power_of_two(sizes):
-    histogram = size_histogram(requests_of(made_trace([read(0, size) for size in sizes])))
+    histogram = sizes_of([read(0, size) for size in sizes]).histogram()
     for low, high, reads, _ in histogram.itertuples(index=False):
         assert reads == sum(low <= size < high for size in sizes)
     assert histogram["reads"].sum() == len(sizes)
@@ -222,7 +227,7 @@ def test_every_size_falls_into_its_power_of_two(sizes):
 
 def test_common_sizes():
     rows = [read(0, 8192), read(0, 4096), write(0, 8192), read(0, 512)]
-    common = sizes_of(requests_of(made_trace(rows))).common(2)
+    common = sizes_of(rows).common(2)
     assert common.to_dict("list") == {"bytes": [8192, 512], "requests": [2, 1], "share": [0.5, 0.25]}
 
 

@@ -2,6 +2,7 @@
 """A trace in parts: whatever the cuts, what is merged is what one pass over the whole finds."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,10 +19,10 @@ from characterize.cluster.characterize_set import characterize_set
 from characterize.document import plain
 from characterize.errors import FlextraceError
 from characterize.grouping import Grouping
-from characterize.groups import KEYS, Key, RequestsByKey
+from characterize.groups import Key, RequestsByKey
 from characterize.layer_summary import Sample
 from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, HeaderFlag, RecordKind
-from characterize.requests import LAYERS, Layer, arrivals_measured
+from characterize.requests import LAYERS, Layer
 from characterize.stream import open_stream
 from characterize.trace import Header, Trace
 from tests.flexible_traces import traces
@@ -30,6 +31,7 @@ from tests.made_trace import made_trace, read, records, write
 pytestmark = pytest.mark.computes
 
 BLOCK = 4096
+KEYS = get_args(Key)
 TIME = st.integers(0, 30)
 
 
@@ -126,7 +128,7 @@ def test_one_four_and_sixteen_parts(name, tmp_path):
 def test_groups_of_one_four_and_sixteen_parts(name, by, tmp_path):
     path = package.write(traces()[name], tmp_path / "a.iotrace")
     stream = open_stream(path)
-    window_s = (stream.last_ns - stream.first_ns) / 7e9 if arrivals_measured(stream.facts) else None
+    window_s = (stream.last_ns - stream.first_ns) / 7e9 if stream.facts.measured else None
     grouping = Grouping(by, window_s)
     whole = document(characterize(stream, grouping=grouping))
     assert len(whole["groups"]) >= (8 if window_s else 1)

@@ -22,7 +22,7 @@ from selfscale.findings import findings
 from selfscale.machine_report import machine_section
 from selfscale.measure import Point
 from selfscale.plan import Settings
-from selfscale.profile import Profile, Region, load
+from selfscale.profile import Profile, Region
 from selfscale.strengths import strengths
 from tests.direction_machine import MIB, DirectionMachine
 
@@ -106,7 +106,7 @@ def test_findings_of_a_machine_with_caches_apart_are_data_and_text(tmp_path):
     assert document["cache_bytes"]["write"]["effective"] == pytest.approx(37 * MIB, rel=0.15)
     assert document["write_policy"]["kind"] == "write-cancelling"
     assert len(document["benefits"]["seqFrac"]) == len(profile.regions)
-    assert load(tmp_path / "p.json").findings == profile.findings
+    assert Profile.load(tmp_path / "p.json").findings == profile.findings
     text = "\n".join(findings(profile))
     assert "File cache: larger for reads than for writes" in text
     assert "Write policy: write-cancelling" in text
@@ -189,7 +189,7 @@ def test_a_profile_of_an_older_version_is_read_and_concluded_from(tmp_path):
         if point["role"] != "direction" or point["workload"]["uniqueBytes"] in focal
     ]
     (tmp_path / "old.json").write_text(json.dumps(document))
-    old = load(tmp_path / "old.json")
+    old = Profile.load(tmp_path / "old.json")
     assert old.findings == {}
     text = "\n".join(findings(old))
     assert "What this machine is good at" in text

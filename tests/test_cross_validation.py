@@ -16,7 +16,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.cross_validation import Score, best_of, cross_validate, on_a_curve, widened
 from selfscale.measure import Point
-from selfscale.predict import predict, record_scores, scores_of
+from selfscale.predict import Predictor, record_scores, scores_of
 from selfscale.profile import Profile, Region
 from tests.synthetic_machine import MIB
 
@@ -182,7 +182,7 @@ def test_scores_that_a_profile_carries_are_used_until_it_has_other_points(tmp_pa
     profile.models["scores"][2]["mean_log"] = 1e-9
     profile.save(tmp_path / "p.json")
     loaded = Profile.load(tmp_path / "p.json")
-    assert predict(loaded, FOCAL).model == profile.models["scores"][2]["model"]
+    assert Predictor(loaded).predict(FOCAL).model == profile.models["scores"][2]["model"]
     loaded.measured.append(points[0])
     assert all(score.mean_log != 1e-9 for score in scores_of(loaded))
 

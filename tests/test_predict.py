@@ -15,7 +15,7 @@ from selfscale.access import Access
 from selfscale.explore import Exploration
 from selfscale.models import MODELS
 from selfscale.plan import Settings
-from selfscale.predict import predict, record_scores
+from selfscale.predict import Predictor, record_scores
 from tests.made_trace import made_trace, read
 from tests.synthetic_machine import MIB, Machine
 
@@ -131,7 +131,7 @@ def test_options_as_json(profile, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "flextrace.prediction/1"
     (only,) = document["predictions"]
-    expected = predict(profile, Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0))
+    expected = Predictor(profile).predict(Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0))
     assert only["throughput_bytes_per_s"] == expected.throughput_bytes_per_s
     assert only["workload"]["uniqueBytes"] == 64 * MIB
     assert document["profile"]["sha256"]
@@ -143,7 +143,7 @@ def test_options_as_json(profile, capsys):
 def test_options_as_text(profile, capsys):
     assert main(["predict", str(profile.path), *OPTIONS]) == 0
     captured = capsys.readouterr()
-    expected = predict(profile, Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)).throughput_bytes_per_s
+    expected = Predictor(profile).predict(Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)).throughput_bytes_per_s
     assert f"throughput {expected / 1e6:.4g} MB/s" in captured.out
     assert "warm cache" in captured.out
     assert f"{profile.models['best']} (used)" in " ".join(captured.out.split())
@@ -200,7 +200,8 @@ def test_a_trace_is_predicted_by_its_footprint_and_by_its_depth(profile, trace, 
     layer = characterization_of(characterize.open(trace)).layers["vfs"]
     assert footprint["workload"] == layer.parameters.as_document()
     assert equivalent["workload"]["uniqueBytes"] == pytest.approx(layer.locality.equivalent_unique_bytes)
-    assert footprint["throughput_bytes_per_s"] == predict(profile, layer.parameters).throughput_bytes_per_s
+    expected = Predictor(profile).predict(layer.parameters).throughput_bytes_per_s
+    assert footprint["throughput_bytes_per_s"] == expected
     assert document["ignored"] == ["syncFrac"]
     assert document["input"]["path"] == str(trace)
 

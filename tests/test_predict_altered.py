@@ -19,7 +19,8 @@ from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from replayer.willy import make_trace
 from selfscale.access import Access
-from selfscale.application import SIMULATION, application_of, estimates
+from selfscale.application import application_of
+from selfscale.estimates import SIMULATION, estimates
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
 from selfscale.predict import Predictor

@@ -14,7 +14,7 @@ from selfscale.cross_validation import REGION_TESTED_MIN
 from selfscale.measure import Point
 from selfscale.models import MODELS, make_model
 from selfscale.models.product import ProductModel
-from selfscale.predict import errors_on_random, predict
+from selfscale.predict import Predictor, errors_on_random
 from selfscale.profile import Profile, Region
 
 pytestmark = pytest.mark.computes
@@ -24,7 +24,7 @@ FOCAL = Workload(0, 0.5, 0.5, 16384.0, 2.0)
 
 
 def predict_by_product(profile, workload):
-    return predict(profile, workload, "product")
+    return Predictor(profile, "product").predict(workload)
 
 
 def make_profile(throughput, focal_bytes, curves, boundaries, relative_error=0.0):

@@ -12,7 +12,7 @@ from selfscale.explore import Exploration
 from selfscale.findings import findings
 from selfscale.measure import Point
 from selfscale.plan import Settings
-from selfscale.profile import Profile, load
+from selfscale.profile import Profile
 from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.computes
@@ -30,7 +30,7 @@ def profile():
 
 def test_round_trip(profile, tmp_path):
     path = profile.save(tmp_path / "p.json")
-    loaded = load(path)
+    loaded = Profile.load(path)
     assert loaded.as_document() == profile.as_document()
     assert loaded.measured == profile.measured
     assert loaded.path == path
@@ -75,7 +75,7 @@ def test_other_files_are_named(tmp_path, content, message):
     path = tmp_path / "p.json"
     path.write_text(content)
     with pytest.raises(FlextraceError, match=message):
-        load(path)
+        Profile.load(path)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_damaged_parts_that_only_reports_look_at_are_told_at_once(profile, tmp_p
     path = tmp_path / "p.json"
     path.write_text(json.dumps(profile.as_document() | {part: content}))
     with pytest.raises(FlextraceError, match="damaged"):
-        load(path)
+        Profile.load(path)
 
 
 def test_missing_file(tmp_path):
     with pytest.raises(FlextraceError, match="cannot read profile"):
-        load(tmp_path / "none.json")
+        Profile.load(tmp_path / "none.json")
 
 
 def test_unknown_keys_of_a_later_minor_change_are_ignored(profile, tmp_path):
@@ -109,7 +109,7 @@ def test_unknown_keys_of_a_later_minor_change_are_ignored(profile, tmp_path):
     document["points"][0]["new"] = 2
     path = tmp_path / "p.json"
     path.write_text(json.dumps(document))
-    assert load(path).measured == profile.measured
+    assert Profile.load(path).measured == profile.measured
 
 
 def test_a_curve_holds_points_that_differ_from_the_focal_vector_in_its_parameter_only(profile):

@@ -339,6 +339,23 @@ def test_a_trace_without_requests_is_reported_as_such(tmp_path: Path) -> None:
     assert page.wrong == []
 
 
+@pytest.mark.parametrize(("share", "warned"), [(0.4, False), (0.6, True)])
+def test_only_of_a_machine_most_of_whose_points_were_not_steady_is_warned(
+    tmp_path: Path, share: float, warned: bool
+) -> None:
+    """As predict and rank do; where it is fewer, the section on the machine tells how many."""
+    profile = make_profile()
+    learned = [at for at, point in enumerate(profile.measured) if point.role != "random"]
+    unsteady = learned[: round(share * len(learned))]
+    profile.measured = [
+        dataclasses.replace(point, steady=at not in unsteady) for at, point in enumerate(profile.measured)
+    ]
+    text = " ".join(Page(write_report(tmp_path / "r.html", profiles=[profile]).read_text()).text)
+    assert ("profile unnamed" in text) == warned
+    assert ("that predictions rest on were not steady" in text) == warned
+    assert "points were not steady" in text
+
+
 def test_nothing_is_overwritten_and_nothing_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from flextrace.main import main  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from flextrace import measuring
 from flextrace.main import main
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
-from selfscale.profile import load
+from selfscale.profile import Profile
 from selfscale.storage import probes
 from tests.synthetic_machine import MIB, Machine
 
@@ -61,7 +61,7 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
     assert main(command(place)) == 0
     assert sorted(path.name for path in place.iterdir()) == ["d", "p.json"]
     assert list((place / "d").iterdir()) == []
-    profile = load(place / "p.json")
+    profile = Profile.load(place / "p.json")
     assert profile.complete
     assert profile.boundaries_bytes == [pytest.approx(128 * MIB, rel=0.15)]
     assert profile.settings["budget_s"] == 120
@@ -80,14 +80,14 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
 
 def test_a_cost_stands_in_the_profile(place, formula, capsys):
     assert main(command(place, "--cost", "1200.5")) == 0
-    assert load(place / "p.json").settings["cost"] == 1200.5
+    assert Profile.load(place / "p.json").settings["cost"] == 1200.5
     assert main(command(place, "--force", "--cost", "0")) == 2
-    assert "--cost 0" in capsys.readouterr().err
+    assert "--cost: number '0' is not understood: give one above 0" in capsys.readouterr().err
 
 
 def test_laying_out_counts_to_the_budget(place, formula):
     assert main(command(place)) == 0
-    profile = load(place / "p.json")
+    profile = Profile.load(place / "p.json")
     assert profile.settings["spent_s"] == pytest.approx(
         1.5 + sum(point.cost_s for point in profile.measured + profile.storage)
     )
@@ -97,7 +97,7 @@ def test_laying_out_counts_to_the_budget(place, formula):
 def test_terminated_and_resumed(place, formula, capsys, monkeypatch, interrupt_at):
     formula.interrupt_at.append(interrupt_at)
     assert main(command(place)) == 130
-    partial = load(place / "p.json")
+    partial = Profile.load(place / "p.json")
     assert not partial.complete
     assert len(partial.measured + partial.storage) == interrupt_at
     assert list((place / "d").iterdir()) == []
@@ -112,12 +112,12 @@ def test_terminated_and_resumed(place, formula, capsys, monkeypatch, interrupt_a
     with monkeypatch.context() as quickly:
         quickly.setattr(formula, "laying_out_s", 0.0)
         assert main(command(place, "--resume")) == 0
-    resumed = load(place / "p.json")
+    resumed = Profile.load(place / "p.json")
     assert resumed.complete
     assert len(formula.measured) == len(resumed.measured + resumed.storage)
     assert not (place / "p.json.points.ndjson").exists()
     assert main(command(place, "--force")) == 0
-    assert load(place / "p.json").measured == resumed.measured
+    assert Profile.load(place / "p.json").measured == resumed.measured
 
 
 def test_a_failure_keeps_what_was_measured_and_says_where(place, formula, capsys, monkeypatch):
@@ -171,15 +171,15 @@ def quick(monkeypatch):
 def test_terminated_and_resumed_in_other_modes(place, formula, capsys, mode):
     formula.interrupt_at.append(13)
     assert main(command(place, *mode)) == 130
-    assert len(load(place / "p.json").measured) == 13
+    assert len(Profile.load(place / "p.json").measured) == 13
     assert shlex.join(mode[-2:]) in capsys.readouterr().err
     formula.laying_out_s = 0.0
     assert main(command(place, *mode, "--resume")) == 0
-    resumed = load(place / "p.json")
+    resumed = Profile.load(place / "p.json")
     assert len(formula.measured) == len(resumed.measured + resumed.storage)
     formula.laying_out_s = 1.5
     assert main(command(place, *mode, "--force")) == 0
-    again = load(place / "p.json")
+    again = Profile.load(place / "p.json")
     assert again.measured == resumed.measured
     assert (again.knee, again.regions) == (resumed.knee, resumed.regions)
     assert bool(resumed.knee) == ("knee" in mode)
@@ -207,7 +207,7 @@ def test_resuming_in_another_mode_is_refused(place, formula, capsys):
         assert main(command(place, "--resume", *other)) == 2
         assert said in capsys.readouterr().err
     assert main(command(place, "--resume", "--sync-frac", "0.1")) == 0
-    assert load(place / "p.json").settings["access"]["sync_frac"] == 0.1
+    assert Profile.load(place / "p.json").settings["access"]["sync_frac"] == 0.1
 
 
 @pytest.mark.usefixtures("quick")
@@ -222,9 +222,9 @@ def test_points_stop_by_the_rule_that_was_asked_for_and_storage_is_not_probed_wh
 
     monkeypatch.setattr(measuring, "measure_in", measure_in)
     assert main(command(place)) == 0
-    assert load(place / "p.json").storage
+    assert Profile.load(place / "p.json").storage
     assert main(command(place, "--force", "--stop-rule", "raidperf", "--dsync")) == 0
-    assert not load(place / "p.json").storage
+    assert not Profile.load(place / "p.json").storage
     assert main(command(place, "--force", "--target", "3%")) == 0
     assert told == [
         {"rule": "confidence", "target": 0.05},
@@ -250,6 +250,7 @@ def test_points_stop_by_the_rule_that_was_asked_for_and_storage_is_not_probed_wh
         (["--target", "nan"], "give a number from 0 to 1"),
         (["--target", "2%", "--stop-rule", "raidperf"], "and --stop-rule confidence"),
         (["--stop-rule", "lee"], "invalid choice"),
+        (["--resume", "--force"], "--resume continues the interrupted run that --force forgets"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(place, formula, capsys, options, complaint):
@@ -265,7 +266,7 @@ def test_a_span_without_room_is_refused(place, formula, monkeypatch, capsys):
     assert main(command(place, "--direct", "--span", "64M")) == 1
     assert "give another --span" in capsys.readouterr().err
     assert main(command(place, "--direct")) == 0
-    profile = load(place / "p.json")
+    profile = Profile.load(place / "p.json")
     # Of 1 to N processes the largest files are there: the k-th has a k-th of uniqueBytes.
     processes = int(profile.range_of("processNum")[1])
     needed = sum(profile.range_of("uniqueBytes")[1] / count for count in range(1, processes + 1))
@@ -282,7 +283,7 @@ def test_resuming_with_another_budget_is_refused(place, formula, capsys):
 def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
     formula.cost_s = 100.0
     assert main([*command(place), "--budget", "6s"]) == 3
-    assert not load(place / "p.json").complete
+    assert not Profile.load(place / "p.json").complete
     told = capsys.readouterr().err
     assert "larger --budget" in told
     assert "next:" not in told
@@ -295,7 +296,7 @@ def test_a_machine_that_never_becomes_steady_is_exit_code_3_and_one_that_seldom_
 ):
     formula.disturbed = disturbed
     assert main(command(place)) == code
-    profile = load(place / "p.json")
+    profile = Profile.load(place / "p.json")
     assert profile.complete
     unsteady, points = sum(not point.steady for point in profile.measured), len(profile.measured)
     told = capsys.readouterr().err
@@ -313,7 +314,7 @@ def test_a_machine_that_never_becomes_steady_is_exit_code_3_and_one_that_seldom_
 def test_random_workloads_that_the_budget_does_not_pay_for_leave_a_complete_profile(place, formula, capsys):
     formula.cost_s = 2.0
     assert main(command(place, "--random", "60")) == 3
-    profile = load(place / "p.json")
+    profile = Profile.load(place / "p.json")
     assert profile.complete
     again = sum(point.role == "random" and point.repeat == 1 for point in profile.measured)
     assert again < 60
@@ -344,7 +345,7 @@ def test_image_is_kept_on_demand(place, formula):
 
 def test_random_workloads_end_with_both_errors(place, formula, capsys):
     assert main(command(place, "--random", "5")) == 0
-    used = load(place / "p.json").models["best"]
+    used = Profile.load(place / "p.json").models["best"]
     told = capsys.readouterr().err
     assert f"On 5 random workloads the {used} model's error was" in told
     assert f"Predictions use the {used} model" in told

@@ -22,7 +22,7 @@ from replayer.device_trace import geometry_of
 from selfscale.access import Access, direct_block_bytes
 from selfscale.fill import fill
 from selfscale.measure import measure
-from selfscale.profile import load
+from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted
 from tests.page_cache import resident_pages
 from tests.small_file_system import small_file_system  # noqa: F401
@@ -118,7 +118,7 @@ def test_a_profile_of_a_device_is_made_predicted_from_and_validated_in_its_own_m
     told = capsys.readouterr().err
     assert "The page cache took no part" in told
     assert sorted(file.name for file in tmp_path.iterdir()) == ["disk", "p.json"]
-    profile = load(path)
+    profile = Profile.load(path)
     assert profile.settings["access"] == Access("device", disk.path, writes=False).as_document()
     assert profile.environment["device_bytes"] == SIZE
     assert profile.range_of("readFrac") == (1, 1)
@@ -141,7 +141,7 @@ def test_the_knee_of_files_with_direct_io(files, tmp_path, capsys):
     place = ["--directory", str(image.parent), "--direct", "--span", "32M"]
     assert main(["scale", *place, "--focal", "knee", "-o", str(path), "--budget", "15s", "--keep-image"]) in {0, 3}
     assert "global knee" in capsys.readouterr().err
-    profile = load(path)
+    profile = Profile.load(path)
     assert profile.knee["ranges"]
     assert len(profile.regions) == 1
     assert profile.settings["access"]["mode"] == "direct"
@@ -179,7 +179,7 @@ def test_a_device_is_filled_to_its_end_before_it_is_measured(disk, tmp_path, cap
     assert len(zlib.compress(pages[:256].tobytes())) > 0.99 * MIB
     assert main([*command, "--write", "--confirm", str(SIZE)]) in {0, 3}
     assert "writing the first 64 MiB" in capsys.readouterr().err
-    assert load(tmp_path / "p.json").settings["fill"]
+    assert Profile.load(tmp_path / "p.json").settings["fill"]
 
 
 def test_filling_touches_every_byte_of_a_larger_device_in_two_runs(tmp_path, monkeypatch):
@@ -231,7 +231,7 @@ def test_a_device_that_begins_to_fail_ends_the_run_and_what_was_measured_is_kept
     journal = tmp_path / "p.json.points.ndjson"
     assert f"is kept in {journal}; continue with: flextrace scale --resume --device {disk.path}" in error
     assert len(journal.read_text().splitlines()) == 1 + 2
-    kept = load(tmp_path / "p.json")
+    kept = Profile.load(tmp_path / "p.json")
     assert len(kept.measured) == 2
     assert not kept.complete
     assert " EIO)" in kept.ended_early
@@ -282,7 +282,7 @@ def test_a_device_interrupted_and_resumed(disk, tmp_path, monkeypatch, capsys):
     command = ["scale", "--device", disk.path, "-o", str(tmp_path / "p.json"), "--budget", "100s"]
     assert main(command) == 130
     assert f"--resume --device {disk.path}" in capsys.readouterr().err
-    assert len(load(tmp_path / "p.json").measured) == 5
+    assert len(Profile.load(tmp_path / "p.json").measured) == 5
     assert main([*command, "--span", "32M", "--resume"]) == 2
     assert "span_bytes was None" in capsys.readouterr().err
     with monkeypatch.context() as patch:
@@ -290,5 +290,5 @@ def test_a_device_interrupted_and_resumed(disk, tmp_path, monkeypatch, capsys):
         assert main([*command, "--resume"]) == 2
     assert f"disk was {tmp_path / 'disk'}, {SIZE} bytes, is another one" in capsys.readouterr().err
     assert main([*command, "--resume"]) == 0
-    assert len(load(tmp_path / "p.json").measured) == len(machine.measured)
+    assert len(Profile.load(tmp_path / "p.json").measured) == len(machine.measured)
     assert {step.workload.read_frac for step in machine.measured} == {1.0}

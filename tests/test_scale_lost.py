@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from characterize.errors import FlextraceError
-from flextrace import measuring
+from flextrace import interruption, measuring
 from flextrace.main import main
 from selfscale.measure import evict
-from selfscale.profile import load
+from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted, run
 from tests.small_file_system import small_file_system  # noqa: F401
 from tests.straced import needs_engine
@@ -91,11 +91,11 @@ def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_save
         finally:
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
-            saved.append(measuring.SAME_S)
+            saved.append(interruption.SAME_S)
 
-    for same_s in (measuring.SAME_S, 0.0):
-        monkeypatch.setattr(measuring, "SAME_S", same_s)
-        with pytest.raises(KeyboardInterrupt), measuring.terminated_as_interrupted():
+    for same_s in (interruption.SAME_S, 0.0):
+        monkeypatch.setattr(interruption, "SAME_S", same_s)
+        with pytest.raises(KeyboardInterrupt), interruption.terminated_as_interrupted():
             interrupted()
     assert saved == [0.5]
 
@@ -117,14 +117,14 @@ def test_a_second_interruption_while_models_are_scored_leaves_the_profile(tmp_pa
     disturbed.before[5] = interrupt
     with monkeypatch.context() as patch:
         patch.setattr("selfscale.predict.record_scores", interrupt)
-        patch.setattr(measuring, "SAME_S", 0.0)
+        patch.setattr(interruption, "SAME_S", 0.0)
         assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
     assert "flextrace scale --resume --directory" in capsys.readouterr().err
-    kept = load(tmp_path / "p.json")
+    kept = Profile.load(tmp_path / "p.json")
     assert len(points_of(kept)) == 5
     assert (kept.complete, kept.ended_early) == (False, "interrupted")
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
-    assert disturbed.measured == len(points_of(load(tmp_path / "p.json")))
+    assert disturbed.measured == len(points_of(Profile.load(tmp_path / "p.json")))
 
 
 def test_an_interruption_while_a_whole_profile_is_scored_leaves_it_and_what_to_do(
@@ -134,11 +134,11 @@ def test_an_interruption_while_a_whole_profile_is_scored_leaves_it_and_what_to_d
         patch.setattr("selfscale.predict.record_scores", lambda profile: os.kill(os.getpid(), signal.SIGTERM))
         assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
     assert "flextrace scale --resume --directory" in capsys.readouterr().err
-    kept = load(tmp_path / "p.json")
+    kept = Profile.load(tmp_path / "p.json")
     assert kept.complete
     measured = disturbed.measured
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
-    assert points_of(load(tmp_path / "p.json")) == points_of(kept)
+    assert points_of(Profile.load(tmp_path / "p.json")) == points_of(kept)
     assert disturbed.measured == measured
 
 
@@ -148,7 +148,7 @@ def test_the_command_that_is_told_goes_on_with_the_very_same_numbers(tmp_path, d
     assert main(command(tmp_path / "d", tmp_path / "p.json", *more)) == 130
     told = capsys.readouterr().err.split("continue with: flextrace ")[1]
     assert main(shlex.split(told)) == 0
-    assert load(tmp_path / "p.json").settings["cost"] == 1234567.89
+    assert Profile.load(tmp_path / "p.json").settings["cost"] == 1234567.89
 
 
 @pytest.mark.parametrize("case", [("120s", 115.0, True), ("6s", 1.0, False)])
@@ -194,12 +194,12 @@ def test_a_failure_leaves_a_profile_that_says_why_it_is_not_whole(tmp_path, dist
     journal = tmp_path / "p.json.points.ndjson"
     assert f"cannot read or write: [Errno 40] Too many levels of symbolic links: '{tmp_path / 'link'}'" in error
     assert f"is kept in {journal}; continue with: flextrace scale --resume --directory" in error
-    kept = load(tmp_path / "p.json")
+    kept = Profile.load(tmp_path / "p.json")
     assert len(points_of(kept)) == points
     assert not kept.complete
     assert "Too many levels" in kept.ended_early
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
-    whole = load(tmp_path / "p.json")
+    whole = Profile.load(tmp_path / "p.json")
     assert points_of(whole)[:points] == points_of(kept)
     assert (whole.complete, whole.ended_early) == (True, "")
     assert disturbed.measured == len(points_of(whole))
@@ -214,7 +214,7 @@ def test_a_journal_that_does_not_fit_leaves_the_better_profile(tmp_path, disturb
     journal.write_text("".join([*lines[:4], lines[6], lines[5], *lines[7:]]))
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 1
     assert "another version" in capsys.readouterr().err
-    assert len(points_of(load(tmp_path / "p.json"))) == 9
+    assert len(points_of(Profile.load(tmp_path / "p.json"))) == 9
 
 
 @needs_root
@@ -233,7 +233,7 @@ def test_a_file_system_of_documents_that_fills_up(tmp_path, small_file_system, d
     assert disturbed.measured == kept + 1  # the last one did not fit
     (small_file_system / "filler").unlink()
     assert main(command(tmp_path / "d", output, "--resume")) == 0
-    assert disturbed.measured == len(points_of(load(output))) + 1
+    assert disturbed.measured == len(points_of(Profile.load(output))) + 1
 
 
 def test_a_directory_of_documents_that_vanishes(tmp_path, disturbed, capsys):
@@ -250,7 +250,7 @@ def test_a_directory_of_documents_that_vanishes(tmp_path, disturbed, capsys):
     shutil.move(copy, journal)
     copy.parent.rmdir()
     assert main(command(tmp_path / "d", output, "--resume")) == 0
-    assert disturbed.measured == len(points_of(load(output)))
+    assert disturbed.measured == len(points_of(Profile.load(output)))
 
 
 @needs_root
@@ -297,7 +297,7 @@ def test_a_measured_file_system_that_vanishes(tmp_path, disk, disturbed_engine, 
         assert f"cannot measure in {place / measuring.IMAGE}: it is not there any more" in error
         assert "continue with: flextrace scale --resume --directory" in error
         assert list(place.iterdir()) == []
-        kept = load(output)
+        kept = Profile.load(output)
         assert len(kept.measured) == disturbed_engine.measured == 4
         assert not kept.complete
         assert "not there any more" in kept.ended_early
@@ -306,7 +306,7 @@ def test_a_measured_file_system_that_vanishes(tmp_path, disk, disturbed_engine, 
         assert f"mounted was ext4 of {disk.path}, is " in capsys.readouterr().err
         run("mount", disk.path, place)
         assert main(command(place, output, *DIRECT, "--resume")) in {0, 3}
-        resumed = load(output)
+        resumed = Profile.load(output)
         assert resumed.measured[:4] == kept.measured
         assert len(resumed.measured) == disturbed_engine.measured > 4
 
@@ -327,13 +327,13 @@ def test_a_measured_file_system_that_fills_up(tmp_path, disk, disturbed_engine, 
         error = capsys.readouterr().err
         assert f"cannot write to {place / measuring.IMAGE}: No space left on device" in error
         assert "continue with: flextrace scale --resume --directory" in error
-        kept = load(output)
+        kept = Profile.load(output)
         assert len(kept.measured) == disturbed_engine.measured >= 4
         assert "No space left on device" in kept.ended_early
         (place / "filler").unlink()
         shutil.rmtree(place / "copy")
         assert main(command(place, output, *DIRECT, "--resume")) in {0, 3}
-        resumed = load(output)
+        resumed = Profile.load(output)
         assert resumed.measured[: len(kept.measured)] == kept.measured
         assert len(resumed.measured) == disturbed_engine.measured > len(kept.measured)
 

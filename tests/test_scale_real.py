@@ -19,7 +19,7 @@ from selfscale.conclusions import file_cache_bytes
 from selfscale.explore import Exploration
 from selfscale.measure import measure
 from selfscale.plan import Settings
-from selfscale.profile import load
+from selfscale.profile import Profile
 from tests.synthetic_machine import MIB
 
 PREDICT = ["--unique-bytes", "4M", "--seq-frac", "0.5", "--read-frac", "1", "--size-mean", "16K", "--process-num", "1"]
@@ -88,7 +88,7 @@ def test_boundary_is_the_limit_of_the_memory_group(tmp_path):
     place = Path(os.environ.get("FLEXTRACE_TEST_DIRECTORY", tmp_path))
     arguments = ["scale", "--directory", str(place), "-o", str(output), "--memory", "128M", "--budget", "30s"]
     assert main(arguments) in {0, 3}
-    profile = load(output)
+    profile = Profile.load(output)
     assert file_cache_bytes(profile) == pytest.approx(128 * MIB, rel=0.15)
     assert profile.environment["memory_limit_bytes"] == 128 * MIB
     cached, disk = profile.regions[0], profile.regions[-1]

@@ -14,7 +14,7 @@ from replayer.run import replay
 from selfscale.access import Access
 from selfscale.measure import measure
 from selfscale.point_trace import write_willy
-from selfscale.profile import load
+from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted
 from tests.straced import ENGINE, needs_engine, needs_strace, strace
 
@@ -96,7 +96,7 @@ def test_a_profile_with_syncs_is_made_predicted_from_and_validated_with_them(pla
     told = capsys.readouterr().err
     assert "Measured with an fdatasync behind 0.2 of the writes" in told
     assert "write-through" not in told
-    profile = load(path)
+    profile = Profile.load(path)
     assert profile.settings["access"]["sync_frac"] == 0.2
     for point in profile.measured:
         writes, syncs = (point.response_time[name]["count"] for name in ("write", "sync"))

@@ -13,9 +13,10 @@ import characterize
 from characterize.characterization import characterize as characterization_of
 from flextrace.main import main
 from selfscale import ranking
-from selfscale.application import REST_ERROR, SIMULATION, SYNC_ERROR, application_of, estimates, relative_of
+from selfscale.application import application_of
 from selfscale.comparison_predictions import prediction_rows
 from selfscale.comparison_runs import Setting
+from selfscale.estimates import REST_ERROR, SIMULATION, SYNC_ERROR, estimates, relative_of
 from selfscale.explore import Exploration
 from selfscale.plan import Settings
 from selfscale.predict import Predictor
@@ -209,7 +210,7 @@ def test_rank_does_not_simulate_the_machine_of_the_recording(profile, recorded, 
     def simulation(predictor, *_):
         simulated.append(predictor)
 
-    monkeypatch.setattr("selfscale.application.simulation_of", simulation)
+    monkeypatch.setattr("selfscale.estimates.simulation_of", simulation)
     here, there = Predictor(profile), Predictor(profile)
     machine = ranking.Machine("here", Path("here.json"), math.nan, here)
     assert ranking.rank([machine], application_of(recorded, {}), measured_on=there)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a verb loads before it begins: nothing that is slow to import and that it does not need."""
+"""What is imported: by a verb before it begins nothing that is slow and not needed, by a package none above it."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import characterize
 from tests.made_trace import made_trace, read
@@ -27,3 +29,23 @@ def test_scipy_can_be_imported_behind_the_kernels():
         "from scipy.stats import norm; assert norm.cdf(0) == 0.5; start_kernels()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def imported_by(path: Path) -> set[str]:
+    """Packages that a file imports, wherever in it."""
+    nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names}
+
+
+def test_imports_run_one_way():
+    packages = ("characterize", "replayer", "selfscale", "flextrace")
+    root = Path(characterize.__file__).parents[1]
+    against = [
+        f"{path.relative_to(root)} imports {above}"
+        for place, package in enumerate(packages)
+        for path in (root / package).rglob("*.py")
+        for above in imported_by(path).intersection(packages[place + 1 :])
+    ]
+    assert against == []

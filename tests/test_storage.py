@@ -28,7 +28,7 @@ from selfscale.knee import KneeExploration
 from selfscale.measure import Point
 from selfscale.plan import END_SHARE, Settings, Step
 from selfscale.probe_trace import PLACE_FILE
-from selfscale.profile import Profile, load
+from selfscale.profile import Profile
 from selfscale.self_scaling import STORAGE_SHARE_MAX
 from selfscale.storage import (
     BRIEF_NS,
@@ -194,11 +194,11 @@ def test_a_directory_without_room_for_their_file_is_refused(tmp_path, monkeypatc
 def test_a_profile_keeps_them(tmp_path):
     profile = Profile(storage=[measured(name) for name in TIMES_US])
     path = profile.save(tmp_path / "p.json")
-    assert storage_times(load(path).storage) == storage_times(profile.storage)
+    assert storage_times(Profile.load(path).storage) == storage_times(profile.storage)
     document = json.loads(path.read_text())
     del document["storage"]
     path.write_text(json.dumps(document))
-    assert load(path).storage == []
+    assert Profile.load(path).storage == []
     point = measured("random").as_document()
     damages = [
         {"storage": 3},
@@ -216,7 +216,7 @@ def test_a_profile_keeps_them(tmp_path):
     for broken in damages:
         path.write_text(json.dumps(document | broken))
         with pytest.raises(Exception, match="damaged"):
-            load(path)
+            Profile.load(path)
 
 
 def test_traces_of_the_probes(tmp_path):

@@ -22,7 +22,7 @@ from selfscale.environment import environment
 from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.predict import Predictor, record_scores
-from selfscale.profile import Profile, load
+from selfscale.profile import Profile
 from selfscale.validate import compare_models, plan
 from tests.explored import explored
 from tests.synthetic_storage import SSD, StorageMachine
@@ -241,7 +241,7 @@ def test_refusals(made, place, machine, capsys):
     Profile(measured=[Point(Workload(1e6, 0.5, 0.5, 4096.0, 1.0), 1e8, 0.0)]).save(place / "p.json")
     assert main(command(place, "--force")) == 1
     assert "no region" in capsys.readouterr().err
-    few = replace(load(made.path), complete=False, models={}, storage=[])
+    few = replace(Profile.load(made.path), complete=False, models={}, storage=[])
     few.measured = few.measured[:5]
     few.save(place / "p.json")
     assert main(command(place, "--force")) == 1

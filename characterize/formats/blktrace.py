@@ -34,7 +34,6 @@ EVENT_OF_VERSION = {
 }
 _PAYLOAD_AT = {48: 46, 64: 50}  # payload_bytes, by the size of an event
 READ_BYTES = 8 << 20
-PAYLOAD_BYTES_MAX = 1 << 16
 _CPU_FILE = re.compile(r"(.+\.blktrace\.)(\d+)")
 
 # enum blktrace_cat, in the high 16 bits of an action

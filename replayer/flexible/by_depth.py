@@ -22,9 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from characterize.dense_blocks import dense_blocks
 from characterize.intervals import union_length
 from characterize.layout import Fileop, Source
-from characterize.locality import BLOCK_BYTES, dense_blocks
+from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
 from replayer.flexible.curve import CURVE_HELD, POINTS, Curve, change_of, curve_of_requests
 from replayer.flexible.draft import Draft

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from characterize.locality import BLOCK_BYTES, locality_of
+from characterize.locality import locality_of
+from characterize.references import BLOCK_BYTES
 from characterize.requests import requests_of
 from characterize.trace import Trace
 from characterize.workload import sequential

@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit, types
 from numba.typed import Dict
 
-from characterize.locality import BLOCK_BYTES
 from characterize.lru_stack import COLD, LruStack
+from characterize.references import BLOCK_BYTES
 
 NEW = -1
 # Neighbours in the stack that are asked for a place: how many, and the first step as a part of the stack.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from characterize.locality import BLOCK_BYTES
+from characterize.references import BLOCK_BYTES
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError

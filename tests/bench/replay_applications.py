@@ -27,7 +27,7 @@ import pandas as pd
 
 from characterize.layout import RecordKind, Source
 from characterize.requests import requests_of
-from characterize.response_time import response_times, syncs_of
+from characterize.response_time import syncs_of, times_by_kind
 from characterize.stream import open_stream, stream_of
 from characterize.trace import Trace
 from characterize.trace import open as open_trace
@@ -246,6 +246,14 @@ def original_times(trace: Trace) -> dict[str, float]:
     operations = pd.concat([trace.io, trace.fileops])
     elapsed_ns = (operations["start_ns"] + operations["duration_ns"]).max() - operations["start_ns"].min()
     return {"elapsed_s": elapsed_ns / 1e9} | columns_of(response_times(requests_of(trace), syncs_of(trace)))
+
+
+def response_times(requests: pd.DataFrame, syncs: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Response times by kind, as they stand in the result of a replay."""
+    return {
+        kind: {"count": len(times), "mean_ns": times.mean(), "p50_ns": times.quantile(interpolation="lower")}
+        for kind, times in times_by_kind(requests, syncs).items()
+    }
 
 
 def columns_of(times: dict[str, dict[str, Any]]) -> dict[str, float]:
