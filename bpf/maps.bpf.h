@@ -13,7 +13,6 @@
 #include "ring_event.h"
 
 enum {
-	CPUS_MAX = 1024,
 	OPERATION_COUNT_BITS = 40,
 	REQUESTS_IN_FLIGHT_MAX = 1 << 16,
 	DIRTY_STRETCHES_MAX = 1 << 18,

@@ -17,7 +17,7 @@ static void say_remedy(const struct options *options, const struct tracer *trace
 		fprintf(stderr, " %llu were of more files than are told apart: give a larger --max-files than %u.",
 			(unsigned long long)beyond, options->files_max);
 	if (lost > beyond)
-		fprintf(stderr, " Give a larger --ring-bytes than %llu.", (unsigned long long)options->ring_bytes);
+		fprintf(stderr, " Give a larger --ring-bytes than %llu.", (unsigned long long)tracer->ring_plan.bytes);
 	fputc('\n', stderr);
 }
 
