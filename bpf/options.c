@@ -112,7 +112,7 @@ static uint64_t parse_bytes(const char *text, uint64_t min, uint64_t max, const 
 {
 	uint64_t bytes = 0;
 	if (!quantity_bytes(text, &bytes) || bytes < min || bytes > max)
-		refuse("%s '%s' is not a size from %llu to %llu bytes such as 65536, 64K or 1M", what, text,
+		refuse("%s '%s' is not a size from %llu to %llu bytes such as 65536, 64K or 1.5M", what, text,
 		       (unsigned long long)min, (unsigned long long)max);
 	return bytes;
 }
