@@ -42,7 +42,8 @@ struct {
  * goes_on: the thread that runs is the one which goes on with what is linked to the request; an interrupt is in any thread.
  */
 int uring_request_ends(__u64 request, __s64 result, bool goes_on);
-int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns);
+/* context: whose event tells it, 0 = another one does. */
+int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u64 context);
 /*
  * Ends what has ended according to the completion ring of a context, in the memory of the process that runs. Returns whether
  * all new events could be read.

@@ -92,6 +92,7 @@ struct task_state {
 	__u64 aio_looked; /* requests of the call, from the first one on, that could be read */
 	__u64 aio_begun_ns; /* its entry */
 	__u64 aio_context;
+	__u64 aio_looks_elsewhere; /* 1 = a request seemed to be in flight in another context: all are looked at, once */
 	__u64 id_base; /* operation ids of this thread start here; 0 = not yet given */
 	__u64 id_count;
 	/* Of processor_time.bpf.h. */

@@ -52,14 +52,18 @@ static __always_inline void take_file(struct task_struct *task, struct task_stat
 /* Calls in which each request is an operation of its own (aio.bpf.c, io_uring.bpf.c), the end of the process, and ioctl. */
 static __always_inline void requests_call_begins(struct pt_regs *regs, __u32 call)
 {
-	if (call == CALL_IO_SUBMIT)
-		aio_submit_begins(regs->di, regs->si, regs->dx);
-	else if (call == CALL_IO_GETEVENTS)
+	if (call == CALL_IO_SUBMIT) {
+		if (aio_submit_begins(regs->di, regs->si, regs->dx)) {
+			async_process_looks();
+			aio_submit_goes_on(regs->si, regs->dx);
+		}
+	} else if (call == CALL_IO_GETEVENTS) {
 		aio_look(regs->di);
-	else if (call == CALL_IO_DESTROY)
+	} else if (call == CALL_IO_DESTROY) {
 		aio_context_ends(regs->di);
-	else if (call == CALL_EXIT)
+	} else if (call == CALL_EXIT) {
 		async_process_looks();
+	}
 }
 
 static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call, __s64 result)

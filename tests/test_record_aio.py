@@ -62,6 +62,20 @@ def test_requests_on_a_page_that_is_not_there_yet(tmp_path):
     assert (blocks["offset"] < blocks["offset_io"] + blocks["result"]).all()
 
 
+def test_requests_that_another_context_had_before(tmp_path):
+    """Their ends stand in the ring of that one, and the program has read them there."""
+    run = record(tmp_path / "aio", "aio", "moved")
+    told = [row for row in run.told_file_operations() if row.source == Source.AIO]
+    assert len(told) == 7 * 13
+    compare(told, [row for row in run.file_operations() if row.source == Source.AIO])
+    # Each ends before the next one of its struct iocb, of which there are 13, begins.
+    syncs = run.trace.fileops[run.trace.fileops["source"] == Source.AIO].sort_values("start_ns")
+    ends = (syncs["start_ns"] + syncs["duration_ns"]).to_numpy()
+    assert (ends[:-13] <= syncs["start_ns"].to_numpy()[13:]).all()
+
+
+
+
 def test_a_ring_for_all_requests(tmp_path):
     """It has 131,199 entries: two for each request, rounded up to whole pages."""
     with room_for_requests(REQUESTS_OF_ALL):
