@@ -72,7 +72,7 @@ static __always_inline void send_block_and_piece(const struct block_record *bloc
 	__u64 now_ns = block->start_ns + block->duration_ns;
 	struct block_event *event = reserve_event(sizeof(struct block_event), RECORD_BLOCK, now_ns);
 	if (!event) {
-		count_loss(RECORD_BLOCK_DATA, now_ns);
+		count_full_ring(RECORD_BLOCK_DATA, now_ns);
 		return;
 	}
 	event->block = *block;

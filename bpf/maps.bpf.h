@@ -277,12 +277,21 @@ static __always_inline void count_loss(__u32 kind, __u64 now_ns)
 		ring ? bpf_ringbuf_reserve(ring, event_bytes, 0) : NULL; \
 	})
 
+/* Records that were lost for want of room in a ring, and for nothing else. */
+__u64 lost_for_room __weak = 0;
+
+static __always_inline void count_full_ring(__u32 kind, __u64 now_ns)
+{
+	count_loss(kind, now_ns);
+	__sync_fetch_and_add(&lost_for_room, 1);
+}
+
 /* The same; NULL after counting the loss. */
 #define reserve_event(event_bytes, record_kind, now_ns)       \
 	({                                                    \
 		void *event = try_reserve_event(event_bytes); \
 		if (!event)                                   \
-			count_loss(record_kind, now_ns);      \
+			count_full_ring(record_kind, now_ns); \
 		event;                                        \
 	})
 
