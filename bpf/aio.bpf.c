@@ -108,6 +108,7 @@ static __always_inline bool describe(const struct user_iocb *iocb, struct async_
 	case COMMAND_PWRITEV:
 		operation->op = IO_WRITE;
 		operation->appends = !!(iocb->rw_flags & RWF_APPEND);
+		operation->keeps_place = !!(iocb->rw_flags & RWF_NOAPPEND);
 		break;
 	default: /* poll */
 		return false;

@@ -87,6 +87,8 @@ static __always_inline bool set_file_of(struct task_state *state, struct async_o
 	operation->file = known->file;
 	operation->inode_pointer = known->data_inode_pointer;
 	bpf_core_read(&operation->descriptor_flags, sizeof(operation->descriptor_flags), &file->f_flags);
+	if (operation->keeps_place)
+		operation->descriptor_flags &= ~OPEN_APPEND;
 	if (known->is_directory)
 		operation->flags |= IO_DIRECTORY;
 	return operation->file;

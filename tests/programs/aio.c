@@ -19,6 +19,10 @@
 
 #include "told.h"
 
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+
 enum {
 	QUEUE_MAX = 64,
 	BLOCK_BYTES = 4096,
@@ -211,6 +215,22 @@ static void do_direct(aio_context_t context)
 	expect("io_submit", submit(context, 0, 2), 2);
 	reap(context, 2);
 	close_file("direct", file);
+}
+
+/* Not at the end, though the file is open for appending: since 6.9. */
+static void do_placed(aio_context_t context)
+{
+	int file = open_file("placed", O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+	struct iovec vector = {buffer, 101};
+	int64_t placed = answer(pwritev2(file, &vector, 1, 0, RWF_NOAPPEND));
+	did("write", "placed", 0, 101, placed, SOURCE_SYSCALL, IO_POSITIONED | IO_VECTORED);
+	for (int i = 0; i < 3; i++)
+		prepare(i, "write", "placed", file, IOCB_CMD_PWRITE, i * 11, 11, 0)->block.aio_rw_flags = RWF_NOAPPEND;
+	if (placed > 0) {
+		expect("io_submit", submit(context, 0, 3), 3);
+		reap(context, 3);
+	}
+	close_file("placed", file);
 }
 
 /* A batch whose fourth request has no file: three are taken, the rest is not. */
@@ -446,6 +466,7 @@ int main(int argc, char **argv)
 	do_buffered(context);
 	do_asked_times(context);
 	do_direct(context);
+	do_placed(context);
 	do_failing(context);
 	do_contexts();
 	if (argc == 2)
