@@ -17,6 +17,7 @@ enum {
 	REQUESTS_IN_FLIGHT_MAX = 1 << 16,
 	DIRTY_STRETCHES_MAX = 1 << 18,
 	DIRTY_STRETCH_BYTES = 1 << 20,
+	THREAD_COMPAT = 0x2, /* TS_COMPAT */
 };
 
 /* One ring for each CPU, so that producers never share a lock; made and put in by the recorder. */
@@ -184,6 +185,12 @@ __u64 recorder_root __weak = 0;
 static __always_inline __u64 root_of(struct task_struct *task)
 {
 	return (__u64)BPF_CORE_READ(task, fs, root.dentry);
+}
+
+/* Whether it makes a call of the 32-bit kind, which is not recorded. */
+static __always_inline bool is_in_compat_call(const struct task_struct *task)
+{
+	return task->thread_info.status & THREAD_COMPAT;
 }
 
 static __always_inline bool may_be_traced(const struct task_struct *task)

@@ -21,7 +21,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile __u8 call_of_syscall[SYSCALL_NUMBERS_MAX] = {};
 
 enum {
-	THREAD_COMPAT = 0x2, /* TS_COMPAT */
 	PROTECTION_EXECUTE = 4, /* PROT_EXEC */
 	MAPPING_ANONYMOUS = 0x20, /* MAP_ANONYMOUS: the descriptor means nothing */
 	IOCTL_CLONE = 0x40049409, /* FICLONE and FICLONERANGE (linux/fs.h) */
@@ -101,7 +100,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	__u32 call = entry & CALL_MASK;
 	state->entered_ns = is_recording_sample(state->id_count + 1) ? bpf_ktime_get_ns() : 0;
 	state->call = CALL_NONE;
-	if (task->thread_info.status & THREAD_COMPAT) {
+	if (is_in_compat_call(task)) {
 		if (entry & CALL_IF_COMPAT)
 			count_skip(SKIP_COMPAT);
 		return 0;
