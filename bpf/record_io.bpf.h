@@ -131,6 +131,9 @@ static __always_inline void account_call(struct pt_regs *regs, __u32 call, __s64
 		/* splice(2) is charged to nobody; sendfile and copy_file_range are, on both sides (fs/read_write.c). */
 		if (call == CALL_SPLICE || done == ERROR_BAD_DESCRIPTOR || done == ERROR_INVALID)
 			return;
+		/* One that finds nothing to copy, or may not copy between these two, is not counted. */
+		if (call == CALL_COPY_FILE_RANGE && done <= 0)
+			return;
 		account_direction(true, done);
 		account_direction(false, done);
 	} else if (kernel_counts(regs, call, done)) {
