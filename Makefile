@@ -288,9 +288,9 @@ build/tests/quantities: PROGRAM_LIBRARIES := bpf/quantity.c
 build/tests/quantities: bpf/quantity.c bpf/quantity.h
 build/tests/ring_plans: PROGRAM_LIBRARIES := bpf/ring_plan.c
 build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
-build/tests/late_records build/tests/short_tracing: PROGRAM_LIBRARIES := \
+build/tests/late_records build/tests/short_tracing build/tests/waiting_files: PROGRAM_LIBRARIES := \
 	$(filter-out build/bpf/record.o,$(RECORD_OBJECTS)) $(BPF_LIBRARIES) -luring
-build/tests/late_records build/tests/short_tracing: $(RECORD_OBJECTS)
+build/tests/late_records build/tests/short_tracing build/tests/waiting_files: $(RECORD_OBJECTS)
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard bpf/*.h) | build/.apt
 	@mkdir -p $(@D)

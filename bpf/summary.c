@@ -100,8 +100,7 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 	if (metadata->first_sight->residency.given_up)
 		fprintf(stderr,
 			"flextrace record: warning: which parts of %u files were cached is not recorded, only how "
-			"much: they "
-			"are too large to be looked through\n",
+			"much: they are too large, or came too many at once, to be looked through\n",
 			metadata->first_sight->residency.given_up);
 	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);
