@@ -132,6 +132,7 @@ struct task_state {
 	__u32 entry_flags; /* enum io_flag that only the entry of the call can tell */
 	__u32 processor_share; /* as in its record */
 	__u64 faults_before; /* task->min_flt at its start */
+	__u64 read_bytes_before; /* task->ioac.read_bytes, the same */
 	__u64 memory; /* of the mapping of the data that was looked up last: where it begins, */
 	__u64 memory_bytes; /* how long it is, 0 = not known, */
 	__u32 memory_flags; /* and IO_SHARED_MEMORY or 0 */
