@@ -284,9 +284,13 @@ build/tests/verdicts: PROGRAM_LIBRARIES := replayer/engine/accuracy.c
 build/tests/verdicts: replayer/engine/accuracy.c $(wildcard replayer/engine/*.h)
 build/tests/shared_offsets: PROGRAM_LIBRARIES := bpf/shared_offset.c
 build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
-build/tests/late_records build/tests/short_tracing: PROGRAM_LIBRARIES := \
+build/tests/quantities: PROGRAM_LIBRARIES := bpf/quantity.c
+build/tests/quantities: bpf/quantity.c bpf/quantity.h
+build/tests/ring_plans: PROGRAM_LIBRARIES := bpf/ring_plan.c
+build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
+build/tests/late_records build/tests/short_tracing build/tests/waiting_files: PROGRAM_LIBRARIES := \
 	$(filter-out build/bpf/record.o,$(RECORD_OBJECTS)) $(BPF_LIBRARIES) -luring
-build/tests/late_records build/tests/short_tracing: $(RECORD_OBJECTS)
+build/tests/late_records build/tests/short_tracing build/tests/waiting_files: $(RECORD_OBJECTS)
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard bpf/*.h) | build/.apt
 	@mkdir -p $(@D)

@@ -66,10 +66,13 @@ static __always_inline __u32 append_width(const struct async_operation *operatio
 	return width <= 0 ? 0 : width > OFFSET_WIDTH_MAX ? OFFSET_WIDTH_MAX : width;
 }
 
-int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns)
+int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u64 context)
 {
 	struct async_key key = {.request = iocb, .process = process};
 	struct async_operation *operation = async_operation_of(&key);
+	/* The event of an earlier request with this struct iocb. */
+	if (operation && context && operation->context != context)
+		return 0;
 	/* Several threads can look at the same event: it ends for the first. */
 	if (!operation || __sync_val_compare_and_swap(&operation->ended, 0, 1))
 		return 0;
@@ -105,6 +108,7 @@ static __always_inline bool describe(const struct user_iocb *iocb, struct async_
 	case COMMAND_PWRITEV:
 		operation->op = IO_WRITE;
 		operation->appends = !!(iocb->rw_flags & RWF_APPEND);
+		operation->keeps_place = !!(iocb->rw_flags & RWF_NOAPPEND);
 		break;
 	default: /* poll */
 		return false;
@@ -171,6 +175,19 @@ static __always_inline __u64 address_of_request(const struct submission *submiss
 	return address;
 }
 
+/*
+ * Whether a request that is still in flight is one of another context, whose ring was not looked at in this call: a program may
+ * have taken its event from there without a system call.
+ */
+static __always_inline bool is_to_look_elsewhere(const struct async_operation *operation)
+{
+	struct task_state *state = current_state();
+	if (!state || state->aio_looks_elsewhere || operation->context == state->aio_context)
+		return false;
+	state->aio_looks_elsewhere = 1;
+	return true;
+}
+
 static long take_request(__u32 index, void *context)
 {
 	struct submission *submission = context;
@@ -186,6 +203,8 @@ static long take_request(__u32 index, void *context)
 		return 1;
 	struct async_key key = async_key_of(address);
 	struct async_operation *entry = bpf_map_lookup_elem(&async_operations, &key);
+	if (entry && entry->phase == ASYNC_LIVE && is_to_look_elsewhere(entry))
+		return 1;
 	if (entry && entry->phase == ASYNC_LIVE) {
 		/* In flight twice: only one of the two ends will be found. */
 		async_abandon(entry);
@@ -232,8 +251,23 @@ int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs)
 		__sync_fetch_and_add(&known->awaited, state->aio_counted);
 	struct submission submission = {.iocbs = iocbs, .now_ns = bpf_ktime_get_ns()};
 	state->aio_looked = 0;
+	state->aio_looks_elsewhere = 0;
 	state->aio_begun_ns = submission.now_ns;
 	bpf_loop(requests_of_call(count), take_request, &submission, 0);
+	return state->aio_looks_elsewhere;
+}
+
+int aio_submit_goes_on(__u64 count, __u64 iocbs)
+{
+	struct task_state *state = current_state();
+	if (!state || count <= state->aio_looked)
+		return 0;
+	struct submission submission = {
+		.iocbs = iocbs,
+		.first = state->aio_looked,
+		.now_ns = bpf_ktime_get_ns(),
+	};
+	bpf_loop(requests_of_call(count - submission.first), take_request, &submission, 0);
 	return 0;
 }
 
@@ -282,6 +316,7 @@ int aio_submit_returned(__u64 iocbs, __s64 result)
 		.now_ns = bpf_ktime_get_ns(),
 		.begun_ns = state->aio_begun_ns,
 	};
+	state->aio_looks_elsewhere = 1; /* too late for that */
 	bpf_loop(requests_of_call(taken - submission.first), take_request, &submission, 0);
 	if (state->aio_looked < taken)
 		bpf_loop(requests_of_call(taken - state->aio_looked), lose_request, &submission, 0);

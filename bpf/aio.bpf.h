@@ -7,9 +7,13 @@
 
 #include "maps.bpf.h"
 
-/* io_submit. iocbs: address of the array of addresses. */
+/*
+ * io_submit. iocbs: address of the array of addresses. Returns 1 if it goes on only behind a look at the rings of all contexts:
+ * these are three beside each other, and not within, for the stack of 6.1 (async_record.bpf.h).
+ */
 int aio_submit_begins(__u64 context, __u64 count, __u64 iocbs);
-/* The first of two at its exit: beside the other, and not within, for the stack of 6.1 (async_record.bpf.h). */
+int aio_submit_goes_on(__u64 count, __u64 iocbs);
+/* The first of two at its exit, beside each other, too. */
 int aio_submit_returned(__u64 iocbs, __s64 result);
 int aio_submit_ends(__u64 context, __u64 iocbs, __s64 result);
 /*
@@ -27,7 +31,10 @@ int aio_look(__u64 context);
  */
 int aio_context_begins(__u64 address);
 int aio_context_ends(__u64 context);
-/* Entry of exit_group, where the memory of the process can still be read; needed before 6.16. */
+/*
+ * Looks at the rings of all contexts of the process that runs. At the entry of exit_group, where its memory can still be read,
+ * needed before 6.16.
+ */
 int async_process_looks(void);
 /* sched_process_exit of the last thread of a process. */
 int async_process_ends(__u64 process);

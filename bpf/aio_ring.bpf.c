@@ -35,7 +35,7 @@ struct user_ring {
 struct events {
 	__u64 address;
 	__u64 now_ns;
-	__u64 process;
+	__u64 context; /* of the process that runs */
 	__u32 entries; /* of the array or ring */
 	__u32 first; /* index of the first to take */
 	__u32 taken;
@@ -56,7 +56,8 @@ static long take_event(__u32 index, void *context)
 		events->unreadable = 1;
 		return 1;
 	}
-	aio_request_ends(event.iocb, events->process, event.result, events->now_ns);
+	__u64 process = bpf_get_current_pid_tgid() >> 32;
+	aio_request_ends(event.iocb, process, event.result, events->now_ns, events->context);
 	/* Not counted up: the verifier would follow every value. */
 	events->taken = index + 1;
 	return 0;
@@ -90,7 +91,7 @@ int aio_scan_ring(__u64 context)
 	struct events events = {
 		.address = context + sizeof(ring),
 		.now_ns = bpf_ktime_get_ns(),
-		.process = key.process,
+		.context = context,
 		.entries = ring.entries,
 		.first = seen,
 	};
@@ -148,7 +149,7 @@ int aio_events_returned(__u64 context, __u64 address, __s64 count)
 	struct events events = {
 		.address = address,
 		.now_ns = bpf_ktime_get_ns(),
-		.process = bpf_get_current_pid_tgid() >> 32,
+		.context = context,
 		.entries = EVENTS_MAX,
 	};
 	bpf_loop(count < EVENTS_MAX ? count : EVENTS_MAX, take_event, &events, 0);

@@ -52,6 +52,7 @@ struct async_operation {
 	__u8 op;
 	__u8 source;
 	__u8 appends;
+	__u8 keeps_place; /* the caller names the offset, though the file is open for appending */
 	__u8 has_file; /* the request holds the struct file: what it says at the end is the truth */
 	__u8 started; /* counted as in flight */
 	__u8 silent; /* io_uring tells nobody of its success (IOSQE_CQE_SKIP_SUCCESS) */

@@ -42,7 +42,8 @@ struct {
  * goes_on: the thread that runs is the one which goes on with what is linked to the request; an interrupt is in any thread.
  */
 int uring_request_ends(__u64 request, __s64 result, bool goes_on);
-int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns);
+/* context: whose event tells it, 0 = another one does. */
+int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u64 context);
 /*
  * Ends what has ended according to the completion ring of a context, in the memory of the process that runs. Returns whether
  * all new events could be read.
@@ -86,6 +87,8 @@ static __always_inline bool set_file_of(struct task_state *state, struct async_o
 	operation->file = known->file;
 	operation->inode_pointer = known->data_inode_pointer;
 	bpf_core_read(&operation->descriptor_flags, sizeof(operation->descriptor_flags), &file->f_flags);
+	if (operation->keeps_place)
+		operation->descriptor_flags &= ~OPEN_APPEND;
 	if (known->is_directory)
 		operation->flags |= IO_DIRECTORY;
 	return operation->file;

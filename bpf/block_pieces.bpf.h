@@ -10,6 +10,7 @@
 
 #include "block_submission.bpf.h"
 #include "folio.bpf.h"
+#include "page_cache.bpf.h"
 
 enum {
 	STRETCH_NONE = -1,
@@ -72,7 +73,7 @@ static __always_inline void send_block_and_piece(const struct block_record *bloc
 	__u64 now_ns = block->start_ns + block->duration_ns;
 	struct block_event *event = reserve_event(sizeof(struct block_event), RECORD_BLOCK, now_ns);
 	if (!event) {
-		count_loss(RECORD_BLOCK_DATA, now_ns);
+		count_full_ring(RECORD_BLOCK_DATA, now_ns);
 		return;
 	}
 	event->block = *block;
@@ -215,8 +216,8 @@ static __always_inline bool is_trace_file(const struct inode *inode)
 	       device_of_inode(inode, super, BPF_CORE_READ(super, s_magic)) == trace_file_device;
 }
 
-/* Finds out whom the pages of a mapping belong to. */
-static __always_inline void enter_mapping(struct walk *walk, struct address_space *mapping)
+/* Finds out whom the pages of a mapping belong to, from this offset on. */
+static __always_inline void enter_mapping(struct walk *walk, struct address_space *mapping, __u64 offset)
 {
 	const struct submission *submission = &walk->submission;
 	const struct inode *inode = BPF_CORE_READ(mapping, host);
@@ -239,10 +240,11 @@ static __always_inline void enter_mapping(struct walk *walk, struct address_spac
 		walk->stretch = STRETCH_NONE;
 		walk->is_device = mode != MODE_REGULAR;
 	} else {
+		/* What a control group holds back (blk-throttle) is submitted by a thread of the kernel. */
 		if (submission->traced)
 			owned_by_submitter(walk, DATA_FILL);
 		else
-			owned_by_nobody(walk, DATA_UNTRACED);
+			owned_by_nobody(walk, is_marked(file, offset) ? DATA_FILL : DATA_UNTRACED);
 		walk->owner.file = file;
 	}
 }
@@ -279,7 +281,7 @@ static __always_inline __u64 enter_bio_without_mapping(struct walk *walk, const 
 	walk->whole = 1;
 	if (inode) {
 		struct address_space *mapping = BPF_CORE_READ(inode, i_mapping);
-		enter_mapping(walk, mapping);
+		enter_mapping(walk, mapping, offset);
 		if (walk->owner.class == DATA_WRITEBACK)
 			find_dirtier(walk, offset / DIRTY_STRETCH_BYTES);
 		return offset;
@@ -331,9 +333,9 @@ static __always_inline void take_place(struct walk *walk, const struct place *pl
 		walk->left = 0;
 		return;
 	}
-	if (mapping != walk->mapping)
-		enter_mapping(walk, (struct address_space *)mapping);
 	__u64 offset = BPF_CORE_READ(folio, index) * PAGE_BYTES + place->offset;
+	if (mapping != walk->mapping)
+		enter_mapping(walk, (struct address_space *)mapping, offset);
 	if (walk->owner.file && writes_data(walk->bio_flags)) {
 		__u32 stretch = offset / DIRTY_STRETCH_BYTES;
 		__u32 stretch_left = DIRTY_STRETCH_BYTES - offset % DIRTY_STRETCH_BYTES;

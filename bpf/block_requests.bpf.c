@@ -304,7 +304,7 @@ static __always_inline void send_direct(const struct request_state *state, struc
 {
 	struct block_event *event = reserve_event(sizeof(struct block_event), RECORD_BLOCK, now_ns);
 	if (!event) {
-		count_loss(RECORD_BLOCK_DATA, now_ns);
+		count_full_ring(RECORD_BLOCK_DATA, now_ns);
 		return;
 	}
 	fill_completed(&event->block, state, request, status, now_ns);

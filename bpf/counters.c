@@ -111,6 +111,11 @@ uint64_t counters_lost_beyond(const struct tracer *tracer)
 	return tracer->bpf->bss->lost_beyond;
 }
 
+uint64_t counters_lost_for_room(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->lost_for_room + tracer->bpf->bss->files_unsent;
+}
+
 uint64_t counters_files_unsent(const struct tracer *tracer)
 {
 	return tracer->bpf->bss->files_unsent;

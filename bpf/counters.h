@@ -25,6 +25,8 @@ uint64_t counters_missed_records(const struct tracer *tracer);
 uint64_t counters_in_flight_max(const struct tracer *tracer);
 /* Records that were lost because their file was one more than are told apart. */
 uint64_t counters_lost_beyond(const struct tracer *tracer);
+/* Records that were lost because there was no room in a ring, and for no other reason. */
+uint64_t counters_lost_for_room(const struct tracer *tracer);
 /* Files whose records found no room, and were never sent after that. */
 uint64_t counters_files_unsent(const struct tracer *tracer);
 /* Nothing for a device that has completed nothing. */

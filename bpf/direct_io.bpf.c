@@ -95,6 +95,6 @@ int BPF_PROG(iomap_dio_complete, struct kiocb *kiocb, int error, long result)
 	if (goes_on)
 		aio_await(operation, &key, 1);
 	else
-		aio_request_ends(key.request, key.process, result, operation->noted_ns);
+		aio_request_ends(key.request, key.process, result, operation->noted_ns, 0);
 	return 0;
 }

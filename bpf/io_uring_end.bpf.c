@@ -131,7 +131,7 @@ static __always_inline void send_file_operation(struct io_kiocb *request, struct
 	if (names)
 		bpf_map_delete_elem(&request_names, &key);
 	if (!named) {
-		count_loss(RECORD_FILEOP, now_ns);
+		count_full_ring(RECORD_FILEOP, now_ns);
 		return;
 	}
 	add_file_flags(operation);

@@ -154,6 +154,7 @@ static __always_inline bool describe_data(struct io_kiocb *request, __u8 opcode,
 	operation->flags |= call_io_flags(rwf) | (vectored ? IO_VECTORED : 0) |
 			    (operation->position == POSITION_OF_KERNEL ? 0 : IO_POSITIONED);
 	operation->appends = !reads && (rwf & RWF_APPEND);
+	operation->keeps_place = !!(rwf & RWF_NOAPPEND);
 	if (request->ctx->flags & RING_POLLS_DEVICE)
 		operation->flags |= IO_HIPRI;
 	return true;

@@ -13,11 +13,11 @@
 #include "ring_event.h"
 
 enum {
-	CPUS_MAX = 1024,
 	OPERATION_COUNT_BITS = 40,
 	REQUESTS_IN_FLIGHT_MAX = 1 << 16,
 	DIRTY_STRETCHES_MAX = 1 << 18,
 	DIRTY_STRETCH_BYTES = 1 << 20,
+	THREAD_COMPAT = 0x2, /* TS_COMPAT */
 };
 
 /* One ring for each CPU, so that producers never share a lock; made and put in by the recorder. */
@@ -93,6 +93,7 @@ struct task_state {
 	__u64 aio_looked; /* requests of the call, from the first one on, that could be read */
 	__u64 aio_begun_ns; /* its entry */
 	__u64 aio_context;
+	__u64 aio_looks_elsewhere; /* 1 = a request seemed to be in flight in another context: all are looked at, once */
 	__u64 id_base; /* operation ids of this thread start here; 0 = not yet given */
 	__u64 id_count;
 	/* Of processor_time.bpf.h. */
@@ -131,6 +132,7 @@ struct task_state {
 	__u32 entry_flags; /* enum io_flag that only the entry of the call can tell */
 	__u32 processor_share; /* as in its record */
 	__u64 faults_before; /* task->min_flt at its start */
+	__u64 read_bytes_before; /* task->ioac.read_bytes, the same */
 	__u64 memory; /* of the mapping of the data that was looked up last: where it begins, */
 	__u64 memory_bytes; /* how long it is, 0 = not known, */
 	__u32 memory_flags; /* and IO_SHARED_MEMORY or 0 */
@@ -184,6 +186,12 @@ __u64 recorder_root __weak = 0;
 static __always_inline __u64 root_of(struct task_struct *task)
 {
 	return (__u64)BPF_CORE_READ(task, fs, root.dentry);
+}
+
+/* Whether it makes a call of the 32-bit kind, which is not recorded. */
+static __always_inline bool is_in_compat_call(const struct task_struct *task)
+{
+	return task->thread_info.status & THREAD_COMPAT;
 }
 
 static __always_inline bool may_be_traced(const struct task_struct *task)
@@ -277,12 +285,21 @@ static __always_inline void count_loss(__u32 kind, __u64 now_ns)
 		ring ? bpf_ringbuf_reserve(ring, event_bytes, 0) : NULL; \
 	})
 
+/* Records that were lost for want of room in a ring, and for nothing else. */
+__u64 lost_for_room __weak = 0;
+
+static __always_inline void count_full_ring(__u32 kind, __u64 now_ns)
+{
+	count_loss(kind, now_ns);
+	__sync_fetch_and_add(&lost_for_room, 1);
+}
+
 /* The same; NULL after counting the loss. */
 #define reserve_event(event_bytes, record_kind, now_ns)       \
 	({                                                    \
 		void *event = try_reserve_event(event_bytes); \
 		if (!event)                                   \
-			count_loss(record_kind, now_ns);      \
+			count_full_ring(record_kind, now_ns); \
 		event;                                        \
 	})
 

@@ -172,17 +172,18 @@ static void put_lost(FILE *json, const struct trace_header *header)
 static void put_result(FILE *json, const struct metadata *metadata)
 {
 	const struct drain *drain = metadata->drain;
+	const struct ring_plan *rings = &metadata->tracer->ring_plan;
 	fprintf(json, ",\"stopped_by\":\"%s\",\"exit_status\":", stop_names[metadata->stopped_by]);
 	if (metadata->exit_status >= 0)
 		fprintf(json, "%lld", (long long)metadata->exit_status);
 	else
 		fputs("null", json);
 	fprintf(json,
-		",\"records_out_of_order\":%llu,\"ends_unseen\":%llu,\"ring\":{\"bytes_per_cpu\":%llu,\"events\":%llu,"
-		"\"event_bytes\":%llu}",
+		",\"records_out_of_order\":%llu,\"ends_unseen\":%llu,\"ring\":{\"bytes_per_cpu\":%llu,"
+		"\"memory_bytes\":%llu,\"events\":%llu,\"event_bytes\":%llu}",
 		(unsigned long long)drain->late_count, (unsigned long long)drain->ends_unseen,
-		(unsigned long long)metadata->options->ring_bytes, (unsigned long long)drain->event_count,
-		(unsigned long long)drain->event_bytes);
+		(unsigned long long)rings->bytes, (unsigned long long)ring_plan_memory_bytes(rings),
+		(unsigned long long)drain->event_count, (unsigned long long)drain->event_bytes);
 	put_counters(json, metadata);
 	put_processors(json, metadata);
 	put_lost(json, metadata->header);

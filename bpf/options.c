@@ -18,11 +18,10 @@
 #include "names.h"
 #include "quantity.h"
 #include "ring_event.h"
+#include "ring_plan.h"
 #include "topology.h"
 
 enum {
-	RING_BYTES_DEFAULT = 16 << 20,
-	RING_BYTES_MIN = 1 << 15,
 	RING_BYTES_MAX = 1 << 30,
 	TRACE_BYTES_MIN = 1 << 20,
 	FILES_DEFAULT = 1 << 20,
@@ -84,7 +83,9 @@ static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "How:", 5},
 	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 5},
 	{"ring-bytes", OPTION_RING_BYTES, "BYTES", 0,
-	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M)", 5},
+	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M, or less where all would "
+	 "take more than 1G or a sixteenth of the memory); of a CPU that is not online when recording begins a 64th",
+	 5},
 	{"max-files", OPTION_MAX_FILES, "N", 0,
 	 "how many files can be told apart (default: 1048576); operations on further ones are lost, and counted", 5},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "say what would be recorded, and how, and load the programs; record nothing",
@@ -111,7 +112,7 @@ static uint64_t parse_bytes(const char *text, uint64_t min, uint64_t max, const 
 {
 	uint64_t bytes = 0;
 	if (!quantity_bytes(text, &bytes) || bytes < min || bytes > max)
-		refuse("%s '%s' is not a size from %llu to %llu bytes such as 65536, 64K or 1M", what, text,
+		refuse("%s '%s' is not a size from %llu to %llu bytes such as 65536, 64K or 1.5M", what, text,
 		       (unsigned long long)min, (unsigned long long)max);
 	return bytes;
 }
@@ -293,8 +294,7 @@ void options_parse(struct options *options, int argc, char **argv)
 		.doc = documentation,
 	};
 
-	*options = (struct options){
-		.layer_vfs = true, .layer_block = true, .ring_bytes = RING_BYTES_DEFAULT, .files_max = FILES_DEFAULT};
+	*options = (struct options){.layer_vfs = true, .layer_block = true, .files_max = FILES_DEFAULT};
 	argp_err_exit_status = EXIT_USAGE;
 	/* In order: what follows the command's name belongs to the command. */
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, options);

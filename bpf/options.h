@@ -23,7 +23,7 @@ struct options {
 	const char *group_path; /* control group whose tasks are recorded, NULL = none */
 	struct control_group group;
 	const char *cgroup; /* memory control group that the command joins, NULL = none */
-	uint64_t ring_bytes; /* per CPU, a power of two that the events of any one call fit into */
+	uint64_t ring_bytes; /* per CPU, a power of two that holds the events of any one call; 0 = not given */
 	uint32_t files_max; /* that are told apart */
 	uint64_t duration_ns; /* 0 = no limit */
 	uint64_t trace_bytes_max; /* 0 = no limit */

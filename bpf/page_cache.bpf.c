@@ -172,6 +172,17 @@ static __always_inline __u64 send_store(struct task_state *state, __u32 file, st
 }
 
 /*
+ * Whether the thread is in its program, and not in a call or request. That may be one which is not recorded: of a thread of
+ * io_uring, which has no program, or of the 32-bit kind.
+ */
+static __always_inline bool is_by_program(const struct task_state *state)
+{
+	const struct task_struct *task = bpf_get_current_task_btf();
+	return state->call == CALL_NONE && !state->request && !(task->flags & TASK_IO_WORKER) &&
+	       !is_in_compat_call(task);
+}
+
+/*
  * Fires where a clean folio becomes dirty (folio_account_dirtied), which is where the kernel charges the task for it: once
  * for a folio, whole pages. Every file system with writeback comes by here; tmpfs does not, nor is it charged.
  */
@@ -192,7 +203,7 @@ int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *m
 	__u64 cause = state->id;
 	if (state->target_id && is_data_of(inode, state->target_file_pointer))
 		cause = state->target_id;
-	else if ((state->call == CALL_NONE && !state->request) || fault_cause((__u64)inode))
+	else if (is_by_program(state) || fault_cause((__u64)inode))
 		cause = send_store(state, file, inode, first, end);
 	note_dirtier(file, first, end, cause);
 	return 0;

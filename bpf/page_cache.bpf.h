@@ -94,6 +94,15 @@ static __always_inline __u32 bits_set(__u64 bits)
 	return __builtin_popcountll(bits);
 }
 
+/* Whether a traced thread has brought in a page that no read has taken since. */
+static __always_inline bool is_marked(__u32 file, __u64 offset)
+{
+	__u64 page = offset >> PAGE_SHIFT;
+	struct page_key key = {.file = file, .number = page >> MARK_SHIFT};
+	const __u64 *marked = bpf_map_lookup_elem(&marks, &key);
+	return marked && *marked >> (page & (MARK_PAGES - 1)) & 1;
+}
+
 /* A read, while its marks are taken. */
 struct taking {
 	__u64 first, end; /* pages */

@@ -66,14 +66,21 @@ static int say_output(const struct options *options, const char *path)
 	return exit_code;
 }
 
+static void say_rings(const struct ring_plan *rings)
+{
+	printf("rings         %d x %llu bytes", rings->online_cpus, (unsigned long long)rings->bytes);
+	if (rings->late_cpus)
+		printf(" + %d x %llu bytes, of CPUs that are not online,", rings->late_cpus,
+		       (unsigned long long)rings->late_bytes);
+	printf(" = %llu MiB of memory\n", (unsigned long long)(ring_plan_memory_bytes(rings) >> 20));
+}
+
 int plan_say(const struct options *options, const struct programs_wish *wish, const struct tracer *tracer,
 	     const char *path)
 {
 	say_target(options);
 	int exit_code = say_output(options, path);
-	printf("rings         %d x %llu bytes = %llu MiB of memory\n", tracer->cpu_count,
-	       (unsigned long long)options->ring_bytes,
-	       (unsigned long long)(options->ring_bytes * tracer->cpu_count >> 20));
+	say_rings(&tracer->ring_plan);
 	printf("programs\n");
 	tracer_describe(tracer, wish, stdout);
 	return exit_code;

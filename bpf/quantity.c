@@ -4,49 +4,68 @@
  */
 #include "quantity.h"
 
-#include <errno.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { UNIT_ROOM = 8 };
+
+static const long double DURATION_MAX_NS = 1e18L; /* thirty years */
+
+/*
+ * A decimal number without sign, and the unit behind it; spaces may stand around both. strtold would take "inf" and hexadecimal
+ * digits as well. A long double holds every number of 64 bits.
+ */
+static bool take(const char *text, long double *number, char unit[static UNIT_ROOM])
+{
+	char *rest;
+	int bytes = 0;
+	text += strspn(text, " ");
+	if (!isdigit((unsigned char)text[text[0] == '.']) || text[1] == 'x' || text[1] == 'X')
+		return false;
+	*number = strtold(text, &rest);
+	*unit = '\0';
+	sscanf(rest, " %7[A-Za-z]%n", unit, &bytes);
+	rest += bytes;
+	return !rest[strspn(rest, " ")];
+}
 
 bool quantity_bytes(const char *text, uint64_t *bytes)
 {
 	static const char letters[] = "KMGT";
-	char *end = NULL;
-	if (*text < '0' || *text > '9')
+	char unit[UNIT_ROOM];
+	long double number;
+	if (!take(text, &number, unit))
 		return false;
-	errno = 0;
-	unsigned long long number = strtoull(text, &end, 10);
-	if (errno)
+	const char *letter = *unit ? strchr(letters, *unit == 'k' ? 'K' : *unit) : NULL;
+	const char *end = letter ? unit + 1 : unit;
+	if (*end && strcmp(end, "B") && (!letter || *unit == 'k' || strcmp(end, "iB")))
 		return false;
-	const char *letter = *end ? strchr(letters, *end == 'k' ? 'K' : *end) : NULL;
-	uint64_t unit = 1;
-	if (letter) {
-		end++;
-		uint64_t base = !strcmp(end, "B") ? 1000 : 1024;
-		for (const char *power = letters; power <= letter; power++)
-			unit *= base;
-	}
-	if (*end && strcmp(end, "B") && (!letter || strcmp(end, "iB")))
+	for (const char *power = letters; letter && power <= letter; power++)
+		number *= *end == 'B' ? 1000 : 1024;
+	number += 0.5L;
+	if (!(number < 0x1p63L))
 		return false;
-	return !__builtin_mul_overflow((uint64_t)number, unit, bytes);
+	*bytes = number;
+	return true;
 }
 
 bool quantity_duration_ns(const char *text, uint64_t *duration_ns)
 {
 	static const struct {
 		const char *name;
-		double ns;
-	} units[] = {{"", 1e9},	 {"ns", 1},   {"us", 1e3},   {"ms", 1e6},
-		     {"s", 1e9}, {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}};
-	char *end = NULL;
-	if (*text < '0' || *text > '9')
+		long double ns;
+	} units[] = {{"", 1e9L},  {"ns", 1},	{"us", 1e3L},	{"ms", 1e6L},
+		     {"s", 1e9L}, {"m", 60e9L}, {"min", 60e9L}, {"h", 3600e9L}};
+	char unit[UNIT_ROOM];
+	long double number;
+	if (!take(text, &number, unit))
 		return false;
-	double number = strtod(text, &end);
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		double ns = number * units[i].ns;
-		if (strcmp(end, units[i].name) || !(ns < 0x1p63))
+		if (strcmp(unit, units[i].name) || !(number * units[i].ns <= DURATION_MAX_NS))
 			continue;
-		*duration_ns = ns;
+		*duration_ns = number * units[i].ns + 0.5L;
 		return true;
 	}
 	return false;

@@ -297,7 +297,7 @@ static __always_inline void send_name_operation(struct task_struct *task, struct
 	if ((request->text && !send_argument(request->directory, request->text, NAME_ARGUMENT, now_ns)) ||
 	    (request->new_text &&
 	     !send_argument(request->new_directory, request->new_text, NAME_NEW_ARGUMENT, now_ns))) {
-		count_loss(RECORD_FILEOP, now_ns);
+		count_full_ring(RECORD_FILEOP, now_ns);
 		return;
 	}
 	state->file = 0;

@@ -59,13 +59,24 @@ static __always_inline void account_direction(bool reads, __s64 done)
 	}
 }
 
+/*
+ * Whether a direct read has gone through the page cache all the same, as btrfs does with what it has compressed, or was of holes
+ * only: it has brought in pages, or had no device read anything.
+ */
+static __always_inline bool is_served_by_cache(const struct task_state *state)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	return is_read_by_bios(state, (struct inode *)state->inode_pointer) &&
+	       (state->brought_id == state->id || task->ioac.read_bytes == state->read_bytes_before);
+}
+
 /* Of a read, as the record has it. */
 static __always_inline __u32 missed_bytes(struct task_state *state, __u64 offset, __s64 done)
 {
 	if (done <= 0)
 		return 0;
-	if (state->descriptor_flags & OPEN_DIRECT)
-		return state->in_memory ? 0 : done;
+	if (state->descriptor_flags & OPEN_DIRECT && !state->in_memory && !is_served_by_cache(state))
+		return done;
 	return take_missed(state, offset, done);
 }
 
@@ -117,6 +128,7 @@ static __always_inline void data_call_begins(struct pt_regs *regs, struct task_s
 	}
 	state->id = next_operation_id(state);
 	state->faults_before = task->min_flt;
+	state->read_bytes_before = task->ioac.read_bytes;
 	state->entry_flags = call_reads(call) ? 0 : ctime_io_flag(ctime_nsec_of(state->inode_pointer));
 	operation_begins();
 	note_call_start(task, state, bpf_ktime_get_ns());
@@ -130,6 +142,9 @@ static __always_inline void account_call(struct pt_regs *regs, __u32 call, __s64
 	if (call > CALL_DATA_LAST) {
 		/* splice(2) is charged to nobody; sendfile and copy_file_range are, on both sides (fs/read_write.c). */
 		if (call == CALL_SPLICE || done == ERROR_BAD_DESCRIPTOR || done == ERROR_INVALID)
+			return;
+		/* One that finds nothing to copy, or may not copy between these two, is not counted. */
+		if (call == CALL_COPY_FILE_RANGE && done <= 0)
 			return;
 		account_direction(true, done);
 		account_direction(false, done);
@@ -234,6 +249,7 @@ static __always_inline void two_files_call_begins(struct pt_regs *regs, struct t
 	state->asked_bytes = files.asked_bytes;
 	state->file = identify_file(source, 0, now_ns);
 	state->target_file = identify_file(target, 0, now_ns);
+	state->read_bytes_before = task->ioac.read_bytes;
 	note_call_start(task, state, bpf_ktime_get_ns());
 	if (state->file) {
 		state->file_pointer = (__u64)source;

@@ -50,11 +50,13 @@ int residency_init(struct residency *residency)
 void residency_note(struct residency *residency, const struct file_record *record, const char *path, pid_t viewer)
 {
 	if (!seen_file_can_be_asked(record) || !record->resident_bytes ||
-	    record->resident_bytes == TRACE_NOT_MEASURED_U64 || residency->count == RESIDENT_FILES_MAX)
+	    record->resident_bytes == TRACE_NOT_MEASURED_U64 || !path)
 		return;
-	char *copy = path ? strdup(path) : NULL;
-	if (!copy)
+	char *copy = residency->count < RESIDENT_FILES_MAX ? strdup(path) : NULL;
+	if (!copy) {
+		residency->given_up++;
 		return;
+	}
 	uint32_t slot = (residency->first + residency->count++) % RESIDENT_FILES_MAX;
 	residency->waiting[slot] = (struct seen_file){.record = *record, .path = copy, .viewer = viewer};
 }

@@ -30,7 +30,7 @@ struct residency {
 	uint64_t joined_pages; /* gaps up to this are part of a range */
 	struct resident_range *ranges;
 	uint32_t range_count;
-	uint32_t given_up; /* files that would have taken too many looks */
+	uint32_t given_up; /* files that would have taken too many looks, or came when too many waited */
 	bool has_cachestat;
 	struct folio_size folio_size;
 };

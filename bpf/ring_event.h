@@ -13,6 +13,7 @@ enum {
 	NAME_COMPONENT_MAX = 256, /* of one component, as NAME_MAX rounded up */
 	FILTER_PATH_BYTES_MAX = 256,
 	FILTER_DEVICES_MAX = 64,
+	CPUS_MAX = 1 << 13, /* the most that a kernel for x86-64 can be built for */
 	RING_NAME = 128, /* first byte of a struct ring_name; record kinds stay below */
 };
 

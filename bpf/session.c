@@ -151,6 +151,7 @@ static int begin(struct session *session)
 		return error;
 	writer_begin(&session->writer);
 	session->ends_ns = options->duration_ns ? monotonic_ns() + options->duration_ns : 0;
+	ring_plan_say(&session->tracer.ring_plan, options->ring_bytes, options->quiet);
 	if (options->quiet)
 		return 0;
 	fprintf(stderr, "flextrace record: recording %s; Ctrl-C ends it\n",

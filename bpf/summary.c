@@ -9,15 +9,18 @@
 
 #include "counters.h"
 
-/* So that nothing is lost the next time. */
+/* So that nothing is lost the next time, as far as an option helps. */
 static void say_remedy(const struct options *options, const struct tracer *tracer, uint64_t lost)
 {
-	uint64_t beyond = counters_lost_beyond(tracer);
+	uint64_t beyond = counters_lost_beyond(tracer), for_room = counters_lost_for_room(tracer);
 	if (beyond)
 		fprintf(stderr, " %llu were of more files than are told apart: give a larger --max-files than %u.",
 			(unsigned long long)beyond, options->files_max);
-	if (lost > beyond)
-		fprintf(stderr, " Give a larger --ring-bytes than %llu.", (unsigned long long)options->ring_bytes);
+	if (for_room)
+		fprintf(stderr, " Give a larger --ring-bytes than %llu.", (unsigned long long)tracer->ring_plan.bytes);
+	if (lost > beyond + for_room)
+		fprintf(stderr, " %llu were operations that could not be followed, which no option changes.",
+			(unsigned long long)(lost - beyond - for_room));
 	fputc('\n', stderr);
 }
 
@@ -97,8 +100,7 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 	if (metadata->first_sight->residency.given_up)
 		fprintf(stderr,
 			"flextrace record: warning: which parts of %u files were cached is not recorded, only how "
-			"much: they "
-			"are too large to be looked through\n",
+			"much: they are too large, or came too many at once, to be looked through\n",
 			metadata->first_sight->residency.given_up);
 	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);

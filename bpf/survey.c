@@ -19,6 +19,7 @@ int survey_say(const struct options *options)
 	const struct tracer_settings settings = {
 		.wish = {.layer_vfs = true, .layer_block = true, .group = true},
 		.survey = true,
+		.ring_bytes = options->ring_bytes,
 	};
 	/* Why it failed stands on standard error. */
 	int error = tracer_init(&tracer, &settings);
@@ -29,7 +30,8 @@ int survey_say(const struct options *options)
 	else
 		printf("null");
 	printf(",\"cachestat\":%s,\"ring_bytes\":%llu,\"rings\":%d,\"capabilities\":[",
-	       residency_has_cachestat() ? "true" : "false", (unsigned long long)options->ring_bytes, tracer.cpu_count);
+	       residency_has_cachestat() ? "true" : "false", (unsigned long long)tracer.ring_plan.bytes,
+	       tracer.ring_plan.online_cpus);
 	privileges_put(stdout);
 	printf("],\"programs\":[");
 	if (!error) {

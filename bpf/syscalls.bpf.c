@@ -21,7 +21,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile __u8 call_of_syscall[SYSCALL_NUMBERS_MAX] = {};
 
 enum {
-	THREAD_COMPAT = 0x2, /* TS_COMPAT */
 	PROTECTION_EXECUTE = 4, /* PROT_EXEC */
 	MAPPING_ANONYMOUS = 0x20, /* MAP_ANONYMOUS: the descriptor means nothing */
 	IOCTL_CLONE = 0x40049409, /* FICLONE and FICLONERANGE (linux/fs.h) */
@@ -52,14 +51,18 @@ static __always_inline void take_file(struct task_struct *task, struct task_stat
 /* Calls in which each request is an operation of its own (aio.bpf.c, io_uring.bpf.c), the end of the process, and ioctl. */
 static __always_inline void requests_call_begins(struct pt_regs *regs, __u32 call)
 {
-	if (call == CALL_IO_SUBMIT)
-		aio_submit_begins(regs->di, regs->si, regs->dx);
-	else if (call == CALL_IO_GETEVENTS)
+	if (call == CALL_IO_SUBMIT) {
+		if (aio_submit_begins(regs->di, regs->si, regs->dx)) {
+			async_process_looks();
+			aio_submit_goes_on(regs->si, regs->dx);
+		}
+	} else if (call == CALL_IO_GETEVENTS) {
 		aio_look(regs->di);
-	else if (call == CALL_IO_DESTROY)
+	} else if (call == CALL_IO_DESTROY) {
 		aio_context_ends(regs->di);
-	else if (call == CALL_EXIT)
+	} else if (call == CALL_EXIT) {
 		async_process_looks();
+	}
 }
 
 static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call, __s64 result)
@@ -97,7 +100,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	__u32 call = entry & CALL_MASK;
 	state->entered_ns = is_recording_sample(state->id_count + 1) ? bpf_ktime_get_ns() : 0;
 	state->call = CALL_NONE;
-	if (task->thread_info.status & THREAD_COMPAT) {
+	if (is_in_compat_call(task)) {
 		if (entry & CALL_IF_COMPAT)
 			count_skip(SKIP_COMPAT);
 		return 0;

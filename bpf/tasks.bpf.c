@@ -36,7 +36,7 @@ static __always_inline void settle_account(struct task_state *state, struct task
 	sum->read_bytes += now.read_bytes - state->before.read_bytes;
 	sum->write_bytes += now.write_bytes - state->before.write_bytes;
 	if (state->announced == ANNOUNCE_FAILED)
-		count_loss(RECORD_TASK, bpf_ktime_get_ns());
+		count_full_ring(RECORD_TASK, bpf_ktime_get_ns());
 }
 
 /* A new thread has been charged nothing yet. */

@@ -83,7 +83,7 @@ static int explain(const char *what, int error)
 	return error;
 }
 
-static int make_rings(struct tracer *tracer, uint64_t ring_bytes)
+static int make_rings(struct tracer *tracer)
 {
 	tracer->rings = malloc(tracer->cpu_count * sizeof(*tracer->rings));
 	if (!tracer->rings)
@@ -91,7 +91,8 @@ static int make_rings(struct tracer *tracer, uint64_t ring_bytes)
 	for (int cpu = 0; cpu < tracer->cpu_count; cpu++)
 		tracer->rings[cpu] = -1;
 	for (uint32_t cpu = 0; cpu < (uint32_t)tracer->cpu_count; cpu++) {
-		tracer->rings[cpu] = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "ring", 0, 0, ring_bytes, NULL);
+		uint64_t bytes = ring_plan_bytes_of(&tracer->ring_plan, cpu);
+		tracer->rings[cpu] = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "ring", 0, 0, bytes, NULL);
 		if (tracer->rings[cpu] < 0)
 			return -errno;
 		if (bpf_map_update_elem(bpf_map__fd(tracer->bpf->maps.rings), &cpu, &tracer->rings[cpu], BPF_ANY))
@@ -206,9 +207,12 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 int tracer_init(struct tracer *tracer, const struct tracer_settings *settings)
 {
 	*tracer = (struct tracer){.cpu_count = libbpf_num_possible_cpus()};
+	const char *what = "load the BPF programs";
 	char missing[128];
 	libbpf_set_print(keep_words);
-	int error = kernel_btf_init(&tracer->types, privileges_reach_modules());
+	int error = ring_plan_make(&tracer->ring_plan, tracer->cpu_count, settings->ring_bytes);
+	if (!error)
+		error = kernel_btf_init(&tracer->types, privileges_reach_modules());
 	/* A kernel that refuses everything for want of privilege is not asked program by program. */
 	if (!error && privileges_missing(missing, sizeof(missing)))
 		error = -EPERM;
@@ -216,11 +220,13 @@ int tracer_init(struct tracer *tracer, const struct tracer_settings *settings)
 		do
 			error = try_to_load(tracer, settings);
 		while (error == -EAGAIN);
-	if (!error && !settings->survey)
-		error = make_rings(tracer, settings->ring_bytes);
+	if (!error && !settings->survey) {
+		what = "make the ring buffers (a smaller --ring-bytes takes less memory)";
+		error = make_rings(tracer);
+	}
 	if (error) {
 		if (error != -ENOENT || !tracer->bpf)
-			explain("load the BPF programs", error);
+			explain(what, error);
 		tracer_deinit(tracer);
 	}
 	return error;

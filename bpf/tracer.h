@@ -11,6 +11,7 @@
 #include "kernel_btf.h"
 #include "programs.h"
 #include "ring_event.h"
+#include "ring_plan.h"
 
 struct record_bpf;
 
@@ -21,8 +22,9 @@ struct tracer {
 	struct record_bpf *bpf;
 	struct programs programs;
 	struct kernel_btf types; /* and functions */
+	struct ring_plan ring_plan;
 	int *rings; /* one per CPU */
-	int cpu_count;
+	int cpu_count; /* that are possible */
 	struct refusal refusals[REFUSALS_MAX];
 	int refusal_count;
 	uint64_t adoptions; /* of tasks, when the last round began */
@@ -32,7 +34,7 @@ struct tracer {
 struct tracer_settings {
 	struct programs_wish wish;
 	bool survey; /* go on without whatever the kernel refuses, also what is required; make no rings */
-	uint64_t ring_bytes;
+	uint64_t ring_bytes; /* of each CPU, 0 = as ring_plan.h says */
 	uint32_t files_max; /* that are told apart, 0 = as the programs have it */
 	uint32_t trace_file_device; /* kernel encoding */
 	uint64_t trace_file_inode;

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="read FILE into the confined page cache before the command starts (with --memory; may be repeated)",
     )
-    parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16M)")
+    parser.add_argument("--ring-bytes", metavar="BYTES", help="ring buffer of each CPU (default: 16M, or less)")
     parser.add_argument("--max-files", metavar="N", help="how many files can be told apart (default: 1048576)")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to start and record")
 

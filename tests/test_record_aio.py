@@ -15,7 +15,7 @@ import pytest
 
 from characterize.layout import Source
 from tests.kernel import BTF, has_tracepoint
-from tests.told import compare, record
+from tests.told import PROGRAMS, compare, record, run_recorder
 
 REQUESTS_MAX = Path("/proc/sys/fs/aio-max-nr")
 REQUESTS_OF_ALL = 1 << 16  # of the contexts of tests/programs/aio.c
@@ -60,6 +60,28 @@ def test_requests_on_a_page_that_is_not_there_yet(tmp_path):
     blocks = blocks[blocks["source"] == Source.AIO]
     assert (blocks["offset"] >= blocks["offset_io"]).all()
     assert (blocks["offset"] < blocks["offset_io"] + blocks["result"]).all()
+
+
+def test_requests_that_another_context_had_before(tmp_path):
+    """Their ends stand in the ring of that one, and the program has read them there."""
+    run = record(tmp_path / "aio", "aio", "moved")
+    told = [row for row in run.told_file_operations() if row.source == Source.AIO]
+    assert len(told) == 7 * 13
+    compare(told, [row for row in run.file_operations() if row.source == Source.AIO])
+    # Each ends before the next one of its struct iocb, of which there are 13, begins.
+    syncs = run.trace.fileops[run.trace.fileops["source"] == Source.AIO].sort_values("start_ns")
+    ends = (syncs["start_ns"] + syncs["duration_ns"]).to_numpy()
+    assert (ends[:-13] <= syncs["start_ns"].to_numpy()[13:]).all()
+
+
+def test_what_no_ring_is_too_small_for_asks_for_no_larger_one(tmp_path):
+    """Of two requests at once with the same struct iocb only one can be followed."""
+    (tmp_path / "aio").mkdir()
+    done = run_recorder(tmp_path / "t", PROGRAMS / "aio", tmp_path / "aio", "twice", options=("--layer", "vfs"))
+    assert done.returncode == 3, done.stderr
+    assert "1 RECORDS WERE LOST (1 IO)" in done.stderr
+    assert "--ring-bytes" not in done.stderr
+    assert "1 were operations that could not be followed" in done.stderr
 
 
 def test_a_ring_for_all_requests(tmp_path):

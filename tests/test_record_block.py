@@ -313,3 +313,28 @@ def test_a_device_without_requests(tmp_path, way):
         assert set(pieces["class"]) == {CLASS_OF_WAY[way]}
         are_placed(pieces, file, [])
         are_caused(pieces, recorded.trace.io.set_index("id"))
+
+
+THROTTLED = Path("/sys/fs/cgroup/blkio")
+
+
+@pytest.mark.skipif(
+    not (THROTTLED / "blkio.throttle.read_bps_device").exists(), reason="needs the blkio controller of version 1"
+)
+def test_what_a_control_group_holds_back_is_not_taken_for_the_doing_of_others(tmp_path):
+    """A thread of the kernel submits it when its time has come."""
+    group = THROTTLED / f"flextrace-test-{os.getpid()}"
+    with loop_device(tmp_path / "image", DEVICE_BYTES) as device, mounted("ext4", device, tmp_path / "place") as place:
+        make_cold(place / "file")
+        group.mkdir()
+        try:
+            number = f"{device.number >> 20}:{device.number & 0xFFFFF}"
+            (group / "blkio.throttle.read_bps_device").write_text(f"{number} {FILE_BYTES // 2}")
+            held = record(device, tmp_path / "t", f"echo $$ >{group}/cgroup.procs; cat {place}/file >/dev/null")
+        finally:
+            group.rmdir()
+    pieces = pieces_of(held, "file")
+    assert pieces["bytes"].sum() == FILE_BYTES
+    assert set(pieces["class"]) == {BlockDataClass.FILL}
+    blocks = held.blocks.loc[pieces["block"]]
+    assert not set(blocks["process"]) <= set(held.trace.tasks["process"])

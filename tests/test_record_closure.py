@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,33 @@ def test_tasks_and_devices_under_load(system, tmp_path, mode):
         assert agree(device[name]["kernel"], moved)
         assert agree(int(blocks.loc[blocks["op"] == op, "bytes"].sum()), moved)
     assert sum(after[name] - before[name] for name in ("read_bytes", "write_bytes")) > 500_000
+
+
+# Each call is one that moves nothing: at the end of the file, or to another file system.
+COPIES_OF_NOTHING = """
+import errno, os, sys
+source, target, elsewhere = (os.open(path, os.O_RDWR | os.O_CREAT) for path in sys.argv[2:])
+end = os.fstat(source).st_size
+for _ in range(int(sys.argv[1])):
+    assert os.copy_file_range(source, target, 4096, end, 0) == 0
+    try:
+        os.copy_file_range(source, elsewhere, 4096, 0, 0)
+    except OSError as error:
+        assert error.errno == errno.EXDEV
+    else:
+        sys.exit("a copy to another file system succeeded")
+"""
+
+
+def test_tasks_that_copy_nothing(system, tmp_path):
+    """As cp ends each file, and begins one on another file system. The kernel counts no such call."""
+    (system.place / "source").write_bytes(bytes(4096))
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as elsewhere:
+        files = (system.place / "source", system.place / "target", elsewhere.name)
+        done = run_recorder(tmp_path / "t", "python3", "-c", COPIES_OF_NOTHING, "1009", *files)
+    assert done.returncode == 0, done.stderr
+    assert "does not agree" not in done.stderr
+    assert_tasks_agree(characterize.open(tmp_path / "t"))
 
 
 def test_tasks_that_were_running_before(system, tmp_path):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.layout import BlockFlag, IoOp, RecordKind
+from characterize.layout import BlockFlag, IoFlag, IoOp, RecordKind
 from tests import ordinary_user
 from tests.loop_file_system import loop_file_system
 from tests.page_cache import resident_pages
@@ -31,7 +31,11 @@ pytestmark = [
 
 
 def make_cold(path: Path, size: int) -> None:
-    path.write_bytes(os.urandom(size))
+    write_cold(path, os.urandom(size))
+
+
+def write_cold(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
     descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -285,3 +289,25 @@ def test_closure_of_known_operations(tmp_path):
         for both in device.values():
             assert abs(both["seen"] - both["kernel"]) <= 1 << 20
     assert "does not agree" not in done.stderr
+
+
+def test_direct_reads_that_go_through_the_page_cache_miss_what_others_would(tmp_path):
+    """btrfs reads into the cache what it has compressed; and of holes no device knows."""
+    size, passes = 1 << 20, 3
+    with loop_file_system("btrfs", tmp_path) as system:
+        compressed, hole = system.place / "compressed", system.place / "hole"
+        compressed.touch()
+        subprocess.run(["chattr", "+c", compressed], check=True)
+        write_cold(compressed, b"abcdefgh" * (size // 8))
+        hole.touch()
+        os.truncate(hole, size)
+        read = f"for pass in $(seq {passes}); do dd if=$file of=/dev/null bs=64k iflag=direct; done"
+        done = run_recorder(tmp_path / "t", "sh", "-ec", f"for file in {compressed} {hole}; do {read}; done")
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    for path, missed in ((compressed, [size, 0, 0]), (hole, [0, 0, 0])):
+        file = trace.files.loc[trace.files["path"] == str(path), "file"].iloc[0]
+        reads = trace.io[(trace.io["file"] == file) & (trace.io["flags"] & int(IoFlag.DIRECT) != 0)]
+        assert reads["result"].sum() == passes * size
+        assert trace.block_data.loc[trace.block_data["file"] == file, "bytes"].sum() < size
+        assert reads.groupby("process", sort=False)["missed_bytes"].sum().tolist() == missed

@@ -11,7 +11,7 @@ import pytest
 
 import characterize
 from characterize.layout import IoOp, RecordKind
-from tests.told import RECORDER, run_recorder, wait_for_recording
+from tests.told import PROGRAMS, RECORDER, run_recorder, wait_for_recording
 
 FILES = 300
 OVERLAY_MAGIC = 0x794C7630  # whose files can take the place of a second one, for the inode below
@@ -100,3 +100,10 @@ def test_what_is_done_with_more_files_than_are_told_apart_is_lost_and_counted(tm
     totals = trace.header.metadata["totals"]["write"]["syscall"]
     assert totals["bytes"] == FILES * len("seven..")
     assert trace.header.lost == {RecordKind.IO: FILES - known, RecordKind.FILEOP: 2 * (FILES - known)}
+
+
+def test_files_beyond_those_that_can_wait_to_be_looked_at_are_counted():
+    room, more = 1 << 16, 7
+    command = [PROGRAMS / "waiting_files", str(room + more)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(room), str(more)]

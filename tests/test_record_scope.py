@@ -333,3 +333,18 @@ def test_a_device_keeps_calls_on_names_in_subvolumes(tmp_path, mounts):
     trace = open_trace(tmp_path / "t")
     calls = trace.fileops[trace.fileops["op"].isin([*NAMED])]
     assert [trace.paths[file] for file in calls["file"]] == [f"{place}/made", f"{place}/old"]
+
+
+def test_requests_of_a_worker_that_are_left_out_are_no_stores_to_a_mapping(tmp_path):
+    """Buffered writes of io_uring to ext4 are done by a thread of the kernel, and dirty pages that were clean."""
+    with loop_file_system("ext4", tmp_path) as system:
+        file = system.place / "file"
+        file.write_bytes(bytes(1 << 20))
+        os.sync()
+        command = f"fio --name=x --filename={file} --size=1m --invalidate=0 --rw=write --bs=6k --ioengine=io_uring"
+        done = run_recorder(tmp_path / "t", *command.split(), options=("--min-size", "8K", "--layer", "vfs"))
+    assert done.returncode == 0, done.stderr
+    trace = open_trace(tmp_path / "t")
+    assert trace.header.metadata["skips"]["filtered"] >= (1 << 20) // (6 << 10)
+    number = trace.files.loc[trace.files["path"] == str(file), "file"].iloc[0]
+    assert not (trace.io.loc[trace.io["file"] == number, "op"] == IoOp.WRITE).any()

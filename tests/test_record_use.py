@@ -376,7 +376,7 @@ def test_the_missing_capability_is_named(tmp_path, kept):
         (["--device", "4095:1", "--", "true"], "there is no block device 4095:1"),
         (["--path", "/", "--", "true"], "leaves nothing out"),
         (["--path", "/" + "x" * 300, "--", "true"], "longer than 255 bytes"),
-        (["--min-size", "4Q", "--", "true"], "such as 65536, 64K or 1M"),
+        (["--min-size", "4Q", "--", "true"], "such as 65536, 64K or 1.5M"),
         (["--min-size", "1K", "--layer", "block", "--", "true"], "does not record"),
         (["--max-size", "1K", "--", "true"], "1048576"),
         (["--duration", "5 parsecs", "--", "true"], "such as 30s, 500ms or 5m"),

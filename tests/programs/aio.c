@@ -3,11 +3,12 @@
  * Asynchronous I/O by io_submit, raw, in prime numbers: every command, buffered and direct, several contexts and threads,
  * reaped by io_getevents and in the ring. Tells what it did as told.h says.
  *
- *	aio DIRECTORY [reaped|left|renewed|unmapped|wide]
+ *	aio DIRECTORY [reaped|left|renewed|unmapped|wide|moved|twice]
  *
  * reaped: without the requests that are in flight when their process ends; left: those alone. renewed: contexts one after the
  * other at the same address; unmapped: requests on a page that is not there when they are submitted; wide: a context for
- * as many requests as the kernel's default allows.
+ * as many requests as the kernel's default allows; moved: requests with a struct iocb that another context had before;
+ * twice: two requests at once with the same struct iocb, which are told as one.
  */
 #include <linux/aio_abi.h>
 #include <stdatomic.h>
@@ -17,6 +18,10 @@
 #include <sys/wait.h>
 
 #include "told.h"
+
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
 
 enum {
 	QUEUE_MAX = 64,
@@ -212,6 +217,22 @@ static void do_direct(aio_context_t context)
 	close_file("direct", file);
 }
 
+/* Not at the end, though the file is open for appending: since 6.9. */
+static void do_placed(aio_context_t context)
+{
+	int file = open_file("placed", O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+	struct iovec vector = {buffer, 101};
+	int64_t placed = answer(pwritev2(file, &vector, 1, 0, RWF_NOAPPEND));
+	did("write", "placed", 0, 101, placed, SOURCE_SYSCALL, IO_POSITIONED | IO_VECTORED);
+	for (int i = 0; i < 3; i++)
+		prepare(i, "write", "placed", file, IOCB_CMD_PWRITE, i * 11, 11, 0)->block.aio_rw_flags = RWF_NOAPPEND;
+	if (placed > 0) {
+		expect("io_submit", submit(context, 0, 3), 3);
+		reap(context, 3);
+	}
+	close_file("placed", file);
+}
+
 /* A batch whose fourth request has no file: three are taken, the rest is not. */
 static void do_failing(aio_context_t context)
 {
@@ -318,6 +339,41 @@ static void do_wide(void)
 	close_file("buffered", file);
 }
 
+/* Syncs of two contexts in turn: what the one has ended is taken from its ring, and submitted to the other. */
+static void do_moved(void)
+{
+	aio_context_t contexts[] = {context_init(QUEUE_MAX), context_init(QUEUE_MAX)};
+	make_file("moved", QUEUE_MAX * BLOCK_BYTES);
+	int file = open_file("moved", O_RDWR);
+	for (int round = 0; round < 7; round++) {
+		/* Not done while it is being submitted. */
+		expect("pwrite", pwrite(file, buffer, QUEUE_MAX * BLOCK_BYTES, 0), QUEUE_MAX * BLOCK_BYTES);
+		for (int i = 0; i < BATCH; i++)
+			prepare(i, "fsync", "moved", file, IOCB_CMD_FSYNC, 0, 0, 0)->block.aio_buf = 0;
+		expect("io_submit", submit(contexts[round % 2], 0, BATCH), BATCH);
+		reap_in_ring(contexts[round % 2], BATCH);
+	}
+	context_deinit(contexts[0]);
+	context_deinit(contexts[1]);
+	close_file("moved", file);
+}
+
+static void do_twice(void)
+{
+	aio_context_t context = context_init(QUEUE_MAX);
+	make_file("buffered", BLOCK_BYTES);
+	int file = open_file("buffered", O_RDONLY);
+	struct request *request = prepare(0, "read", "buffered", file, IOCB_CMD_PREAD, 101, 23, 0);
+	struct iocb *blocks[] = {&request->block, &request->block};
+	struct io_event events[2];
+	expect("io_submit", syscall(SYS_io_submit, context, 2, blocks), 2);
+	expect("io_getevents", syscall(SYS_io_getevents, context, 2, 2, events, NULL), 2);
+	request->thread = gettid();
+	end(&events[0]);
+	context_deinit(context);
+	close_file("buffered", file);
+}
+
 /* What stands on a page that is in memory but not mapped. */
 struct unmapped {
 	struct iocb blocks[QUEUE_MAX];
@@ -386,6 +442,10 @@ static bool do_alone(const char *part)
 		do_unmapped();
 	} else if (!strcmp(part, "wide")) {
 		do_wide();
+	} else if (!strcmp(part, "moved")) {
+		do_moved();
+	} else if (!strcmp(part, "twice")) {
+		do_twice();
 	} else {
 		return false;
 	}
@@ -395,7 +455,7 @@ static bool do_alone(const char *part)
 int main(int argc, char **argv)
 {
 	if (argc != 2 && argc != 3)
-		errx(2, "usage: aio DIRECTORY [reaped|left|renewed|unmapped|wide]");
+		errx(2, "usage: aio DIRECTORY [reaped|left|renewed|unmapped|wide|moved|twice]");
 	told_init(argv[1]);
 	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
 		errx(1, "no memory");
@@ -406,6 +466,7 @@ int main(int argc, char **argv)
 	do_buffered(context);
 	do_asked_times(context);
 	do_direct(context);
+	do_placed(context);
 	do_failing(context);
 	do_contexts();
 	if (argc == 2)

@@ -55,6 +55,11 @@ int main(int argc, char **argv)
 	expect("write of 13 bytes", compat_call(COMPAT_WRITE, file, (long)buffer, 13, 0), 13);
 	did("write", "file", 433, 17, write(file, buffer, 17), SOURCE_SYSCALL, 0);
 	close_file("file", file);
+	/* One that makes a page dirty is no store to a mapping. */
+	make_file("clean", 3 * 4096);
+	file = open_file("clean", O_RDWR);
+	expect("write of 29 bytes", compat_call(COMPAT_PWRITE, file, (long)buffer, 29, 4096), 29);
+	close_file("clean", file);
 	printf("compat %d\n", calls);
 	return 0;
 }

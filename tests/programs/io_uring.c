@@ -10,6 +10,10 @@
 
 #include "ring_batch.h"
 
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+
 enum {
 	DIRECT_BLOCKS = 31,
 	BATCH = 13,
@@ -91,6 +95,14 @@ static void do_positions(struct io_uring *ring)
 	for (int i = 0; i < 7; i++) {
 		struct io_uring_sqe *entry = next(ring, "write", "appended", i * 59, 59, IO_APPEND);
 		io_uring_prep_write(entry, file, buffer, 59, -1);
+		tag(entry, 0);
+		run(ring);
+	}
+	/* Not at the end after all; before 6.9 the kernel refuses it. */
+	for (int i = 0; i < 3; i++) {
+		struct io_uring_sqe *entry = next(ring, "write", "appended", i * 11, 11, IO_POSITIONED);
+		io_uring_prep_write(entry, file, buffer, 11, i * 11);
+		entry->rw_flags = RWF_NOAPPEND;
 		tag(entry, 0);
 		run(ring);
 	}
