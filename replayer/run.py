@@ -34,6 +34,9 @@ FITS = ("exact", "wrap", "scale")
 LAYERS = ("vfs", "block")
 THREADS_MAX = 32768  # of the engine
 
+SCHEMA = "flextrace.replay/1"
+"""Of the engine's result document (replayer/engine/result.c)."""
+
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 SHELL_SIGNALS = 128
