@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import os
+import signal
 import sys
 from typing import Any
 
@@ -41,6 +43,7 @@ VERBS = {
 }
 
 COLLECT_AT_OBJECTS = 100_000
+EXIT_INTERRUPTED = 130
 EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why), 130 interrupted"
 
 
@@ -78,8 +81,22 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; every `FlextraceError` becomes one message on stderr and its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Run one verb; every `FlextraceError` becomes one message on stderr and its exit code.
+
+    Without `argv` it is that of the process, which ends with it: nor does what interrupts its last moments make a
+    traceback, or let it die of a signal.
+    """
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:  # while another one was told
+        return EXIT_INTERRUPTED
+    finally:
+        # What is left is Python's own end, which takes a moment after large modules; a shell may have it ignored.
+        if argv is None and callable(signal.getsignal(signal.SIGINT)):
+            signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
+
+
+def _run(argv: list[str]) -> int:
     # Imports make many objects and no garbage; looking for it time and again took a tenth of a verb's start.
     gc.set_threshold(COLLECT_AT_OBJECTS)
     keep_standard_error()
@@ -102,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
         sys.unraisablehook = lambda _: None
         print("\n".join([f"{name}: interrupted", *_notes(interrupt)]), file=sys.stderr)
-        return 130
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) has enough.
         return 0

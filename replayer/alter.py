@@ -161,18 +161,19 @@ def _altered(
     make_readable(draft, changed)
     files_changed = not np.array_equal(draft.files, parent.files)
     ranges = {kind: trace.arrays[kind].copy() for kind in RANGES}
+    gaps = trace.arrays[RecordKind.GAP].copy()
     if not _same(wanted, before, "processNum"):
         change_process_num(draft, wanted.process_num, queued=queued)
     if times.get("thinkScale", 1) != 1:
         asked.times["thinkScale"] = times["thinkScale"], scale_think_times(draft, times["thinkScale"])
     if times.get("timeScale", 1) != 1:
         present = elapsed_ns(draft)
-        scale_times(draft, times["timeScale"], ranges.values())
+        scale_times(draft, times["timeScale"], ranges.values(), gaps)
         # A trace of one moment stays one.
         asked.times["timeScale"] = times["timeScale"], elapsed_ns(draft) / present if present else times["timeScale"]
     recorded = trace.arrays[RecordKind.IO], trace.arrays[RecordKind.FILEOP]
     draft.wakes = settled(draft.wakes, recorded, (draft.io, draft.fileops))
-    return asked.of(draft, None if len(changed) or files_changed else ranges)
+    return asked.of(draft, ({} if len(changed) or files_changed else ranges) | {RecordKind.GAP: gaps})
 
 
 def _refusal(
@@ -310,12 +311,12 @@ class _Asked:
     wanted: Workload
     times: dict[str, tuple[float, float]]
 
-    def of(self, draft: Draft | None, ranges: Mapping[RecordKind, np.ndarray] | None = None) -> tuple[Trace, Manifest]:
+    def of(self, draft: Draft | None, kept: Mapping[RecordKind, np.ndarray] | None = None) -> tuple[Trace, Manifest]:
         """Measure the altered trace and write its lineage; without a draft nothing was changed."""
         trace, before = self.trace, self.before
         altered = unchanged(trace)
         if draft is not None:
-            altered = planned(trace, draft, "alter", self._process_num(draft), ranges)
+            altered = planned(trace, draft, "alter", self._process_num(draft), kept)
         achieved = before if draft is None else workload_of_records(altered)
         old_requests, requests = request_count(trace), request_count(altered)
         notes = {} if draft is None else draft.notes

@@ -20,7 +20,16 @@ from characterize.trace import Trace
 from replayer.flexible.block_layer import requests_to_run
 from replayer.flexible.draft import Draft, RowsOfFiles
 from replayer.flexible.file_state import NAMING, states_after
-from replayer.flexible.planned import RANGES, derived, layer_of, layer_workload, planned, planned_blocks, unchanged
+from replayer.flexible.planned import (
+    RANGES,
+    TIME_MAX_NS,
+    derived,
+    layer_of,
+    layer_workload,
+    planned,
+    planned_blocks,
+    unchanged,
+)
 from replayer.operation_ids import put_behind
 
 TIMES_MAX = 100_000
@@ -56,6 +65,15 @@ def _check_size(records: int, times: int) -> None:
         raise FlextraceError(f"{times} times this trace are more than {RECORDS_MAX} records, which no replay takes", 2)
 
 
+def _check_times(end_ns: int, length_ns: int, times: int) -> None:
+    if end_ns + (times - 1) * length_ns > TIME_MAX_NS:
+        raise FlextraceError(
+            f"{times} times this trace would go on for more than 292 years, where its clock ends; reachable are "
+            f"{(TIME_MAX_NS - end_ns) // length_ns + 1} times",
+            2,
+        )
+
+
 def _repeated(trace: Trace, times: int) -> Trace:
     draft = Draft.of(trace)
     _check_size(len(draft.io) + len(draft.fileops), times)
@@ -73,7 +91,9 @@ def _repeated_blocks(trace: Trace, times: int) -> Trace:
     """As `_repeated`, of block requests: a pass begins behind the last end of the one before it."""
     blocks = requests_to_run(trace)
     _check_size(len(blocks), times)
-    length_ns = int((blocks["start_ns"] + blocks["duration_ns"]).max() - blocks["start_ns"].min()) + 1
+    end_ns = int((blocks["start_ns"] + blocks["duration_ns"]).max())
+    length_ns = end_ns - int(blocks["start_ns"].min()) + 1
+    _check_times(end_ns, length_ns, times)
     every = np.tile(blocks, times)
     every["start_ns"] += np.repeat(np.arange(times, dtype=np.uint64) * np.uint64(length_ns), len(blocks))
     return planned_blocks(trace, every, "repeat", layer_workload(trace, "block").process_num)
@@ -87,6 +107,7 @@ class _Passes:
         end = int((both["start_ns"] + both["duration_ns"]).max())
         # A restoring operation takes the nanosecond behind the last end, the next pass begins behind it.
         self.length_ns = end + 2 - int(both["start_ns"].min())
+        _check_times(end, self.length_ns, times)
         self.io, self.fileops, self.files, self.wakes = [draft.io], [draft.fileops], [draft.files], [draft.wakes]
         self.ranges = {kind: [records] for kind, records in ranges.items()}
         self.paths = dict(draft.paths)

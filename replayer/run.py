@@ -34,6 +34,9 @@ FITS = ("exact", "wrap", "scale")
 LAYERS = ("vfs", "block")
 THREADS_MAX = 32768  # of the engine
 
+SCHEMA = "flextrace.replay/1"
+"""Of the engine's result document (replayer/engine/result.c)."""
+
 EXIT_OK, EXIT_USAGE, EXIT_NOT_TRUSTWORTHY, EXIT_INTERRUPTED = 0, 2, 3, 130
 
 SHELL_SIGNALS = 128
@@ -44,6 +47,15 @@ SAME_S = 0.5
 
 ANSWER_S = 1.0
 """Seconds that storage gets to answer after a replay that gave it up."""
+
+INTERRUPTED = "it was interrupted"
+"""Why a replay was not compared with its trace."""
+
+AGAIN_S = 0.1
+"""Between two signals that a recorder is not to take for one (bpf/session.c)."""
+
+DOCUMENT_END = b"}\n"
+"""The last line of the engine's result document, and no other one of it (replayer/engine/json.c)."""
 
 END_S = 20.0
 """Seconds that an engine gets to end by itself, and then to die: storage that does not answer keeps it from both."""
@@ -111,7 +123,7 @@ def replay(
     -------
     dict
         The document ``flextrace.replay/1``. ``trustworthy`` may be false, then ``reasons`` says why, such as that the
-        recorder failed.
+        recorder failed. With ``fidelity_missing`` the recording has not come to its end.
 
     Raises
     ------
@@ -123,7 +135,7 @@ def replay(
         command = [*recorder, *command]
     elif memory_group:
         command.append(f"--memory-group={memory_group.path}")
-    document, talk = _run(command, memory_group, on_interval, finish_on_signal)
+    document, talk = _run(command, memory_group, on_interval, finish_on_signal, recorded=bool(recorder))
     if recorder:
         said = [line.removeprefix(RECORDER_TALK).removeprefix("warning: ") for line in talk.splitlines()]
         document["warnings"] += said
@@ -152,7 +164,12 @@ def prepare(trace_path: str | os.PathLike[str], directory: str | os.PathLike[str
 
 
 def _run(
-    command: list[str], memory_group: MemoryGroup | None, on_interval: OnInterval | None, finish_on_signal: bool
+    command: list[str],
+    memory_group: MemoryGroup | None,
+    on_interval: OnInterval | None,
+    finish_on_signal: bool,
+    *,
+    recorded: bool,
 ) -> tuple[dict[str, Any], str]:
     """The document, and what was said on stderr."""
     engine: subprocess.Popen[bytes] | None = None
@@ -168,7 +185,15 @@ def _run(
             signals = _forwarded_signals(engine) if finish_on_signal else nullcontext([])
             with signals as forwarded:
                 document = _read_output(engine, engine.stdout, on_interval)
-                status = _status(engine, document)
+                try:
+                    status = _status(engine, document, recorded=recorded)
+                except KeyboardInterrupt:
+                    if document is None or not finish_on_signal:
+                        raise
+                    # The replay is over: another signal costs only what was to come behind it.
+                    _end(engine)
+                    status = EXIT_NOT_TRUSTWORTHY
+                    document |= {"fidelity_missing": INTERRUPTED} if recorded else {}
         except BaseException:
             if engine is not None:
                 _end(engine)
@@ -243,27 +268,50 @@ def _forwarded_signals(engine: subprocess.Popen[bytes]) -> Iterator[list[int]]:
 def _read_output(
     engine: subprocess.Popen[bytes], output: IO[bytes], on_interval: OnInterval | None
 ) -> dict[str, Any] | None:
-    """Pass on the interval lines; the rest of the output is the result document."""
+    """Pass on the interval lines; what follows, up to its end, is the result document.
+
+    Not up to the end of the output, which a recorder holds open as well: it waits for an engine that cannot end.
+    """
     stopping = False
+    lines: list[bytes] = []
     for line in output:
-        if line.startswith(b'{"t_s"'):
+        if not lines and line.startswith(b'{"t_s"'):
             if on_interval is not None and not stopping and on_interval(json.loads(line)):
                 stopping = True
                 engine.send_signal(signal.SIGTERM)
             continue
-        text = (line + output.read()).decode("utf-8", "surrogateescape")
-        try:
-            return json.loads(text)
-        except ValueError:
-            return None  # it died while printing: its exit status says why
-    return None
+        lines.append(line)
+        if line == DOCUMENT_END:
+            break
+    try:
+        return json.loads(b"".join(lines).decode("utf-8", "surrogateescape")) if lines else None
+    except ValueError:
+        return None  # it died while printing: its exit status says why
 
 
-def _status(engine: subprocess.Popen[bytes], document: dict[str, Any] | None) -> int:
+def _status(engine: subprocess.Popen[bytes], document: dict[str, Any] | None, *, recorded: bool) -> int:
     """The engine's exit status; its result does not wait for storage that does not answer, as its end has to."""
+    if document is None or "unanswered" not in document:
+        return engine.wait()
+    if recorded:
+        _end_recording(engine)
+        return EXIT_NOT_TRUSTWORTHY  # whatever the recorder says of not having waited
     with suppress(subprocess.TimeoutExpired):
-        return engine.wait(timeout=ANSWER_S if document and "unanswered" in document else None)
+        return engine.wait(timeout=ANSWER_S)
     return EXIT_NOT_TRUSTWORTHY
+
+
+def _end_recording(recorder: subprocess.Popen[bytes]) -> None:
+    """Have a recorder write its trace though the engine has not ended.
+
+    The first signal it hands to the engine, unless that was done; one ends the recording, and one the waiting for it.
+    """
+    deadline_s = time.monotonic() + END_S
+    while time.monotonic() < deadline_s:
+        recorder.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            recorder.wait(timeout=AGAIN_S)
+            return
 
 
 def _end(engine: subprocess.Popen[bytes]) -> None:

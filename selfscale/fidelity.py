@@ -22,8 +22,9 @@ from characterize.stream import Stream
 from characterize.trace import Trace
 from replayer.order_check import NEAR_OPERATIONS, OrderCheck, check_order
 from replayer.replay_recording import replay_part, run_part
+from replayer.run import SCHEMA as REPLAY_SCHEMA
 from selfscale.fidelity_side import KINDS, Side, side_of
-from selfscale.read_document import read_json
+from selfscale.read_document import check_document, read_document
 
 SCHEMA = "flextrace.fidelity/1"
 
@@ -207,10 +208,10 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     FlextraceError
-        The file cannot be read, is no such document, or its replay was not recorded.
+        The file cannot be read, is no such document, of a newer version, or its replay was not recorded.
     """
-    document = read_json(path, "replay result", _REMEDY)
-    found = document.get("fidelity") if isinstance(document, dict) else None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+    document = read_document(path, "replay result", REPLAY_SCHEMA, _REMEDY)
+    if "fidelity" not in document:
         raise FlextraceError(f"{path} has no comparison of a replay with its original: {_REMEDY}")
+    check_document(document["fidelity"], path, "comparison of a replay", SCHEMA, _REMEDY)
     return document

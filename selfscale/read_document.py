@@ -51,7 +51,11 @@ def read_document(path: str | os.PathLike[str], what: str, schema: str, remedy: 
     FlextraceError
         The file cannot be read, or holds something else or a newer version.
     """
-    document = read_json(path, what, remedy)
+    return check_document(read_json(path, what, remedy), path, what, schema, remedy)
+
+
+def check_document(document: Any, path: str | os.PathLike[str], what: str, schema: str, remedy: str) -> dict[str, Any]:
+    """What a file holds, or a part of that, as the document of a schema: parameters and errors of `read_document`."""
     found = document.get("schema") if isinstance(document, dict) else None
     name, _, version = found.rpartition("/") if isinstance(found, str) else ("", "", "")
     known, _, newest = schema.rpartition("/")

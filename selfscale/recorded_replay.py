@@ -12,9 +12,7 @@ from typing import Any
 from characterize.errors import FlextraceError
 from characterize.expansion import ARCHIVE_SUFFIX
 from replayer.recorder import check_recorder, recorder_command
-from replayer.run import RecorderCommand
-
-INTERRUPTED = "it was interrupted"
+from replayer.run import INTERRUPTED, RecorderCommand
 
 
 def recorded_replay(
@@ -85,17 +83,19 @@ def recorded_replay(
         scratch = tempfile.TemporaryDirectory(prefix="flextrace-", dir=place)
         path = Path(cleanup.enter_context(scratch)) / "replay.iotrace"
     document = run(lambda group: recorder_command(path, directory, memory_group=group, force=force))
+    fidelity, missing = None, document.get("fidelity_missing")
     try:
-        on_compare()
-        if original:
-            fidelity = device_fidelity_of(open_stream(original), open_stream(trace), open_stream(path), document)
-        else:
-            fidelity = fidelity_of(open_stream(trace), open_stream(path), document)
+        if missing is None:
+            on_compare()
+            if original:
+                fidelity = device_fidelity_of(open_stream(original), open_stream(trace), open_stream(path), document)
+            else:
+                fidelity = fidelity_of(open_stream(trace), open_stream(path), document)
     except KeyboardInterrupt:
         missing = INTERRUPTED
     except Exception as error:  # whatever it is, the replay itself has come to its result
         missing = f"{type(error).__name__}: {error}" if not isinstance(error, FlextraceError) else str(error)
-    else:
+    if fidelity is not None:
         fidelity["recording"] = None if keep_as is None else str(keep_as)
         document["fidelity"] = fidelity
         document["reasons"] += fidelity["reasons"]

@@ -20,6 +20,7 @@ from replayer.flexible.draft import UnreachableError
 from replayer.run import replay
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, recordings, sort_like, willy
+from tests.made_trace import made_trace, read
 
 pytestmark = pytest.mark.computes
 
@@ -191,6 +192,22 @@ def test_a_time_scale_multiplies_every_moment(factor):
         assert after[name][1] - base == pytest.approx((end - base) * factor, abs=1.01)
     assert manifest.achieved == manifest.before
     assert not manifest.moved
+
+
+@pytest.mark.parametrize("layer", ["vfs", "block"])
+def test_a_time_scale_leaves_losses_between_the_same_operations(layer):
+    """The first began before the first operation, the last one was over by then."""
+    starts = range(1000, 6000, 100)
+    operations = {
+        "vfs": {"io": [read(4096 * at, 4096, at, 10) for at in starts]},
+        "block": {
+            "blocks": [{"op": 1, "sector": at, "bytes": 512, "start_ns": at, "duration_ns": 10} for at in starts]
+        },
+    }
+    gaps = [{"start_ns": start, "duration_ns": duration} for start, duration in ((500, 1550), (2045, 5), (10, 20))]
+    altered, _ = alter(made_trace(gaps=gaps, **operations[layer]), {"timeScale": Relative(3)})
+    times = altered.arrays[RecordKind.GAP][["start_ns", "duration_ns"]]
+    assert times.tolist() == [(500, 3650), (4135, 15), (10, 20)]
 
 
 def test_times_of_a_synthetic_trace_cannot_be_scaled_nor_below_the_clock():

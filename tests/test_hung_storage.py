@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from contextlib import ExitStack
 
@@ -13,13 +14,14 @@ import pytest
 
 import characterize
 from characterize.layout import Fileop, Source
-from replayer.run import replay
+from replayer.recorder import recorder_command
+from replayer.run import INTERRUPTED, SAME_S, replay
 from tests.hung_storage import frozen, let_go, rest_of_document
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import playing, started, wait_until
 from tests.straced import op
-from tests.told import PROGRAMS
+from tests.told import PROGRAMS, RECORDER
 
 SMALL = PROGRAMS / "replay_small_segments"  # waits for 2 s, not for 60
 PAGE = 4096
@@ -33,6 +35,8 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root"),
     pytest.mark.skipif(not SMALL.exists(), reason=f"{SMALL} is not built (make build/test-programs)"),
 ]
+
+needs_recorder = pytest.mark.skipif(not RECORDER.exists(), reason="recorder not built (make build)")
 
 
 def repeated(make, **fields):
@@ -106,15 +110,18 @@ def test_its_result_is_of_what_has_come_back(tmp_path, name):
     assert 0 <= document["time_in_io_s"] <= document["elapsed_s"]
 
 
-def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch):
+@pytest.mark.parametrize("record", [(), pytest.param(("--record",), marks=needs_recorder)], ids=["alone", "recorded"])
+def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
+    """A recorder, which waits for the engine, has the engine's output open, too."""
     binaries = tmp_path / "binaries"
     binaries.mkdir()
     (binaries / "flextrace-replay").symlink_to(SMALL)
+    (binaries / "flextrace-record").symlink_to(RECORDER)
     monkeypatch.setenv("FLEXTRACE_BINARIES", str(binaries))
     trace = made(tmp_path / "t.iotrace", repeated(write), [])
     with loop_file_system("ext4", tmp_path) as system:
         image = system.place / "image"
-        process = started(trace, image, "--timing", "think")
+        process = started(trace, image, "--timing", "think", *record)
         try:
             wait_until(lambda: playing(image))
             time.sleep(FROZEN_S)
@@ -123,7 +130,9 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch):
                 process.send_signal(signal.SIGINT)
                 out, said = process.communicate(timeout=60)
                 assert playing(image)
-            wait_until(lambda: not playing(image) and not image.exists())
+            # What was laid out beforehand leaves its directory, empty.
+            wait_until(lambda: not playing(image) and not list(image.glob("*")))
+            assert image.exists() == bool(record)
         finally:
             process.kill()
             process.wait()
@@ -131,6 +140,44 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch):
     assert process.returncode == 130, said
     assert "1 failed" in out
     assert "storage did not answer" in said
+    assert ("fidelity" in out) == bool(record)
+    assert "lost records" not in said
+
+
+@needs_recorder
+def test_a_recorder_that_it_holds_costs_no_result(tmp_path, monkeypatch):
+    """Another signal ends the waiting for it."""
+    monkeypatch.setattr("replayer.run.END_S", 0.5)
+    io = repeated(write)[:1503]
+    trace, image = made(tmp_path / "t.iotrace", io, []), tmp_path / "image"
+    ended = threading.Event()
+
+    def interrupt():
+        wait_until(lambda: not playing(image))
+        for _ in range(2):
+            if not ended.wait(SAME_S + FROZEN_S):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    interrupts = threading.Thread(target=interrupt)
+    with loop_file_system("ext4", tmp_path) as system:
+        recorder = recorder_command(system.place / "replay.iotrace", image)
+        with ExitStack() as stack:
+
+            def hang(_line):
+                if interrupts.ident is None:
+                    stack.enter_context(frozen(system.place))
+                    interrupts.start()
+
+            options = {"timing": "think", "interval_ms": 100, "on_interval": hang}
+            try:
+                document = replay(trace, image, recorder=recorder, finish_on_signal=True, **options)
+            except KeyboardInterrupt:
+                document = None
+            ended.set()
+        let_go(system.place)
+    assert document is not None, "its result is lost"
+    assert (document["stopped"], document["operations"]["done"]) == ("end", len(io))
+    assert document["fidelity_missing"] == INTERRUPTED
 
 
 def test_an_error_does_not_wait_for_it_either(tmp_path, monkeypatch):

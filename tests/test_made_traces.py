@@ -228,6 +228,24 @@ def test_a_file_that_is_replaced_by_a_rename_is_another_one_in_every_pass(tmp_pa
     assert_replays(made, tmp_path)
 
 
+@pytest.mark.parametrize("layer", ["vfs", "block"])
+def test_as_often_as_there_is_time(layer):
+    """A clock of signed nanoseconds ends after 292 years."""
+    week_ns = 7 * 24 * 3600 * SECOND_NS
+    ends = (0, week_ns)
+    operations = {
+        "vfs": {"io": [read(0, PAGE, at) for at in ends]},
+        "block": {"blocks": [{"op": 1, "bytes": PAGE, "start_ns": at, "duration_ns": 1} for at in ends]},
+    }
+    trace = made_trace(files=[{"file": 1, "size_bytes": PAGE}], **operations[layer])
+    with pytest.raises(FlextraceError, match="292 years, where its clock ends; reachable are 15250 times") as caught:
+        repeat(trace, 15_251)
+    assert caught.value.exit_code == 2
+    if layer == "block":
+        made = repeat(trace, 15_250).arrays[RecordKind.BLOCK]
+        assert int(made["start_ns"].max()) == 15_249 * (week_ns + 2) + week_ns
+
+
 # ---- whatever is made ----
 
 

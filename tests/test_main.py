@@ -166,6 +166,51 @@ def test_memory_that_is_not_there_is_told_in_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "flextrace willy: there is not enough memory: Unable to allocate 7.28 TiB\n"
 
 
+INTERRUPTED_TWICE = {
+    "while the first one is told": """
+class Told(type(sys.stderr)):
+    def write(self, text):
+        super().write(text)
+        again()
+
+def make_parser(verb):
+    raise KeyboardInterrupt
+
+sys.stderr = Told(sys.stderr.buffer, line_buffering=True)
+""",
+    "when the verb has told it": """
+class make_parser:
+    def __init__(self, verb):
+        pass
+
+    def parse_args(self, words):
+        return SimpleNamespace(run=lambda arguments: 130)
+
+atexit.register(again)
+""",
+}
+
+
+@pytest.mark.parametrize("moment", INTERRUPTED_TWICE)
+def test_another_interruption_makes_no_traceback_nor_a_death_of_a_signal(moment):
+    """A Ctrl-C that repeats, or a wrapper that signals twice."""
+    program = f"""
+import atexit, os, signal, sys
+from types import SimpleNamespace
+import flextrace.main as main
+
+def again():
+    os.kill(os.getpid(), signal.SIGINT)
+{INTERRUPTED_TWICE[moment]}
+main.make_parser = make_parser
+sys.argv = ["flextrace", "doctor"]
+sys.exit(main.main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+
+
 def test_an_interruption_is_one_line_also_where_what_was_being_made_fails_to_be_freed():
     program = """
 import sys

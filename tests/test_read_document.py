@@ -14,6 +14,7 @@ from selfscale.profile import Profile
 pytestmark = pytest.mark.computes
 
 VERSIONED = [Profile.load, comparison.load, prediction_errors.load]
+RECORDED = {"schema": "flextrace.replay/1", "fidelity": {"schema": "flextrace.fidelity/1"}}
 
 
 @pytest.mark.parametrize("load", [*VERSIONED, fidelity.load])
@@ -43,3 +44,31 @@ def test_a_version_that_is_not_known(tmp_path, load, version):
     path.write_text(json.dumps({"schema": f"flextrace.{name}/{version}"}))
     with pytest.raises(FlextraceError, match=f"{name} {path} has version {version}, .* use a newer one"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schema": "flextrace.replay/2"}, "replay result {path} has version 2, .* use a newer one"),
+        (
+            {"fidelity": {"schema": "flextrace.fidelity/2"}},
+            "comparison of a replay {path} has version 2, .* use a newer one",
+        ),
+        ({"fidelity": 5}, "{path} is not a comparison of a replay but some other"),
+        ({"schema": "flextrace.profile/1"}, "{path} is not a replay result but flextrace.profile/1"),
+    ],
+)
+def test_a_recorded_replay_has_two_versions(tmp_path, changes, said):
+    path = tmp_path / "document.json"
+    path.write_text(json.dumps(RECORDED))
+    assert fidelity.load(path) == RECORDED
+    path.write_text(json.dumps(RECORDED | changes))
+    with pytest.raises(FlextraceError, match=said.format(path=path)):
+        fidelity.load(path)
+
+
+def test_a_replay_that_was_not_recorded(tmp_path):
+    path = tmp_path / "document.json"
+    path.write_text(json.dumps({"schema": "flextrace.replay/1"}))
+    with pytest.raises(FlextraceError, match="has no comparison of a replay with its original: write it by"):
+        fidelity.load(path)

@@ -2,6 +2,7 @@
 """Memory that threads read into: what the machine lacks is refused before anything is laid out; limits are named."""
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import characterize
+from characterize.layout import HeaderFlag, Source
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine
 
@@ -16,6 +18,13 @@ pytestmark = needs_engine
 
 WINDOW = 8 << 20  # of a larger buffer no more is there (buffer.h)
 THREADS_MAX = 8192  # that are to run at once
+MIB = 1 << 20
+REGISTERED = 8  # flights of 1 MiB that have memory without asking (ring.c)
+
+told_otherwise = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="to tell the engine of another memory needs root"),
+]
 
 
 def threads_that_read(place, count, size=WINDOW):
@@ -52,3 +61,50 @@ def test_the_limit_of_mappings_is_named_where_memory_cannot_be_mapped(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "vm.max_map_count" in done.stderr
+
+
+class TestInFlight:
+    """Requests of a ring have memory of their own each, while they are in flight."""
+
+    pytestmark = told_otherwise
+
+    def run(self, place, io, *options, available_bytes, flags=0):
+        """The engine, where the kernel says that so much memory is available."""
+        told, image = place / "meminfo", place / "image"
+        told.write_text(f"MemAvailable: {available_bytes >> 10} kB\nSwapFree: 0 kB\n")
+        made = made_trace(io, files=[{"file": 1, "size_bytes": 64 * MIB}], flags=flags)
+        trace = characterize.write(made, place / "t.iotrace", force=True)
+        script = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /proc/meminfo && exec "$@"', told]
+        command = [*script, ENGINE, trace, f"--directory={image}", "--engine=io_uring", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    def reads(self, count, size=MIB):
+        """All at once."""
+        return [read(MIB * (at % 64), size, at, 1000, source=Source.IO_URING) for at in range(count)]
+
+    def test_no_more_of_them_than_there_is_memory_for(self, tmp_path):
+        done = self.run(tmp_path, self.reads(64), available_bytes=16 * MIB)
+        document = json.loads(done.stdout)
+        assert done.returncode == 3, done.stderr
+        assert document["operations"]["done"] == 64
+        assert document["engine"]["in_flight_max_per_thread"] == REGISTERED + 16
+        assert any("found no memory left by those in flight" in reason for reason in document["reasons"])
+
+    @pytest.mark.parametrize("timing", ["asap", "think"])
+    def test_each_takes_what_it_reads_and_not_what_the_largest_does(self, tmp_path, timing):
+        io = [*self.reads(63, 4096), *self.reads(1, WINDOW)]
+        done = self.run(tmp_path, io, f"--timing={timing}", available_bytes=32 * MIB)
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["operations"]["done"]) == (0, 64), document["reasons"]
+        assert document["engine"]["in_flight_max_per_thread"] >= 32
+
+    def test_where_they_are_known_before_they_are_refused_before_anything_is_laid_out(self, tmp_path):
+        synthetic = {"available_bytes": 16 * MIB, "flags": HeaderFlag.UNTIMED}
+        done = self.run(tmp_path, self.reads(40), "--depth=32", **synthetic)
+        assert done.returncode == 1
+        needed = int(re.search(r"need (\d+) bytes", done.stderr)[1])
+        assert 33 * MIB <= needed < 34 * MIB
+        assert "give a smaller --depth" in done.stderr
+        assert not (tmp_path / "image").exists()
+        done = self.run(tmp_path, self.reads(40), "--depth=14", **synthetic)
+        assert done.returncode == 0, done.stderr

@@ -184,17 +184,49 @@ static bool batch_is_due(const struct ring *ring, const struct request *request)
 	return waits || ring->batch_count == RING_BATCH;
 }
 
-static void launch(struct worker *worker, const struct operation *operation, const union record *record,
+/* Where there is no memory for one more beside those in flight, it waits for one of them. False after a stop. */
+static bool take_flight(struct worker *worker, const struct request *request, uint32_t *index)
+{
+	struct ring *ring = worker->ring;
+	bool refused = false;
+
+	*index = ring_take(ring);
+	while (!ring_has_memory(worker, *index, request)) {
+		if (!refused)
+			atomic_fetch_add(&worker->run->flights_refused, 1);
+		refused = true;
+		if (!ring->in_flight)
+			break; /* nor without any: it fails */
+		ring_give_back(ring, *index);
+		if (ring->batch_count)
+			ring_submit(worker);
+		else
+			ring_wait(worker, UINT64_MAX);
+		if (run_stopped(worker->run))
+			return false;
+		if (worker->run->options->timing == TIMING_THINK)
+			retire(worker, LAST_NS);
+		*index = ring_take(ring);
+	}
+	return true;
+}
+
+/* False after a stop, when the operation is still to be done. */
+static bool launch(struct worker *worker, const struct operation *operation, const union record *record,
 		   struct readiness ready)
 {
 	struct ring *ring = worker->ring;
 	struct request request;
+	uint32_t index;
 
 	if (!request_prepare(worker, &record->io, operation_place(worker->run->schedule, operation), &request)) {
 		done_at_once(worker, operation, record);
-		return;
+		return true;
 	}
-	uint32_t index = ring_take(ring);
+	if (!take_flight(worker, &request, &index)) {
+		descriptors_release(&worker->run->descriptors, request.file, request.class);
+		return false;
+	}
 	struct flight *flight = &ring->flights[index];
 	uint64_t end_ns = record_end_ns(record);
 
@@ -210,10 +242,11 @@ static void launch(struct worker *worker, const struct operation *operation, con
 		ring->in_flight++;
 		request_start(worker, &flight->request, now_ns());
 		flight_finish(worker, index, error, now_ns());
-		return;
+		return true;
 	}
 	if (batch_is_due(ring, &request))
 		ring_submit(worker);
+	return true;
 }
 
 /* Waits for threads that are behind, with nothing in flight whose end would be seen late. */
@@ -253,7 +286,7 @@ static bool take_turn(struct worker *worker, const struct operation *operation)
 		tally_skip(&worker->tally, KIND_IO, SKIP_LATE, 1);
 		done_at_once(worker, operation, record);
 	} else if (goes_by_ring(run, record)) {
-		launch(worker, operation, record, when_free(worker, ready));
+		return launch(worker, operation, record, when_free(worker, ready));
 	} else {
 		ring_submit(worker);
 		if (worker->due.at_ns)

@@ -46,22 +46,35 @@ static uint64_t available_bytes(void)
 	return bytes ? bytes : UINT64_MAX;
 }
 
+/* Requests of a thread that are in flight together, as far as that is known before they are. */
+static uint64_t flights_of(const struct run_options *options, const struct thread_plan *plan)
+{
+	uint64_t requests = plan->operations[KIND_IO];
+
+	if (options->engine != ENGINE_URING || !options->untimed || options->depth < 2)
+		return 0;
+	return options->depth < requests ? options->depth : requests;
+}
+
 int read_memory_check(const struct schedule *schedule, const struct run_options *options)
 {
-	uint64_t needed = 0, available = available_bytes();
+	uint64_t needed = 0, in_flight = 0, available = available_bytes();
 
 	for (uint32_t t = 0; t < schedule->thread_count; t++) {
-		uint32_t read_bytes_max = schedule->threads[t].read_bytes_max;
+		const struct thread_plan *plan = &schedule->threads[t];
+		uint32_t read_bytes_max = plan->read_bytes_max;
 
 		needed += touched_of(
 			bytes_of(places_of(options, schedule->thread_count, read_bytes_max), read_bytes_max));
+		in_flight += flights_of(options, plan) * touched_of(read_bytes_max);
 	}
+	needed += in_flight;
 	if (needed <= available)
 		return 0;
-	complain("%u threads need %llu bytes of memory to read into, %llu are available, %llu are missing: replay the "
-		 "trace in parts (flextrace cut), or where there is more memory",
+	complain("%u threads need %llu bytes of memory to read into, %llu are available, %llu are missing: %sreplay "
+		 "the trace in parts (flextrace cut), or where there is more memory",
 		 schedule->thread_count, (unsigned long long)needed, (unsigned long long)available,
-		 (unsigned long long)(needed - available));
+		 (unsigned long long)(needed - available), in_flight ? "give a smaller --depth, " : "");
 	return -ENOMEM;
 }
 
@@ -77,4 +90,23 @@ int read_memory_map(struct worker *worker)
 	if (!error && data->bytes && run->options->engine != ENGINE_NULL)
 		memset(data->data, 0, touched_of(data->bytes));
 	return error;
+}
+
+void read_memory_share(struct run *run)
+{
+	run->flights_bytes_max = available_bytes();
+}
+
+int read_memory_touch(struct run *run, uint64_t bytes, uint64_t *touched_bytes)
+{
+	uint64_t touched = touched_of(bytes), more = touched - *touched_bytes;
+
+	if (touched <= *touched_bytes)
+		return 0;
+	if (atomic_fetch_add(&run->flights_bytes, more) + more > run->flights_bytes_max) {
+		atomic_fetch_sub(&run->flights_bytes, more);
+		return -ENOMEM;
+	}
+	*touched_bytes = touched;
+	return 0;
 }

@@ -61,6 +61,19 @@ static bool explain_direct(const struct run *run, const struct tally *tally, dou
 	return refused || unaligned;
 }
 
+/* Says that memory has bounded what was in flight: none was left for a page cache either. False when it has not. */
+static bool explain_memory(const struct run *run)
+{
+	uint64_t refused = atomic_load(&run->flights_refused);
+
+	if (refused)
+		say("%llu reads found no memory left by those in flight, and waited for these or failed: let fewer be "
+		    "in "
+		    "flight by --depth N, or replay where there is more memory",
+		    (unsigned long long)refused);
+	return refused;
+}
+
 /* Says why a run ended before its time. False when it did not. */
 static bool explain_end(const struct run *run)
 {
@@ -113,6 +126,8 @@ bool print_reasons(const struct result *result, const struct tally *tally, const
 		    (unsigned long long)short_ones);
 		trusted = false;
 	}
+	if (result->run && explain_memory(result->run))
+		trusted = false;
 	if (result->run && explain_end(result->run))
 		trusted = false;
 	if (result->run && explain_direct(result->run, tally, executed))

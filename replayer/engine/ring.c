@@ -7,6 +7,7 @@
 
 #include "replayer/engine/give_up.h"
 #include "replayer/engine/message.h"
+#include "replayer/engine/read_memory.h"
 #include "replayer/engine/ring.h"
 
 #define EVENT_DATA ((uint64_t)RING_DEPTH_MAX) /* user_data of the event; flights have smaller numbers */
@@ -205,21 +206,28 @@ void ring_give_back(struct ring *ring, uint32_t index)
 	ring->free[ring->free_count++] = index;
 }
 
+bool ring_has_memory(struct worker *worker, uint32_t index, const struct request *request)
+{
+	struct ring *ring = worker->ring;
+	struct flight *flight = &ring->flights[index];
+
+	if (request->write || index < ring->registered_flights)
+		return true;
+	if (read_memory_touch(worker->run, request->bytes, &flight->touched_bytes))
+		return false;
+	return flight->read_data.data || !buffer_map(&flight->read_data, ring->stride_bytes, 0);
+}
+
 int ring_add(struct worker *worker, uint32_t index)
 {
 	struct ring *ring = worker->ring;
 	struct flight *flight = &ring->flights[index];
 	const struct request *request = &flight->request;
 	bool registered = index < ring->registered_flights;
-	uint8_t *data = ring->registered.data + index * ring->stride_bytes;
 
-	if (!request->write && !registered) {
-		int error = flight->read_data.data ? 0 : buffer_map(&flight->read_data, ring->stride_bytes, 0);
-
-		if (error)
-			return error;
-		data = flight->read_data.data;
-	}
+	if (!ring_has_memory(worker, index, request))
+		return -ENOMEM;
+	uint8_t *data = registered ? ring->registered.data + index * ring->stride_bytes : flight->read_data.data;
 	struct io_uring_sqe *entry = io_uring_get_sqe(&ring->uring);
 	if (request->write && ring->write_index >= 0)
 		io_uring_prep_write_fixed(entry, request->descriptor, request->write_data, request->bytes,

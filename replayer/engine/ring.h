@@ -21,6 +21,7 @@ enum {
 struct flight {
 	struct request request;
 	struct buffer read_data; /* mapped at its first use; registered ones lie in ring->registered */
+	uint64_t touched_bytes; /* of it */
 	uint64_t recorded_end_ns;
 	uint64_t completed_ns; /* 0 while in flight */
 	struct readiness ready;
@@ -66,7 +67,10 @@ void ring_start_pass(struct worker *worker);
 uint32_t ring_take(struct ring *ring);
 void ring_give_back(struct ring *ring, uint32_t index);
 
-/* Puts a prepared request into the batch, which has room. -ENOMEM without memory to read into. */
+/* Whether a flight, which is taken, has memory to read into, or gets it. */
+bool ring_has_memory(struct worker *worker, uint32_t index, const struct request *request);
+
+/* Puts a prepared request into the batch, which has room. -ENOMEM without that memory. */
 int ring_add(struct worker *worker, uint32_t index);
 
 /* Hands the batch to the kernel, and takes in what that completed. */

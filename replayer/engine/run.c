@@ -247,6 +247,7 @@ int run_prepare(struct run *run)
 	error = prepare_schedule(run);
 	if (error)
 		return error;
+	read_memory_share(run);
 	run->io_time.shared = schedule->thread_count > 1 || run->options->engine == ENGINE_URING;
 	run->sync_time.shared = schedule->thread_count > 1;
 	/* Without anything to undo and any order to keep, no thread waits at the end of a pass for the slowest one. */

@@ -83,6 +83,9 @@ struct run {
 	struct others others;
 	struct lead lead;
 	struct buffer write_data; /* read by all threads */
+	uint64_t flights_bytes_max; /* of memory for requests in flight (read_memory.h) */
+	_Atomic uint64_t flights_bytes; /* of it, in use */
+	_Atomic uint64_t flights_refused; /* requests that found none, and waited for that of others */
 	struct busy_time io_time;
 	struct busy_time sync_time;
 	_Atomic uint64_t slip_ns; /* of this pass, by which due times were moved */

@@ -52,7 +52,8 @@ def operations_of_blocks(trace: Trace) -> Trace:
     files["resident_bytes"] = NOT_MEASURED_U64
     np.maximum.at(files["size_bytes"], np.searchsorted(devices, io["file"]), io["offset"] + io["asked_bytes"])
     paths = {device: device_name(device) for device in devices.tolist()}
-    arrays = {RecordKind.IO: io, RecordKind.FILEOP: fileops, RecordKind.FILE: files}
+    gaps = trace.arrays[RecordKind.GAP]
+    arrays = {RecordKind.IO: io, RecordKind.FILEOP: fileops, RecordKind.FILE: files, RecordKind.GAP: gaps}
     return Trace(trace.header, arrays, paths, trace.path, trace.warnings)
 
 
@@ -86,6 +87,10 @@ def blocks_of_operations(altered: Trace, parent: Trace) -> Trace:
         blocks["queued_ns"], blocks["cause"] = NOT_MEASURED_U64, 0
     blocks = np.concatenate([data, flushes])
     blocks = blocks[np.argsort(blocks["start_ns"], kind="stable")]
-    arrays = {kind: parent.arrays[kind] for kind in (RecordKind.TASK, RecordKind.GAP)} | {RecordKind.BLOCK: blocks}
+    arrays = {
+        RecordKind.TASK: parent.arrays[RecordKind.TASK],
+        RecordKind.GAP: altered.arrays[RecordKind.GAP],
+        RecordKind.BLOCK: blocks,
+    }
     altered.header.count = {kind: len(array) for kind, array in arrays.items()}
     return Trace(altered.header, arrays, warnings=altered.warnings)

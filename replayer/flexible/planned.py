@@ -33,7 +33,7 @@ def planned(
     draft: Draft,
     made_by: str,
     process_num: float,
-    ranges: Mapping[RecordKind, np.ndarray] | None = None,
+    kept: Mapping[RecordKind, np.ndarray] | None = None,
 ) -> Trace:
     """A trace that has not run yet: PLANNED, but for synthetic parents, which stay UNTIMED.
 
@@ -45,8 +45,9 @@ def planned(
         The verb, for the lineage.
     process_num : float
         What the trace declares; NaN where it is not known.
-    ranges : dict of RecordKind to ndarray
-        Records of the kinds `RANGES`, where files have the places and sizes that they had.
+    kept : dict of RecordKind to ndarray
+        Records of the kinds `RANGES`, where files have the places and sizes that they had; GAP records where theirs are
+        not the parent's times.
     """
     arrays = {
         RecordKind.IO: draft.io,
@@ -56,7 +57,7 @@ def planned(
         RecordKind.WAKE: draft.wakes,
         RecordKind.GAP: parent.arrays[RecordKind.GAP],
     }
-    arrays |= ranges or {}
+    arrays |= kept or {}
     made = _planned(parent, arrays, draft.paths, made_by, process_num)
     made.header.metadata |= _processors(made.header.metadata.get("processors"), draft)
     made.header.metadata.pop(DURATIONS_OF, None)

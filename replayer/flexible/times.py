@@ -27,8 +27,8 @@ STRONGEST = 1e6
 TIME_MAX_NS = 2.0**62
 
 
-def scale_times(draft: Draft, factor: float, ranges: Iterable[np.ndarray] = ()) -> None:
-    """Multiply all times, counted from the first start, by `factor`; also those of RESIDENT and HOLE records.
+def scale_times(draft: Draft, factor: float, ranges: Iterable[np.ndarray] = (), gaps: np.ndarray | None = None) -> None:
+    """Multiply all times, counted from the first start, by `factor`; also those of RESIDENT, HOLE and GAP records.
 
     Raises
     ------
@@ -54,7 +54,19 @@ def scale_times(draft: Draft, factor: float, ranges: Iterable[np.ndarray] = ()) 
     for records in (draft.files, draft.tasks, *ranges):
         seen = np.maximum(records["time_ns"].astype(np.int64), base)
         records["time_ns"] = base + _rounded((seen - base) * factor)
+    if gaps is not None:
+        _scale_gaps(gaps, base, factor)
     draft.note("timeScale", factor=factor)
+
+
+def _scale_gaps(gaps: np.ndarray, base: int, factor: float) -> None:
+    """Let records have been lost between the same operations; what was lost before the first one stays where it is."""
+    start = gaps["start_ns"].astype(np.int64)
+    moments = [start, start + gaps["duration_ns"].astype(np.int64)]
+    start, end = (
+        np.where(at > base, base + _rounded(np.clip((at - base) * factor, 0, TIME_MAX_NS - base)), at) for at in moments
+    )
+    gaps["start_ns"], gaps["duration_ns"] = start, end - start
 
 
 def scale_think_times(draft: Draft, factor: float) -> float:
