@@ -95,6 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     _check_sizes(changes)
     settings = parse_settings(arguments.settings)
     profile = Profile.load(arguments.profile, tables=True)
+    # All of them before the trace is simulated, which takes its time.
+    against, origin = (
+        None if path is None else Profile.load(path, tables=True) for path in (arguments.against, arguments.measured_on)
+    )
     application = _application(arguments, changes, profile)
     if changes and not profile.table:
         _check_fits(application.workloads[0][1])
@@ -102,16 +106,14 @@ def run(arguments: argparse.Namespace) -> int:
     warnings = application.warnings
     warnings += mismatches(application, arguments.profile, predictor)
     measured_on = None
-    if arguments.measured_on is not None:
+    if origin is not None:
         if application.times is None:
             raise not_recorded(application.why_no_times)
-        origin = Profile.load(arguments.measured_on, tables=True)
         measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)
         warnings += other_memory(application, arguments.measured_on, measured_on.profile)
     made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
-    if arguments.against is not None:
-        against = Profile.load(arguments.against, tables=True)
+    if against is not None:
         other = Predictor(against, arguments.model, known_settings(against, settings))
         warnings += mismatches(application, arguments.against, other)
         made.ratios = _ratios(made, other, measured_on)

@@ -74,16 +74,16 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.table_profile import known_settings  # noqa: PLC0415
 
     settings = parse_settings(arguments.settings)
-    application = _application(arguments)
     machines = load_machines(paths, arguments.model, settings)
+    origin = Profile.load(arguments.measured_on, tables=True) if arguments.measured_on else None
+    application = _application(arguments)
     warnings = application.warnings
     for machine in machines:
         warnings += mismatches(application, machine.path, machine.predictor)
     measured_on = None
-    if arguments.measured_on:
+    if origin is not None:
         if application.times is None:
             raise not_recorded(application.why_no_times)
-        origin = Profile.load(arguments.measured_on, tables=True)
         measured_on = Predictor(origin, arguments.model, known_settings(origin, settings))
         warnings += mismatches(application, arguments.measured_on, measured_on)
         warnings += other_memory(application, arguments.measured_on, measured_on.profile)

@@ -220,3 +220,19 @@ def test_a_cost_that_is_no_cost(place, tmp_path, capsys):
     assert main(["rank", str(place / "t.iotrace"), str(tmp_path / "p.json")]) == 1
     assert "cost 'cheap'" in capsys.readouterr().err
     assert main(["fit", str(place / "slow.csv"), "-o", str(tmp_path / "q.json"), "--cost", "-1"]) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict slow.json --trace none.iotrace --against none.json",
+        "predict slow.json --trace none.iotrace --measured-on none.json",
+        "rank none.iotrace slow.json none.json",
+        "rank none.iotrace slow.json --measured-on none.json",
+    ],
+)
+def test_a_profile_that_is_missing_is_told_before_a_trace_is_read(place, capsys, monkeypatch, command):
+    """Which takes minutes, if it is a long one. Here it is missing, too."""
+    monkeypatch.chdir(place)
+    assert main(command.split()) == 1
+    assert "cannot read profile none.json" in capsys.readouterr().err
