@@ -42,6 +42,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             raise FlextraceError(f"{path} is the trace that is read: choose another name for the result", 2)
     if arguments.output:
         check_new_file(arguments.output, force=arguments.force)
+        if isinstance(arguments.record, Path) and arguments.record.resolve() == arguments.output.resolve():
+            raise FlextraceError(f"{arguments.output} cannot be the result and the recording: name one differently", 2)
     _check_device_arguments(arguments)
 
 
