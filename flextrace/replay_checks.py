@@ -62,6 +62,10 @@ def _check_device_arguments(arguments: argparse.Namespace) -> None:
         return
     if arguments.memory and not arguments.directory:
         raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
+    if arguments.directory is None and (
+        arguments.cache == "warm" or arguments.layout != "any" or arguments.force_space
+    ):
+        raise FlextraceError("--cache warm, --layout and --force-space are for files, and a device has none", 2)
     if arguments.directory and set(given) - {"--write", "--confirm"}:
         raise FlextraceError(
             "with --directory the trace stays as it is: leave --fit, --layer, --source, --lanes out", 2
