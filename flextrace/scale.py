@@ -155,11 +155,11 @@ def run(arguments: argparse.Namespace) -> int:
             journal = Journal(_journal_path(arguments), chosen, machine, resume=False)
         else:
             _say(f"resuming behind {len(journal.points)} points")
-        left_s = settings.budget_s - machine["spent_s"]
-        progress = stack.enter_context(Progress(left_s, len(journal.points), _say))
+        settings = _settings(arguments, machine)
+        progress = stack.enter_context(Progress(settings.budget_s - settings.spent_s, len(journal.points), _say))
         stopping = stopping_of(chosen)
         measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping)
-        exploration = _benchmark(arguments)(_settings(arguments, machine), progress.wrap(journal.wrap(measure)))
+        exploration = _benchmark(arguments)(settings, progress.wrap(journal.wrap(measure)))
         ends = [_end_of(exploration.run)]
         progress.close()
         missing = _missing(exploration, arguments.random)
@@ -280,7 +280,14 @@ def _settings(arguments: argparse.Namespace, machine: dict[str, Any]) -> Setting
     from selfscale.plan import Settings  # noqa: PLC0415
 
     budget_s = (1 - END_SHARE) * arguments.budget
-    return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=budget_s, **machine)
+    try:
+        return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=budget_s, **machine)
+    except TypeError as error:
+        raise FlextraceError(
+            f"cannot resume {_journal_path(arguments)}: another version of flextrace wrote it ({error}); start afresh "
+            "with --force",
+            2,
+        ) from error
 
 
 def _benchmark(arguments: argparse.Namespace) -> type[SelfScaling]:
