@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import math
@@ -160,6 +161,30 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
         finally:
             if not keep:
                 shutil.rmtree(image, ignore_errors=True)
+
+
+def check_kept(output: Path, directory: Path | None) -> None:
+    """Refuse an output among the files that are measured, which are removed at the end.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if directory and (directory / IMAGE).resolve() in output.resolve().parents:
+        raise FlextraceError(f"cannot write {output}: its directory is removed at the end; choose another", 2)
+
+
+def check_run_options(arguments: argparse.Namespace, device: str | None) -> None:
+    """Refuse options of a run that contradict each other, or mean nothing for a block device.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if arguments.resume and arguments.force:
+        raise FlextraceError("--resume continues the interrupted run that --force forgets: give one of both", 2)
+    if arguments.keep_image and device:
+        raise FlextraceError(f"--keep-image is for files in a directory, of which {device} has none: leave it out", 2)
 
 
 @contextlib.contextmanager

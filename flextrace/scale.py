@@ -324,6 +324,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.target is not None and (arguments.target == 0 or arguments.stop_rule != "confidence"):
         raise FlextraceError("--target needs a share above 0, such as 5%, and --stop-rule confidence", 2)
     access_options.check(arguments)
+    measuring.check_run_options(arguments, arguments.device)
     if arguments.directory:
         make_directory(arguments.directory)
         if not os.access(arguments.directory, os.W_OK | os.X_OK):
@@ -332,8 +333,7 @@ def _check(arguments: argparse.Namespace) -> None:
             )
     if not arguments.output.resolve().parent.is_dir():
         raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
-    if arguments.directory and (arguments.directory / measuring.IMAGE).resolve() in arguments.output.resolve().parents:
-        raise FlextraceError(f"cannot write {arguments.output}: its directory is removed at the end; choose another", 2)
+    measuring.check_kept(arguments.output, arguments.directory)
     check_replaceable(arguments.output)
     if arguments.resume or arguments.force:
         return

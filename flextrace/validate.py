@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from selfscale.validate import Row
 
 SCHEMA = "flextrace.validation/1"
-MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "memory_bytes", "memory_limit_bytes")
+MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "device_bytes", "memory_bytes", "memory_limit_bytes")
 """What of a profile's environment must be as it was."""
 LABEL_WIDTH = 40
 
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments, profile, output, journal_path)
     _check_models(profile, arguments.profile)
     access = Access.of(profile.settings)
-    directory = None if access.device else arguments.directory or Path(profile.environment["directory"])
+    directory = _directory(arguments, profile, access.device)
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
     if access.device:
         measuring.try_device(access, arguments.confirm)
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         "max_seconds": arguments.max_seconds,
         **how,
     }
-    warnings = _differences(profile, directory, memory_bytes)
+    warnings = _differences(profile, directory, access.device, memory_bytes)
     again = f"validate --resume {_same_options(arguments)}"
     journal = Journal(journal_path, chosen, {}, resume=True) if arguments.resume else None
     settings = _settings(profile, validation.workloads)
@@ -144,6 +144,11 @@ def _left_out(workloads: int) -> str:
     return f"; workloads that moved nothing in their time, left out of the errors: {workloads}" if workloads else ""
 
 
+def _directory(arguments: argparse.Namespace, profile: Profile, device: str | None) -> Path | None:
+    """Where it is measured again; None of a device."""
+    return None if device else arguments.directory or Path(profile.environment["directory"])
+
+
 def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journal_path: Path) -> None:
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
@@ -157,12 +162,14 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path, journa
         raise FlextraceError(f"profile {arguments.profile} has no region to predict from: {TO_COMPLETE}")
     device = profile.settings.get("access", {}).get("device")
     measuring.check_device_options(device, arguments.write, arguments.confirm)
+    measuring.check_run_options(arguments, device)
     if device and profile.range_of("readFrac")[0] < 1 and not arguments.write:
         raise FlextraceError(f"profile {arguments.profile} has writes to {device}: give --write and --confirm", 2)
     if device and (arguments.directory or arguments.memory):
         raise FlextraceError(f"profile {arguments.profile} is of {device}: leave --directory and --memory out", 2)
     if arguments.directory is None and not device and not profile.environment.get("directory"):
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
+    measuring.check_kept(output, _directory(arguments, profile, device))
     if arguments.resume or arguments.force:
         return
     if output.exists():
@@ -191,11 +198,11 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
     return Settings(span_bytes / 4, budget_s=0.0, cpus=math.ceil(processes / 2), span_bytes=span_bytes)
 
 
-def _differences(profile: Profile, directory: Path | None, memory_bytes: int | None) -> list[str]:
+def _differences(profile: Profile, directory: Path | None, device: str | None, memory_bytes: int | None) -> list[str]:
     """What is not as it was when the profile was made, so that its errors would be another machine's; it is said."""
     from selfscale.environment import device_environment, environment  # noqa: PLC0415
 
-    now = environment(directory, memory_bytes) if directory else device_environment(profile.environment["device"])
+    now = environment(directory, memory_bytes) if directory else device_environment(str(device))
     warnings = [
         f"{name} is {now[name]}, the profile was measured with {profile.environment[name]}: errors are not its own"
         for name in MACHINE

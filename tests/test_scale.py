@@ -249,6 +249,7 @@ def test_points_stop_by_the_rule_that_was_asked_for_and_storage_is_not_probed_wh
         (["--target", "nan"], "give a number from 0 to 1"),
         (["--target", "2%", "--stop-rule", "raidperf"], "and --stop-rule confidence"),
         (["--stop-rule", "lee"], "invalid choice"),
+        (["--resume", "--force"], "--resume continues the interrupted run that --force forgets"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(place, formula, capsys, options, complaint):
