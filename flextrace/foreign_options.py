@@ -38,7 +38,10 @@ def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
         help=f"format of FILE (default: found from its content). {formats}",
     )
     group.add_argument(
-        "--sector-bytes", metavar="BYTES", help="size of the sectors that FILE counts in (default: the format's, 512)"
+        "--sector-bytes",
+        type=parse_size,
+        metavar="BYTES",
+        help="size of the sectors that FILE counts in (default: the format's, 512)",
     )
     group.add_argument(
         "--time-unit", choices=TIME_UNITS, help="unit of the times in FILE (default: the format's; it is printed)"
@@ -56,8 +59,8 @@ def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
 def foreign_options(arguments: argparse.Namespace) -> ReadOptions | None:
     """The options, if any of them was given: FILE is then a trace of another tool, whatever it begins with."""
     given = (
-        *(arguments.foreign_format, arguments.sector_bytes, arguments.time_unit, arguments.columns),
-        arguments.skip_bad,
+        *(arguments.foreign_format, arguments.time_unit, arguments.columns),
+        *(arguments.skip_bad, arguments.sector_bytes is not None),
     )
     return read_options(arguments) if any(given) else None
 
@@ -92,7 +95,7 @@ def read_options(arguments: argparse.Namespace) -> ReadOptions:
     Raises
     ------
     FlextraceError
-        A size or the list of columns is not understood.
+        The list of columns is not understood.
     """
     from characterize.formats.reading import ReadOptions  # noqa: PLC0415 (pyarrow is slow to import)
 
@@ -101,7 +104,7 @@ def read_options(arguments: argparse.Namespace) -> ReadOptions:
         raise FlextraceError(f"--columns {arguments.columns}: give NAME=COLUMN, parted by commas", 2)
     return ReadOptions(
         format=arguments.foreign_format,
-        sector_bytes=parse_size(arguments.sector_bytes) if arguments.sector_bytes else None,
+        sector_bytes=arguments.sector_bytes,
         time_unit=arguments.time_unit,
         skip_bad=arguments.skip_bad,
         columns={name.strip(): column.strip() for name, _, column in pairs},
