@@ -70,13 +70,15 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.mismatches import mismatches, other_memory  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
-    from selfscale.ranking import load_machines, rank  # noqa: PLC0415
+    from selfscale.ranking import machines_of, rank  # noqa: PLC0415
     from selfscale.table_profile import known_settings  # noqa: PLC0415
 
     settings = parse_settings(arguments.settings)
-    machines = load_machines(paths, arguments.model, settings)
+    # All are read before anything is made of one of them, which may take minutes.
+    profiles = [(path, Profile.load(path, tables=True)) for path in paths]
     origin = Profile.load(arguments.measured_on, tables=True) if arguments.measured_on else None
     application = _application(arguments)
+    machines = machines_of(profiles, arguments.model, settings)
     warnings = application.warnings
     for machine in machines:
         warnings += mismatches(application, machine.path, machine.predictor)

@@ -236,3 +236,9 @@ def test_a_profile_that_is_missing_is_told_before_a_trace_is_read(place, capsys,
     monkeypatch.chdir(place)
     assert main(command.split()) == 1
     assert "cannot read profile none.json" in capsys.readouterr().err
+
+
+def test_no_machine_is_fitted_before_the_trace_is_read(place, capsys, monkeypatch):
+    monkeypatch.setattr("selfscale.ranking.machines_of", lambda *of: pytest.fail("one is"))
+    assert main(["rank", str(place / "none.iotrace"), str(place / "slow.json")]) == 1
+    assert "cannot read trace" in capsys.readouterr().err
