@@ -133,12 +133,16 @@ def machines_of(
             isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 < cost < math.inf
         ):
             raise FlextraceError(f"profile {path} has cost {cost!r}: give a number above 0")
+        try:
+            predictor = Predictor(profile, model, of_profile)
+        except FlextraceError as error:
+            raise FlextraceError(f"profile {path}: {error}", error.exit_code) from error
         machines.append(
             Machine(
                 name=path.stem if names.count(path.stem) == 1 else str(path),
                 path=path,
                 cost=math.nan if cost is None else float(cost),
-                predictor=Predictor(profile, model, of_profile),
+                predictor=predictor,
             )
         )
     return machines

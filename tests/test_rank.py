@@ -7,6 +7,7 @@ import random
 import pytest
 
 import characterize
+from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
@@ -242,3 +243,12 @@ def test_no_machine_is_fitted_before_the_trace_is_read(place, capsys, monkeypatc
     monkeypatch.setattr("selfscale.ranking.machines_of", lambda *of: pytest.fail("one is"))
     assert main(["rank", str(place / "none.iotrace"), str(place / "slow.json")]) == 1
     assert "cannot read trace" in capsys.readouterr().err
+
+
+def test_a_profile_that_no_model_fits_is_named_among_the_others(place, capsys, monkeypatch):
+    def none(scores):
+        raise FlextraceError("no model fits")
+
+    monkeypatch.setattr("selfscale.predict.best_of", none)
+    assert main(["rank", str(place / "t.iotrace"), str(place / "slow.json"), str(place / "fast.json")]) == 1
+    assert f"profile {place / 'slow.json'}: no model fits" in capsys.readouterr().err
