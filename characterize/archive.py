@@ -209,17 +209,16 @@ def _as_bytes(text: str) -> bytes:
 
 
 class _Archive:
-    """An archive that is open: its document, and its row groups by kind."""
+    """An archive that is open: its document, and its row groups by kind. Not by its name, which need not be UTF-8."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, stream: BinaryIO):
         self.path = path
-        with path.open("rb") as stream:
-            if not checked_footer(stream):
-                raise FlextraceError(
-                    f"{path} is a Parquet file, but not an archive of a trace: only what 'flextrace export' wrote, "
-                    "unchanged, can be read"
-                )
-        self.file = parquet.ParquetFile(path, page_checksum_verification=True)
+        if not checked_footer(stream):
+            raise FlextraceError(
+                f"{path} is a Parquet file, but not an archive of a trace: only what 'flextrace export' wrote, "
+                "unchanged, can be read"
+            )
+        self.file = parquet.ParquetFile(stream, page_checksum_verification=True)
         metadata = self.file.metadata
         document = json.loads(metadata.metadata[b"flextrace"])
         if document["schema"] not in (SCHEMA_NAME, *ADDED):
@@ -288,9 +287,8 @@ class _Archive:
 def _opened(path: Path) -> Iterator[_Archive]:
     """An archive to read; whatever goes wrong with its content is one message."""
     try:
-        archive = _Archive(path)
-        with archive.file:
-            yield archive
+        with path.open("rb") as stream:
+            yield _Archive(path, stream)
     except _DAMAGE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FlextraceError(

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sample",
+        type=sample_of,
         metavar="RATE|SIZE",
         help="estimate LRU stack depths from a share of the blocks (1%%, 0.01; of few blocks more, about 16384 at "
         "least), or from as many as fit in some memory (2MiB); default: exact",
@@ -60,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("process", "file", "device"),
         help="the same for each process, file or device, the 64 with most requests and all others",
     )
-    parser.add_argument("--window", metavar="TIME", help="the same for each window of time, such as 1s")
+    parser.add_argument(
+        "--window", type=parse_duration, metavar="TIME", help="the same for each window of time, such as 1s"
+    )
     parser.add_argument(
         "--figures",
         type=Path,
@@ -103,8 +106,7 @@ def sample_of(text: str) -> Sample:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the numbers; 3 if records are missing."""
-    window_s = parse_duration(arguments.window) if arguments.window is not None else None
-    sample = sample_of(arguments.sample) if arguments.sample is not None else None
+    window_s, sample = arguments.window, arguments.sample
     layers = _LAYERS[arguments.layer]
     if arguments.by == "file" and "vfs" not in layers:
         raise FlextraceError("requests of the block layer have no file: give --by device, or --layer vfs", 2)

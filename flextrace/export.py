@@ -141,7 +141,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.begin_s is not None and arguments.end_s is not None and arguments.end_s <= arguments.begin_s:
         raise FlextraceError(f"--to {arguments.end_s:g}s is not after --from {arguments.begin_s:g}s", 2)
     if not arguments.dry_run:
-        check_new_file(output, force=arguments.force, inputs=[trace])
+        check_new_file(output, force=arguments.force, inputs=[trace, *([arguments.key] if arguments.key else [])])
     if suffix == JOB_SUFFIX and not arguments.directory:
         raise FlextraceError("fio needs the files that it reads and writes: name a directory by --directory", 2)
     if suffix == ARCHIVE_SUFFIX and is_archive(trace) and not arguments.anonymise:

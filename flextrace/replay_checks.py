@@ -43,6 +43,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             raise FlextraceError(f"{path} is the trace that is read: choose another name for the result", 2)
     if arguments.output:
         check_new_file(arguments.output, force=arguments.force)
+        if isinstance(arguments.record, Path) and arguments.record.resolve() == arguments.output.resolve():
+            raise FlextraceError(f"{arguments.output} cannot be the result and the recording: name one differently", 2)
     _check_device_arguments(arguments)
 
 
@@ -55,6 +57,12 @@ def _check_device_arguments(arguments: argparse.Namespace) -> None:
         raise FlextraceError(f"{given[0]} is for a block device: give --device as well", 2)
     if arguments.device and arguments.memory and not arguments.directory:
         raise FlextraceError("--memory bounds the page cache, which direct I/O on a device does not use", 2)
+    if (
+        arguments.device
+        and arguments.directory is None
+        and (arguments.cache == "warm" or arguments.layout != "any" or arguments.force_space)
+    ):
+        raise FlextraceError("--cache warm, --layout and --force-space are for files, and a device has none", 2)
     if arguments.directory and given:
         raise FlextraceError(
             "with --directory the trace stays as it is: leave --fit, --layer, --source, --lanes out", 2

@@ -73,18 +73,19 @@ def parse_change(name: str, text: str) -> float | Relative:
     """
     factor = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?)\s*(x?)\s*", text)
     if factor and (factor[2] or name in TIMES):
-        if not float(factor[1]) > 0:
-            raise FlextraceError(f"{name} {text!r}: a factor must be greater than 0, such as 2x", 2)
+        if not 0 < float(factor[1]) < math.inf:
+            raise FlextraceError(f"{name} {text!r}: a factor must be a number greater than 0, such as 2x", 2)
         return Relative(float(factor[1]))
     if name in TIMES:
         raise FlextraceError(f"{name} {text!r} is not understood: give a factor such as 2 or 0.5", 2)
-    if name in SHARES:
-        return parse_fraction(text)
     if name == "processNum":
         if not re.fullmatch(r"\s*[0-9]+\s*", text):
             raise FlextraceError(f"processNum {text!r} is not understood: give a whole number such as 4, or 2x", 2)
         return float(text)
-    return float(parse_size(text))
+    try:
+        return parse_fraction(text) if name in SHARES else float(parse_size(text))
+    except FlextraceError as error:
+        raise FlextraceError(f"{name}: {error}", error.exit_code) from error
 
 
 def alter(

@@ -34,7 +34,8 @@ def check_recorder(directory: Path) -> None:
         It does not; the recorder says why and what to do.
     """
     command = [str(find_binary("flextrace-record")), "--dry-run", f"--path={directory}", "--", "true"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    # It names the directory, which need not be UTF-8.
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, errors="replace", check=False)
     if done.returncode:
         message = done.stderr.strip().removeprefix(RECORDER_TALK) or f"exit status {done.returncode}"
         raise FlextraceError(f"the replay cannot be recorded: {message}")

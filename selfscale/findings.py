@@ -26,13 +26,17 @@ def findings(profile: Profile) -> list[str]:
     """What the profile says in lines of text, for people who know storage but not the thesis."""
     sentences = [_cache(profile), *conditions(profile)]
     for index, region in enumerate(profile.regions):
-        name = region_name(index, len(profile.regions)).capitalize()
+        name = _name(profile, index).capitalize()
         sentences.append(
             f"{name}, uniqueBytes {format_bytes(region.low_bytes)} to {format_bytes(region.high_bytes)}; measured at "
             f"{format_bytes(region.focal.unique_bytes)}, sizeMean {format_bytes(region.focal.size_mean)}, "
             f"processNum {region.focal.process_num:g}."
         )
     return sentences + _quality(profile) + strengths(conclude(profile))
+
+
+def _name(profile: Profile, region: int) -> str:
+    return region_name(region, len(profile.regions), cached=Access.of(profile.settings).cached)
 
 
 def conditions(profile: Profile) -> list[str]:
@@ -91,7 +95,7 @@ def _quality(profile: Profile) -> list[str]:
     for entry in profile.drift.get("reference_points", []):
         if entry["spread"] > DRIFT_TOLD:
             sentences.append(
-                f"The reference point of the {region_name(entry['region'], len(profile.regions))} was measured "
+                f"The reference point of the {_name(profile, entry['region'])} was measured "
                 f"{len(entry['throughput_bytes_per_s'])} times and differed by {entry['spread']:.0%}: "
                 "the machine was not quiet, or its device changes with use."
             )

@@ -13,6 +13,7 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_megabytes
 from characterize.workload import PARAMETERS
 from selfscale import machines
+from selfscale.access import Access
 from selfscale.conclusions import conclude
 from selfscale.cross_validation import Score
 from selfscale.figures import format_cell
@@ -98,9 +99,10 @@ def machine_section(
 
 def _drift_table(profile: Profile) -> list[Table]:
     """How far the focal points that were measured again lay apart, in the order of their measurements."""
+    cached = Access.of(profile.settings).cached
     rows = [
         [
-            Cell(region_name(entry["region"], len(profile.regions))),
+            Cell(region_name(entry["region"], len(profile.regions), cached=cached)),
             Cell(", ".join(f"{format_megabytes(value)} MB/s" for value in entry["throughput_bytes_per_s"])),
             Cell(f"{entry['spread']:.1%}"),
             Cell(f"{entry['last_to_first']:+.1%}"),

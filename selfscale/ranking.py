@@ -95,13 +95,16 @@ class Entry:
         return self.throughput.times(1 / self.machine.cost) if by == "cost" else self.throughput
 
 
-def load_machines(
-    paths: Sequence[Path], model: str = BEST, settings: Mapping[str, float] | None = None
+def machines_of(
+    profiles: Sequence[tuple[Path, Profile]], model: str = BEST, settings: Mapping[str, float] | None = None
 ) -> list[Machine]:
     """Profiles, of machines or of tables, with a fitted model each.
 
     Parameters
     ----------
+    profiles : sequence of (Path, Profile)
+        With the files that they were read from.
+    model : str
     settings : mapping, optional
         Values of parameters beyond the five, for those profiles that have them.
 
@@ -110,25 +113,28 @@ def load_machines(
     FlextraceError
         A profile cannot be used, or has a cost that is no number above 0; or no profile has a parameter.
     """
-    names = [path.stem for path in paths]
-    profiles = [Profile.load(path, tables=True) for path in paths]
-    chosen = [known_settings(profile, settings or {}) for profile in profiles]
+    names = [path.stem for path, _ in profiles]
+    chosen = [known_settings(profile, settings or {}) for _, profile in profiles]
     for name in settings or {}:
         if not any(name in of_profile for of_profile in chosen):
             raise FlextraceError(f"--set {name}: no profile has such a parameter beyond the five", 2)
     machines = []
-    for path, profile, of_profile in zip(paths, profiles, chosen, strict=True):
+    for (path, profile), of_profile in zip(profiles, chosen, strict=True):
         cost = profile.settings.get("cost", profile.environment.get("cost"))
         if cost is not None and (
             isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 < cost < math.inf
         ):
             raise FlextraceError(f"profile {path} has cost {cost!r}: give a number above 0")
+        try:
+            predictor = Predictor(profile, model, of_profile)
+        except FlextraceError as error:
+            raise FlextraceError(f"profile {path}: {error}", error.exit_code) from error
         machines.append(
             Machine(
                 name=path.stem if names.count(path.stem) == 1 else str(path),
                 path=path,
                 cost=math.nan if cost is None else float(cost),
-                predictor=Predictor(profile, model, of_profile),
+                predictor=predictor,
             )
         )
     return machines

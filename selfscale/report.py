@@ -118,7 +118,7 @@ def _section_of(document: Mapping[str, Any], kind: str, maker: str, make: Callab
     try:
         list(document["reasons"])
         return make()
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise FlextraceError(
             f"the {kind} of {document.get('trace')} is damaged ({error!r}): make it again with '{maker}'"
         ) from error

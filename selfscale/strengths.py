@@ -15,22 +15,23 @@ VALUES_MIN = 3
 """A curve with fewer values says what its ends are and not more."""
 
 
-def region_name(index: int, count: int) -> str:
-    """What a region is called in text."""
+def region_name(index: int, count: int, *, cached: bool) -> str:
+    """What a region is called in text; without the page cache it is not known what is between them."""
     if count == 1:
         return "only region"
-    return {0: "cached region", count - 1: "disk region"}.get(index, f"region {index + 1}")
+    known = {0: "cached region", count - 1: "disk region"} if cached else {}
+    return known.get(index, f"region {index + 1}")
 
 
 def strengths(conclusions: Conclusions) -> list[str]:
     """The list with its title, one sentence an item."""
-    benefits = conclusions.benefits
+    benefits, cached = conclusions.benefits, conclusions.cached
     items = [
-        *([_caches(conclusions), _policy(conclusions.write_policy)] if conclusions.cached else []),
-        _by_region("Larger requests", benefits["sizeMean"], lambda one: _most(one, _requests)),
-        _by_region("Sequential access", benefits["seqFrac"], _sequential),
-        _by_region("Concurrency", benefits["processNum"], lambda one: _most(one, _processes)),
-        _by_region("Reads and writes", benefits["readFrac"], _reads),
+        *([_caches(conclusions), _policy(conclusions.write_policy)] if cached else []),
+        _by_region("Larger requests", benefits["sizeMean"], lambda one: _most(one, _requests), cached=cached),
+        _by_region("Sequential access", benefits["seqFrac"], _sequential, cached=cached),
+        _by_region("Concurrency", benefits["processNum"], lambda one: _most(one, _processes), cached=cached),
+        _by_region("Reads and writes", benefits["readFrac"], _reads, cached=cached),
         _repeatable(conclusions.repeatability),
     ]
     return ["What this machine is good at:", *(f"  - {item}" for item in items if item)]
@@ -102,9 +103,9 @@ def _percent(share: float) -> str:
     return f"{percent:.2g} %" if 1e-3 <= percent < 10 else f"{percent:.0f} %"
 
 
-def _by_region(title: str, benefits: Sequence[Benefit | None], say: Callable[[Benefit], str]) -> str:
+def _by_region(title: str, benefits: Sequence[Benefit | None], say: Callable[[Benefit], str], *, cached: bool) -> str:
     parts = [
-        f"{region_name(index, len(benefits))}, {say(benefit)}{_doubts(benefit)}"
+        f"{region_name(index, len(benefits), cached=cached)}, {say(benefit)}{_doubts(benefit)}"
         for index, benefit in enumerate(benefits)
         if benefit
     ]

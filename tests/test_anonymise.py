@@ -201,6 +201,9 @@ def test_keys(named, key, tmp_path, cli, monkeypatch):
         assert not output.exists()
     status, error = cli("export", named, "-o", output, "--key", key)
     assert (status, "are for --anonymise" in error) == (2, True)
+    status, error = cli("export", named, "-o", key.rename(output), "--anonymise", "--key", output, "--force")
+    assert (status, "is a file that is read" in error) == (2, True)
+    key = output.rename(key)
     monkeypatch.setenv("FLEXTRACE_TEST_KEY", KEY.decode())
     assert cli(*words, "--key-env", "FLEXTRACE_TEST_KEY")[0] == 0
     from_variable = output.read_bytes()

@@ -46,6 +46,18 @@ def test_an_archive_opens_as_its_trace(trace, archive):
     assert characterize.open(archive).path == archive
 
 
+@pytest.mark.parametrize("archived", [True, False], ids=["archive", "table"])
+def test_files_of_names_that_are_not_utf8_are_written_and_read(trace, tmp_path, archived):
+    path = tmp_path / os.fsdecode(b"\xff.parquet")
+    if archived:
+        pack(trace, path)
+        assert_equal_traces(characterize.open(path), characterize.open(trace))
+    else:
+        pq.write_table(pa.table({"start": [1.0], "op": ["R"], "offset": [0], "bytes": [4096]}), tmp_path / "t")
+        (tmp_path / "t").rename(path)
+        assert len(characterize.open(path).blocks) == 1
+
+
 def test_and_gives_it_back(trace, archive, tmp_path):
     assert unpack(archive, tmp_path / "b.iotrace") == 19
     assert (tmp_path / "b.iotrace").read_bytes() == trace.read_bytes()

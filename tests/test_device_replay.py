@@ -209,6 +209,9 @@ def test_loss_of_the_recording_is_still_told(disk, tmp_path, capsys):
         (["--device", "DEV", "--source", "9:9"], "no requests of device 9:9"),
         (["--device", "DEV", "--source", "all", "--record"], "one recorded device"),
         (["--device", "FILE"], "not a block device"),
+        (["--device", "DEV", "--cache", "warm"], "are for files"),
+        (["--device", "DEV", "--layout", "recorded"], "are for files"),
+        (["--device", "DEV", "--force-space"], "are for files"),
     ],
 )
 def test_wrong_usage(trace, disk, capsys, options, word):

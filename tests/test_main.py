@@ -147,6 +147,12 @@ def test_a_directory_that_cannot_be_made_is_told_with_what_to_do(tmp_path, capsy
         ("cut t.iotrace -o no/such/x.iotrace --path *", "its directory does not exist"),
         ("export t.iotrace -o no/such/x.csv", "its directory does not exist"),
         ("import t.csv -o no/such/x.iotrace", "its directory does not exist"),
+        ("import t.csv -o x.iotrace --sector-bytes ", "--sector-bytes: size '' is not understood"),
+        ("characterize t.iotrace --window 1parsec", "--window: duration '1parsec' is not understood"),
+        ("characterize t.iotrace --sample x", "--sample: size 'x' is not understood"),
+        ("characterize t.iotrace --workers 99999", "99999 workers cannot be started: give 1 to 1024"),
+        ("alter t.iotrace -o x.iotrace --size-mean 4Q", "sizeMean: size '4Q' is not understood"),
+        ("alter t.iotrace -o x.iotrace --process-num 1e400x", "processNum '1e400x': a factor must be a number"),
     ],
 )
 def test_what_cannot_work_is_refused_before_any_work(command, said, tmp_path, capsys, monkeypatch):

@@ -2,12 +2,14 @@
 """The profile document: round trip, foreign and newer files, curves among points, what is said of it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS
+from selfscale.access import Access
 from selfscale.explore import Exploration
 from selfscale.findings import findings
 from selfscale.measure import Point
@@ -140,6 +142,15 @@ def test_findings_say_cache_size_and_what_every_parameter_brings(profile):
     for words in ("Cached region", "Disk region", "What this machine is good at", "requests of", "Sequential access"):
         assert words in text
     assert "3 random workloads" in text
+
+
+def test_findings_of_a_device_call_no_region_one_of_a_cache(profile):
+    text = " ".join(findings(replace(profile, settings={"access": Access("device", "/dev/x").as_document()})))
+    assert "The page cache took no part" in text
+    for words in ("Region 1, uniqueBytes", "Larger requests: region 1, ", "; region 2, "):
+        assert words in text
+    assert "ached region" not in text
+    assert "isk region" not in text
 
 
 def test_findings_of_a_flat_and_of_an_empty_profile():

@@ -7,6 +7,7 @@ import random
 import pytest
 
 import characterize
+from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
@@ -236,3 +237,34 @@ def test_a_cost_that_is_no_cost(place, tmp_path, capsys):
     assert main(["rank", str(place / "t.iotrace"), str(tmp_path / "p.json")]) == 1
     assert "cost 'cheap'" in capsys.readouterr().err
     assert main(["fit", str(place / "slow.csv"), "-o", str(tmp_path / "q.json"), "--cost", "-1"]) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict slow.json --trace none.iotrace --against none.json",
+        "predict slow.json --trace none.iotrace --measured-on none.json",
+        "rank none.iotrace slow.json none.json",
+        "rank none.iotrace slow.json --measured-on none.json",
+    ],
+)
+def test_a_profile_that_is_missing_is_told_before_a_trace_is_read(place, capsys, monkeypatch, command):
+    """Which takes minutes, if it is a long one. Here it is missing, too."""
+    monkeypatch.chdir(place)
+    assert main(command.split()) == 1
+    assert "cannot read profile none.json" in capsys.readouterr().err
+
+
+def test_no_machine_is_fitted_before_the_trace_is_read(place, capsys, monkeypatch):
+    monkeypatch.setattr("selfscale.ranking.machines_of", lambda *of: pytest.fail("one is"))
+    assert main(["rank", str(place / "none.iotrace"), str(place / "slow.json")]) == 1
+    assert "cannot read trace" in capsys.readouterr().err
+
+
+def test_a_profile_that_no_model_fits_is_named_among_the_others(place, capsys, monkeypatch):
+    def none(scores):
+        raise FlextraceError("no model fits")
+
+    monkeypatch.setattr("selfscale.predict.best_of", none)
+    assert main(["rank", str(place / "t.iotrace"), str(place / "slow.json"), str(place / "fast.json")]) == 1
+    assert f"profile {place / 'slow.json'}: no model fits" in capsys.readouterr().err

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 import characterize
+from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, IoFlag
 from characterize.workload import PARAMETERS
 from flextrace.main import main
 from replayer.order_check import PROMISES
+from replayer.recorder import check_recorder
 from tests import ordinary_user
 from tests.kernel import has_tracepoint
 from tests.running_replay import playing, slow, started, wait_until
@@ -221,3 +223,12 @@ def test_without_the_privileges_nothing_is_laid_out_and_the_message_names_them()
         assert "CAP_BPF" in done.stderr
         assert "Traceback" not in done.stderr
         assert not (made / "image").exists()
+
+
+def test_a_recorder_that_names_a_directory_that_is_not_utf8_is_understood(tmp_path, monkeypatch):
+    recorder = tmp_path / "flextrace-record"
+    recorder.write_text("#!/bin/sh\nprintf 'flextrace record: cannot use \\377' >&2; exit 1\n")
+    recorder.chmod(0o755)
+    monkeypatch.setenv("FLEXTRACE_BINARIES", str(tmp_path))
+    with pytest.raises(FlextraceError, match="the replay cannot be recorded: cannot use"):
+        check_recorder(tmp_path)

@@ -111,6 +111,14 @@ def test_the_trace_that_is_replayed_is_not_overwritten(trace, tmp_path, capsys, 
     assert trace.read_bytes() == before
 
 
+def test_result_and_recording_have_names_of_their_own(trace, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["replay", str(trace), "--directory", "image", "--record", "r", "--output", str(tmp_path / "r")]
+    assert main(words) == 2
+    assert "cannot be the result and the recording" in capsys.readouterr().err
+    assert not (tmp_path / "image").exists()
+
+
 def test_errors_of_the_engine_become_one_message(trace, synthetic, tmp_path, capsys):
     image = tmp_path / "image"
     with pytest.raises(FlextraceError, match="cannot read trace") as caught:

@@ -382,6 +382,7 @@ def test_nothing_is_overwritten_and_nothing_is_nothing(tmp_path: Path, capsys: p
         lambda document: document.update(reasons=5),
         lambda document: document["rows"][1].pop("median"),
         lambda document: document["rows"][1]["median"].update(throughput_in_io_bytes_per_s="fast"),
+        lambda document: document["rows"][1]["median"].update(throughput_in_io_bytes_per_s=10**400),
         lambda document: document["rows"].insert(1, 7),
         lambda document: document.update(columns=[]),
     ],

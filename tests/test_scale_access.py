@@ -157,6 +157,8 @@ def test_writing_a_device_needs_its_confirmation(disk, tmp_path, capsys):
     assert main([*command, "--write"]) == 2
     assert main([*command, "--sync-frac", "0.5"]) == 2
     assert "only read without --write" in capsys.readouterr().err
+    assert main([*command, "--keep-image"]) == 2
+    assert "--keep-image is for files in a directory" in capsys.readouterr().err
     assert disk.statistics()["write_bytes"] == written_bytes
     assert not (tmp_path / "p.json.points.ndjson").exists()
     assert main([*command, "--write", "--confirm", str(SIZE)]) in {0, 3}

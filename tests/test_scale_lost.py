@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stays of a measurement whose places fill up, vanish or fail, and of one that is interrupted again."""
 
+import json
 import os
 import shlex
 import shutil
@@ -140,6 +141,19 @@ def test_an_interruption_while_a_whole_profile_is_scored_leaves_it_and_what_to_d
     assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 0
     assert points_of(Profile.load(tmp_path / "p.json")) == points_of(kept)
     assert disturbed.measured == measured
+
+
+@pytest.mark.parametrize("machine", [{"cache_bytes": CACHE_BYTES, "cache_pages": 5}, {"cpus": 2}], ids=["more", "less"])
+def test_what_another_version_found_of_the_machine_is_not_gone_on_from(tmp_path, disturbed, capsys, machine):
+    disturbed.before[3] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
+    journal = tmp_path / "p.json.points.ndjson"
+    first, points = journal.read_text().split("\n", 1)
+    journal.write_text(json.dumps(json.loads(first) | {"machine": machine}) + "\n" + points)
+    before = journal.read_bytes()
+    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 2
+    assert f"cannot resume {journal}: another version of flextrace wrote it" in capsys.readouterr().err
+    assert journal.read_bytes() == before
 
 
 def test_the_command_that_is_told_goes_on_with_the_very_same_numbers(tmp_path, disturbed, capsys):

@@ -17,7 +17,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace import measuring
 from flextrace.main import main
-from flextrace.validate import _differences
+from selfscale.access import Access
 from selfscale.environment import environment
 from selfscale.learned_points import learned_points
 from selfscale.measure import Point
@@ -235,6 +235,13 @@ def test_a_directory_that_is_missing_is_told_before_anything_runs(place, machine
 
 def test_refusals(made, place, machine, capsys):
     assert main(command(place, "--workloads", "0")) == 2
+    assert main(command(place, "--resume", "--force")) == 2
+    assert "--resume continues the interrupted run that --force forgets" in capsys.readouterr().err
+    image = place / "d" / measuring.IMAGE
+    image.mkdir()
+    assert main(command(place, "-o", str(image / "v.json"))) == 2
+    assert "its directory is removed at the end" in capsys.readouterr().err
+    image.rmdir()
     (place / "p-validation.json").write_text("")
     assert main(command(place)) == 2
     assert "--force" in capsys.readouterr().err
@@ -251,16 +258,25 @@ def test_refusals(made, place, machine, capsys):
     assert machine.measured == []
 
 
-def test_the_device_is_that_of_the_settings():
-    """Of a profile whose environment somebody has taken out."""
-    profile = Profile(settings={"access": {"mode": "device", "device": "/dev/null"}})
-    with pytest.raises(FlextraceError, match="/dev/null is not a block device"):
-        _differences(profile, None, None)
-
-
 def test_another_machine_is_said_and_is_not_trustworthy(place, machine, capsys):
     document = json.loads((place / "p.json").read_text())
     document["environment"]["kernel"] = "5.0"
     (place / "p.json").write_text(json.dumps(document))
     assert main(command(place, "--no-orthogonal")) == 3
     assert "kernel is" in capsys.readouterr().err
+
+
+def test_another_device_of_the_same_name_is_said(place, machine, capsys, monkeypatch):
+    document = json.loads((place / "p.json").read_text())
+    document["settings"]["access"] = Access("device", "/dev/x").as_document()
+    document["environment"] = {"device": "/dev/x", "device_bytes": 2 << 40}
+    for score in document["models"]["scores"]:
+        score["mean_log"] *= score["model"] != "product"  # the best one then, which needs no page cache
+    (place / "p.json").write_text(json.dumps(document))
+    monkeypatch.setattr(measuring, "try_device", lambda access, confirm: None)
+    monkeypatch.setattr(
+        "selfscale.environment.device_environment", lambda path: {"device": path, "device_bytes": 1 << 40}
+    )
+    words = ["validate", str(place / "p.json"), "--workloads", "2", "--no-orthogonal", "--write", "--confirm", "1"]
+    assert main(words) == 3
+    assert f"device_bytes is {1 << 40}, the profile was measured with {2 << 40}" in capsys.readouterr().err

@@ -22,6 +22,8 @@ from characterize.errors import FlextraceError
 EXTRA = "flextrace[cluster]"
 # More parts than workers, so that one that is slower than the others is given fewer.
 PARTS_PER_WORKER = 4
+WORKERS_MAX = 1024
+"""Processes of one machine; each is a Python of its own."""
 _CONNECT_S = 30
 
 
@@ -44,8 +46,8 @@ def dask_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
     """
     distributed = _distributed()
     if scheduler is None:
-        if not workers or workers < 1:
-            raise FlextraceError(f"{workers} workers cannot be started: give at least 1", 2)
+        if not workers or not 1 <= workers <= WORKERS_MAX:
+            raise FlextraceError(f"{workers} workers cannot be started: give 1 to {WORKERS_MAX}", 2)
         with (
             tempfile.TemporaryDirectory(prefix="flextrace-cluster-") as directory,
             distributed.LocalCluster(

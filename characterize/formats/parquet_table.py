@@ -39,7 +39,8 @@ def chunks(reading: Reading) -> Iterator[Chunk]:
         It cannot be read, is an archive that another program wrote anew, or a column that is needed is not there.
     """
     try:
-        with parquet.ParquetFile(reading.path) as file:
+        # Not by its name, which need not be UTF-8.
+        with reading.path.open("rb") as stream, parquet.ParquetFile(stream) as file:
             names = file.schema_arrow.names
             if set(names) >= _ARCHIVE_COLUMNS:
                 raise FlextraceError(
