@@ -17,7 +17,14 @@ import pyarrow as pa
 from characterize.errors import FlextraceError
 from characterize.formats.block_records import block_draft
 from characterize.formats.file_numbers import FileNumbers
-from characterize.formats.file_operations import FILEOP_BASE, Moments, divided, operation_of, operations_draft
+from characterize.formats.file_operations import (
+    FILEOP_BASE,
+    Moments,
+    divided,
+    moves_nothing,
+    operation_of,
+    operations_draft,
+)
 from characterize.formats.lines import ABSENT, DECIMAL, INTEGER, Columns, Draft, Field, Kind, number_of_text
 from characterize.formats.reading import FILETIME, TICKS, TIME_DIGITS, Chunk, Reading
 from characterize.layout import NOT_MEASURED_U64, BlockForm, BlockOp, IoOp, RecordKind
@@ -47,7 +54,8 @@ TIMES = ("start", "duration", "queued")
 TEXTS = ("op", "device", "path")
 DEVICE_DIGITS_MAX = 10
 _UNIT = re.compile(rf"(.+)_({'|'.join(TIME_DIGITS)})")
-_SIGNED = r"-?\d{1,18}"
+_SIGNED = rf"-?{INTEGER}"
+_WITH_A_SIGN = ("offset", "bytes", "result")
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
             name = ""  # --columns says that it is another one
         if name and name not in {it.name for it in fields}:
             kind: Kind = "time" if name in TIMES else "text" if name in TEXTS else "integer"
-            number = _SIGNED if name == "result" else DECIMAL if kind == "time" else INTEGER
+            number = _SIGNED if name in _WITH_A_SIGN else DECIMAL if kind == "time" else INTEGER
             fields.append(Field(name, kind, "" if kind == "text" else f"(?:{number})?"))
             if unit:
                 units[name] = unit
@@ -156,12 +164,12 @@ class TableRecords:
         return self.files.chunk(divided(self._order.kept(records)))
 
     def _places(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-        """Offset and size in bytes; negative where they cannot be."""
+        """Offset and size in bytes; negative where they cannot be, `ABSENT` where there are none."""
         sector_bytes = self.reading.sector_bytes
 
         def bytes_of(sectors: np.ndarray) -> np.ndarray:
             fits = (sectors >= 0) & (sectors < 2**63 // sector_bytes)
-            return np.where(fits, np.where(fits, sectors, 0) * sector_bytes, -1)
+            return np.where(fits, np.where(fits, sectors, 0) * sector_bytes, ABSENT)
 
         offset = columns["offset"] if "offset" in columns else bytes_of(columns["sector"])
         if "bytes" in columns:
@@ -195,13 +203,16 @@ class TableRecords:
     def _operations(self, columns: Columns) -> Draft:
         offset, size = self._places(columns)
         op = number_of_text(columns["op"], operation_of)
+        result = columns.get("result", np.where(op < FILEOP_BASE, size.clip(0), 0))
+        # A sync has no place; of a place of 2^63, which stands for none, becomes 0, too.
+        offset, size = (np.where(moves_nothing(op, result) & (it == ABSENT), 0, it) for it in (offset, size))
         draft = operations_draft(
             start_ns=columns["start"],
             op=op,
             file=self._file(columns),
             offset=offset,
             size=size,
-            result=columns.get("result", np.where(op < FILEOP_BASE, size, 0)),
+            result=result,
             duration_ns=columns.get("duration"),
             missed_bytes=columns.get("missed_bytes"),
         )
