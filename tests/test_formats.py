@@ -249,6 +249,9 @@ def test_vscsi(tmp_path, version):
     assert trace.blocks["start_ns"].tolist() == [1000_000, 1007_000, 1011_000, 1013_000]
     assert trace.blocks["duration_ns"].tolist() == ([31_000, 11_000, 5_000, 3_000] if version == 2 else [0] * 4)
     assert (trace.header.metadata.get("durations") == "unknown") == (version == 1)
+    alone = made(tmp_path, vscsi(version, rows[:1]))
+    assert found_format(alone).name == "vscsi"
+    assert rows_of(characterize.open(alone)) == rows_of(trace)[:1]
     torn = made(tmp_path, vscsi(version, rows * 40)[:-3])
     with pytest.raises(FlextraceError, match=rf"line 160: expected a record of {24 + 8 * version} bytes, found"):
         characterize.open(torn)
