@@ -219,6 +219,37 @@ def test_by_hand(tmp_path):
     assert trace.header.start_realtime_ns == 1700000000 * 10**9 + 1000
 
 
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("end", ["+++ exited with 0 +++", "+++ killed by SIGKILL +++"])
+def test_a_number_that_is_used_again_is_that_of_another_process(tmp_path, end, early):
+    """The child has its parent's descriptors, also where it calls something before the clone that made it ends."""
+    path = tmp_path / "log"
+    call = '11 1700000000.000011 read(3, "", 40) = 40 <0.000001>\n'
+    lines = (
+        '10 1700000000.000001 open("/a", O_RDONLY) = 3 <0.000001>',
+        "10 1700000000.000002 clone(flags=CLONE_THREAD|CLONE_FILES) = 11 <0.000001>",
+        '11 1700000000.000003 read(3, "", 10) = 10 <0.000001>',
+        "11 1700000000.000004 read(3,  <unfinished ...>",
+        f"11 1700000000.000005 {end}",
+        "10 1700000000.000006 close(3) = 0 <0.000001>",
+        '10 1700000000.000007 open("/b", O_RDONLY) = 3 <0.000001>',
+        "10 1700000000.000008 clone(flags=SIGCHLD <unfinished ...>",
+        *([call.strip()] if early else []),
+        "10 1700000000.000012 <... clone resumed>) = 11 <0.000001>",
+        *([] if early else [call.strip()]),
+        "10 1700000000.000014 close(3) = 0 <0.000001>",
+        '11 1700000000.000015 read(3, "", 50) = 50 <0.000001>',
+    )
+    path.write_text("\n".join((*lines, "")))
+    trace = characterize.open(path)
+    named = trace.io.assign(path=trace.io["file"].map(trace.paths))
+    assert named[["process", "path", "offset", "result"]].to_numpy().tolist() == [
+        [10, "/a", 0, 10],
+        [11, "/b", 0, 40],
+        [11, "/b", 40, 50],
+    ]
+
+
 def test_malformed_lines(tmp_path):
     path = tmp_path / "log"
     path.write_text(BY_HAND + "10 1700000000.000170 read(3, broken\n")
