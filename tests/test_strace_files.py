@@ -213,6 +213,48 @@ def test_a_file_that_is_appended_to_ends_where_stat_says(tmp_path, asked):
     assert trace.io["offset"].tolist() == [4321]
 
 
+@pytest.mark.parametrize(
+    ("mode", "size"),
+    [
+        ("0", 5000),
+        ("FALLOC_FL_ZERO_RANGE", 5000),
+        ("FALLOC_FL_KEEP_SIZE|FALLOC_FL_ZERO_RANGE", 3000),
+        ("FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE", 3000),
+        ("FALLOC_FL_COLLAPSE_RANGE", 2000),
+        ("FALLOC_FL_INSERT_RANGE", 4000),
+    ],
+)
+def test_an_append_is_at_the_end_that_fallocate_left(tmp_path, mode, size):
+    """And what stat tells then is no size that the file had before the log."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/a, b", O_RDWR|O_CREAT|O_EXCL|O_APPEND, 0644) = 3\n'
+        f'1700000000.000002 write(3, "", 3000) = 3000\n'
+        f"1700000000.000003 fallocate(3</a, b>, {mode}, 4000, 1000) = 0\n"
+        f"1700000000.000004 fstat(3, {{st_mode=S_IFREG|0644, st_size={size}, ...}}) = 0\n"
+        '1700000000.000005 write(3, "", 100) = 100\n'
+    )
+    trace = characterize.open(path)
+    assert trace.io["offset"].tolist() == [0, size]
+    assert trace.files["size_bytes"].tolist() == [0]
+    fallocate = trace.fileops[trace.fileops["op"] == Fileop.FALLOCATE]
+    assert fallocate[["argument", "length"]].to_numpy().tolist() == [[4000, 1000]]
+
+
+def test_what_a_file_was_made_large_by_is_no_size_that_it_had_before(tmp_path):
+    """As databases make their files: no write comes before the stat."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/a", O_RDWR|O_CREAT, 0644) = 3\n'
+        "1700000000.000002 fallocate(3, 0, 0, 8192) = 0\n"
+        "1700000000.000003 fstat(3, {st_mode=S_IFREG|0644, st_size=8192, ...}) = 0\n"
+        '1700000000.000004 write(3, "", 100) = 100\n'
+    )
+    assert characterize.open(path).files["size_bytes"].tolist() == [0]
+    path.write_text(path.read_text().replace("st_size=8192", "st_size=9999"))
+    assert characterize.open(path).files["size_bytes"].tolist() == [9999]
+
+
 @pytest.mark.parametrize("place", ["/memfd:some name (deleted)", "/SYSV0000002a (deleted)", "/dev/zero", "/proc/stat"])
 def test_memory_that_has_a_descriptor_is_no_file(tmp_path, place):
     path = tmp_path / "log"

@@ -16,7 +16,7 @@ from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import found_format
 from characterize.formats.strace_arguments import unescaped
-from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, Source
+from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
 from characterize.workload import workload_of
 from flextrace.main import main
 from tests.straced import ROOT, needs_engine
@@ -274,6 +274,7 @@ def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):
         '1700000000.000003 readv(3, [{iov_base="", iov_len=18446744073709551615}], 1) = 40\n'
         "1700000000.000004 fadvise64(3, 0, 18446744073709551615, POSIX_FADV_DONTNEED) = 0\n"
         '1700000000.000005 read(3, "", 60) = 60\n'
+        "1700000000.000006 fallocate(3, 0, -99999999999999999999, -1) = -1 EINVAL (Invalid argument)\n"
     )
     trace = characterize.open(path)
     most = 2**32 - 1  # as the recorder has it
@@ -282,7 +283,8 @@ def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):
         [0, most, 40],
         [40, 60, 60],
     ]
-    assert trace.fileops["op"].tolist() == [Fileop.OPEN, Fileop.FADVISE]
+    assert trace.fileops["op"].tolist() == [Fileop.OPEN, Fileop.FADVISE, Fileop.FALLOCATE]
+    assert trace.arrays[RecordKind.FILEOP]["length"].tolist()[1:] == [2**63 - 1, 2**64 - 1]
 
 
 def test_without_f_there_is_one_thread(tmp_path):

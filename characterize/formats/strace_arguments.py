@@ -61,7 +61,7 @@ def flags_of(name: str, arguments: str) -> tuple[str, int]:
 
 def number_of(text: str) -> int:
     """A number of bytes; a call may ask for all that a size_t can say, a record cannot."""
-    return min(int(text), _NUMBER_MAX)
+    return max(min(int(text), _NUMBER_MAX), -_NUMBER_MAX)
 
 
 def numbers_behind(arguments: str, count: int) -> list[int]:

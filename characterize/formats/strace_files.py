@@ -48,6 +48,7 @@ from characterize.formats.strace_calls import (
     WRITE,
     Way,
     io_flags,
+    size_after_fallocate,
 )
 from characterize.formats.strace_processes import Call, Description, Process, Processes
 from characterize.layout import TRACE_FIRST_NAME_ID, FileFlag, Fileop, FileType, IoFlag, RecordKind, Source
@@ -236,7 +237,7 @@ class OpenFiles:
             if description is None or call.result < 0:
                 continue
             given = re.match(r"\[(\d+)", parts[at]) if at is not None else None
-            offset = int(given[1]) if given else description.position
+            offset = number_of(given[1]) if given else description.position
             end = self._moved(call, process, description, (op, offset, call.result, description.flags))
             if given is None:
                 description.position = end
@@ -262,13 +263,14 @@ class OpenFiles:
             self._range(call, process, file, result)
 
     def _range(self, call: Call, process: Process, file: int, result: int) -> None:
-        parts = call.arguments.split(", ")
+        # From the end: a path that -y prints may have a comma.
+        parts = call.arguments.rsplit(", ", 3)
         if call.name == "fallocate":
             offset, length = number_of(parts[2]), number_of(parts[3])
             flags = sum(bit for word, bit in FALLOCATE_MODES.items() if word in parts[1])
             op = Fileop.FALLOCATE
-            if result == 0 and not flags:
-                self._size[file] = max(self._size[file], offset + length)
+            if result == 0:
+                self._size[file] = size_after_fallocate(self._size[file], flags, offset, length)
         else:
             offset, length, op = number_of(parts[1]), number_of(parts[2]), RANGES[call.name]
             words = ADVICE if op == Fileop.FADVISE else SYNC_RANGE_FLAGS
@@ -364,9 +366,11 @@ class OpenFiles:
             file = description.file if description else None
             if description and call.name == "lseek":
                 description.position, description.guessed = call.result, False
-        size = _SIZE.search(call.arguments)
-        if size and "S_IFREG" in call.arguments and file and file not in self._written:
-            self._learn_size(file, int(size[1]))
+        size = _SIZE.search(call.arguments) if "S_IFREG" in call.arguments else None
+        told = number_of(size[1]) if size else 0
+        # What fallocate made it is no size that it had before.
+        if file and file not in self._written and told > self._size[file]:
+            self._learn_size(file, told)
 
 
 def _errno(call: Call) -> int:
