@@ -76,14 +76,15 @@ def test_bad_lines_of_a_table(tmp_path, line, message):
 
 def test_a_device_may_be_called_by_any_number(tmp_path):
     called = ["4294967295", "4294967296", "7340031123456789", "12345678901234567890", "9" * 40]
-    rows = "".join(f"{at},R,{name},0,512\n" for at, name in enumerate(called))
+    called += ["4096:0", "8:1048576", f"{'9' * 40}:1"]
+    rows = "".join(f"{at},R,{name},0,512\n" for at, name in enumerate([*called, "4095:1048575"]))
     path = made(tmp_path, f"start,op,device,offset,bytes\n{rows}")
     frame = pd.read_csv(path, dtype={"device": str})
     frame.to_parquet(tmp_path / "x.parquet")
     for file in (path, tmp_path / "x.parquet"):
         trace = characterize.open(file)
-        assert trace.blocks["device"].tolist() == [2**32 - 1, 1, 2, 3, 4]
-        assert [trace.device_name(device) for device in (1, 2, 3, 4)] == called[1:]
+        assert trace.blocks["device"].tolist() == [2**32 - 1, *range(1, 8), 2**32 - 1]
+        assert [trace.device_name(device) for device in range(1, 8)] == called[1:]
 
 
 def test_operations_of_one_moment_stay_in_order(tmp_path):

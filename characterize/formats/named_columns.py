@@ -53,6 +53,7 @@ OTHERWISE = {"offset": "sector", "sector": "offset", "bytes": "sectors", "sector
 TIMES = ("start", "duration", "queued")
 TEXTS = ("op", "device", "path")
 DEVICE_DIGITS_MAX = 10
+_MAJORS, _MINORS = 1 << 12, 1 << 20
 _UNIT = re.compile(rf"(.+)_({'|'.join(TIME_DIGITS)})")
 _SIGNED = rf"-?{INTEGER}"
 _WITH_A_SIGN = ("offset", "bytes", "result")
@@ -194,8 +195,9 @@ class TableRecords:
         return draft
 
     def _device(self, text: str) -> int:
-        if numbers := re.fullmatch(r"(\d+)[:,](\d+)", text):
-            return int(numbers[1]) << 20 | int(numbers[2])
+        if numbers := re.fullmatch(r"(\d{1,4})[:,](\d{1,7})", text):
+            major, minor = int(numbers[1]), int(numbers[2])
+            return major << 20 | minor if major < _MAJORS and minor < _MINORS else self.reading.device_of(text)
         # A longer number, as of volumes of a cloud, is a name.
         is_number = text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32
         return int(text) if is_number else self.reading.device_of(text)
