@@ -213,6 +213,13 @@ def test_unknown_content_lists_what_was_looked_for(tmp_path):
         assert f"\n  {name} " in str(caught.value)
 
 
+def test_blanks_are_of_no_format(tmp_path):
+    """However many: a pattern that tries every way to divide them among its parts does not end."""
+    for line in (f"{' ' * 30_000}x\n", f"1,{' ' * 30_000}x\n", f"a{' ' * 30_000}1 x\n"):
+        with pytest.raises(FlextraceError, match="no trace of another tool that is known"):
+            found_format(made(tmp_path, line * 2))
+
+
 @given(st.integers(0, 2**62 // 10**9), st.text("0123456789", max_size=9))
 def test_decimal_seconds_are_exact(whole, fraction):
     """A float of 8 bytes loses 238 ns in the times of our days; exact against Python's integers."""

@@ -87,6 +87,12 @@ def test_a_device_may_be_called_by_any_number(tmp_path):
         assert [trace.device_name(device) for device in range(1, 8)] == called[1:]
 
 
+def test_a_path_ends_where_its_line_does(tmp_path):
+    """Also where lines are parsed by their pattern, since one of them is malformed."""
+    path = made(tmp_path, "start,op,offset,bytes,file,path\r\n1,R,0,1,7,/a b\r\nmalformed\r\n2,R,0,1,8,/c\r\n")
+    assert read_foreign(path, ReadOptions(skip_bad=True)).paths == {7: "/a b", 8: "/c"}
+
+
 def test_operations_of_one_moment_stay_in_order(tmp_path):
     """Of a table in seconds: each write is synced before the next one."""
     rows = "".join(f"{at // 6},{'WRITE' if at % 2 else 'fsync'},/a,{4096 * at},4096\n" for at in range(24))
