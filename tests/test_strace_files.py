@@ -50,6 +50,37 @@ def test_a_name_is_free_behind_a_rename(tmp_path):
     assert [flags & IoFlag.CREATED for flags in opens["flags"]] == [0, IoFlag.CREATED, 0]
 
 
+def test_what_lies_in_a_directory_goes_with_it(tmp_path):
+    """As of programs that unpack into a directory with a name of its own, and rename it at last."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 mkdir("/tmp.x", 0755) = 0\n'
+        '1700000000.000002 openat(AT_FDCWD, "/tmp.x/sub/a", O_WRONLY|O_CREAT|O_EXCL, 0644) = 3\n'
+        '1700000000.000003 write(3, "", 100) = 100\n'
+        '1700000000.000004 rename("/tmp.x", "/done") = 0\n'
+        '1700000000.000005 openat(AT_FDCWD, "/done/sub/a", O_RDONLY) = 4\n'
+        '1700000000.000006 read(4, "", 70) = 70\n'
+        '1700000000.000007 openat(AT_FDCWD, "/tmp.x/sub/a", O_WRONLY|O_CREAT, 0644) = 5\n'
+        '1700000000.000008 write(5, "", 60) = 60\n'
+        '1700000000.000009 renameat2(AT_FDCWD, "/done", AT_FDCWD, "/tmp.x", RENAME_EXCHANGE) = 0\n'
+        '1700000000.000010 openat(AT_FDCWD, "/tmp.x/sub/a", O_RDONLY) = 6\n'
+        '1700000000.000011 read(6, "", 50) = 50\n'
+        '1700000000.000012 openat(AT_FDCWD, "/done/sub/a", O_RDONLY) = 7\n'
+        '1700000000.000013 read(7, "", 40) = 40\n'
+    )
+    trace = characterize.open(path)
+    first, second = trace.io["file"].unique().tolist()
+    assert trace.io[["file", "result"]].to_numpy().tolist() == [
+        [first, 100],
+        [first, 70],
+        [second, 60],
+        [first, 50],
+        [second, 40],
+    ]
+    assert trace.files.set_index("file")["flags"][[first, second]].tolist() == [FileFlag.CREATED] * 2
+    assert workload_of(trace).unique_bytes == 160
+
+
 def test_names_that_are_exchanged_are_those_of_two_files(tmp_path):
     path = tmp_path / "log"
     path.write_text(

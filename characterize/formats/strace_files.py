@@ -50,6 +50,7 @@ from characterize.formats.strace_calls import (
     io_flags,
     size_after_fallocate,
 )
+from characterize.formats.strace_paths import Paths
 from characterize.formats.strace_processes import Call, Description, Process, Processes
 from characterize.layout import TRACE_FIRST_NAME_ID, FileFlag, Fileop, FileType, IoFlag, RecordKind, Source
 
@@ -68,10 +69,9 @@ class OpenFiles:
     def __init__(self, reading: Reading):
         self.left_out: Counter[str] = Counter()
         self._numbers = FileNumbers(reading.file_sizes, measure=False)
-        self._file_at: dict[str, int] = {}
+        self._paths = Paths()
         self._size: dict[int, int] = {}
         self._written: set[int] = set()
-        self._absent: set[str] = set()
         self.processes = Processes()
         self._last_file, self._last_name = 0, TRACE_FIRST_NAME_ID
         self._rows: list[tuple[int, ...]] = []
@@ -118,9 +118,11 @@ class OpenFiles:
 
     def _file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = False) -> int:
         """Number of the file of a path; a new one if there is none yet."""
-        if path not in self._file_at:
-            self._file_at[path] = self._new_file(path, kind=kind, created=created)
-        return self._file_at[path]
+        file = self._paths.file(path)
+        if file is None:
+            file = self._new_file(path, kind=kind, created=created)
+            self._paths.put(path, file)
+        return file
 
     def _new_file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = True) -> int:
         self._last_file += 1
@@ -161,7 +163,7 @@ class OpenFiles:
         path = self._resolved(process, path_in(call.arguments))
         if call.result < 0:
             if "ENOENT" in call.more:
-                self._absent.add(path)
+                self._paths.note_absent(path)
             return
         flags, mode = flags_of(call.name, call.arguments)
         if not is_file(path):
@@ -169,7 +171,8 @@ class OpenFiles:
             return
         truncates = "O_TRUNC" in flags or call.name == "creat"
         creates = "O_CREAT" in flags or call.name == "creat"
-        made = creates and path not in self._file_at and ("O_EXCL" in flags or path in self._absent)
+        known = self._paths.file(path) is not None
+        made = creates and not known and ("O_EXCL" in flags or self._paths.is_absent(path))
         kind = FileType.DIRECTORY if "O_DIRECTORY" in flags else FileType.REGULAR
         if "O_TMPFILE" in flags:  # a new file each time; the path is that of its directory
             made, kind = True, FileType.REGULAR
@@ -290,13 +293,13 @@ class OpenFiles:
             self._numbers.add(self._last_name, paths[-1], flags=int(FileFlag.NEW_NAME))
             file = 0 if op == Fileop.SYMLINK else self._file(paths[0])
             flags = sum(bit for word, bit in RENAME_FLAGS.items() if word in call.arguments.rsplit('"', 1)[-1])
-            if flags & RENAME_FLAGS["RENAME_EXCHANGE"]:
-                self._file_at[paths[0]] = self._file(paths[-1])
-            elif op == Fileop.RENAME:
-                del self._file_at[paths[0]]
-                self._absent.add(paths[0])
-            if op != Fileop.SYMLINK:
-                self._file_at[paths[-1]] = file
+            exchange = bool(flags & RENAME_FLAGS["RENAME_EXCHANGE"])
+            if exchange:
+                self._file(paths[-1])
+            if op == Fileop.RENAME:
+                self._paths.rename(paths[0], paths[-1], exchange=exchange)
+            elif op == Fileop.LINK:
+                self._paths.put(paths[-1], file)
             self._add(call, process, FILEOP_BASE + op, file, offset=self._last_name, size=flags)
             return
         is_directory = op in (Fileop.MKDIR, Fileop.RMDIR)
@@ -306,8 +309,7 @@ class OpenFiles:
         flags = int(IoFlag.DIRECTORY) if is_directory else 0
         self._add(call, process, FILEOP_BASE + op, file, size=mode, flags=flags)
         if op != Fileop.MKDIR:
-            del self._file_at[paths[0]]
-            self._absent.add(paths[0])
+            self._paths.remove(paths[0])
 
     def _bookkeeping(self, call: Call, process: Process) -> None:
         """Calls that change tables, positions and what is known, and that are no operations (but for close)."""
@@ -360,7 +362,7 @@ class OpenFiles:
             return
         named = path_in(call.arguments) if call.name in SIZES_BY_PATH else Named("")
         if named.path:
-            file = self._file_at.get(self._place(process, named))
+            file = self._paths.file(self._place(process, named))
         else:
             description = self._of(call, process) if re.match(r"\d", call.arguments) else None
             file = description.file if description else None
