@@ -93,6 +93,13 @@ def test_a_path_ends_where_its_line_does(tmp_path):
     assert read_foreign(path, ReadOptions(skip_bad=True)).paths == {7: "/a b", 8: "/c"}
 
 
+def test_a_path_that_no_trace_has_room_for_is_refused(tmp_path):
+    for size in (2**16 - 1, 2**16):
+        path, output = made(tmp_path, f"start,op,path,offset,bytes\n1,R,{'x' * size},0,1\n"), tmp_path / "o.iotrace"
+        assert main(["import", str(path), "-o", str(output), "--force"]) == (size >= 2**16)
+    assert characterize.open(output).paths == {1: "x" * (2**16 - 1)}
+
+
 def test_operations_of_one_moment_stay_in_order(tmp_path):
     """Of a table in seconds: each write is synced before the next one."""
     rows = "".join(f"{at // 6},{'WRITE' if at % 2 else 'fsync'},/a,{4096 * at},4096\n" for at in range(24))
