@@ -260,10 +260,13 @@ def test_malformed_lines(tmp_path):
 
 def test_a_call_with_other_arguments_is_counted(tmp_path):
     path = tmp_path / "log"
-    path.write_text(BY_HAND + "11 1700000000.000170 fallocate(5</data/known>, 0, 0xff, ?) = 0 <0.1>\n")
+    path.write_text(
+        BY_HAND + "11 1700000000.000170 fallocate(5</data/known>, 0, 0xff, ?) = 0 <0.1>\n"
+        '11 1700000000.000180 mkdir("/d", 0777777777777777777777777) = 0 <0.1>\n'
+    )
     trace = characterize.open(path)
     assert len(trace.io) == 6
-    assert trace.header.metadata["imported"]["left_out_calls_not_understood"] == 1
+    assert trace.header.metadata["imported"]["left_out_calls_not_understood"] == 2
 
 
 def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):

@@ -18,6 +18,7 @@ from characterize.formats.file_numbers import FileNumbers
 from characterize.formats.file_operations import FILEOP_BASE, divided, operations_draft
 from characterize.formats.reading import Chunk, Reading
 from characterize.formats.strace_arguments import (
+    NUMBER_MAX,
     Named,
     descriptor_of,
     flags_of,
@@ -112,6 +113,12 @@ class OpenFiles:
     def _add(self, call: Call, process: Process, op: int, file: int, **numbers: int) -> None:
         """An operation: ``offset``, ``size``, ``result`` and ``flags``, each 0 unless given."""
         offset, size, result, flags = (numbers.get(name, 0) for name in ("offset", "size", "result", "flags"))
+        self._keep(call, process, (op, file, offset, size, result, flags))
+
+    def _keep(self, call: Call, process: Process, what: tuple[int, int, int, int, int, int]) -> None:
+        op, file, offset, size, result, flags = what
+        if max(offset, size, -offset, -size) > NUMBER_MAX:
+            raise ValueError("a number that no call can have been given")
         self._rows.append(
             (call.start_ns, call.duration_ns, op, file, offset, size, result, call.thread, process.number, flags)
         )
@@ -219,10 +226,7 @@ class OpenFiles:
                 self._size[file] = end
             else:
                 self._learn_size(file, end)
-        result = call.result if call.result >= 0 else _errno(call)
-        self._rows.append(
-            (call.start_ns, call.duration_ns, op, file, offset, asked, result, call.thread, process.number, flags)
-        )
+        self._keep(call, process, (op, file, offset, asked, call.result if call.result >= 0 else _errno(call), flags))
         return end
 
     def _learn_size(self, file: int, size: int) -> None:
