@@ -3,6 +3,7 @@
 
 import bz2
 import gzip
+import importlib
 import lzma
 import struct
 import subprocess
@@ -137,6 +138,20 @@ def test_a_bad_line_far_behind_is_named_and_can_be_skipped(tmp_path, name, monke
 def test_both_parsers_agree(tmp_path, name, monkeypatch):
     text, rows = EXPECTED[name]
     path = made(tmp_path, text.replace("\n", "\r\n"))
+    assert rows_of(read_foreign(path)) == rows
+    monkeypatch.setattr(lines, "_columns_by_delimiter", lambda *_: None)
+    assert rows_of(read_foreign(path)) == rows
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("with_names", [False, True])
+def test_a_byte_order_mark_is_none_of_the_first_field(tmp_path, name, with_names, monkeypatch):
+    """As programs on Windows write; before the names of the columns, too, where a format has them."""
+    text, rows = EXPECTED[name]
+    module = importlib.import_module(f"characterize.formats.{FORMATS[name].module}")
+    names = f"{module.SHAPE.header}\n" if with_names and module.SHAPE.header else ""
+    path = made(tmp_path, b"\xef\xbb\xbf" + names.encode() + text.encode())
+    assert found_format(path).name == name
     assert rows_of(read_foreign(path)) == rows
     monkeypatch.setattr(lines, "_columns_by_delimiter", lambda *_: None)
     assert rows_of(read_foreign(path)) == rows

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from characterize.errors import FlextraceError
-from characterize.formats.compressed import opened
+from characterize.formats.compressed import BYTE_ORDER_MARK, opened
 from characterize.formats.reading import FILETIME, FILETIME_OF_1970, NS_PER_TICK, TICKS, TIME_DIGITS, Reading
 
 BLOCK_BYTES = 8 << 20
@@ -199,6 +199,7 @@ def line_blocks(reading: Reading, *, header: bool = False) -> Iterator[tuple[int
 
 
 def _without_header(number: int, block: bytes, header: bool) -> tuple[int, bytes]:
+    block = block.removeprefix(BYTE_ORDER_MARK) if number == 1 else block
     end = block.index(b"\n") + 1
     return (2, block[end:]) if number == 1 and (header or is_header(block[:end])) else (number, block)
 
