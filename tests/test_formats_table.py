@@ -10,6 +10,7 @@ from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.layout import BlockOp
+from characterize.workload import workload_of
 from flextrace.main import main
 
 READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
@@ -85,6 +86,18 @@ def test_a_device_may_be_called_by_any_number(tmp_path):
         trace = characterize.open(file)
         assert trace.blocks["device"].tolist() == [2**32 - 1, *range(1, 8), 2**32 - 1]
         assert [trace.device_name(device) for device in range(1, 8)] == called[1:]
+
+
+def test_no_two_devices_are_one(tmp_path):
+    """Some of which have a number, and some a name that gets one, or is none for its length."""
+    called = ["2", "vol-a", "vol-b", "1", "3", "12345678901", "vol-a", "1", "4"]
+    rows = "".join(f"{at},R,{name},0,512\n" for at, name in enumerate(called))
+    trace = characterize.open(made(tmp_path, f"start,op,device,offset,bytes\n{rows}"))
+    devices = trace.blocks["device"].tolist()
+    assert len(set(devices)) == len(set(called)) == len(set(zip(devices, called, strict=True)))
+    named = [trace.device_name(device) for device in devices]
+    assert [name.removeprefix("0:") for name in named] == called
+    assert workload_of(trace, "block").unique_bytes == 512 * len(set(called))
 
 
 def test_a_path_ends_where_its_line_does(tmp_path):

@@ -149,6 +149,7 @@ class TableRecords:
         self.reading, self.names = reading, meaning.names
         self.of_files = bool(self.names & {"path", "file"})
         self.files, self._order = FileNumbers(reading.file_sizes), Moments()
+        self._numbered: set[int] = set()
         reading.durations_known, reading.flags_known = "duration" in self.names, "flags" in self.names
         reading.records = "file" if self.of_files else "block"
         reading.time_unit = reading.options.time_unit or meaning.units.get("start", reading.time_unit)
@@ -195,12 +196,12 @@ class TableRecords:
         return draft
 
     def _device(self, text: str) -> int:
-        if numbers := re.fullmatch(r"(\d{1,4})[:,](\d{1,7})", text):
-            major, minor = int(numbers[1]), int(numbers[2])
-            return major << 20 | minor if major < _MAJORS and minor < _MINORS else self.reading.device_of(text)
-        # A longer number, as of volumes of a cloud, is a name.
-        is_number = text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32
-        return int(text) if is_number else self.reading.device_of(text)
+        """A device's own number, or one for its name; a number that a name was given already is such a name, too."""
+        number = _number_of_device(text)
+        if number is None or number in self.reading.named_devices:
+            return self.reading.device_of(text, self._numbered)
+        self._numbered.add(number)
+        return number
 
     def _operations(self, columns: Columns) -> Draft:
         offset, size = self._places(columns)
@@ -241,6 +242,15 @@ class TableRecords:
                 values = np.where(columns[name] == ABSENT, 0, columns[name])
                 draft.require((values >= 0) & (values < limit), f"{name} of 0 to {limit - 1}")
                 draft.records[name] = values.clip(0)
+
+
+def _number_of_device(text: str) -> int | None:
+    """Of MAJOR:MINOR, or of a number of 32 bits; a longer one, as of volumes of a cloud, is a name."""
+    if numbers := re.fullmatch(r"(\d{1,4})[:,](\d{1,7})", text):
+        major, minor = int(numbers[1]), int(numbers[2])
+        return major << 20 | minor if major < _MAJORS and minor < _MINORS else None
+    is_number = text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32
+    return int(text) if is_number else None
 
 
 def _block_op(text: str) -> int:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,8 @@ class Reading:
     bad_count : int
         Malformed lines left out.
     bad_examples : list of str
+    named_devices : set of int
+        Numbers that were given to names of devices.
     """
 
     def __init__(self, path: Path, form: Format, options: ReadOptions):
@@ -156,6 +159,7 @@ class Reading:
         self.untimed = False
         self.bad_count = 0
         self.bad_examples: list[str] = []
+        self.named_devices: set[int] = set()
         self._device_of: dict[str, int] = {}
 
     def bad(self, found: Iterable[tuple[int, str, str]]) -> None:
@@ -176,9 +180,13 @@ class Reading:
             if len(self.bad_examples) < EXAMPLES_MAX:
                 self.bad_examples.append(message)
 
-    def device_of(self, name: str) -> int:
-        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight."""
-        return self._device_of.setdefault(name, len(self._device_of) + 1)
+    def device_of(self, name: str, taken: Set[int] = frozenset()) -> int:
+        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight, but those that are taken."""
+        if name not in self._device_of:
+            free = (number for number in count(len(self._device_of) + 1) if number not in taken)
+            self._device_of[name] = next(number for number in free if number not in self.named_devices)
+            self.named_devices.add(self._device_of[name])
+        return self._device_of[name]
 
     @property
     def assumed(self) -> dict[str, Any]:
