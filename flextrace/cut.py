@@ -23,7 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--comm", dest="names", action="append", metavar="PATTERN", help="of threads of these names, as 'rocksdb:*'"
     )
     part.add_argument(
-        "--path", dest="files", action="append", metavar="PATTERN", help="on files of these paths, as '/data/*.db'"
+        "--path",
+        dest="files",
+        action="append",
+        metavar="PATTERN",
+        help="on files of these paths, as '/data/*.db'; those of copies end in a number, as '/data/a.db (2)', and so "
+        "'/data/*' takes those of all copies (one copy: --process)",
     )
     part.add_argument(
         "--device", dest="devices", action="append", metavar="MAJOR:MINOR", help="on files of its file system, or to it"

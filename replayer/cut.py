@@ -73,7 +73,7 @@ def cut(trace: Trace, selection: Selection) -> Trace:
     Returns
     -------
     Trace
-        With the parent's header flags, and of a window its times. Where all operations stay, its records, bit by bit.
+        With the parent's header flags, and of a window its times. Where everything stays, its records, bit by bit.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def cut(trace: Trace, selection: Selection) -> Trace:
         there_is = _what_there_is(trace, kinds, base)
         raise FlextraceError(f"nothing of {trace.path or 'the trace'} is selected: {there_is}")
     options = selection.as_options()
-    if all(masks[kind].all() for kind in kinds):
+    if all(mask.all() for mask in masks.values()):
         return derived(unchanged(trace), [trace], "cut", options)
     arrays, owners = _blocks(trace, masks[RecordKind.BLOCK])
     draft, ranges = _part(trace, masks) if kinds == OPERATIONS else _of_blocks(trace, arrays)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of the block layer: made by the documented layout and read by blkparse too, by perf, and paired naively."""
 
+import gzip
 import os
 import shutil
 import struct
@@ -110,6 +111,18 @@ def test_blktrace_files_of_two_cpus(tmp_path, monkeypatch, more, read_bytes):
         assert header.end_realtime_ns - header.end_monotonic_ns == imported["began_realtime_ns"]
         assert imported["left_out_issues_without_a_completion"] == 1
         assert trace.tasks[["thread", "comm"]].to_numpy().tolist() == [[77, "dbench"]]
+
+
+def test_blktrace_files_that_were_compressed_belong_together(tmp_path):
+    """Also one of a CPU that saw nothing; the plain ones beside them are the same once more."""
+    parts = (*two_cpus(), b"")
+    write_cpus(tmp_path, parts)
+    for cpu, content in enumerate(parts):
+        (tmp_path / f"sda.blktrace.{cpu}.gz").write_bytes(gzip.compress(content))
+    for name, files in (("sda.blktrace.1.gz", 3), ("sda.blktrace.1", 2)):
+        trace = characterize.open(tmp_path / name)
+        assert found_in(trace) == WANTED
+        assert trace.header.metadata["imported"]["files"] == files
 
 
 def test_what_is_queued_first_moves_to_where_a_front_merge_lets_its_request_begin(tmp_path):

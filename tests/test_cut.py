@@ -186,6 +186,25 @@ def test_what_a_part_only_writes_back_keeps_its_names(tmp_path):
     assert links_of(again).by_file["path"].tolist() == ["/a", "/b"]
 
 
+def test_block_requests_of_other_files_go_also_where_all_operations_stay():
+    """As those of a file that was written before the recording began; of the journal, and of nobody knows what."""
+    parent = made_trace(
+        [write(0, PAGE, 10, 5, id=1), read(0, PAGE, 20, 5, id=2)],
+        files=[{"file": file, "size_bytes": PAGE} for file in (1, 2)],
+        tasks=[{"thread": 1, "process": 1}],
+        blocks=[{"op": BlockOp.WRITE, "start_ns": 30 + at, "bytes": PAGE} for at in range(4)],
+        block_data=[{"block": at, "file": file, "bytes": PAGE} for at, file in ((0, 2), (1, 1), (2, 0))],
+        paths={1: "/d/a", 2: "/e/b"},
+    )
+    part = cut(parent, Selection(files=["/d/*"]))
+    assert part.blocks["start_ns"].tolist() == [31]
+    assert part.block_data[["block", "file"]].to_numpy().tolist() == [[0, 1]]
+    assert part.arrays[RecordKind.IO].tobytes() == parent.arrays[RecordKind.IO].tobytes()
+    assert part.paths == {1: "/d/a"}
+    whole = cut(parent, Selection(threads=[0, 1]))
+    assert all(whole.arrays[kind].tobytes() == parent.arrays[kind].tobytes() for kind in parent.arrays)
+
+
 def test_footprints_of_windows_are_those_of_their_requests():
     parent = sort_like(2, 2 << 20)
     part = cut(parent, Selection(begin_s=1e-4, end_s=1e-3))

@@ -3,6 +3,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from tests.straced import op
 
 pytest_plugins = ["archive_fixtures"]
 U8, U32, U62 = st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**62)
+# As a program gives it: also -1, but for the one number that stands for none in a table.
+GIVEN = st.one_of(U62, st.integers(2**63 + 1, 2**64 - 1))
 TEXT = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
 MILLISECOND = 1_000_000
 
@@ -31,10 +34,11 @@ IO = record(
     op=st.integers(1, 2), source=st.integers(0, 6), file=st.integers(1, 3), asked_bytes=U32, offset=U62,
     result=st.integers(-(2**31), 2**31 - 1), missed_bytes=U32, id=U62, processor_share=U8, **TIMES,
 )  # fmt: skip
+FAILED = st.builds(lambda io, offset, error: {**io, "offset": offset, "result": -error}, IO, GIVEN, st.integers(1, 133))
 FILEOP = record(
     op=st.sampled_from([it for it in Fileop if it not in (Fileop.RENAME, Fileop.LINK, Fileop.SYMLINK)]),
-    source=st.integers(0, 6), file=st.integers(1, 3), result=st.integers(-(2**31), 2**31 - 1), argument=U62, length=U62,
-    id=U62, processor_share=U8, **TIMES,
+    source=st.integers(0, 6), file=st.integers(1, 3), result=st.integers(-(2**31), 2**31 - 1), argument=GIVEN,
+    length=GIVEN, id=U62, processor_share=U8, **TIMES,
 )  # fmt: skip
 BLOCK = record(
     op=st.sampled_from(list(BlockOp)), form=st.integers(1, 2), status=st.integers(0, 255), device=U32, bytes=U32,
@@ -47,7 +51,7 @@ def by_start(trace, kind):
 
 
 @given(
-    st.lists(IO, max_size=9),
+    st.lists(st.one_of(IO, FAILED), max_size=9),
     st.lists(FILEOP, min_size=1, max_size=9),
     st.lists(TEXT, min_size=3, max_size=3, unique=True),
 )
@@ -69,6 +73,36 @@ def test_block_requests_come_back_bit_by_bit(tmp_path_factory, blocks):
     assert csv_export.write(trace, place / "t.csv").layer == "block"
     again = characterize.open(place / "t.csv")
     assert again.arrays[RecordKind.BLOCK].tobytes() == by_start(trace, RecordKind.BLOCK)
+
+
+def test_a_call_that_moved_nothing_may_have_been_given_any_number(tmp_path):
+    """Also where a table has numbers without a sign, as Parquet can."""
+    fileops = [op(Fileop.FADVISE, 3, argument=2**64 - 1, length=2**64 - 4096, result=-22)]
+    trace = made_trace([read(2**64 - 5, -22, 1)], fileops=fileops, paths={1: "/a"})
+    csv_export.write(trace, tmp_path / "t.csv")
+    frame = pd.read_csv(tmp_path / "t.csv")
+    assert frame["offset"].tolist() == [-5, -1]
+    unsigned = {name: frame[name].to_numpy().view("u8") for name in ("offset", "bytes")}
+    frame.assign(**unsigned).to_parquet(tmp_path / "t.parquet")
+    for table in ("t.csv", "t.parquet"):
+        again = characterize.open(tmp_path / table)
+        for kind in (RecordKind.IO, RecordKind.FILEOP):
+            assert again.arrays[kind].tobytes() == trace.arrays[kind].tobytes(), table
+
+
+def test_a_sync_needs_no_place_and_data_does(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("start,op,path,offset,bytes\n1,write,/a,0,512\n2,fsync,/a,,\n")
+    assert characterize.open(path).fileops[["op", "argument", "length"]].to_numpy().tolist() == [[Fileop.FSYNC, 0, 0]]
+    for line, expected in (
+        ("3,write,/a,-512,512", r"an offset of 0 to 2\^63 bytes"),
+        ("3,write,/a,,512", r"an offset of 0 to 2\^63 bytes"),
+        ("3,write,/a,0,-512", r"a size below 2\^32 bytes"),
+        ("3,write,/a,0,", r"a size below 2\^32 bytes"),
+    ):
+        path.write_text(f"start,op,path,offset,bytes\n1,write,/a,0,512\n{line}\n")
+        with pytest.raises(FlextraceError, match=f"line 3: expected {expected}"):
+            characterize.open(path)
 
 
 def test_verb(trace, tmp_path, cli):

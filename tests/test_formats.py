@@ -3,6 +3,7 @@
 
 import bz2
 import gzip
+import importlib
 import lzma
 import struct
 import subprocess
@@ -142,6 +143,20 @@ def test_both_parsers_agree(tmp_path, name, monkeypatch):
     assert rows_of(read_foreign(path)) == rows
 
 
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("with_names", [False, True])
+def test_a_byte_order_mark_is_none_of_the_first_field(tmp_path, name, with_names, monkeypatch):
+    """As programs on Windows write; before the names of the columns, too, where a format has them."""
+    text, rows = EXPECTED[name]
+    module = importlib.import_module(f"characterize.formats.{FORMATS[name].module}")
+    names = f"{module.SHAPE.header}\n" if with_names and module.SHAPE.header else ""
+    path = made(tmp_path, b"\xef\xbb\xbf" + names.encode() + text.encode())
+    assert found_format(path).name == name
+    assert rows_of(read_foreign(path)) == rows
+    monkeypatch.setattr(lines, "_columns_by_delimiter", lambda *_: None)
+    assert rows_of(read_foreign(path)) == rows
+
+
 @pytest.mark.parametrize(
     ("suffix", "compress"),
     [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress), ("zst", None)],
@@ -213,6 +228,13 @@ def test_unknown_content_lists_what_was_looked_for(tmp_path):
         assert f"\n  {name} " in str(caught.value)
 
 
+def test_blanks_are_of_no_format(tmp_path):
+    """However many: a pattern that tries every way to divide them among its parts does not end."""
+    for line in (f"{' ' * 30_000}x\n", f"1,{' ' * 30_000}x\n", f"a{' ' * 30_000}1 x\n"):
+        with pytest.raises(FlextraceError, match="no trace of another tool that is known"):
+            found_format(made(tmp_path, line * 2))
+
+
 @given(st.integers(0, 2**62 // 10**9), st.text("0123456789", max_size=9))
 def test_decimal_seconds_are_exact(whole, fraction):
     """A float of 8 bytes loses 238 ns in the times of our days; exact against Python's integers."""
@@ -249,6 +271,9 @@ def test_vscsi(tmp_path, version):
     assert trace.blocks["start_ns"].tolist() == [1000_000, 1007_000, 1011_000, 1013_000]
     assert trace.blocks["duration_ns"].tolist() == ([31_000, 11_000, 5_000, 3_000] if version == 2 else [0] * 4)
     assert (trace.header.metadata.get("durations") == "unknown") == (version == 1)
+    alone = made(tmp_path, vscsi(version, rows[:1]))
+    assert found_format(alone).name == "vscsi"
+    assert rows_of(characterize.open(alone)) == rows_of(trace)[:1]
     torn = made(tmp_path, vscsi(version, rows * 40)[:-3])
     with pytest.raises(FlextraceError, match=rf"line 160: expected a record of {24 + 8 * version} bytes, found"):
         characterize.open(torn)

@@ -10,6 +10,7 @@ from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.layout import BlockOp
+from characterize.workload import workload_of
 from flextrace.main import main
 
 READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
@@ -76,14 +77,40 @@ def test_bad_lines_of_a_table(tmp_path, line, message):
 
 def test_a_device_may_be_called_by_any_number(tmp_path):
     called = ["4294967295", "4294967296", "7340031123456789", "12345678901234567890", "9" * 40]
-    rows = "".join(f"{at},R,{name},0,512\n" for at, name in enumerate(called))
+    called += ["4096:0", "8:1048576", f"{'9' * 40}:1"]
+    rows = "".join(f"{at},R,{name},0,512\n" for at, name in enumerate([*called, "4095:1048575"]))
     path = made(tmp_path, f"start,op,device,offset,bytes\n{rows}")
     frame = pd.read_csv(path, dtype={"device": str})
     frame.to_parquet(tmp_path / "x.parquet")
     for file in (path, tmp_path / "x.parquet"):
         trace = characterize.open(file)
-        assert trace.blocks["device"].tolist() == [2**32 - 1, 1, 2, 3, 4]
-        assert [trace.device_name(device) for device in (1, 2, 3, 4)] == called[1:]
+        assert trace.blocks["device"].tolist() == [2**32 - 1, *range(1, 8), 2**32 - 1]
+        assert [trace.device_name(device) for device in range(1, 8)] == called[1:]
+
+
+def test_no_two_devices_are_one(tmp_path):
+    """Some of which have a number, and some a name that gets one, or is none for its length."""
+    called = ["2", "vol-a", "vol-b", "1", "3", "12345678901", "vol-a", "1", "4"]
+    rows = "".join(f"{at},R,{name},0,512\n" for at, name in enumerate(called))
+    trace = characterize.open(made(tmp_path, f"start,op,device,offset,bytes\n{rows}"))
+    devices = trace.blocks["device"].tolist()
+    assert len(set(devices)) == len(set(called)) == len(set(zip(devices, called, strict=True)))
+    named = [trace.device_name(device) for device in devices]
+    assert [name.removeprefix("0:") for name in named] == called
+    assert workload_of(trace, "block").unique_bytes == 512 * len(set(called))
+
+
+def test_a_path_ends_where_its_line_does(tmp_path):
+    """Also where lines are parsed by their pattern, since one of them is malformed."""
+    path = made(tmp_path, "start,op,offset,bytes,file,path\r\n1,R,0,1,7,/a b\r\nmalformed\r\n2,R,0,1,8,/c\r\n")
+    assert read_foreign(path, ReadOptions(skip_bad=True)).paths == {7: "/a b", 8: "/c"}
+
+
+def test_a_path_that_no_trace_has_room_for_is_refused(tmp_path):
+    for size in (2**16 - 1, 2**16):
+        path, output = made(tmp_path, f"start,op,path,offset,bytes\n1,R,{'x' * size},0,1\n"), tmp_path / "o.iotrace"
+        assert main(["import", str(path), "-o", str(output), "--force"]) == (size >= 2**16)
+    assert characterize.open(output).paths == {1: "x" * (2**16 - 1)}
 
 
 @pytest.mark.parametrize("called", [["sda", "1", "0:2", "sdb", "2", "7340031123456789"], ["3", "sda", "2", "sdb", "1"]])

@@ -50,6 +50,37 @@ def test_a_name_is_free_behind_a_rename(tmp_path):
     assert [flags & IoFlag.CREATED for flags in opens["flags"]] == [0, IoFlag.CREATED, 0]
 
 
+def test_what_lies_in_a_directory_goes_with_it(tmp_path):
+    """As of programs that unpack into a directory with a name of its own, and rename it at last."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 mkdir("/tmp.x", 0755) = 0\n'
+        '1700000000.000002 openat(AT_FDCWD, "/tmp.x/sub/a", O_WRONLY|O_CREAT|O_EXCL, 0644) = 3\n'
+        '1700000000.000003 write(3, "", 100) = 100\n'
+        '1700000000.000004 rename("/tmp.x", "/done") = 0\n'
+        '1700000000.000005 openat(AT_FDCWD, "/done/sub/a", O_RDONLY) = 4\n'
+        '1700000000.000006 read(4, "", 70) = 70\n'
+        '1700000000.000007 openat(AT_FDCWD, "/tmp.x/sub/a", O_WRONLY|O_CREAT, 0644) = 5\n'
+        '1700000000.000008 write(5, "", 60) = 60\n'
+        '1700000000.000009 renameat2(AT_FDCWD, "/done", AT_FDCWD, "/tmp.x", RENAME_EXCHANGE) = 0\n'
+        '1700000000.000010 openat(AT_FDCWD, "/tmp.x/sub/a", O_RDONLY) = 6\n'
+        '1700000000.000011 read(6, "", 50) = 50\n'
+        '1700000000.000012 openat(AT_FDCWD, "/done/sub/a", O_RDONLY) = 7\n'
+        '1700000000.000013 read(7, "", 40) = 40\n'
+    )
+    trace = characterize.open(path)
+    first, second = trace.io["file"].unique().tolist()
+    assert trace.io[["file", "result"]].to_numpy().tolist() == [
+        [first, 100],
+        [first, 70],
+        [second, 60],
+        [first, 50],
+        [second, 40],
+    ]
+    assert trace.files.set_index("file")["flags"][[first, second]].tolist() == [FileFlag.CREATED] * 2
+    assert workload_of(trace).unique_bytes == 160
+
+
 def test_names_that_are_exchanged_are_those_of_two_files(tmp_path):
     path = tmp_path / "log"
     path.write_text(
@@ -211,6 +242,48 @@ def test_a_file_that_is_appended_to_ends_where_stat_says(tmp_path, asked):
     trace = characterize.open(path)
     assert trace.files["size_bytes"].tolist() == [4321]
     assert trace.io["offset"].tolist() == [4321]
+
+
+@pytest.mark.parametrize(
+    ("mode", "size"),
+    [
+        ("0", 5000),
+        ("FALLOC_FL_ZERO_RANGE", 5000),
+        ("FALLOC_FL_KEEP_SIZE|FALLOC_FL_ZERO_RANGE", 3000),
+        ("FALLOC_FL_KEEP_SIZE|FALLOC_FL_PUNCH_HOLE", 3000),
+        ("FALLOC_FL_COLLAPSE_RANGE", 2000),
+        ("FALLOC_FL_INSERT_RANGE", 4000),
+    ],
+)
+def test_an_append_is_at_the_end_that_fallocate_left(tmp_path, mode, size):
+    """And what stat tells then is no size that the file had before the log."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/a, b", O_RDWR|O_CREAT|O_EXCL|O_APPEND, 0644) = 3\n'
+        f'1700000000.000002 write(3, "", 3000) = 3000\n'
+        f"1700000000.000003 fallocate(3</a, b>, {mode}, 4000, 1000) = 0\n"
+        f"1700000000.000004 fstat(3, {{st_mode=S_IFREG|0644, st_size={size}, ...}}) = 0\n"
+        '1700000000.000005 write(3, "", 100) = 100\n'
+    )
+    trace = characterize.open(path)
+    assert trace.io["offset"].tolist() == [0, size]
+    assert trace.files["size_bytes"].tolist() == [0]
+    fallocate = trace.fileops[trace.fileops["op"] == Fileop.FALLOCATE]
+    assert fallocate[["argument", "length"]].to_numpy().tolist() == [[4000, 1000]]
+
+
+def test_what_a_file_was_made_large_by_is_no_size_that_it_had_before(tmp_path):
+    """As databases make their files: no write comes before the stat."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 openat(AT_FDCWD, "/a", O_RDWR|O_CREAT, 0644) = 3\n'
+        "1700000000.000002 fallocate(3, 0, 0, 8192) = 0\n"
+        "1700000000.000003 fstat(3, {st_mode=S_IFREG|0644, st_size=8192, ...}) = 0\n"
+        '1700000000.000004 write(3, "", 100) = 100\n'
+    )
+    assert characterize.open(path).files["size_bytes"].tolist() == [0]
+    path.write_text(path.read_text().replace("st_size=8192", "st_size=9999"))
+    assert characterize.open(path).files["size_bytes"].tolist() == [9999]
 
 
 @pytest.mark.parametrize("place", ["/memfd:some name (deleted)", "/SYSV0000002a (deleted)", "/dev/zero", "/proc/stat"])

@@ -16,7 +16,7 @@ from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.formats.registry import found_format
 from characterize.formats.strace_arguments import unescaped
-from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, Source
+from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
 from characterize.workload import workload_of
 from flextrace.main import main
 from tests.straced import ROOT, needs_engine
@@ -219,6 +219,37 @@ def test_by_hand(tmp_path):
     assert trace.header.start_realtime_ns == 1700000000 * 10**9 + 1000
 
 
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("end", ["+++ exited with 0 +++", "+++ killed by SIGKILL +++"])
+def test_a_number_that_is_used_again_is_that_of_another_process(tmp_path, end, early):
+    """The child has its parent's descriptors, also where it calls something before the clone that made it ends."""
+    path = tmp_path / "log"
+    call = '11 1700000000.000011 read(3, "", 40) = 40 <0.000001>\n'
+    lines = (
+        '10 1700000000.000001 open("/a", O_RDONLY) = 3 <0.000001>',
+        "10 1700000000.000002 clone(flags=CLONE_THREAD|CLONE_FILES) = 11 <0.000001>",
+        '11 1700000000.000003 read(3, "", 10) = 10 <0.000001>',
+        "11 1700000000.000004 read(3,  <unfinished ...>",
+        f"11 1700000000.000005 {end}",
+        "10 1700000000.000006 close(3) = 0 <0.000001>",
+        '10 1700000000.000007 open("/b", O_RDONLY) = 3 <0.000001>',
+        "10 1700000000.000008 clone(flags=SIGCHLD <unfinished ...>",
+        *([call.strip()] if early else []),
+        "10 1700000000.000012 <... clone resumed>) = 11 <0.000001>",
+        *([] if early else [call.strip()]),
+        "10 1700000000.000014 close(3) = 0 <0.000001>",
+        '11 1700000000.000015 read(3, "", 50) = 50 <0.000001>',
+    )
+    path.write_text("\n".join((*lines, "")))
+    trace = characterize.open(path)
+    named = trace.io.assign(path=trace.io["file"].map(trace.paths))
+    assert named[["process", "path", "offset", "result"]].to_numpy().tolist() == [
+        [10, "/a", 0, 10],
+        [11, "/b", 0, 40],
+        [11, "/b", 40, 50],
+    ]
+
+
 def test_malformed_lines(tmp_path):
     path = tmp_path / "log"
     path.write_text(BY_HAND + "10 1700000000.000170 read(3, broken\n")
@@ -229,10 +260,13 @@ def test_malformed_lines(tmp_path):
 
 def test_a_call_with_other_arguments_is_counted(tmp_path):
     path = tmp_path / "log"
-    path.write_text(BY_HAND + "11 1700000000.000170 fallocate(5</data/known>, 0, 0xff, ?) = 0 <0.1>\n")
+    path.write_text(
+        BY_HAND + "11 1700000000.000170 fallocate(5</data/known>, 0, 0xff, ?) = 0 <0.1>\n"
+        '11 1700000000.000180 mkdir("/d", 0777777777777777777777777) = 0 <0.1>\n'
+    )
     trace = characterize.open(path)
     assert len(trace.io) == 6
-    assert trace.header.metadata["imported"]["left_out_calls_not_understood"] == 1
+    assert trace.header.metadata["imported"]["left_out_calls_not_understood"] == 2
 
 
 def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):
@@ -243,6 +277,7 @@ def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):
         '1700000000.000003 readv(3, [{iov_base="", iov_len=18446744073709551615}], 1) = 40\n'
         "1700000000.000004 fadvise64(3, 0, 18446744073709551615, POSIX_FADV_DONTNEED) = 0\n"
         '1700000000.000005 read(3, "", 60) = 60\n'
+        "1700000000.000006 fallocate(3, 0, -99999999999999999999, -1) = -1 EINVAL (Invalid argument)\n"
     )
     trace = characterize.open(path)
     most = 2**32 - 1  # as the recorder has it
@@ -251,7 +286,8 @@ def test_a_call_may_ask_for_more_than_a_record_can_say(tmp_path):
         [0, most, 40],
         [40, 60, 60],
     ]
-    assert trace.fileops["op"].tolist() == [Fileop.OPEN, Fileop.FADVISE]
+    assert trace.fileops["op"].tolist() == [Fileop.OPEN, Fileop.FADVISE, Fileop.FALLOCATE]
+    assert trace.arrays[RecordKind.FILEOP]["length"].tolist()[1:] == [2**63 - 1, 2**64 - 1]
 
 
 def test_without_f_there_is_one_thread(tmp_path):

@@ -6,6 +6,23 @@ import pytest
 import characterize
 
 
+def test_the_last_thread_has_no_name_whoever_it_is(tmp_path):
+    """As of a daemon, whose first process ends."""
+    path = tmp_path / "log"
+    path.write_text(
+        '1700000000.000001 open("/a", O_RDONLY) = 3\n'
+        "1700000000.000002 clone(flags=SIGCHLD) = 101\n"
+        '[pid   101] 1700000000.000003 open("/b", O_RDONLY) = 4\n'
+        "[pid   100] 1700000000.000004 exit_group(0) = ?\n"
+        "[pid   100] 1700000000.000005 +++ exited with 0 +++\n"
+        '1700000000.000006 read(4, "", 20) = 20\n'
+        "1700000000.000007 +++ exited with 0 +++\n"
+    )
+    trace = characterize.open(path)
+    assert trace.io[["thread", "process", "result"]].to_numpy().tolist() == [[101, 101, 20]]
+    assert trace.paths[trace.io["file"][0]] == "/b"
+
+
 @pytest.mark.parametrize(
     "of_the_clone",
     [

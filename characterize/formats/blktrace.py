@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns the binary files of blktrace into chunks of BLOCK records.
 
-``NAME.blktrace.CPU``, a file of each CPU: all that stand beside the given one are merged by their times. Also the one
-file that ``blkparse -d`` writes. Events are ``struct blk_io_trace`` of <linux/blktrace_api.h> (version 7, 48 bytes; 8
-is ``struct blk_io_trace2``, 64 bytes, its action wider), each followed by its payload, in the byte order of the machine
-that wrote them. Times are ns since tracing began; a timestamp event says what time of day that was.
+``NAME.blktrace.CPU``, a file of each CPU: all that stand beside the given one, compressed like it, are merged by their
+times. Also the one file that ``blkparse -d`` writes. Events are ``struct blk_io_trace`` of <linux/blktrace_api.h>
+(version 7, 48 bytes; 8 is ``struct blk_io_trace2``, 64 bytes, its action wider), each followed by its payload, in the
+byte order of the machine that wrote them. Times are ns since tracing began; a timestamp event says what time of day
+that was.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ EVENT_OF_VERSION = {
 }
 _PAYLOAD_AT = {48: 46, 64: 50}  # payload_bytes, by the size of an event
 READ_BYTES = 8 << 20
-_CPU_FILE = re.compile(r"(.+\.blktrace\.)(\d+)")
+_CPU_FILE = re.compile(r"(.+\.blktrace\.)(\d+)(\.(?:gz|zst|xz|bz2|lz4))?")
 
 # enum blktrace_cat, in the high 16 bits of an action
 _CATEGORY_SHIFT = 16
@@ -103,7 +104,7 @@ def _files_of(path: Path) -> list[Path]:
     siblings = [
         (int(found[2]), it)
         for it in path.parent.iterdir()
-        if (found := _CPU_FILE.fullmatch(it.name)) and found[1] == named[1]
+        if (found := _CPU_FILE.fullmatch(it.name)) and found.group(1, 3) == named.group(1, 3)
     ]
     return [it for _, it in sorted(siblings) if it.stat().st_size]
 
@@ -125,6 +126,9 @@ class _EventFile:
         if self.ended or len(self._events):
             return
         content = self._rest + self.stream.read(READ_BYTES)
+        if not content:  # also of a CPU that saw nothing, compressed
+            self.ended = True
+            return
         self._dtype = self._dtype or _dtype_of(content)
         if self._dtype is None:
             raise FlextraceError(f"{self.path} is not a file of blktrace: it does not begin with one of its events")

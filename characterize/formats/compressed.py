@@ -13,6 +13,7 @@ from characterize.errors import FlextraceError
 
 _CODEC_OF_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
 _XZ_MAGIC = b"\xfd7zXZ\x00"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @contextmanager
@@ -44,9 +45,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def head_of(path: Path, size: int) -> bytes:
-    """The first bytes of the content; fewer of a shorter file."""
+    """The first bytes of the content, without a byte order mark of UTF-8; fewer of a shorter file."""
     parts = b""
     with opened(path) as stream:
         while len(parts) < size and (part := stream.read(size - len(parts))):
             parts += part
-    return parts
+    return parts.removeprefix(BYTE_ORDER_MARK)

@@ -2,7 +2,8 @@
 """Turns a trace into a CSV table, a row for each operation or block request; `characterize.formats.csv_table` reads it.
 
 Layer vfs: data operations and what else was done with a file, in the order of the starts; where no data moves,
-``offset`` and ``bytes`` are the argument and the length of `characterize.layout.Fileop`. Layer block: block requests.
+``offset`` and ``bytes`` are the argument and the length of `characterize.layout.Fileop`. They have a sign, as a program
+gives them: a call may be asked for -1, and fail. Layer block: block requests.
 Times are ns, places and sizes bytes (sectors have 512). A number that was not measured is an empty field.
 """
 
@@ -136,8 +137,8 @@ def _table_of_files(trace: Trace, io: np.ndarray, fileops: np.ndarray, part: np.
             "op": _names(ops, lambda op: name_of(Fileop, op & 0xFF) if op >> 8 else name_of(IoOp, op)),
             "file": _integers(both("file")),
             "path": _names(both("file"), lambda file: trace.paths.get(file, "")),
-            "offset": _integers(both("offset", "argument")),
-            "bytes": _integers(both("asked_bytes", "length")),
+            "offset": _integers(both("offset", "argument").view(np.int64)),
+            "bytes": _integers(both("asked_bytes", "length").view(np.int64)),
             "result": pa.array(both("result")),
             **{name: _integers(both(name)) for name in ("thread", "process", "flags", "source", "id")},
             "processor_share": _integers(both("processor_share")),

@@ -26,7 +26,7 @@ def looks_like(head: bytes) -> bool:
 
 
 def _names(head: bytes) -> list[str]:
-    first = head.split(b"\n", 1)[0].decode("utf-8", "replace").removeprefix("\ufeff")
+    first = head.split(b"\n", 1)[0].decode("utf-8", "replace")
     try:
         return [name.strip() for name in next(csv.reader([first]), [])]
     except csv.Error:  # a carriage return in the middle, or a field without an end

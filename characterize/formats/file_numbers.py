@@ -8,11 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from characterize.errors import FlextraceError
 from characterize.formats.reading import Chunk
 from characterize.layout import FILE_DTYPE, NOT_MEASURED_U64, FileType, IoOp, RecordKind
 
 DEVICE_DIRECTORY = "/dev/"
 MEMORY_DIRECTORY = "/dev/shm/"
+PATH_BYTES_MAX = 2**16 - 1
+PATH_CHARACTERS_TOLD = 60
 
 
 class FileNumbers:
@@ -44,9 +47,20 @@ class FileNumbers:
         return self._number_of[path]
 
     def add(self, number: int, path: str, *, kind: FileType | None = None, flags: int = 0, size: int = 0) -> None:
-        """Take note of a file that has a number; of a known number nothing."""
+        """Take note of a file that has a number; of a known number nothing.
+
+        Raises
+        ------
+        FlextraceError
+            A trace has no room for such a path.
+        """
         if number in self.paths:
             return
+        if (length := len(path.encode("utf-8", "surrogateescape"))) > PATH_BYTES_MAX:
+            begin = path[:PATH_CHARACTERS_TOLD]
+            raise FlextraceError(
+                f"the path {begin!r}... has {length} bytes, more than the {PATH_BYTES_MAX} of any trace"
+            )
         self.paths[number] = path
         is_device = path.startswith(DEVICE_DIRECTORY) and not path.startswith(MEMORY_DIRECTORY)
         self._new.append((number, kind or (FileType.BLOCK_DEVICE if is_device else FileType.REGULAR), flags))

@@ -33,6 +33,11 @@ def operation_of(text: str) -> int:
     return FILEOP_BASE + fileop if fileop else 0
 
 
+def moves_nothing(op: np.ndarray, result: np.ndarray) -> np.ndarray:
+    """Whether operations may have been asked for anything: they move no data, or failed."""
+    return (op >= FILEOP_BASE) | (result < 0)
+
+
 def operations_draft(
     *,
     start_ns: np.ndarray,
@@ -53,7 +58,8 @@ def operations_draft(
     op : ndarray of int64
         From `operation_of`.
     file, offset, size, result : ndarray of int64
-        Offset and size stand for the argument and the length where no data moves.
+        Offset and size stand for the argument and the length where no data moves. Negative ones, of what
+        `moves_nothing`, are those above 2^63.
     missed_bytes : ndarray of int64
         Negative = not measured.
 
@@ -64,16 +70,17 @@ def operations_draft(
     """
     moves = op < FILEOP_BASE
     draft = Draft(np.zeros(len(op), IO_DTYPE))
-    draft.require(offset >= 0, "an offset of 0 to 2^63 bytes")
-    draft.require((size >= 0) & (~moves | (size < 2**32)), "a size below 2^32 bytes")
+    anything = moves_nothing(op, result)
+    draft.require((offset >= 0) | anything, "an offset of 0 to 2^63 bytes")
+    draft.require(~moves | ((size >= 0) & (size < 2**32)), "a size below 2^32 bytes")
     draft.require((result >= -(2**31)) & (result < 2**31), "a result of 32 bits")
     draft.require((file >= 0) & (file < 2**32), "a file number of 32 bits")
     io, fileop = draft.records, np.zeros(len(op), FILEOP_DTYPE)
-    io["offset"], io["asked_bytes"] = offset.clip(0), size.clip(0, 2**32 - 1)
+    io["offset"], io["asked_bytes"] = np.where(anything, offset, offset.clip(0)), size.clip(0, 2**32 - 1)
     io["missed_bytes"] = NOT_MEASURED_U32
     if missed_bytes is not None:
         io["missed_bytes"] = np.where(missed_bytes < 0, NOT_MEASURED_U32, missed_bytes)
-    fileop["argument"], fileop["length"] = offset.clip(0), size.clip(0)
+    fileop["argument"], fileop["length"] = offset, size
     for records in (io, fileop):
         records["op"], records["file"] = op % FILEOP_BASE, file
         records["result"] = result.clip(-(2**31), 2**31 - 1)

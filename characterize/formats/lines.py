@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from characterize.errors import FlextraceError
-from characterize.formats.compressed import opened
+from characterize.formats.compressed import BYTE_ORDER_MARK, opened
 from characterize.formats.reading import FILETIME, FILETIME_OF_1970, NS_PER_TICK, TICKS, TIME_DIGITS, Reading
 
 BLOCK_BYTES = 8 << 20
@@ -107,7 +107,7 @@ class LineShape:
         if not self.delimiter:
             return f"^{self.pattern}\\s*$"
         between = r"\s+" if self.delimiter == " " else rf"[ \t]*{re.escape(self.delimiter)}[ \t]*"
-        text = r'"(?:[^"]|"")*"|[^",]*' if self.quoted else f"[^{self.delimiter}]*"
+        text = r'"(?:[^"]|"")*"|[^",\r\n]*' if self.quoted else f"[^{self.delimiter}]*"
         # Whoever quotes one field may quote all of them; of a number the marks are not part.
         groups = [
             f'"?{it.group(text)}"?' if self.quoted and it.kind in {"integer", "time"} else it.group(text)
@@ -136,9 +136,11 @@ class LineShape:
             if self.header and lines[0].strip().lower() != self.header.encode():
                 return False
             lines = lines[1:]
-        shape, ignored = re.compile(self.whole.encode()), re.compile((self.ignored or _BLANK).encode())
-        lines = [line for line in lines if not ignored.match(line)][:SNIFFED_LINES]
-        return bool(lines) and sum(1 for line in lines if shape.match(line)) >= SNIFFED_SHARE * len(lines)
+        # Any file is looked at so: Python's own patterns may take hours for a line with many blanks.
+        of_format = pa.array(lines, pa.binary())
+        of_format = of_format.filter(pc.invert(pc.match_substring_regex(of_format, self.ignored or _BLANK)))
+        fitting = pc.match_substring_regex(of_format[:SNIFFED_LINES], self.whole)
+        return len(fitting) > 0 and fitting.true_count >= SNIFFED_SHARE * len(fitting)
 
 
 @dataclass
@@ -197,6 +199,7 @@ def line_blocks(reading: Reading, *, header: bool = False) -> Iterator[tuple[int
 
 
 def _without_header(number: int, block: bytes, header: bool) -> tuple[int, bytes]:
+    block = block.removeprefix(BYTE_ORDER_MARK) if number == 1 else block
     end = block.index(b"\n") + 1
     return (2, block[end:]) if number == 1 and (header or is_header(block[:end])) else (number, block)
 

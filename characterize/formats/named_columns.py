@@ -17,7 +17,14 @@ import pyarrow as pa
 from characterize.errors import FlextraceError
 from characterize.formats.block_records import block_draft
 from characterize.formats.file_numbers import FileNumbers
-from characterize.formats.file_operations import FILEOP_BASE, Moments, divided, operation_of, operations_draft
+from characterize.formats.file_operations import (
+    FILEOP_BASE,
+    Moments,
+    divided,
+    moves_nothing,
+    operation_of,
+    operations_draft,
+)
 from characterize.formats.lines import ABSENT, DECIMAL, INTEGER, Columns, Draft, Field, Kind, number_of_text
 from characterize.formats.reading import FILETIME, TICKS, TIME_DIGITS, Chunk, Reading
 from characterize.layout import NOT_MEASURED_U64, BlockForm, BlockOp, IoOp, RecordKind
@@ -46,8 +53,10 @@ OTHERWISE = {"offset": "sector", "sector": "offset", "bytes": "sectors", "sector
 TIMES = ("start", "duration", "queued")
 TEXTS = ("op", "device", "path")
 DEVICE_DIGITS_MAX = 10
+_MAJORS, _MINORS = 1 << 12, 1 << 20
 _UNIT = re.compile(rf"(.+)_({'|'.join(TIME_DIGITS)})")
-_SIGNED = r"-?\d{1,18}"
+_SIGNED = rf"-?{INTEGER}"
+_WITH_A_SIGN = ("offset", "bytes", "result")
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,7 @@ def meaning_of(names: Sequence[str], reading: Reading | None) -> Meaning:
             name = ""  # --columns says that it is another one
         if name and name not in {it.name for it in fields}:
             kind: Kind = "time" if name in TIMES else "text" if name in TEXTS else "integer"
-            number = _SIGNED if name == "result" else DECIMAL if kind == "time" else INTEGER
+            number = _SIGNED if name in _WITH_A_SIGN else DECIMAL if kind == "time" else INTEGER
             fields.append(Field(name, kind, "" if kind == "text" else f"(?:{number})?"))
             if unit:
                 units[name] = unit
@@ -140,7 +149,7 @@ class TableRecords:
         self.reading, self.names = reading, meaning.names
         self.of_files = bool(self.names & {"path", "file"})
         self.files, self._order = FileNumbers(reading.file_sizes), Moments()
-        self._devices: set[int] = set()
+        self._numbered: set[int] = set()
         reading.durations_known, reading.flags_known = "duration" in self.names, "flags" in self.names
         reading.records = "file" if self.of_files else "block"
         reading.time_unit = reading.options.time_unit or meaning.units.get("start", reading.time_unit)
@@ -157,12 +166,12 @@ class TableRecords:
         return self.files.chunk(divided(self._order.kept(records)))
 
     def _places(self, columns: Columns) -> tuple[np.ndarray, np.ndarray]:
-        """Offset and size in bytes; negative where they cannot be."""
+        """Offset and size in bytes; negative where they cannot be, `ABSENT` where there are none."""
         sector_bytes = self.reading.sector_bytes
 
         def bytes_of(sectors: np.ndarray) -> np.ndarray:
             fits = (sectors >= 0) & (sectors < 2**63 // sector_bytes)
-            return np.where(fits, np.where(fits, sectors, 0) * sector_bytes, -1)
+            return np.where(fits, np.where(fits, sectors, 0) * sector_bytes, ABSENT)
 
         offset = columns["offset"] if "offset" in columns else bytes_of(columns["sector"])
         if "bytes" in columns:
@@ -187,27 +196,26 @@ class TableRecords:
         return draft
 
     def _device(self, text: str) -> int:
-        """Its number; a name gets one that no other device has, and a number that a name has got is a name as well."""
-        number = -1
-        if numbers := re.fullmatch(r"(\d+)[:,](\d+)", text):
-            number = int(numbers[1]) << 20 | int(numbers[2])
-        elif text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32:
-            number = int(text)  # a longer one, as of volumes of a cloud, is a name
-        if number < 0 or number in self.reading.named_devices:
-            return self.reading.device_of(text, self._devices)
-        self._devices.add(number)
+        """A device's own number, or one for its name; a number that a name was given already is such a name, too."""
+        number = _number_of_device(text)
+        if number is None or number in self.reading.named_devices:
+            return self.reading.device_of(text, self._numbered)
+        self._numbered.add(number)
         return number
 
     def _operations(self, columns: Columns) -> Draft:
         offset, size = self._places(columns)
         op = number_of_text(columns["op"], operation_of)
+        result = columns.get("result", np.where(op < FILEOP_BASE, size.clip(0), 0))
+        # A sync has no place; of a place of 2^63, which stands for none, becomes 0, too.
+        offset, size = (np.where(moves_nothing(op, result) & (it == ABSENT), 0, it) for it in (offset, size))
         draft = operations_draft(
             start_ns=columns["start"],
             op=op,
             file=self._file(columns),
             offset=offset,
             size=size,
-            result=columns.get("result", np.where(op < FILEOP_BASE, size, 0)),
+            result=result,
             duration_ns=columns.get("duration"),
             missed_bytes=columns.get("missed_bytes"),
         )
@@ -234,6 +242,15 @@ class TableRecords:
                 values = np.where(columns[name] == ABSENT, 0, columns[name])
                 draft.require((values >= 0) & (values < limit), f"{name} of 0 to {limit - 1}")
                 draft.records[name] = values.clip(0)
+
+
+def _number_of_device(text: str) -> int | None:
+    """Of MAJOR:MINOR, or of a number of 32 bits; a longer one, as of volumes of a cloud, is a name."""
+    if numbers := re.fullmatch(r"(\d{1,4})[:,](\d{1,7})", text):
+        major, minor = int(numbers[1]), int(numbers[2])
+        return major << 20 | minor if major < _MAJORS and minor < _MINORS else None
+    is_number = text.isdecimal() and len(text) <= DEVICE_DIGITS_MAX and int(text) < 2**32
+    return int(text) if is_number else None
 
 
 def _block_op(text: str) -> int:

@@ -80,7 +80,9 @@ def _column(values: pa.Array, field: Field, unit: str) -> Any:
         texts = values.cast(pa.string()) if not pa.types.is_dictionary(kind) else values.dictionary_decode()
         return texts.fill_null("").cast(pa.binary()).dictionary_encode()
     if field.kind == "integer":
-        return values.cast(pa.int64()).fill_null(ABSENT).to_numpy(zero_copy_only=False)
+        # What 64 bits without a sign have above 2^63 is negative with one.
+        whole = values.cast(pa.int64(), safe=not pa.types.is_uint64(kind))
+        return whole.fill_null(ABSENT).to_numpy(zero_copy_only=False)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         wide = pa.timestamp("ns") if pa.types.is_timestamp(kind) else pa.duration("ns")
         return values.cast(wide).cast(pa.int64()).fill_null(ABSENT).to_numpy(zero_copy_only=False)

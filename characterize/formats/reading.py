@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +130,7 @@ class Reading:
         Malformed lines left out.
     bad_examples : list of str
     named_devices : set of int
-        Numbers that were given to names.
+        Numbers that were given to names of devices.
     """
 
     def __init__(self, path: Path, form: Format, options: ReadOptions):
@@ -162,7 +161,6 @@ class Reading:
         self.bad_examples: list[str] = []
         self.named_devices: set[int] = set()
         self._device_of: dict[str, int] = {}
-        self._numbers = itertools.count(1)
 
     def bad(self, found: Iterable[tuple[int, str, str]]) -> None:
         """Take note of malformed lines: (number, what was expected, the line).
@@ -182,10 +180,11 @@ class Reading:
             if len(self.bad_examples) < EXAMPLES_MAX:
                 self.bad_examples.append(message)
 
-    def device_of(self, name: str, taken: AbstractSet[int] = frozenset()) -> int:
-        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight, but none that is taken."""
+    def device_of(self, name: str, taken: Set[int] = frozenset()) -> int:
+        """Number of a device that has a name and no number: 1, 2, 3 ... by first sight, but those that are taken."""
         if name not in self._device_of:
-            self._device_of[name] = next(number for number in self._numbers if number not in taken)
+            free = (number for number in count(len(self._device_of) + 1) if number not in taken)
+            self._device_of[name] = next(number for number in free if number not in self.named_devices)
             self.named_devices.add(self._device_of[name])
         return self._device_of[name]
 

@@ -26,6 +26,7 @@ SHAPE = LineShape(
     (
         Field("thread", "integer"),
         Field("time", "time"),
+        Field("gone", "text"),
         Field("resumed", "text"),
         Field("name", "text"),
         Field("arguments", "text"),
@@ -36,15 +37,17 @@ SHAPE = LineShape(
     ),
     "[PID] SECONDS CALL(ARGUMENTS) = RESULT <SECONDS>, as of strace -f -ttt -T",
     pattern=r"(?:(?:\[pid\s+)?(?P<thread>\d{1,9})\]?\s+)?(?P<time>\d{1,10}\.\d{1,9})\s+"
+    r"(?:\+\+\+ (?P<gone>exited with|killed by) .*|"
     r"(?:<\.\.\. (?P<resumed>\w+) resumed>\s*|(?P<name>\w+)\()(?P<arguments>.*)"
-    rf"(?:(?P<unfinished><unfinished \.\.\.>)|\)\s+{_RESULT})",
-    # Signals, exits, and what strace says of itself.
+    rf"(?:(?P<unfinished><unfinished \.\.\.>)|\)\s+{_RESULT}))",
+    # Signals, other ends, and what strace says of itself.
     ignored=r"^(?:(?:\[pid\s+)?\d{1,9}\]?\s+)?(?:\d+\.\d+\s+)?(?:---|\+\+\+|strace:|\?\?\?\?)",
     interruption=r"strace: Process \d+ attached",
     units={"time": "s", "duration": "s"},
 )
 ALONE = 1
 """Number of the one thread of a log without -f, and of the first one of a log that names it later."""
+_TEXTS = ("gone", "name", "resumed", "arguments", "unfinished", "result", "more")
 
 
 def looks_like(head: bytes) -> bool:
@@ -73,8 +76,10 @@ class _Log:
         self.has_durations = False
         self._columns: Columns = {}
         self._unfinished: dict[int, tuple[int, str, str]] = {}
-        # The thread that the log begins with: its number here, and the one that it has while there are others.
+        # The thread that has no name while it is alone, at first the one that the log begins with: its number here, and
+        # the one that it has while there are others.
         self._first = self._first_named = 0
+        self._first_ended = False
 
     def keep(self, columns: Columns) -> Draft:
         """Hold on to columns; the records are the numbers of their rows."""
@@ -84,22 +89,22 @@ class _Log:
     def calls(self, rows: np.ndarray) -> Iterator[Call]:
         """The calls that are of interest, in the order of their ends."""
         columns = self._columns
-        names = columns["name"].cast(pa.binary()), columns["resumed"].cast(pa.binary())
         wanted = pa.array([name.encode() for name in CALLS])
-        mine = pc.or_(pc.is_in(names[0], wanted), pc.is_in(names[1], wanted)).to_numpy(zero_copy_only=False)
-        rows = rows[mine[rows]]
+        calls = (pc.is_in(columns[name].cast(pa.binary()), wanted) for name in ("name", "resumed"))
+        mine = pc.or_(pc.or_(*calls), pc.not_equal(columns["gone"].cast(pa.binary()), b""))
+        rows = rows[mine.to_numpy(zero_copy_only=False)[rows]]
         threads, times, durations = (columns[name][rows] for name in ("thread", "time", "duration"))
         self.has_durations |= bool((durations != ABSENT).any())
-        texts = [
-            _texts(columns[name], rows) for name in ("name", "resumed", "arguments", "unfinished", "result", "more")
-        ]
-        for named, time_ns, duration_ns, name, resumed, arguments, unfinished, result, more in zip(
+        for named, time_ns, duration_ns, gone, name, resumed, arguments, unfinished, result, more in zip(
             np.where(threads == ABSENT, 0, threads).tolist(),
             times.tolist(),
             np.where(durations == ABSENT, 0, durations).tolist(),
-            *texts,
+            *(_texts(columns[name], rows) for name in _TEXTS),
             strict=True,
         ):
+            if gone:
+                self._forget(named)
+                continue
             thread = self._thread(named, resumed)
             start_ns, whole, called = time_ns, arguments, name
             if resumed:
@@ -113,7 +118,20 @@ class _Log:
                 if called in CLONES:
                     self.files.processes.clone_begins(thread, whole)
             elif result and result != "?":
-                yield Call(thread, start_ns, duration_ns, called, whole, int(result, 0), more)
+                base = 16 if result.startswith("0x") else 10
+                yield Call(thread, start_ns, duration_ns, called, whole, int(result, base), more)
+
+    def _forget(self, named: int) -> None:
+        """A thread has ended, and another one may get its number; behind the first, the last one left has no name."""
+        is_first = named in (0, self._first_named) or (not self._first_named and self._is_first(named, ""))
+        thread = self._first if is_first else named
+        self._unfinished.pop(thread, None)
+        if thread != ALONE:
+            self.files.processes.ends(thread)
+        self._first_ended |= is_first
+        if self._first_ended and len(self.files.processes.made) == 1:
+            (self._first,) = self.files.processes.made
+            self._first_named, self._first_ended = self._first, False
 
     def _thread(self, named: int, resumed: str) -> int:
         """The number of a line's thread; on a terminal strace names the first one only while there are others."""

@@ -11,7 +11,7 @@ _STRING = r'"((?:[^"\\]|\\.)*)"'
 _PATH = re.compile(rf"(?:(AT_FDCWD|-?\d+)(?:<([^<>]*)>)?, )?{_STRING}")
 _MODE = re.compile(r"\b0[0-7]{3,4}\b")
 _FLAGS = re.compile(r"O_[A-Z_|]+")
-_NUMBER_MAX = 2**63 - 1
+NUMBER_MAX = 2**63 - 1
 _LENGTH = re.compile(r"iov_len=(\d+)")
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _LETTERS = {b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
@@ -61,7 +61,7 @@ def flags_of(name: str, arguments: str) -> tuple[str, int]:
 
 def number_of(text: str) -> int:
     """A number of bytes; a call may ask for all that a size_t can say, a record cannot."""
-    return min(int(text), _NUMBER_MAX)
+    return max(min(int(text), NUMBER_MAX), -NUMBER_MAX)
 
 
 def numbers_behind(arguments: str, count: int) -> list[int]:
@@ -72,7 +72,7 @@ def numbers_behind(arguments: str, count: int) -> list[int]:
 
 def vector_bytes(arguments: str) -> int:
     """Bytes of all buffers of a vectored call."""
-    return min(sum(int(length) for length in _LENGTH.findall(arguments)), _NUMBER_MAX)
+    return min(sum(int(length) for length in _LENGTH.findall(arguments)), NUMBER_MAX)
 
 
 def is_file(path: str) -> bool:

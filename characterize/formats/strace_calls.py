@@ -80,6 +80,15 @@ _IO_FLAGS = {
 }
 
 
+def size_after_fallocate(size: int, mode: int, offset: int, length: int) -> int:
+    """The size of a file after a call that succeeded; `mode` as of `FALLOCATE_MODES`."""
+    if mode & FALLOCATE_MODES["COLLAPSE_RANGE"]:
+        return max(size - length, 0)
+    if mode & FALLOCATE_MODES["INSERT_RANGE"]:
+        return size + length
+    return size if mode & FALLOCATE_MODES["KEEP_SIZE"] else max(size, offset + length)
+
+
 def io_flags(flags: str) -> int:
     """What flags of an open, or of one call (RWF), say of data operations."""
     return sum(_IO_FLAGS.get(word, 0) for word in set(flags.split("|")))

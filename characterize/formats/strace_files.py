@@ -18,6 +18,7 @@ from characterize.formats.file_numbers import FileNumbers
 from characterize.formats.file_operations import FILEOP_BASE, divided, operations_draft
 from characterize.formats.reading import Chunk, Reading
 from characterize.formats.strace_arguments import (
+    NUMBER_MAX,
     Named,
     descriptor_of,
     flags_of,
@@ -48,7 +49,9 @@ from characterize.formats.strace_calls import (
     WRITE,
     Way,
     io_flags,
+    size_after_fallocate,
 )
+from characterize.formats.strace_paths import Paths
 from characterize.formats.strace_processes import Call, Description, Process, Processes
 from characterize.layout import TRACE_FIRST_NAME_ID, FileFlag, Fileop, FileType, IoFlag, RecordKind, Source
 
@@ -67,10 +70,9 @@ class OpenFiles:
     def __init__(self, reading: Reading):
         self.left_out: Counter[str] = Counter()
         self._numbers = FileNumbers(reading.file_sizes, measure=False)
-        self._file_at: dict[str, int] = {}
+        self._paths = Paths()
         self._size: dict[int, int] = {}
         self._written: set[int] = set()
-        self._absent: set[str] = set()
         self.processes = Processes()
         self._last_file, self._last_name = 0, TRACE_FIRST_NAME_ID
         self._rows: list[tuple[int, ...]] = []
@@ -111,15 +113,23 @@ class OpenFiles:
     def _add(self, call: Call, process: Process, op: int, file: int, **numbers: int) -> None:
         """An operation: ``offset``, ``size``, ``result`` and ``flags``, each 0 unless given."""
         offset, size, result, flags = (numbers.get(name, 0) for name in ("offset", "size", "result", "flags"))
+        self._keep(call, process, (op, file, offset, size, result, flags))
+
+    def _keep(self, call: Call, process: Process, what: tuple[int, int, int, int, int, int]) -> None:
+        op, file, offset, size, result, flags = what
+        if max(offset, size, -offset, -size) > NUMBER_MAX:
+            raise ValueError("a number that no call can have been given")
         self._rows.append(
             (call.start_ns, call.duration_ns, op, file, offset, size, result, call.thread, process.number, flags)
         )
 
     def _file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = False) -> int:
         """Number of the file of a path; a new one if there is none yet."""
-        if path not in self._file_at:
-            self._file_at[path] = self._new_file(path, kind=kind, created=created)
-        return self._file_at[path]
+        file = self._paths.file(path)
+        if file is None:
+            file = self._new_file(path, kind=kind, created=created)
+            self._paths.put(path, file)
+        return file
 
     def _new_file(self, path: str, *, kind: FileType = FileType.REGULAR, created: bool = True) -> int:
         self._last_file += 1
@@ -160,7 +170,7 @@ class OpenFiles:
         path = self._resolved(process, path_in(call.arguments))
         if call.result < 0:
             if "ENOENT" in call.more:
-                self._absent.add(path)
+                self._paths.note_absent(path)
             return
         flags, mode = flags_of(call.name, call.arguments)
         if not is_file(path):
@@ -168,7 +178,8 @@ class OpenFiles:
             return
         truncates = "O_TRUNC" in flags or call.name == "creat"
         creates = "O_CREAT" in flags or call.name == "creat"
-        made = creates and path not in self._file_at and ("O_EXCL" in flags or path in self._absent)
+        known = self._paths.file(path) is not None
+        made = creates and not known and ("O_EXCL" in flags or self._paths.is_absent(path))
         kind = FileType.DIRECTORY if "O_DIRECTORY" in flags else FileType.REGULAR
         if "O_TMPFILE" in flags:  # a new file each time; the path is that of its directory
             made, kind = True, FileType.REGULAR
@@ -215,10 +226,7 @@ class OpenFiles:
                 self._size[file] = end
             else:
                 self._learn_size(file, end)
-        result = call.result if call.result >= 0 else _errno(call)
-        self._rows.append(
-            (call.start_ns, call.duration_ns, op, file, offset, asked, result, call.thread, process.number, flags)
-        )
+        self._keep(call, process, (op, file, offset, asked, call.result if call.result >= 0 else _errno(call), flags))
         return end
 
     def _learn_size(self, file: int, size: int) -> None:
@@ -236,7 +244,7 @@ class OpenFiles:
             if description is None or call.result < 0:
                 continue
             given = re.match(r"\[(\d+)", parts[at]) if at is not None else None
-            offset = int(given[1]) if given else description.position
+            offset = number_of(given[1]) if given else description.position
             end = self._moved(call, process, description, (op, offset, call.result, description.flags))
             if given is None:
                 description.position = end
@@ -262,13 +270,14 @@ class OpenFiles:
             self._range(call, process, file, result)
 
     def _range(self, call: Call, process: Process, file: int, result: int) -> None:
-        parts = call.arguments.split(", ")
+        # From the end: a path that -y prints may have a comma.
+        parts = call.arguments.rsplit(", ", 3)
         if call.name == "fallocate":
             offset, length = number_of(parts[2]), number_of(parts[3])
             flags = sum(bit for word, bit in FALLOCATE_MODES.items() if word in parts[1])
             op = Fileop.FALLOCATE
-            if result == 0 and not flags:
-                self._size[file] = max(self._size[file], offset + length)
+            if result == 0:
+                self._size[file] = size_after_fallocate(self._size[file], flags, offset, length)
         else:
             offset, length, op = number_of(parts[1]), number_of(parts[2]), RANGES[call.name]
             words = ADVICE if op == Fileop.FADVISE else SYNC_RANGE_FLAGS
@@ -288,13 +297,13 @@ class OpenFiles:
             self._numbers.add(self._last_name, paths[-1], flags=int(FileFlag.NEW_NAME))
             file = 0 if op == Fileop.SYMLINK else self._file(paths[0])
             flags = sum(bit for word, bit in RENAME_FLAGS.items() if word in call.arguments.rsplit('"', 1)[-1])
-            if flags & RENAME_FLAGS["RENAME_EXCHANGE"]:
-                self._file_at[paths[0]] = self._file(paths[-1])
-            elif op == Fileop.RENAME:
-                del self._file_at[paths[0]]
-                self._absent.add(paths[0])
-            if op != Fileop.SYMLINK:
-                self._file_at[paths[-1]] = file
+            exchange = bool(flags & RENAME_FLAGS["RENAME_EXCHANGE"])
+            if exchange:
+                self._file(paths[-1])
+            if op == Fileop.RENAME:
+                self._paths.rename(paths[0], paths[-1], exchange=exchange)
+            elif op == Fileop.LINK:
+                self._paths.put(paths[-1], file)
             self._add(call, process, FILEOP_BASE + op, file, offset=self._last_name, size=flags)
             return
         is_directory = op in (Fileop.MKDIR, Fileop.RMDIR)
@@ -304,8 +313,7 @@ class OpenFiles:
         flags = int(IoFlag.DIRECTORY) if is_directory else 0
         self._add(call, process, FILEOP_BASE + op, file, size=mode, flags=flags)
         if op != Fileop.MKDIR:
-            del self._file_at[paths[0]]
-            self._absent.add(paths[0])
+            self._paths.remove(paths[0])
 
     def _bookkeeping(self, call: Call, process: Process) -> None:
         """Calls that change tables, positions and what is known, and that are no operations (but for close)."""
@@ -358,15 +366,17 @@ class OpenFiles:
             return
         named = path_in(call.arguments) if call.name in SIZES_BY_PATH else Named("")
         if named.path:
-            file = self._file_at.get(self._place(process, named))
+            file = self._paths.file(self._place(process, named))
         else:
             description = self._of(call, process) if re.match(r"\d", call.arguments) else None
             file = description.file if description else None
             if description and call.name == "lseek":
                 description.position, description.guessed = call.result, False
-        size = _SIZE.search(call.arguments)
-        if size and "S_IFREG" in call.arguments and file and file not in self._written:
-            self._learn_size(file, int(size[1]))
+        size = _SIZE.search(call.arguments) if "S_IFREG" in call.arguments else None
+        told = number_of(size[1]) if size else 0
+        # What fallocate made it is no size that it had before.
+        if file and file not in self._written and told > self._size[file]:
+            self._learn_size(file, told)
 
 
 def _errno(call: Call) -> int:

@@ -52,9 +52,15 @@ class Processes:
 
     A child may call something before the clone that made it ends, and the log says so in this order. It is then the
     child of the latest clone that has not ended.
+
+    Attributes
+    ----------
+    made : set of int
+        Threads that clones made and that have not ended.
     """
 
     def __init__(self) -> None:
+        self.made: set[int] = set()
         self._process_of: dict[int, Process] = {}
         self._cloning: list[tuple[int, str]] = []
         self._new_threads: list[tuple[int, int, int]] = []
@@ -84,6 +90,12 @@ class Processes:
             self._child(call.result, call.thread, call.arguments)
             self._new_threads.append((call.result, self._process_of[call.result].number, call.start_ns))
 
+    def ends(self, thread: int) -> None:
+        """A thread has ended, and its number may become that of another one."""
+        self._process_of.pop(thread, None)
+        self.made.discard(thread)
+        self._cloning = [it for it in self._cloning if it[0] != thread]
+
     def new_tasks(self) -> np.ndarray:
         """TASK records of the threads since the last time."""
         tasks = np.zeros(len(self._new_threads), TASK_DTYPE)
@@ -94,6 +106,7 @@ class Processes:
         return tasks
 
     def _child(self, thread: int, parent: int, arguments: str) -> None:
+        self.made.add(thread)
         origin = self._process_of.get(parent) or Process(parent)
         if "CLONE_THREAD" in arguments:
             self._process_of[thread] = origin

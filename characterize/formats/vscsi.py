@@ -36,14 +36,15 @@ RECORDS_AT_ONCE = 1 << 17
 
 
 def looks_like(head: bytes) -> bool:
-    """Whether a file begins with at least two records of one version that count up."""
+    """Whether a file begins with records of one version; one alone has to be all of it."""
     return _version_of(head) is not None
 
 
 def _version_of(head: bytes) -> int | None:
     for version, dtype in _DTYPE_OF_VERSION.items():
         records = np.frombuffer(head, dtype, len(head) // dtype.itemsize)[:64]
-        if len(records) >= 2 and (records["version"] >> _VERSION_SHIFT == version).all():
+        enough = len(records) >= 2 or len(head) == dtype.itemsize
+        if enough and (records["version"] >> _VERSION_SHIFT == version).all():
             return version
     return None
 
