@@ -77,7 +77,8 @@ def walk_file(
     block_units = geometry.step if geometry.step > 1 else 1 << int(math.log2(geometry.size_units))
     blocks = -(-file_units // block_units)
     stacked = depth != "uniform"
-    wished = start_count
+    # A scan starts over at the end of its file and nowhere else: elsewhere it would meet what it has just read.
+    wished = start_count if start_count > math.ceil(total_units / file_units) else 1
     for _ in range(PLACEMENT_ATTEMPTS):
         generator = np.random.default_rng([seed, process])
         sizes = draw_sizes(size, count, total_units, largest_units, generator)

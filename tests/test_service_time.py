@@ -13,6 +13,7 @@ pytestmark = pytest.mark.computes
 MIB = float(1 << 20)
 BORDER_BYTES = 128 * MIB
 COLD = Workload(1024 * MIB, 0.0, 0.5, 4096.0, 1.0)
+SCAN = Workload(1024 * MIB, 1.0, 1.0, 131072.0, 1.0)
 CACHED_READS = Workload(16 * MIB, 0.0, 1.0, 4096.0, 4.0)
 
 
@@ -54,3 +55,13 @@ def test_kernel_threads_slow_many_processes_and_not_one():
 def test_kernel_threads_do_nothing_for_what_is_cached():
     slow = throughput(CACHED_READS, worker_access_s=1e-5, worker_page_s=1e-5)
     assert slow == pytest.approx(throughput(CACHED_READS), rel=0.02)
+
+
+def test_pages_that_are_read_ahead_take_less_of_a_processor():
+    """As large folios do. All of a scan is read ahead, and nothing of single pages at random."""
+    for workload, ahead in ((SCAN, 1.0), (COLD.replace(read_frac=1.0), 0.0)):
+        dear, cheap = (demand(workload, ahead_page_frac=frac) for frac in (1.0, 0.25))
+        read_pages = float(dear.read_frac[0]) * workload.size_mean / 4096
+        less_s = float(dear.seconds["processors"][0] - cheap.seconds["processors"][0])
+        page_s = CONSTANTS["miss_page_s"].value / CONSTANTS["cpu_servers"].value
+        assert less_s == pytest.approx(0.75 * ahead * read_pages * page_s, rel=0.02, abs=1e-9)

@@ -13,7 +13,7 @@ from selfscale.measure import Point
 from selfscale.models import make_model
 from selfscale.models.measured import columns
 from selfscale.models.traffic import TrafficModel
-from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes, simulated
+from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes, seconds_of, simulated
 from selfscale.profile import Profile, Region
 from selfscale.sampling import random_workload
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
@@ -106,6 +106,22 @@ def test_what_storage_wrote_tells_how_many_requests_it_takes_at_once(queue, lear
         )
     ]
     assert TrafficModel(ENVIRONMENT).fit(counted, REGIONS).formula.limits.queue == queue
+
+
+@pytest.mark.parametrize(("seq_frac", "ahead"), [(1.0, 1.0), (0.0, 0.0)])
+def test_pages_that_are_read_ahead_take_less_of_a_processor(seq_frac, ahead):
+    """As large folios do: all of a scan, and next to nothing of long requests at random."""
+    table = columns([Workload(64 * CACHE, seq_frac, 1.0, 131072.0, 1.0)])
+    traffic = simulated(table, LIMITS)
+
+    def processors_s(frac):
+        values = {name: constant.value for name, constant in CONSTANTS.items()} | {"ahead_page_frac": frac}
+        return float(seconds_of(np.log(list(values.values())), table, traffic)["processors"][0])
+
+    page_s = CONSTANTS["miss_page_s"].value / CONSTANTS["cpu_servers"].value
+    assert processors_s(1.0) - processors_s(0.25) == pytest.approx(
+        0.75 * ahead * 32 * page_s, rel=0.02, abs=0.1 * page_s
+    )
 
 
 def test_without_counts_storage_takes_any_number_of_requests(learned_from):

@@ -65,6 +65,20 @@ def test_purely_sequential():
         assert_achieved(make_trace(wanted, requests=requests_needed(wanted), size=size), wanted)
 
 
+@pytest.mark.parametrize("requests", [5000, 20_000])
+@pytest.mark.parametrize("depth", DEPTH_FAMILIES)
+def test_a_scan_starts_over_at_the_end_of_its_file_only(depth, requests):
+    """Elsewhere it would meet what it has just read."""
+    wanted = Workload(64 * MIB, 1.0, 1.0, 128 * KIB, 1)
+    trace = make_trace(wanted, requests=requests, depth=depth, allow_partial=True)
+    io, size = trace.arrays[RecordKind.IO], trace.files["size_bytes"].iloc[0]
+    offsets, ends = io["offset"], io["offset"] + io["result"]
+    starts = 1 + np.flatnonzero(offsets[1:] != ends[:-1])
+    assert (ends[starts - 1] == size).all()
+    assert (offsets[starts] == 0).all()
+    assert len(starts) == (len(io) * wanted.size_mean - 1 + offsets[0]) // size
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     unique=st.integers(256 * KIB, 16 * MIB),

@@ -34,6 +34,7 @@ CONSTANTS = {
     "write_byte_s": Guess(1.2e-10, 1.2),
     "far_byte_s": Guess(5e-11, 1.0),
     "miss_page_s": Guess(3.5e-7, 1.2),
+    "ahead_page_frac": Guess(0.4, 0.7),
     "lock_s": Guess(3e-7, 1.0),
     "lock_byte_s": Guess(2e-11, 1.0),
     "access_read_s": Guess(7e-5, 3.0),
@@ -76,7 +77,8 @@ requests at once in one direction, device_servers in both; limits_apart is 0 whe
 that of their bytes, and large where the longer counts.
 
 Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most. One that is waited for costs
-restart_frac of an access; of the time of the others hidden_frac is not waited for. Write-back
+restart_frac of an access; of the time of the others hidden_frac is not waited for, and their pages take
+ahead_page_frac of miss_page_s, since they are brought in as large folios. Write-back
 (`selfscale.models.write_back`) begins at write_cache, of which stays_frac stays dirty then, and takes spill_page_s of a
 processor per page. Besides, what storage reads or writes takes worker_access_s and worker_page_s of the kernel's own
 threads (write-back, loop devices, compression), which a request does not wait for as long as there is a processor."""
@@ -114,7 +116,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
 
     Parameters
     ----------
-    constants : ndarray, shape (34,), or (34, k, 1) for k sets at once
+    constants : ndarray, shape (35,), or (35, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -136,11 +138,13 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     # A run of writes ends where one of its requests is read.
     extents = 1 - sequential * write * (1 - np.minimum(k["random_frac"], 1.0))
     extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * neighbour_frac(kept, table.process_num))
+    cheaper = (1 - np.minimum(k["ahead_page_frac"], 1.0)) * ahead.behind_bytes
     processor = (
         read * (k["read_call_s"] + size * k["read_byte_s"])
         + write * (k["write_call_s"] + size * k["write_byte_s"])
         + far * size * k["far_byte_s"]
-        + pages * (miss * k["miss_page_s"] + write * spill * k["spill_page_s"])
+        + miss * (read * (ahead.bytes - cheaper) / PAGE_BYTES + write * pages) * k["miss_page_s"]
+        + pages * write * spill * k["spill_page_s"]
     )
     accesses = random + k["restart_frac"] * (ahead.first + ahead.behind)
     piece_bytes = ahead.bytes - overlapped * np.minimum(ahead.long_bytes + ahead.own * longer, ahead.bytes)
@@ -218,9 +222,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (34,)
+    constants : ndarray, shape (35,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (34, 34)
+    covariance : ndarray, shape (35, 35)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -241,7 +245,7 @@ class ServiceTimes:
         return self.at(data.columns).log_throughput
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 34)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 35)."""
         return derivative(
             lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)), self.constants
         )

@@ -34,6 +34,7 @@ CONSTANTS = {
         "far_byte_s",
         "near_cache_bytes",
         "miss_page_s",
+        "ahead_page_frac",
         "spill_page_s",
         "lock_s",
         "lock_byte_s",
@@ -99,7 +100,7 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[
 
     Parameters
     ----------
-    constants : ndarray, shape (24,), or (24, k, 1) for k sets at once
+    constants : ndarray, shape (25,), or (25, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     traffic : Traffic
         Of the workloads.
@@ -130,7 +131,7 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[
         read * (k["read_call_s"] + size * k["read_byte_s"])
         + write * (k["write_call_s"] + size * k["write_byte_s"])
         + far * size * k["far_byte_s"]
-        + (waited[1] + ahead[1]) / PAGE_BYTES * k["miss_page_s"]
+        + (waited[1] + np.minimum(k["ahead_page_frac"], 1.0) * ahead[1]) / PAGE_BYTES * k["miss_page_s"]
         + written[1] / PAGE_BYTES * k["spill_page_s"]
     )
     # The kernel's threads serve storage beside the processes: one leaves them a processor, many do not.
@@ -150,9 +151,9 @@ class TrafficTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (24,)
+    constants : ndarray, shape (25,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (24, 24)
+    covariance : ndarray, shape (25, 25)
         What points and guesses leave open of them (Laplace's approximation).
     limits : CacheLimits
         Of the machine that is simulated.
@@ -181,7 +182,7 @@ class TrafficTimes:
         return bottleneck(seconds, data.columns, self.constants[SHARPNESS])
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 24)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 25)."""
         traffic = simulated(table, self.limits)
         return derivative(
             lambda sets: bottleneck(seconds_of(sets, table, traffic), table, sets[SHARPNESS]),
