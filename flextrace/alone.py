@@ -54,19 +54,6 @@ def alone_with(journal: Path, *, resume: bool) -> Iterator[None]:
                 journal.unlink(missing_ok=True)
 
 
-def check_no_points(journal: Path) -> None:
-    """Refuse to begin anew where there are points of an interrupted run; without any, it was killed before the first.
-
-    Raises
-    ------
-    FlextraceError
-    """
-    if journal.exists() and journal.stat().st_size:
-        raise FlextraceError(
-            f"{journal} holds an interrupted run: continue it with --resume, forget it with --force", 2
-        )
-
-
 @contextlib.contextmanager
 def _alone(descriptor: int, path: Path, remedy: str) -> Iterator[None]:
     """Keep others from what is open, and close it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +32,10 @@ def check_nothing_is_lost(arguments: argparse.Namespace, output: Path) -> None:
         return
     if output.exists():
         raise FlextraceError(f"{output} exists already: choose another name, or give --force or --resume", 2)
-    if journal_path(output).exists():
+    journal = journal_path(output)
+    if journal.exists() and journal.stat().st_size:  # else it was killed before its first point
         raise FlextraceError(
-            f"{journal_path(output)} holds an interrupted run: continue it with --resume, forget it with --force", 2
+            f"{journal} holds an interrupted run: continue it with --resume, forget it with --force", 2
         )
 
 
@@ -46,6 +47,21 @@ def told_how_to_go_on(again: str, say: Callable[[str], None]) -> Iterator[None]:
     except KeyboardInterrupt:
         say(f"the run so far is kept; continue with: flextrace {again}")
         raise
+
+
+def end_of(work: Callable[[], None]) -> KeyboardInterrupt | FlextraceError | OSError | None:
+    """What ended some work before it was done; None if nothing did."""
+    try:
+        work()
+    except (KeyboardInterrupt, FlextraceError, OSError) as end:
+        return end
+    return None
+
+
+def clean_up(stack: ExitStack, say: Callable[[str], None]) -> None:
+    """Leave everything, and say what could not be cleaned up: nothing takes the place of what is told behind it."""
+    if (left := end_of(stack.close)) is not None:
+        say(reason_of(left))
 
 
 def kept(failures: Sequence[Exception], journal: Journal, again: str) -> FlextraceError:

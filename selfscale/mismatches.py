@@ -15,6 +15,7 @@ from selfscale.no_simulation import no_simulation
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
 from selfscale.steadiness import unsteadiness
+from selfscale.table_profile import known_settings
 from selfscale.uncached import knows_device
 
 
@@ -40,19 +41,23 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
 
 
 def recorded_machine(
-    application: Application, path: str | os.PathLike[str], model: str, settings: Mapping[str, float]
+    application: Application,
+    profile: Profile,
+    path: str | os.PathLike[str],
+    model: str,
+    settings: Mapping[str, float],
 ) -> tuple[Predictor, list[str]]:
     """The machine that an application was recorded on, by its profile, and what that cannot say of the application.
 
     Raises
     ------
     FlextraceError
-        How the application ran was not recorded, or the profile cannot be used.
+        How the application ran was not recorded, or the profile has not what the model needs.
     """
     if application.times is None:
         raise not_recorded(application.why_no_times)
-    predictor = Predictor.load(path, model, settings)
-    return predictor, mismatches(application, path, predictor) + _other_memory(application, path, predictor.profile)
+    predictor = Predictor(profile, model, known_settings(profile, settings))
+    return predictor, mismatches(application, path, predictor) + _other_memory(application, path, profile)
 
 
 def _other_memory(application: Application, path: str | os.PathLike[str], recorded_on: Profile) -> list[str]:

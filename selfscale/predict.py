@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -21,7 +20,7 @@ from selfscale.models import MODELS, TABLE_MODELS, make_model
 from selfscale.models.measured import region_of
 from selfscale.profile import Profile
 from selfscale.relative import Estimated
-from selfscale.table_profile import Placement, known_settings
+from selfscale.table_profile import Placement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,18 +141,6 @@ class Predictor:
         self._index_of = dict(enumerate(indices))
         model_used = make_model(self.score.model, profile.cache_environment)
         self._model = model_used.fit(learned_points(profile), profile.regions)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], model: str, settings: Mapping[str, float]) -> Predictor:
-        """Of a profile's file, of a machine or a table; without those `settings` that it has no parameter for.
-
-        Raises
-        ------
-        FlextraceError
-            The profile cannot be read, or as above.
-        """
-        profile = Profile.load(path, tables=True)
-        return cls(profile, model, known_settings(profile, settings))
 
     @cached_property
     def service_times(self) -> ServiceTimes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new user reads: the commands of README.md and of the guides in docs/ are understood, what they name is there."""
+"""What a new user reads, README.md and the guides in docs/: its commands are understood, and what it names is there."""
 
 import argparse
 import re
@@ -55,7 +55,9 @@ def test_options_that_a_document_names_are_there(document):
     assert named - known <= {"--reflink"}, "which is of cp"
 
 
-@pytest.mark.parametrize("document", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda path: path.name
+)
 def test_what_a_document_links_to_is_there(document):
     for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text()):
         linked = document.parent / target if target else document

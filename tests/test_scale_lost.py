@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stays of a measurement whose places fill up, vanish or fail, and of one that is interrupted again."""
 
-import json
 import os
 import shlex
 import shutil
@@ -104,7 +103,7 @@ def test_a_signal_right_behind_another_one_does_not_interrupt_what_that_one_save
 def test_nohup_keeps_a_measurement_when_the_terminal_goes():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with measuring.terminated_as_interrupted():
+        with interruption.terminated_as_interrupted():
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
@@ -143,19 +142,6 @@ def test_an_interruption_while_a_whole_profile_is_scored_leaves_it_and_what_to_d
     assert disturbed.measured == measured
 
 
-@pytest.mark.parametrize("machine", [{"cache_bytes": CACHE_BYTES, "cache_pages": 5}, {"cpus": 2}], ids=["more", "less"])
-def test_what_another_version_found_of_the_machine_is_not_gone_on_from(tmp_path, disturbed, capsys, machine):
-    disturbed.before[3] = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    assert main(command(tmp_path / "d", tmp_path / "p.json")) == 130
-    journal = tmp_path / "p.json.points.ndjson"
-    first, points = journal.read_text().split("\n", 1)
-    journal.write_text(json.dumps(json.loads(first) | {"machine": machine}) + "\n" + points)
-    before = journal.read_bytes()
-    assert main(command(tmp_path / "d", tmp_path / "p.json", "--resume")) == 2
-    assert f"cannot resume {journal}: another version of flextrace wrote it" in capsys.readouterr().err
-    assert journal.read_bytes() == before
-
-
 def test_the_command_that_is_told_goes_on_with_the_very_same_numbers(tmp_path, disturbed, capsys):
     disturbed.before[5] = lambda: os.kill(os.getpid(), signal.SIGTERM)
     more = ["--budget", "2.00000123m", "--cost", "1234567.89"]
@@ -187,7 +173,7 @@ def test_what_laying_out_files_again_takes_counts_to_the_budget_of_a_run_that_is
     command_line = command(tmp_path / "d", tmp_path / "p.json")
     assert main(command_line) == main([*command_line, "--resume"]) == 130
     assert main([*command_line, "--resume"]) in {0, 3}
-    profile = load(tmp_path / "p.json")
+    profile = Profile.load(tmp_path / "p.json")
     measured = points_of(profile)
     assert {index: point.resumed_s for index, point in enumerate(measured) if point.resumed_s} == {5: 20.0, 12: 30.0}
     assert profile.settings["spent_s"] == pytest.approx(3 + 20 + 30 + sum(point.cost_s for point in measured))
