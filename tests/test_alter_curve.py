@@ -153,6 +153,12 @@ def test_random_places_are_used_four_times_less_often(size):
     assert_held(parent, altered, manifest)
 
 
+def test_no_requests_leave_their_files_for_a_curve_that_is_further_off_in_all():
+    # Half of every page is a page of its own by depth: twice as many blocks, and so more that cannot be avoided.
+    _, manifest = alter(database_like(100, pages=150), {"sizeMean": Relative(0.5)})
+    assert "by_depth" not in manifest.notes["uniqueBytes"]
+
+
 def test_files_have_room_for_what_is_new_however_unequally_they_are_reused():
     draft = Draft.of(database_like(100, pages=30))
     target = 2.0 * draft.unique_bytes()

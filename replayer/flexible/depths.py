@@ -180,7 +180,7 @@ def _continued(  # noqa: PLR0917
 
 @njit(cache=True)
 def _unused(requests: Requests, room: Room, stack: Stack, streams: Streams, i: int) -> int:
-    """The request's own place if that is new, else the next that is in its file, as far as possible with room for it."""
+    """The request's own place if that is new, else the next that is in its file, where it can be with room for it."""
     name, blocks = requests.file[i], requests.blocks[i]
     first, end = room.base[name], room.base[name] + room.blocks[name]
     place, partly = first + requests.low[i] % max(room.blocks[name] - blocks + 1, 1), -1
