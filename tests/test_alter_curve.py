@@ -23,7 +23,7 @@ from replayer.flexible.depths import NEW, depths_of
 from replayer.flexible.draft import Draft
 from replayer.run import replay
 from replayer.willy import make_trace
-from tests.flexible_traces import Recording, replay_size_violations
+from tests.flexible_traces import Recording, database_like, replay_size_violations
 
 pytestmark = pytest.mark.computes
 
@@ -144,6 +144,25 @@ def test_the_engine_repeats_requests_that_went_to_other_files(tmp_path):
     result = replay(characterize.write(altered, tmp_path / "altered.iotrace"), tmp_path / "image")
     assert result["trustworthy"], result["reasons"]
     assert result["operations"]["done"] == len(altered.io) + len(altered.fileops)
+
+
+@pytest.mark.parametrize("size", ["binomial", "bernoulli"])
+def test_random_places_are_used_four_times_less_often(size):
+    parent = make_trace(Workload(2 << 20, 0.5, 0.5, 16384, 2), requests=1000, size=size, seed=5)
+    altered, manifest = alter(parent, {"uniqueBytes": Relative(4)})
+    assert_held(parent, altered, manifest)
+
+
+def test_no_requests_leave_their_files_for_a_curve_that_is_further_off_in_all():
+    # Half of every page is a page of its own by depth: twice as many blocks, and so more that cannot be avoided.
+    _, manifest = alter(database_like(100, pages=150), {"sizeMean": Relative(0.5)})
+    assert "by_depth" not in manifest.notes["uniqueBytes"]
+
+
+def test_files_have_room_for_what_is_new_however_unequally_they_are_reused():
+    draft = Draft.of(database_like(100, pages=30))
+    target = 2.0 * draft.unique_bytes()
+    assert place_by_depths(draft, target, np.random.default_rng(0)) == pytest.approx(target, rel=0.01)
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.95])

@@ -138,6 +138,7 @@ class _Placer:
         wished = _Blocks.of(like, file.reshape(-1)[len(start) :], len(self.names))
         file = blocks.file
         self.extent = np.maximum(blocks.extent, wished.extent)
+        self.references = np.bincount(file, blocks.count, len(self.names)).astype(np.int64)
         self.largest = np.zeros(len(self.names), np.int64)
         np.maximum.at(self.largest, file, blocks.count)
         self.distinct, self.limit = blocks.distinct, wished.distinct * self.factor
@@ -222,7 +223,8 @@ class _Placer:
 
         room, tolerance = options
         if self.rarer:
-            blocks = self.extent * (math.ceil(self.growth) + 1)
+            # No file needs more new places than it has references, but new ones have gaps between them.
+            blocks = np.maximum(self.extent * (math.ceil(self.growth) + 1), self.extent + self.references)
         else:
             blocks = np.minimum(np.ceil(self.extent * self.growth * room), self.extent).astype(np.int64)
         blocks = np.maximum(blocks, self.largest)

@@ -180,15 +180,21 @@ def _continued(  # noqa: PLR0917
 
 @njit(cache=True)
 def _unused(requests: Requests, room: Room, stack: Stack, streams: Streams, i: int) -> int:
-    """The request's own place if that is new, else the next that is in its file."""
-    name = requests.file[i]
-    first, room_blocks = room.base[name], room.blocks[name]
-    place = first + requests.low[i] % max(room_blocks - requests.blocks[i] + 1, 1)
-    if stack.moment[place] >= 0:
-        place = next_unused(stack.unused, place)
-        if place >= first + room_blocks:
+    """The request's own place if that is new, else the next that is in its file, where it can be with room for it."""
+    name, blocks = requests.file[i], requests.blocks[i]
+    first, end = room.base[name], room.base[name] + room.blocks[name]
+    place, partly = first + requests.low[i] % max(room.blocks[name] - blocks + 1, 1), -1
+    for turn in range(TURNS):
+        place = next_unused(stack.unused, min(place, end))
+        if place + blocks > end:
             place = next_unused(stack.unused, first)
-    return place if _fits(requests, room, streams, i, place, name) else -1
+        if _fits(requests, room, streams, i, place, name):
+            if stack.moment[place + blocks - 1] < 0:
+                return place
+            partly = place if partly < 0 else partly
+        # Behind the run that ended last it would be sequential: one further leaves a gap.
+        place += 1 << turn // 8
+    return partly
 
 
 @njit(cache=True)

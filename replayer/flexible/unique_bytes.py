@@ -91,6 +91,7 @@ def _best_of(  # noqa: PLR0917
     """The draft that the best way makes, and the footprint that it reaches; on any file only where others fail."""
     before, sequential = curve_of_requests(*like.intervals()), float(draft.sequential().mean())
     best: tuple[tuple[float, float, float, int], Draft, float] | None = None
+    apart = 0.0
     for number, way in enumerate([*ways, *on_any_file]):
         if number == len(ways) and best is not None and best[0] <= (0, 0, CURVE_HELD):
             break
@@ -98,9 +99,11 @@ def _best_of(  # noqa: PLR0917
         reached = way(tried, target)
         off = abs(reached / target - 1)
         broken = abs(float(tried.sequential().mean()) - sequential)
-        bent = change_of(before, curve_of_requests(*tried.intervals())).beyond_least
-        rank = max(off - accepted, 0), max(broken - RUNS_TOLERANCE, 0), bent, number
-        if best is None or rank < best[0]:
-            best = rank, tried, reached
+        curve = change_of(before, curve_of_requests(*tried.intervals()))
+        rank = max(off - accepted, 0), max(broken - RUNS_TOLERANCE, 0), curve.beyond_least, number
+        # Blocks of which requests use a part make more of a difference unavoidable, which is no reason to leave files.
+        further = number >= len(ways) and best is not None and rank[:2] == best[0][:2] and curve.mean_error > apart
+        if best is None or (rank < best[0] and not further):
+            best, apart = (rank, tried, reached), curve.mean_error
     assert best is not None
     return best[1:]
