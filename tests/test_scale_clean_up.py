@@ -9,7 +9,7 @@ import pytest
 from characterize.errors import FlextraceError
 from flextrace import measuring, scale
 from flextrace.main import main
-from selfscale.profile import load
+from selfscale.profile import Profile
 from tests.test_scale_lost import command, disturbed  # noqa: F401
 from tests.test_validate import command as validation
 from tests.test_validate import machine, made, place  # noqa: F401
@@ -72,7 +72,7 @@ def test_a_whole_profile_is_there_with_what_to_do_next(tmp_path, stuck, monkeypa
     told = capsys.readouterr().err
     assert "next: flextrace predict" in told
     assert told.splitlines()[-1] == f"flextrace scale: {LEFT if code == 1 else 'interrupted'}"
-    assert load(tmp_path / "p.json").complete
+    assert Profile.load(tmp_path / "p.json").complete
     assert not (tmp_path / "p.json.points.ndjson").exists()
 
 
