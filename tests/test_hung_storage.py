@@ -144,7 +144,16 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
     assert "lost records" not in said
 
 
+@pytest.fixture
+def interruptible():
+    """Also where a shell runs the tests aside, and has interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @needs_recorder
+@pytest.mark.usefixtures("interruptible")
 def test_a_recorder_that_it_holds_costs_no_result(tmp_path, monkeypatch):
     """Another signal ends the waiting for it."""
     monkeypatch.setattr("replayer.run.END_S", 0.5)
