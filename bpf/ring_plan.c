@@ -89,9 +89,8 @@ void ring_plan_say(const struct ring_plan *plan, uint64_t wanted_bytes, bool qui
 			plan->online_cpus + plan->late_cpus, memory_mib);
 	else if (!wanted_bytes && plan->bytes < RING_BYTES_DEFAULT && !quiet)
 		fprintf(stderr,
-			"flextrace record: note: the ring buffers have %llu bytes, not %d, so that those of %d CPUs "
-			"take "
-			"no more than %llu MiB of memory: --ring-bytes for others\n",
+			"flextrace record: note: the ring buffers have %llu bytes, not %d, so that those of %d "
+			"CPUs take no more than %llu MiB of memory: --ring-bytes for others\n",
 			(unsigned long long)plan->bytes, RING_BYTES_DEFAULT, plan->online_cpus + plan->late_cpus,
 			memory_mib);
 }

@@ -26,7 +26,7 @@ def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
         Of the option that names the format; ``--format`` is the output's in some verbs.
     """
     from characterize.formats.reading import TIME_UNITS  # noqa: PLC0415
-    from characterize.formats.registry import FORMATS  # noqa: PLC0415 (pyarrow is slow to import)
+    from characterize.formats.registry import FORMATS  # noqa: PLC0415 (numpy only after the cheap refusals)
 
     group = parser.add_argument_group("traces of other tools")
     formats = "; ".join(f"{form.name}: {form.about}" for form in FORMATS.values())
@@ -73,8 +73,10 @@ def read_options(arguments: argparse.Namespace) -> ReadOptions:
 
 def foreign_options(arguments: argparse.Namespace) -> ReadOptions | None:
     """The options, if any of them was given: FILE is then a trace of another tool, whatever it begins with."""
+    from characterize.formats.reading import ReadOptions  # noqa: PLC0415
+
     options = read_options(arguments)
-    return options if options != type(options)() else None
+    return None if options == ReadOptions() else options
 
 
 def assumptions(trace: Trace) -> str:

@@ -67,9 +67,8 @@ static bool explain_memory(const struct run *run)
 	uint64_t refused = atomic_load(&run->flights_refused);
 
 	if (refused)
-		say("%llu reads found no memory left by those in flight, and waited for these or failed: let fewer be "
-		    "in "
-		    "flight by --depth N, or replay where there is more memory",
+		say("%llu reads found no memory left by those in flight, and waited for these or failed: let fewer "
+		    "be in flight by --depth N, or replay where there is more memory",
 		    (unsigned long long)refused);
 	return refused;
 }
