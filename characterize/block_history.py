@@ -13,8 +13,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from characterize.log_histogram import LogHistogram
-from characterize.numbering import room_for
+from characterize.counting.log_histogram import LogHistogram
+from characterize.counting.numbering import room_for
 from characterize.references import Columns, References
 
 # By what was done before (nothing, read, write) and now (read, write); of those with a time, which are kept.

@@ -20,12 +20,12 @@ from characterize.layer_summary import Conditions, LayerChunk, LayerSummary, Sam
 from characterize.layout import HeaderFlag, IoOp, RecordKind
 from characterize.links import Links, LinksSummary
 from characterize.loss import Totals, is_lossy, kept_share, totals_of
-from characterize.missing_records import LOWER_BOUND, damaged, what_is_missing
-from characterize.provenance import provenance_of
 from characterize.requests import LAYERS, MMAP_RULES, Layer, Mmap, times_measured
 from characterize.stream import PIECE_RECORDS, Chunk, Linked, Stream, one_ahead, stream_of
 from characterize.trace import Trace
-from characterize.trace_head import TRUNCATED
+from characterize.trace_files.missing_records import LOWER_BOUND, damaged, what_is_missing
+from characterize.trace_files.provenance import provenance_of
+from characterize.trace_files.trace_head import TRUNCATED
 
 SCHEMA = "flextrace.characterization/1"
 NOT_RUN = (

@@ -10,8 +10,8 @@ import numba
 import numpy as np
 import pandas as pd
 
-from characterize.log_histogram import GroupedHistogram, LogHistogram
-from characterize.numbering import Numbering, room_for
+from characterize.counting.log_histogram import GroupedHistogram, LogHistogram
+from characterize.counting.numbering import Numbering, room_for
 from characterize.processor_share import computed_ns
 from characterize.references import Columns
 

@@ -13,8 +13,8 @@ import pandas as pd
 
 from characterize.appended_ranges import AppendedRanges
 from characterize.border import Border
+from characterize.counting.grouped_sums import GroupedSums
 from characterize.file_sizes import UNKNOWN, FileSizes
-from characterize.grouped_sums import GroupedSums
 from characterize.layout import NOT_MEASURED_U32, NOT_MEASURED_U64, BlockFlag, IoFlag, RecordKind
 from characterize.references import BlockNumbers, Columns
 from characterize.requests import columns_of

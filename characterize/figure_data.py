@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from characterize.characterization import Characterization
+from characterize.counting.log_histogram import LogHistogram
 from characterize.layer_chunks import ApplicationChunks, BlockChunks
 from characterize.layer_summary import LayerChunk
-from characterize.log_histogram import LogHistogram
 from characterize.places import PlaceCounts, Places, Spans
 from characterize.requests import Layer, Mmap, times_measured
 from characterize.response_time import times_by_kind

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from characterize.grouped_sums import GroupedSums
+from characterize.counting.grouped_sums import GroupedSums
 from characterize.references import Columns
 from characterize.trace import PATH_DTYPE
 

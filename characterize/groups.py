@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from characterize.border import Border
+from characterize.counting.grouped_sums import GroupedSums
 from characterize.errors import FlextraceError
-from characterize.grouped_sums import GroupedSums
 from characterize.layer_characterization import LayerCharacterization, layer_of
 from characterize.layer_summary import Conditions, LayerChunk, LayerSummary
 from characterize.layout import RecordKind

@@ -14,9 +14,9 @@ from characterize.device_name import device_name
 from characterize.document import plain
 from characterize.layout import FileFlag, FileType, HeaderFlag, RecordKind, name_of
 from characterize.links import links_of
-from characterize.provenance import provenance_of
 from characterize.requests import requests_of
 from characterize.trace import Trace
+from characterize.trace_files.provenance import provenance_of
 
 SCHEMA = "flextrace.info/1"
 

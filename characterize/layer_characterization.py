@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from characterize.concurrency import Concurrency, littles_law
+from characterize.counting.time_histogram import time_histogram
 from characterize.document import plain
 from characterize.extended import BlockFlagsSummary
 from characterize.layer_summary import LayerSummary
 from characterize.loss import LOWER_BOUNDS, Totals, estimates_of, exact_of, is_lossy
-from characterize.time_histogram import time_histogram
 from characterize.trace import Trace
 from characterize.workload import Workload, with_totals
 
@@ -46,12 +46,12 @@ class LayerCharacterization:
     time : dict of str to float
         time_in_io_s, time_in_io_share, time_in_sync_s, throughput_bytes_per_s, throughput_in_io_bytes_per_s.
     response_time : dict
-        ``read``, ``write``, ``sync``, each as from `characterize.log_histogram.LogHistogram.distribution` or None.
+        ``read``, ``write``, ``sync``, each as from `LogHistogram.distribution` or None.
     run_delay : dict
         ``read``, ``write``, ``sync``: each ``share`` of these times in which the thread was ready to run but waited for
         a processor, and ``measured_share``, of which share of them that is known; None where of none, as before 1.6.
     think_time, queue_time : dict or None
-        As from `characterize.log_histogram.LogHistogram.distribution`; think times at the application's layer only.
+        As from `LogHistogram.distribution`; think times at the application's layer only.
     computing : dict of str to float, or None
         ``share`` of the think times for which the thread had a processor, and ``measured_share``, of which share of
         them that is known (0: of none, as in traces of before format 1.2 and of other tools); as think times.
@@ -70,7 +70,7 @@ class LayerCharacterization:
         As `characterize.sequentiality.Sequentiality.runs`.
     inter_arrival_time, inter_sync_time : dict or None
     time_histogram : DataFrame
-        As from `characterize.time_histogram`: ``read, write, sync`` (response times), ``queue``, ``inter_arrival``,
+        As from `time_histogram`: ``read, write, sync`` (response times), ``queue``, ``inter_arrival``,
         ``inter_sync``, ``think``, those of them that were measured.
     file_skew : dict
         As from `characterize.file_skew.FileSkew.shares`.

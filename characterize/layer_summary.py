@@ -10,6 +10,7 @@ import numpy as np
 from characterize.block_history import BlockHistorySummary
 from characterize.border import Border
 from characterize.concurrency import ConcurrencySummary
+from characterize.counting.shards import SAMPLED_LEAST, SampledLocality
 from characterize.extended import BlockFlagsSummary, ExtendedSummary
 from characterize.file_skew import FileSkewSummary
 from characterize.layout import Source
@@ -19,7 +20,6 @@ from characterize.references import BlockNumbers, Columns
 from characterize.requests import Layer
 from characterize.response_time import ResponseSummary
 from characterize.sequentiality import SequentialitySummary
-from characterize.shards import SAMPLED_LEAST, SampledLocality
 from characterize.sizes import SizeSummary
 from characterize.touched import FreshBytes, UniqueBytes
 

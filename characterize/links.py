@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from characterize.counting.grouped_sums import GroupedSums
 from characterize.document import plain
-from characterize.grouped_sums import GroupedSums
 from characterize.layout import BlockDataClass, BlockFlag, BlockOp, IoOp, RecordKind
 from characterize.requests import data_moved
 from characterize.trace import PATH_DTYPE, Trace

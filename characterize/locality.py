@@ -6,7 +6,8 @@ The *depth* of a reference is the number of distinct other blocks touched since 
 reference to a block is *cold* and has no depth. A request that touches k blocks makes k references in ascending order.
 
 Speed and memory: O(log M) steps a reference for M distinct blocks, and 35 to 45 bytes a distinct block (number 15 to
-21, stack 12 to 16, histogram 8), whatever the number of references. `characterize.shards` estimates them from a sample.
+21, stack 12 to 16, histogram 8), whatever the number of references. `characterize.counting.shards` estimates them from
+a sample.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numba
 import numpy as np
 import pandas as pd
 
-from characterize.lru_stack import LruStack
-from characterize.numbering import room_for
+from characterize.counting.lru_stack import LruStack
+from characterize.counting.numbering import room_for
 from characterize.references import BLOCK_BYTES, BlockNumbers, Columns, References
 from characterize.requests import columns_of
 
@@ -47,7 +48,7 @@ class Locality:
     curves : DataFrame or None
         As from `LocalitySummary.curves`; None of a sample.
     sampled : dict or None
-        How it was sampled (`characterize.shards`); None: exact.
+        How it was sampled (`characterize.counting.shards`); None: exact.
     """
 
     counts: np.ndarray

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import pandas as pd
 
-from characterize.numbering import room_for
+from characterize.counting.numbering import room_for
 from characterize.references import BLOCK_BYTES, Columns, References
 
 WINDOWS = 200

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from characterize.numbering import Numbering
+from characterize.counting.numbering import Numbering
 
 BLOCK_BYTES = 4096
 BATCH_REFERENCES = 1 << 18
@@ -48,7 +48,7 @@ class References:
 
 
 class BlockNumbers:
-    """Numbers the blocks of requests. All that is kept is what `characterize.numbering` needs per distinct block."""
+    """Numbers the blocks of requests. All that is kept is what `numbering` needs per distinct block."""
 
     def __init__(self) -> None:
         self._segments = Numbering()

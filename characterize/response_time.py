@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from characterize.intervals import BusyTime
+from characterize.counting.intervals import BusyTime
+from characterize.counting.log_histogram import LogHistogram
+from characterize.counting.start_gaps import StartGaps
 from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockOp, Fileop, RecordKind
-from characterize.log_histogram import LogHistogram
 from characterize.references import Columns
 from characterize.requests import Layer, actor_columns, block_records
 from characterize.run_delay import RunDelays, stored_run_delays
-from characterize.start_gaps import StartGaps
 from characterize.trace import Trace
 
 SYNC_OPS = (Fileop.FSYNC, Fileop.FDATASYNC, Fileop.SYNC_FILE_RANGE, Fileop.SYNCFS)

@@ -15,8 +15,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from characterize.log_histogram import LogHistogram
-from characterize.numbering import Numbering, room_for
+from characterize.counting.log_histogram import LogHistogram
+from characterize.counting.numbering import Numbering, room_for
 from characterize.references import Columns
 from characterize.requests import Layer
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from characterize.grouped_sums import GroupedSums
+from characterize.counting.grouped_sums import GroupedSums
 from characterize.references import Columns
 
 COMMON_SIZES = 8

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.expansion import is_trace_archive
 from characterize.layout import (
     HEADER_DTYPE,
     RECORD_DTYPE,
@@ -34,7 +33,8 @@ from characterize.layout import (
 )
 from characterize.requests import rows_at
 from characterize.trace import Content, Trace, owners_of, trace_of
-from characterize.trace_head import count_records, is_foreign, json_text, read_head
+from characterize.trace_files.expansion import is_trace_archive
+from characterize.trace_files.trace_head import count_records, is_foreign, json_text, read_head
 
 if TYPE_CHECKING:
     from characterize.formats.reading import ReadOptions
@@ -137,7 +137,7 @@ def open_stream(
     path = Path(path)
     # pyarrow is slow to import, and most traces do not need it.
     if foreign is None and is_trace_archive(path):
-        archive = importlib.import_module("characterize.archive")
+        archive = importlib.import_module("characterize.trace_files.archive")
         head, file_bytes, text = archive.read_frame(path)
         return _streamed(path, head, file_bytes, text, lambda: archive.iterate(path))
     if foreign is not None or is_foreign(path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from characterize.numbering import room_for
+from characterize.counting.numbering import room_for
 from characterize.references import BLOCK_BYTES, Columns, References
 
 _LISTED_LEAST = 1 << 12

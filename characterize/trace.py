@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace file into DataFrames and a header; `characterize.trace_writer` is the reverse.
+"""Turns a trace file into DataFrames and a header; `characterize.trace_files.trace_writer` is the reverse.
 
-An archive (`characterize.archive`) is opened as the trace it was made from, and a trace of another tool
+An archive (`characterize.trace_files.archive`) is opened as the trace it was made from, and a trace of another tool
 (`characterize.formats`) as the one that ``flextrace import`` would make of it.
 
 The file is mapped while its records are sorted by kind; they then take about as much memory as the file. The layout is
@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 
 from characterize.device_name import device_name
-from characterize.expansion import is_trace_archive
 from characterize.layout import (
     HEADER_DTYPE,
     NOT_MEASURED_U64,
@@ -35,9 +34,10 @@ from characterize.layout import (
     HeaderFlag,
     RecordKind,
 )
-from characterize.missing_records import damaged, what_is_missing
-from characterize.trace_head import count_records, is_foreign, json_text, read_head
-from characterize.trace_writer import write
+from characterize.trace_files.expansion import is_trace_archive
+from characterize.trace_files.missing_records import damaged, what_is_missing
+from characterize.trace_files.trace_head import count_records, is_foreign, json_text, read_head
+from characterize.trace_files.trace_writer import write
 
 if TYPE_CHECKING:
     from characterize.formats.reading import ReadOptions
@@ -301,7 +301,7 @@ def open(path: str | os.PathLike[str], foreign: ReadOptions | None = None) -> Tr
     path = Path(path)
     # pyarrow is slow to import, and most traces do not need it.
     if foreign is None and is_trace_archive(path):
-        return trace_of(path, importlib.import_module("characterize.archive").read(path))
+        return trace_of(path, importlib.import_module("characterize.trace_files.archive").read(path))
     if foreign is not None or is_foreign(path):
         return importlib.import_module("characterize.formats.foreign").read_foreign(path, foreign)
     return trace_of(path, _read(path))

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from characterize.counting.intervals import overlap_at_starts, union_length
 from characterize.errors import FlextraceError
-from characterize.intervals import overlap_at_starts, union_length
 from characterize.layout import RecordKind
 from characterize.loss import Totals, is_lossy, totals_of
 from characterize.requests import STREAM_OF, Layer, Mmap, requests_of, times_measured

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.provenance import command_words
+from characterize.trace_files.provenance import command_words
 from characterize.units import parse_seed
-from flextrace.made_trace import add_output_arguments, read_parents, show_parameter, tell_next
+from flextrace.options.made_trace import add_output_arguments, read_parents, show_parameter, tell_next
 
 if TYPE_CHECKING:
     from replayer.alter import Manifest

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
-from characterize.provenance import command_words
+from characterize.trace_files.provenance import command_words
 from characterize.units import parse_duration, parse_fraction, parse_size
-from flextrace.foreign_options import add_foreign_arguments, assumptions, foreign_options
+from flextrace.options.foreign_options import add_foreign_arguments, assumptions, foreign_options
 
 if TYPE_CHECKING:
     from characterize.characterization import Characterization
@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _missing(result: Characterization) -> str:
     """What a trace lacks, and what to do about it; empty where nothing is missing."""
     from characterize.layout import HeaderFlag  # noqa: PLC0415 (numpy)
-    from characterize.trace_head import TRUNCATED  # noqa: PLC0415
+    from characterize.trace_files.trace_head import TRUNCATED  # noqa: PLC0415
 
     if result.trustworthy:
         return ""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_new_file, write_text
+from characterize.trace_files.new_file import check_new_file, write_text
 from characterize.units import format_bytes, parse_duration, parse_seed
-from flextrace.interruption import terminated_as_interrupted
-from replayer.confine import parse_limit
+from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.run import make_directory
+from replayer.running.confine import parse_limit
 
 WIDTH, LABEL_WIDTH, CELL_WIDTH = 98, 26, 12
 _HEADLINE = "Compare 'throughput in I/O': Willy and the prediction have no think time."
@@ -149,7 +149,7 @@ def _range(row: dict[str, Any], name: str, column: dict[str, Any]) -> str:
 
 def _conditions(document: dict[str, Any]) -> list[str]:
     """Memory limit and page cache of every row; then every remark once, with the rows that it is of."""
-    from selfscale.comparison import remarks_of  # noqa: PLC0415
+    from selfscale.comparing.comparison import remarks_of  # noqa: PLC0415
 
     lines = ["conditions:"]
     for row in document["rows"]:

@@ -26,12 +26,12 @@ from characterize.trace import Trace
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
+from selfscale.measuring.storage import StorageTimes
 from selfscale.models.service_time import CONSTANTS, ServiceTimes
 from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import operations_of
 from selfscale.simulation.run import run
 from selfscale.simulation.traffic import traffic_of
-from selfscale.storage import StorageTimes
 
 WORKLOAD = Workload(unique_bytes=float(1 << 20), seq_frac=0.5, read_frac=0.5, size_mean=8192.0, process_num=2.0)
 ALTERED = ("--size-mean=2x", "--process-num=2x", "--process-num=0.5x", "--seq-frac=1.2x", "--think-scale=2")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.units import parse_duration
-from flextrace.made_trace import add_output_arguments, make
+from flextrace.options.made_trace import add_output_arguments, make
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

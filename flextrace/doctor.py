@@ -22,7 +22,7 @@ from flextrace.checks.kernel import kernel_checks
 from flextrace.checks.packages import own_version, package_checks, requirements
 from flextrace.checks.places import place_checks
 from flextrace.checks.recorder import recorder_checks
-from selfscale.environment import cache_limit_bytes
+from selfscale.measuring.environment import cache_limit_bytes
 
 SCHEMA = "flextrace.doctor/1"
 AREAS = ("kernel", "binaries", "privileges", "programs", "control groups", "places", "Python", "recording")

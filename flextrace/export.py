@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
-from characterize.expansion import ARCHIVE_SUFFIX, expanded, is_archive, is_trace_archive
-from characterize.new_file import check_new_file
 from characterize.printable import printable
+from characterize.trace_files.expansion import ARCHIVE_SUFFIX, expanded, is_archive, is_trace_archive
+from characterize.trace_files.new_file import check_new_file
 from characterize.units import format_bytes, parse_duration
 from replayer.run import prepare
 
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _missing(trace: Path) -> tuple[list[str], bool]:
     """Warnings of a trace that lacks records, and whether it does not. Malformed lines of other tools are no export."""
-    from characterize.open_header import open_header  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.trace_files.open_header import open_header  # noqa: PLC0415 (pandas is slow to import)
 
     if _is_foreign(trace):
         return [], True
@@ -101,7 +101,7 @@ def _missing(trace: Path) -> tuple[list[str], bool]:
 
 
 def _is_foreign(trace: Path) -> bool:
-    from characterize.trace_head import is_foreign  # noqa: PLC0415 (pandas is slow to import)
+    from characterize.trace_files.trace_head import is_foreign  # noqa: PLC0415 (pandas is slow to import)
 
     return is_foreign(trace) and not is_trace_archive(trace)
 
@@ -186,7 +186,7 @@ def _written(trace: Path, arguments: argparse.Namespace) -> tuple[list[str], str
 
 def write_archive(trace: Path, output: Path, *, force: bool) -> list[str]:
     """Write an archive that was read back and compared; returns what to say about it."""
-    from characterize.archive import pack  # noqa: PLC0415 (pyarrow is slow to import)
+    from characterize.trace_files.archive import pack  # noqa: PLC0415 (pyarrow is slow to import)
 
     packed = pack(trace, output, force=force)
     each = f", {packed.archive_bytes / packed.records:.1f} bytes per record" if packed.records else ""
@@ -227,7 +227,7 @@ def write_timeline(trace: Path, arguments: argparse.Namespace) -> list[str]:
 
 def write_trace(trace: Path, output: Path, *, force: bool) -> list[str]:
     """Copy a trace that was made for this; returns what to say about it."""
-    from characterize.new_file import new_file  # noqa: PLC0415
+    from characterize.trace_files.new_file import new_file  # noqa: PLC0415
 
     with new_file(output, force=force) as stream, trace.open("rb") as source:
         shutil.copyfileobj(source, stream)

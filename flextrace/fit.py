@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_new_file
-from characterize.provenance import command_words, created_now, provenance_of
+from characterize.trace_files.new_file import check_new_file
+from characterize.trace_files.provenance import command_words, created_now, provenance_of
 from characterize.units import parse_positive, parse_seed
-from flextrace.column_names import parse_columns
+from flextrace.options.column_names import parse_columns
 
 if TYPE_CHECKING:
-    from selfscale.cross_validation import Score
+    from selfscale.predicting.cross_validation import Score
     from selfscale.profile import Profile
-    from selfscale.table import Table
+    from selfscale.profiles.table import Table
 
 BAD_SHOWN = 5
 
@@ -60,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(set(arguments.columns.values())) < len(arguments.columns):
         raise FlextraceError("--columns: a column stands there twice: give each of them one name", 2)
     from selfscale.predict import record_scores  # noqa: PLC0415 (numpy only after the cheap refusals)
-    from selfscale.table import read_table  # noqa: PLC0415
-    from selfscale.table_profile import profile_of  # noqa: PLC0415
+    from selfscale.profiles.table import read_table  # noqa: PLC0415
+    from selfscale.profiles.table_profile import profile_of  # noqa: PLC0415
 
     table = read_table(
         arguments.table,

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.expansion import is_trace_archive, refuse_archive_name
-from characterize.new_file import check_new_file
-from characterize.trace_head import is_foreign
+from characterize.trace_files.expansion import is_trace_archive, refuse_archive_name
+from characterize.trace_files.new_file import check_new_file
+from characterize.trace_files.trace_head import is_foreign
 from characterize.units import format_duration
-from flextrace.foreign_options import (
+from flextrace.options.foreign_options import (
     add_foreign_arguments,
     foreign_options,
     read_options,
@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _import_archive(file: Path, output: Path, *, force: bool) -> tuple[list[str], int]:
-    from characterize.archive import unpack  # noqa: PLC0415 (pyarrow is slow to import)
-    from characterize.open_header import open_header  # noqa: PLC0415
+    from characterize.trace_files.archive import unpack  # noqa: PLC0415 (pyarrow is slow to import)
+    from characterize.trace_files.open_header import open_header  # noqa: PLC0415
 
     said = [f"wrote {unpack(file, output, force=force)} records to {output}"]
     opened = open_header(output)
@@ -64,7 +64,7 @@ def _import_archive(file: Path, output: Path, *, force: bool) -> tuple[list[str]
 
 def _import_foreign(arguments: argparse.Namespace) -> tuple[list[str], int]:
     from characterize.formats.foreign import ForeignTrace  # noqa: PLC0415
-    from characterize.trace_writer import write_chunks  # noqa: PLC0415
+    from characterize.trace_files.trace_writer import write_chunks  # noqa: PLC0415
 
     began = time.monotonic()
     foreign = ForeignTrace(arguments.file, read_options(arguments))

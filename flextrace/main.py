@@ -16,8 +16,8 @@ import sys
 from typing import Any
 
 from characterize.errors import FlextraceError
-from flextrace.standard_error import keep_standard_error
-from flextrace.standard_output import name_standard_output
+from flextrace.output.standard_error import keep_standard_error
+from flextrace.output.standard_output import name_standard_output
 
 VERBS = {
     "doctor": "say whether recording works here, what is lost, and what to do about it",
@@ -66,7 +66,7 @@ def make_parser(verb: str | None = None) -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
     )
     if verb is None:
-        from characterize.provenance import tool_version  # noqa: PLC0415 (not where a verb is to start)
+        from characterize.trace_files.provenance import tool_version  # noqa: PLC0415 (not where a verb is to start)
 
         parser.add_argument("--version", action="version", version=f"flextrace {tool_version()}")
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -132,7 +132,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _notes(error: BaseException) -> list[str]:
-    """What else failed, such as to clean up (`replayer.confine.told_behind`)."""
+    """What else failed, such as to clean up (`replayer.running.confine.told_behind`)."""
     return list(getattr(error, "__notes__", []))
 
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, parse_fraction, parse_size
-from flextrace.table_settings import add_settings_argument, parse_settings
+from flextrace.options.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
     from characterize.workload import Workload
-    from selfscale.application import Application
-    from selfscale.estimates import Estimate, Relative
     from selfscale.predict import Predictor
+    from selfscale.predicting.application import Application
+    from selfscale.predicting.estimates import Estimate, Relative
+    from selfscale.predicting.relative import Ratio
     from selfscale.profile import Profile
-    from selfscale.relative import Ratio
-    from selfscale.repeatability import Repeatability
+    from selfscale.profiles.repeatability import Repeatability
 
 SCHEMA = "flextrace.prediction/1"
 OPTIONS: dict[str, tuple[Callable[[str], float], str, str]] = {
@@ -81,12 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
-    from selfscale.estimates import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
-    from selfscale.mismatches import mismatches, recorded_machine  # noqa: PLC0415
     from selfscale.predict import Predictor  # noqa: PLC0415
+    from selfscale.predicting.estimates import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.predicting.mismatches import mismatches, recorded_machine  # noqa: PLC0415
+    from selfscale.predicting.treatment import treatment  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
-    from selfscale.table_profile import known_settings  # noqa: PLC0415
-    from selfscale.treatment import treatment  # noqa: PLC0415
+    from selfscale.profiles.table_profile import known_settings  # noqa: PLC0415
 
     changes = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
     if arguments.measured_on is not None and (arguments.trace is None or changes):
@@ -160,7 +160,7 @@ def _check_fits(workload: Workload) -> None:
 
 def _application(arguments: argparse.Namespace, changes: dict[str, float], profile: Profile) -> Application:
     from characterize.workload import FIELD_OF, Workload  # noqa: PLC0415
-    from selfscale.application import Application, application_of  # noqa: PLC0415
+    from selfscale.predicting.application import Application, application_of  # noqa: PLC0415
 
     if arguments.trace is not None:
         return application_of(arguments.trace, changes)
@@ -174,8 +174,8 @@ def _application(arguments: argparse.Namespace, changes: dict[str, float], profi
 
 def _ratios(made: Made, other: Predictor, measured_on: Predictor | None) -> list[Ratio | None]:
     """How many times as fast as the other machine this one is (thesis 5.5), None where the other has no estimate."""
-    from selfscale.estimates import estimates, with_basis  # noqa: PLC0415
-    from selfscale.relative import ratio_of  # noqa: PLC0415
+    from selfscale.predicting.estimates import estimates, with_basis  # noqa: PLC0415
+    from selfscale.predicting.relative import ratio_of  # noqa: PLC0415
 
     there = estimates(other, made.application, measured_on=measured_on)
     ratios: list[Ratio | None] = []
@@ -188,7 +188,7 @@ def _ratios(made: Made, other: Predictor, measured_on: Predictor | None) -> list
 
 def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
     """What follows from the application's run on the machine of --measured-on, for every estimate."""
-    from selfscale.estimates import estimates, relative_of, with_basis  # noqa: PLC0415
+    from selfscale.predicting.estimates import estimates, relative_of, with_basis  # noqa: PLC0415
 
     there = estimates(measured_on, made.application)
     pairs = [(estimate, with_basis(there, estimate.basis)) for estimate in made.estimates]
@@ -196,8 +196,8 @@ def _relatives(measured_on: Predictor, made: Made) -> list[Relative | None]:
 
 
 def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> list[str]:
-    from flextrace import prediction_text as text  # noqa: PLC0415
-    from selfscale.no_simulation import no_simulation  # noqa: PLC0415
+    from flextrace.output import prediction_text as text  # noqa: PLC0415
+    from selfscale.predicting.no_simulation import no_simulation  # noqa: PLC0415
 
     lines = []
     for number, estimate in enumerate(made.estimates):
@@ -222,15 +222,15 @@ def _lines(arguments: argparse.Namespace, profile: Profile, predictor: Predictor
 
 def _repeatability(profile: Profile) -> Repeatability | None:
     """How far equal measurements of the machine lay apart; None of a table."""
-    from selfscale.repeatability import repeatability  # noqa: PLC0415
+    from selfscale.profiles.repeatability import repeatability  # noqa: PLC0415
 
     return None if profile.table else repeatability(profile.measured, profile.regions)
 
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
-    from flextrace.prediction_text import document_of  # noqa: PLC0415
+    from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
+    from flextrace.output.prediction_text import document_of  # noqa: PLC0415
 
     def input_of(path: Path | None) -> dict[str, Any] | None:
         return None if path is None else provenance_of(path)["input"]

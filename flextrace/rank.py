@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.units import format_duration, format_megabytes
-from flextrace.table_settings import add_settings_argument, parse_settings
+from flextrace.options.table_settings import add_settings_argument, parse_settings
 
 if TYPE_CHECKING:
-    from selfscale.application import Application
-    from selfscale.ranking import Entry, Machine
+    from selfscale.predicting.application import Application
+    from selfscale.predicting.ranking import Entry, Machine
 
 SCHEMA = "flextrace.ranking/1"
 SETS = ("table5.2",)
@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
     if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
         raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
-    from selfscale.mismatches import mismatches, recorded_machine  # noqa: PLC0415 (pandas after cheap refusals)
+    from selfscale.predicting.mismatches import mismatches, recorded_machine  # noqa: PLC0415 (pandas after cheap refusals)
+    from selfscale.predicting.ranking import machines_of, rank  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
-    from selfscale.ranking import machines_of, rank  # noqa: PLC0415
 
     settings = parse_settings(arguments.settings)
     # All are read before anything is made of one of them, which may take minutes.
@@ -99,8 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _application(arguments: argparse.Namespace) -> Application:
-    from selfscale.application import Application, application_of  # noqa: PLC0415
-    from selfscale.ranking import WORKLOADS  # noqa: PLC0415
+    from selfscale.predicting.application import Application, application_of  # noqa: PLC0415
+    from selfscale.predicting.ranking import WORKLOADS  # noqa: PLC0415
 
     if arguments.workloads:
         return Application(list(WORKLOADS[arguments.workloads].items()))
@@ -108,8 +108,8 @@ def _application(arguments: argparse.Namespace) -> Application:
 
 
 def _ranking_lines(application: Application, tables: list[list[Entry]], by: str) -> list[str]:
-    from flextrace.prediction_text import recorded_lines, workload_text, wrapped  # noqa: PLC0415
-    from selfscale.ranking import ratio_to, told_apart, unsimulated  # noqa: PLC0415
+    from flextrace.output.prediction_text import recorded_lines, workload_text, wrapped  # noqa: PLC0415
+    from selfscale.predicting.ranking import ratio_to, told_apart, unsimulated  # noqa: PLC0415
 
     lines, unsure = [], False
     for entries in tables:
@@ -142,7 +142,7 @@ def _of_first(ratio: float) -> str:
 
 def _ratio_lines(machines: list[Machine], tables: list[list[Entry]]) -> list[str]:
     """Throughputs and, behind them, ratios to the first machine (thesis, figure 5.13)."""
-    from selfscale.ranking import ratio_to  # noqa: PLC0415
+    from selfscale.predicting.ranking import ratio_to  # noqa: PLC0415
 
     first = machines[0]
     lines = [f"MB/s, and times {first.name} (thesis, table 5.2 and section 5.5)"]
@@ -161,7 +161,7 @@ def _ratio_lines(machines: list[Machine], tables: list[list[Entry]]) -> list[str
 
 
 def _outside_lines(entries: list[Entry], of: str = "") -> list[str]:
-    from flextrace.prediction_text import wrapped  # noqa: PLC0415
+    from flextrace.output.prediction_text import wrapped  # noqa: PLC0415
 
     return [
         line
@@ -177,8 +177,8 @@ def _document(
     from dataclasses import asdict  # noqa: PLC0415
 
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
-    from selfscale.ranking import ratio_to  # noqa: PLC0415
+    from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
+    from selfscale.predicting.ranking import ratio_to  # noqa: PLC0415
 
     def cells(entries: list[Entry]) -> list[dict[str, Any]]:
         first = next(entry for entry in entries if entry.machine is machines[0]) if arguments.workloads else entries[0]

@@ -16,11 +16,11 @@ from pathlib import Path
 from types import FrameType
 
 from characterize.errors import FlextraceError
-from characterize.expansion import ARCHIVE_SUFFIX
-from characterize.new_file import check_replaceable
+from characterize.trace_files.expansion import ARCHIVE_SUFFIX
+from characterize.trace_files.new_file import check_replaceable
 from flextrace.export import write_archive
-from replayer.binaries import find_binary
-from replayer.confine import MemoryGroup, parse_limit
+from replayer.running.binaries import find_binary
+from replayer.running.confine import MemoryGroup, parse_limit
 
 # Handed over as they are; the recorder parses them.
 RECORDER_OPTIONS = (

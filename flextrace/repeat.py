@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from flextrace.made_trace import add_output_arguments, make
+from flextrace.options.made_trace import add_output_arguments, make
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

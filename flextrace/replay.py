@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
-from characterize.expansion import expanded
+from characterize.trace_files.expansion import expanded
 from characterize.units import parse_duration, parse_positive
-from flextrace.interruption import terminated_as_interrupted
-from flextrace.replay_checks import check_arguments
-from flextrace.replay_progress import INTERVAL_MS, ReplayProgress
-from flextrace.replay_result import provenance, tell
-from flextrace.write_options import add_write_arguments
-from replayer.confine import parse_limit
-from replayer.engine_options import EngineOptions
-from replayer.phases import LaidOut, replay_in_phases
+from flextrace.options.replay_checks import check_arguments
+from flextrace.options.write_options import add_write_arguments
+from flextrace.output.replay_progress import INTERVAL_MS, ReplayProgress
+from flextrace.output.replay_result import provenance, tell
+from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.run import (
     CACHES,
     COMPUTING_CHOICES,
@@ -37,7 +34,10 @@ from replayer.run import (
     TIMINGS,
     replay,
 )
-from selfscale.recorded_replay import recorded_replay
+from replayer.running.confine import parse_limit
+from replayer.running.engine_options import EngineOptions
+from replayer.running.phases import LaidOut, replay_in_phases
+from selfscale.comparing.recorded_replay import recorded_replay
 
 
 def parse_count(text: str) -> int:
@@ -238,8 +238,8 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
     # pandas and numba are slow to import
     from characterize.layout import RecordKind  # noqa: PLC0415
     from characterize.stream import open_stream  # noqa: PLC0415
-    from replayer.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
-    from selfscale.scratch import check_room, device_trace_bytes  # noqa: PLC0415
+    from replayer.devices.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
+    from selfscale.measuring.scratch import check_room, device_trace_bytes  # noqa: PLC0415
 
     geometry = geometry_of(arguments.device)
     stream = open_stream(trace)

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_new_file
+from characterize.trace_files.new_file import check_new_file
 
 INPUTS = {
     "--profile": ("P.json", "the same as PROFILE.json"),
@@ -45,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("a report of nothing: give a profile, --trace, --comparison or --replay", 2)
 
     from characterize.stream import open_stream  # noqa: PLC0415 (slow)
-    from selfscale import comparison, fidelity, prediction_errors  # noqa: PLC0415 (slow)
+    from selfscale.comparing import comparison, fidelity  # noqa: PLC0415
+    from selfscale.predicting import prediction_errors  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.report import write_report  # noqa: PLC0415
 

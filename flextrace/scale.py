@@ -14,24 +14,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_replaceable
-from characterize.provenance import command_words, created_now, tool_version
+from characterize.trace_files.new_file import check_replaceable
+from characterize.trace_files.provenance import command_words, created_now, tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
-from flextrace import access_options, measuring
-from flextrace.alone import alone_with
-from flextrace.interruption import terminated_as_interrupted
-from flextrace.measuring_progress import Progress
-from flextrace.resuming import check_nothing_is_lost, end_of, journal_path, kept, reason_of, told_how_to_go_on
-from flextrace.scale_text import missing_of, much_before, spent_of, what_next
-from replayer.confine import MemoryGroup, parse_limit
+from flextrace.options import access_options
+from flextrace.output.measuring_progress import Progress
+from flextrace.output.scale_text import missing_of, much_before, spent_of, what_next
+from flextrace.runs import measuring
+from flextrace.runs.alone import alone_with
+from flextrace.runs.interruption import terminated_as_interrupted
+from flextrace.runs.resuming import check_nothing_is_lost, end_of, journal_path, kept, reason_of, told_how_to_go_on
 from replayer.run import make_directory
+from replayer.running.confine import MemoryGroup, parse_limit
 
 if TYPE_CHECKING:
-    from selfscale.access import Access
-    from selfscale.journal import Journal
-    from selfscale.plan import Settings
+    from selfscale.exploring.journal import Journal
+    from selfscale.exploring.plan import Settings
+    from selfscale.exploring.self_scaling import SelfScaling
+    from selfscale.measuring.access import Access
     from selfscale.profile import Profile
-    from selfscale.self_scaling import SelfScaling
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure; a run that is interrupted or fails leaves a usable profile that says so, and can be resumed."""
-    from selfscale.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415 (only when something is measured)
+    from selfscale.profiles.steadiness import DISTRUSTED_SHARE, unsteady  # noqa: PLC0415 (only when something is measured)
 
     _check(arguments)
     access = access_options.access_of(arguments)
@@ -148,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _chosen(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
     """What was asked for, and is the same where a run is resumed."""
-    from selfscale.stop_rule import TARGET  # noqa: PLC0415
+    from selfscale.measuring.stop_rule import TARGET  # noqa: PLC0415
 
     return {
         "directory": str(arguments.directory.resolve()) if arguments.directory else None,
@@ -180,8 +181,8 @@ def _begin(
     environment : dict
         Of the profile: its directory may vanish.
     """
-    from selfscale.journal import Journal  # noqa: PLC0415
-    from selfscale.stop_rule import stopping_of  # noqa: PLC0415
+    from selfscale.exploring.journal import Journal  # noqa: PLC0415
+    from selfscale.measuring.stop_rule import stopping_of  # noqa: PLC0415
 
     path, journal, resumed_s = journal_path(arguments.output), None, 0.0
     stack.enter_context(alone_with(path, resume=arguments.resume))
@@ -216,7 +217,7 @@ def _begin(
 
 def _place(arguments: argparse.Namespace) -> dict[str, str | None]:
     """What is measured, beside its name: a run must not be resumed below an empty mount point, nor on another disk."""
-    from selfscale.environment import identity_of, mount_of  # noqa: PLC0415
+    from selfscale.measuring.environment import identity_of, mount_of  # noqa: PLC0415
 
     if arguments.device:
         return {"mounted": None, "disk": identity_of(arguments.device)}
@@ -246,8 +247,8 @@ def _worth_a_profile(exploration: SelfScaling, journal: Journal, end: BaseExcept
 
 def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
     """What the ranges of workloads follow from; a resumed run keeps it."""
-    from selfscale.access import direct_block_bytes  # noqa: PLC0415
-    from selfscale.environment import cache_limit_bytes  # noqa: PLC0415
+    from selfscale.measuring.access import direct_block_bytes  # noqa: PLC0415
+    from selfscale.measuring.environment import cache_limit_bytes  # noqa: PLC0415
 
     machine: dict[str, Any] = {
         "cache_bytes": cache_limit_bytes(arguments.memory),
@@ -257,8 +258,8 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
         "stable_writes": access.stable,
     }
     if access.mode == "device":
-        from replayer.device_trace import geometry_of  # noqa: PLC0415
-        from selfscale.plan import ALIGN_BYTES  # noqa: PLC0415
+        from replayer.devices.device_trace import geometry_of  # noqa: PLC0415
+        from selfscale.exploring.plan import ALIGN_BYTES  # noqa: PLC0415
 
         machine["block_bytes"] = geometry_of(Path(arguments.device)).block_bytes
         if machine["block_bytes"] > ALIGN_BYTES:
@@ -274,7 +275,7 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
 
 
 def _settings(arguments: argparse.Namespace, machine: dict[str, Any]) -> Settings:
-    from selfscale.plan import END_SHARE, Settings  # noqa: PLC0415
+    from selfscale.exploring.plan import END_SHARE, Settings  # noqa: PLC0415
 
     budget_s = (1 - END_SHARE) * arguments.budget
     return Settings(seed=arguments.seed, random_points=arguments.random, budget_s=budget_s, **machine)
@@ -282,13 +283,13 @@ def _settings(arguments: argparse.Namespace, machine: dict[str, Any]) -> Setting
 
 def _benchmark(arguments: argparse.Namespace) -> type[SelfScaling]:
     from selfscale.explore import Exploration  # noqa: PLC0415
-    from selfscale.knee import KneeExploration  # noqa: PLC0415
+    from selfscale.exploring.knee import KneeExploration  # noqa: PLC0415
 
     return KneeExploration if arguments.focal == "knee" else Exploration
 
 
 def _environment(arguments: argparse.Namespace) -> dict[str, Any]:
-    from selfscale.environment import device_environment, environment  # noqa: PLC0415
+    from selfscale.measuring.environment import device_environment, environment  # noqa: PLC0415
 
     if arguments.device:
         return device_environment(arguments.device)
@@ -343,10 +344,10 @@ def _same_options(arguments: argparse.Namespace) -> str:
 
 def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     """Write the profile, also without the errors of its models, which take their time; and say what it found."""
-    from selfscale.conclusions import record_findings  # noqa: PLC0415
-    from selfscale.findings import findings  # noqa: PLC0415
-    from selfscale.good_ranges import knee_sentences  # noqa: PLC0415
+    from selfscale.exploring.good_ranges import knee_sentences  # noqa: PLC0415
     from selfscale.predict import record_scores  # noqa: PLC0415
+    from selfscale.profiles.conclusions import record_findings  # noqa: PLC0415
+    from selfscale.profiles.findings import findings  # noqa: PLC0415
 
     if arguments.cost is not None:
         profile.settings["cost"] = arguments.cost

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_new_file, write_text
+from characterize.trace_files.new_file import check_new_file, write_text
 from characterize.units import parse_duration, parse_seed
-from flextrace import measuring
-from flextrace.alone import alone_with
-from flextrace.interruption import terminated_as_interrupted
-from flextrace.measuring_progress import Progress
-from flextrace.resuming import check_nothing_is_lost, clean_up, journal_path, kept, told_how_to_go_on
-from flextrace.write_options import add_write_arguments, check_write_arguments
-from replayer.confine import MemoryGroup, parse_limit
+from flextrace.options.write_options import add_write_arguments, check_write_arguments
+from flextrace.output.measuring_progress import Progress
+from flextrace.runs import measuring
+from flextrace.runs.alone import alone_with
+from flextrace.runs.interruption import terminated_as_interrupted
+from flextrace.runs.resuming import check_nothing_is_lost, clean_up, journal_path, kept, told_how_to_go_on
 from replayer.run import make_directory
+from replayer.running.confine import MemoryGroup, parse_limit
 
 if TYPE_CHECKING:
-    from selfscale.access import Access
+    from selfscale.measuring.access import Access
     from selfscale.profile import Profile
     from selfscale.validate import Row
 
@@ -74,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure in two passes, print the table; an interrupted run can be resumed."""
-    from selfscale.access import Access  # noqa: PLC0415 (only when something is measured)
-    from selfscale.journal import Journal  # noqa: PLC0415
+    from selfscale.exploring.journal import Journal  # noqa: PLC0415
+    from selfscale.measuring.access import Access  # noqa: PLC0415 (only when something is measured)
+    from selfscale.measuring.stop_rule import stopping_of  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
-    from selfscale.stop_rule import stopping_of  # noqa: PLC0415
     from selfscale.validate import plan, validate  # noqa: PLC0415
 
     profile = Profile.load(arguments.profile)
@@ -188,7 +188,7 @@ def _check_models(profile: Profile, path: Path) -> None:
 
 def _settings(profile: Profile, workloads: list[Any]) -> Any:
     """Settings whose layout has the files of every workload."""
-    from selfscale.plan import Settings  # noqa: PLC0415
+    from selfscale.exploring.plan import Settings  # noqa: PLC0415
 
     processes = max(profile.range_of("processNum")[1], *(workload.process_num for workload in workloads))
     span_bytes = profile.range_of("uniqueBytes")[1]
@@ -197,7 +197,7 @@ def _settings(profile: Profile, workloads: list[Any]) -> Any:
 
 def _differences(profile: Profile, directory: Path | None, device: str | None, memory_bytes: int | None) -> list[str]:
     """What is not as it was when the profile was made, so that its errors would be another machine's; it is said."""
-    from selfscale.environment import device_environment, environment  # noqa: PLC0415
+    from selfscale.measuring.environment import device_environment, environment  # noqa: PLC0415
 
     now = environment(directory, memory_bytes) if directory else device_environment(str(device))
     warnings = [
@@ -242,7 +242,7 @@ def _document(
     from dataclasses import asdict  # noqa: PLC0415
 
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.provenance import command_words, provenance_of  # noqa: PLC0415
+    from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
 
     return {
         "schema": SCHEMA,

@@ -27,8 +27,8 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.layout import IoFlag, RecordKind
-from characterize.provenance import sha256_of
 from characterize.trace import Trace
+from characterize.trace_files.provenance import sha256_of
 from characterize.units import format_bytes, parse_fraction, parse_size
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
 from replayer.flexible.block_layer import blocks_of_operations, operations_of_blocks

@@ -30,7 +30,7 @@ from replayer.flexible.process_num import in_flight
 from replayer.flexible.readable import make_readable
 from replayer.flexible.wakes import standing
 from replayer.merge import LAYER_KINDS, begin_ns
-from replayer.remaining_holes import remaining_holes
+from replayer.parts.remaining_holes import remaining_holes
 
 NANOSECONDS = 10**9
 FOREVER_NS = 2**63 - 1
@@ -316,7 +316,7 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
 
     `others` are those that were used by operations that are not in the part.
     """
-    from replayer.cached_ranges import all_synced, cached_ranges  # noqa: PLC0415 (numba is slow to import)
+    from replayer.parts.cached_ranges import all_synced, cached_ranges  # noqa: PLC0415 (numba is slow to import)
 
     states = states_after(earlier)
     size_bytes, named = states["size_bytes"].to_dict(), states["named"].to_dict()

@@ -4,7 +4,7 @@
 With copies of one trace that is scaling out: N independent instances of an application (TBBT's spatial scaling;
 research/replay.md D3, rule v). uniqueBytes and processNum add up, the other three are means.
 
-Traces of block requests alone are merged as well, on disjoint devices (`replayer.merged_blocks`).
+Traces of block requests alone are merged as well, on disjoint devices (`replayer.parts.merged_blocks`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
-from characterize.joint_metadata import joint_metadata
 from characterize.layout import TRACE_FIRST_NAME_ID, HeaderFlag, RecordKind
 from characterize.requests import Layer, times_measured
 from characterize.trace import Header, Trace
+from characterize.trace_files.joint_metadata import joint_metadata
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import NAMING
 from replayer.flexible.planned import RANGES, derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
-from replayer.merged_blocks import merged_blocks
-from replayer.operation_ids import put_behind
+from replayer.parts.merged_blocks import merged_blocks
+from replayer.parts.operation_ids import put_behind
 
 COPIES_MAX = 1024
 

@@ -30,7 +30,7 @@ from replayer.flexible.planned import (
     planned_blocks,
     unchanged,
 )
-from replayer.operation_ids import put_behind
+from replayer.parts.operation_ids import put_behind
 
 TIMES_MAX = 100_000
 RECORDS_MAX = 2**31

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import IO, Any, Unpack
 
 from characterize.errors import FlextraceError
-from replayer.binaries import find_binary
-from replayer.confine import MemoryGroup
-from replayer.engine_options import EngineOptions, engine_arguments
-from replayer.processors import processor_options
+from replayer.running.binaries import find_binary
+from replayer.running.confine import MemoryGroup
+from replayer.running.engine_options import EngineOptions, engine_arguments
+from replayer.running.processors import processor_options
 
 TIMINGS = ("asap", "think", "recorded")
 ORDERS = ("resource", "recorded", "thread")
@@ -114,10 +114,10 @@ def replay(
     finish_on_signal : bool
         SIGINT, SIGTERM and SIGHUP to this process end the replay with its result instead of raising; main thread only.
     recorder : sequence of str
-        Command that starts the engine and records it (`replayer.recorder.recorder_command`). It puts the engine
+        Command that starts the engine and records it (`replayer.running.recorder.recorder_command`). It puts the engine
         into the memory group, and its warnings become those of the document.
     **options
-        See `replayer.engine_options.EngineOptions`.
+        See `replayer.running.engine_options.EngineOptions`.
 
     Returns
     -------

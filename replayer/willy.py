@@ -35,13 +35,13 @@ from characterize.layout import (
     RecordKind,
     Source,
 )
-from characterize.provenance import tool_version
 from characterize.trace import Header, Trace
+from characterize.trace_files.provenance import tool_version
 from characterize.units import format_bytes
 from characterize.workload import Workload
-from replayer.file_walk import SHARE_TOLERANCE, Geometry, walk_file
-from replayer.request_sizes import SIZE_FAMILIES, SizeFamily, Sizes, coefficient_of_variation
-from replayer.source_shape import EMPIRICAL, SourceShape
+from replayer.synthetic.file_walk import SHARE_TOLERANCE, Geometry, walk_file
+from replayer.synthetic.request_sizes import SIZE_FAMILIES, SizeFamily, Sizes, coefficient_of_variation
+from replayer.synthetic.source_shape import EMPIRICAL, SourceShape
 
 DepthFamily = Literal["uniform", "binomial"]
 DEPTH_FAMILIES: tuple[str, ...] = get_args(DepthFamily)
@@ -106,7 +106,7 @@ def make_trace(
         uniqueBytes (3.4.1.1). The thesis says binomial, whose requests then keep to half of the data; uniform equals
         random access; empirical is that of `like`, by shares of uniqueBytes.
     size : {"binomial", "bernoulli", "fixed", "empirical"}
-        See `replayer.request_sizes.draw_sizes`; empirical is that of `like`, stretched to sizeMean.
+        See `replayer.synthetic.request_sizes.draw_sizes`; empirical is that of `like`, stretched to sizeMean.
     like : SourceShape, optional
         Of the trace to draw from.
     seed : int

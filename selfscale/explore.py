@@ -7,7 +7,7 @@
    the borders, one or two (writers may be made to wait long before the cache is full, and half reads and half writes
    show no more than that). Refine by bisection what of the falls they do not explain.
 3. Per region, with uniqueBytes near its middle, where something is measured already: what all self-scaling benchmarks
-   do (`selfscale.self_scaling`).
+   do (`selfscale.exploring.self_scaling`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from selfscale.direction_caches import READS, WRITES, DirectionCache, direction_cache, fastest
+from selfscale.exploring.plan import align
+from selfscale.exploring.sampling import REQUESTS_PER_FILE_MIN
+from selfscale.exploring.self_scaling import RUN_S_MIN, SIZE_MAX, SIZE_STEP, SelfScaling
 from selfscale.measure import Point
-from selfscale.plan import align
 from selfscale.profile import Region
-from selfscale.regions import APART, CACHED_DEVICE_FRAC, Border, find_borders, halfway
-from selfscale.sampling import REQUESTS_PER_FILE_MIN
-from selfscale.self_scaling import RUN_S_MIN, SIZE_MAX, SIZE_STEP, SelfScaling
+from selfscale.profiles.direction_caches import READS, WRITES, DirectionCache, direction_cache, fastest
+from selfscale.profiles.regions import APART, CACHED_DEVICE_FRAC, Border, find_borders, halfway
 
 PROBED_POINTS_MIN, PROBE_SHARE = 45, 0.14
 """Points that a budget must pay for, before sizes and processes are tried, and the share of the time for that

@@ -19,10 +19,11 @@ Where a run begins
     With as much of every file in the cache as the cache can hold of all of them, min(1, M / U): that is what is left
     after any number of requests. Files read in one after the other would end with the last ones cached whole and the
     first ones not at all. Which part of a file matters, too: with the first part of each cached, the accesses of
-    requests of 16 KiB doubled within three seconds on a device of 4000 requests/s (`selfscale.last_used`).
+    requests of 16 KiB doubled within three seconds on a device of 4000 requests/s (`selfscale.measuring.last_used`).
 
-With O_DIRECT, on files or on a device (`selfscale.access`), there is no cache to be warmed, settled or confined. Where
-writes are made stable as they come, no more is dirty than what was written since the sync before, and little settles.
+With O_DIRECT, on files or on a device (`selfscale.measuring.access`), there is no cache to be warmed, settled or
+confined. Where writes are made stable as they come, no more is dirty than what was written since the sync before, and
+little settles.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 from characterize.workload import Workload
 from replayer.result_text import failures
-from selfscale.access import BUFFERED, Access
-from selfscale.computing import computing
-from selfscale.environment import cache_limit_bytes, dirty_limit_bytes
-from selfscale.point_trace import trace_directory, trace_length, write_willy
-from selfscale.stop_rule import CONFIDENCE, RULES, TARGET, Estimate
+from selfscale.measuring.access import BUFFERED, Access
+from selfscale.measuring.computing import computing
+from selfscale.measuring.environment import cache_limit_bytes, dirty_limit_bytes
+from selfscale.measuring.point_trace import trace_directory, trace_length, write_willy
+from selfscale.measuring.stop_rule import CONFIDENCE, RULES, TARGET, Estimate
 
 if TYPE_CHECKING:
-    from replayer.confine import MemoryGroup
+    from replayer.running.confine import MemoryGroup
 
 INTERVAL_MS = 50
 LEAD_SHARE = 1 / 16
@@ -99,7 +100,7 @@ class Point:
     device_reads, device_writes : float or None
         Requests that the device had done over those of the workload, whosever they were; None where unknown.
     disturbed_bytes_per_s : float or None
-        Throughput of another run of it, which was put aside (`selfscale.disturbed`); None where there was none.
+        Throughput of another run of it, which was put aside (`disturbed`); None where there was none.
     resumed_s : float
         Before it, where it is the first one of a run that was resumed: what laying out files and ageing the cache took
         again. It counts to the budget, and is none of its cost.
@@ -222,7 +223,7 @@ def measure(
     min_seconds, max_seconds : float
         Least length of the steady window; end of the run, steady or not.
     rule : {"confidence", "raidperf"}
-        See `selfscale.stop_rule`.
+        See `selfscale.measuring.stop_rule`.
     timing : str
         ``recorded``: requests are issued when the trace says.
     others_compute : bool

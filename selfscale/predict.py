@@ -13,14 +13,14 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS, Workload
-from selfscale.access import Access
-from selfscale.cross_validation import Score, best_of, cross_validate, widened
-from selfscale.learned_points import cold_scans, learned_points
+from selfscale.measuring.access import Access
 from selfscale.models import MODELS, TABLE_MODELS, make_model
 from selfscale.models.measured import region_of
+from selfscale.predicting.cross_validation import Score, best_of, cross_validate, widened
+from selfscale.predicting.relative import Estimated
 from selfscale.profile import Profile
-from selfscale.relative import Estimated
-from selfscale.table_profile import Placement
+from selfscale.profiles.learned_points import cold_scans, learned_points
+from selfscale.profiles.table_profile import Placement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ class Prediction:
     inside_range : bool
         Whether every parameter lies within the measured values; `outside` names those that do not.
     points_used : list of int
-        Indices into the profile's points; scans of storage (`selfscale.learned_points`) are not among these.
+        Indices into the profile's points; scans of storage (`selfscale.profiles.learned_points`) are not among these.
     extended_note : str
         What the interval covers, and what the prediction takes for granted.
     notes : list of str

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.new_file import write_text
+from characterize.trace_files.new_file import write_text
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
-from selfscale.access import Access
 from selfscale.measure import Point
-from selfscale.profile_shape import check_shape
+from selfscale.measuring.access import Access
+from selfscale.profiles.profile_shape import check_shape
+from selfscale.profiles.repeatability import repeat_error
+from selfscale.profiles.table_workload import TableWorkload
 from selfscale.read_document import read_document
-from selfscale.repeatability import repeat_error
-from selfscale.table_workload import TableWorkload
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ class Profile:
         In the order of measuring.
     boundaries_bytes : list of float
         Borders between regions. Which of them is the page cache, and which a limit on what is dirty in it:
-        `selfscale.conclusions.file_cache_bytes`.
+        `selfscale.profiles.conclusions.file_cache_bytes`.
     regions : list of Region
     drift : dict
         Of the reference points: how far their repeated measurements lie apart.
@@ -94,14 +94,15 @@ class Profile:
     models : dict
         Cross-validated errors of every model (`selfscale.predict.record_scores`), and of how many points.
     knee : dict
-        Of the global-knee benchmark (`selfscale.knee`): ``converged``, ``rounds``, ``moving``, ``out_of_time``,
-        ``ranges``.
+        Of the global-knee benchmark (`selfscale.exploring.knee`): ``converged``, ``rounds``, ``moving``,
+        ``out_of_time``, ``ranges``.
     table : dict
-        Of a profile that was made of a table: `selfscale.table_profile`; empty for a machine.
+        Of a profile that was made of a table: `selfscale.profiles.table_profile`; empty for a machine.
     storage : list of Point
-        Of storage behind the page cache (`selfscale.storage`); empty in older profiles and where no cache takes part.
+        Of storage behind the page cache (`selfscale.measuring.storage`); empty in older profiles and where no cache
+        takes part.
     findings : dict
-        What is concluded from the points (`selfscale.conclusions.record_findings`); empty in older profiles.
+        What is concluded from the points (`selfscale.profiles.conclusions.record_findings`); empty in older profiles.
     ended_early : str
         Why not everything that was asked for was measured; empty if it was, and in older profiles.
     """
@@ -183,7 +184,7 @@ class Profile:
     def _average(self, indices: Iterable[int], repeated: float) -> tuple[float, float]:
         """Mean throughput of equal measurements and its half-width, never below what their own scatter makes it.
 
-        That is told by all that was repeated (`selfscale.repeatability.repeat_error`), and at least by these ones, of
+        That is told by all that was repeated (`repeat_error`), and at least by these ones, of
         which too few tell more than a standard error. Those that were too short to tell a half-width of their own are
         taken to have that of the others.
         """

@@ -16,19 +16,19 @@ from plotly.offline import get_plotlyjs
 from characterize.characterization import Characterization, characterize
 from characterize.definitions import DEFINITIONS
 from characterize.errors import FlextraceError
-from characterize.new_file import new_file
-from characterize.provenance import tool_version
 from characterize.stream import Stream, stream_of
 from characterize.trace import Trace
-from selfscale.comparison_report import comparison_section
-from selfscale.fidelity_report import fidelity_section
-from selfscale.figures import SHOWN_ROWS
-from selfscale.machine_report import machine_sections
-from selfscale.prediction_errors import MeasuredAgain
+from characterize.trace_files.new_file import new_file
+from characterize.trace_files.provenance import tool_version
+from selfscale.predicting.prediction_errors import MeasuredAgain
 from selfscale.profile import Profile
-from selfscale.report_parts import Cell, Section, Table, flat_rows, name_of_file
-from selfscale.steadiness import unsteadiness
-from selfscale.trace_report import alterations_section, trace_section
+from selfscale.profiles.steadiness import unsteadiness
+from selfscale.reporting.comparison_report import comparison_section
+from selfscale.reporting.fidelity_report import fidelity_section
+from selfscale.reporting.figures import SHOWN_ROWS
+from selfscale.reporting.machine_report import machine_sections
+from selfscale.reporting.report_parts import Cell, Section, Table, flat_rows, name_of_file
+from selfscale.reporting.trace_report import alterations_section, trace_section
 
 
 def write_report(
@@ -55,7 +55,7 @@ def write_report(
     comparisons : sequence of mapping
         Documents ``flextrace.comparison/1``.
     replays : sequence of mapping
-        Documents ``flextrace.replay/1`` with ``fidelity`` (`selfscale.fidelity.load`).
+        Documents ``flextrace.replay/1`` with ``fidelity`` (`selfscale.comparing.fidelity.load`).
     force : bool
         Overwrite an existing file.
 

@@ -17,16 +17,16 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.cross_validation import best_of, quantiles_of
-from selfscale.learned_points import learned_points
+from selfscale.exploring.plan import Step
+from selfscale.exploring.sampling import orthogonal_sample, random_workload
 from selfscale.measure import Point
 from selfscale.models import MODELS
 from selfscale.models.measured import region_of
 from selfscale.models.orthogonal import OrthogonalModel
-from selfscale.plan import Step
 from selfscale.predict import Predictor, scores_of
+from selfscale.predicting.cross_validation import best_of, quantiles_of
 from selfscale.profile import Profile
-from selfscale.sampling import orthogonal_sample, random_workload
+from selfscale.profiles.learned_points import learned_points
 
 MULTIPLES = {1: "equal points", 2: "double points"}
 

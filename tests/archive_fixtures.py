@@ -4,8 +4,8 @@
 import pytest
 
 import characterize
-from characterize.archive import pack
 from characterize.layout import RecordKind
+from characterize.trace_files.archive import pack
 from flextrace.main import main
 from tests.archived import full_trace
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from characterize.stream import Stream, stream_of
 from characterize.trace import Trace
-from replayer import order_check
-from replayer.order_sweep import Times
-from replayer.replay_recording import replay_part
+from replayer.checking import order_check
+from replayer.checking.order_sweep import Times
+from replayer.checking.replay_recording import replay_part
 
 ROWS = st.lists(
     st.tuples(

@@ -8,8 +8,8 @@ import random
 from dataclasses import dataclass
 
 from characterize.workload import Workload
+from selfscale.exploring.plan import Step
 from selfscale.measure import Point
-from selfscale.plan import Step
 
 MIB = 1 << 20
 

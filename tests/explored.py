@@ -9,12 +9,12 @@ import numpy as np
 
 from characterize.workload import Workload
 from selfscale.explore import Exploration
-from selfscale.learned_points import learnable
+from selfscale.exploring.plan import Settings
+from selfscale.exploring.sampling import random_workload
 from selfscale.models import make_model
 from selfscale.models.measured import region_of
-from selfscale.plan import Settings
 from selfscale.profile import Profile
-from selfscale.sampling import random_workload
+from selfscale.profiles.learned_points import learnable
 from tests.synthetic_storage import StorageMachine
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from selfscale.journal import Journal
+from selfscale.exploring.journal import Journal
+from selfscale.exploring.plan import Step
+from selfscale.exploring.self_scaling import SelfScaling
 from selfscale.measure import Point
-from selfscale.plan import Step
-from selfscale.self_scaling import SelfScaling
 
 Measure = Callable[[Step], Point]
 Exploring = TypeVar("Exploring", bound=SelfScaling)

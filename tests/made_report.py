@@ -25,7 +25,7 @@ from characterize.layout import (
 )
 from characterize.trace import Header, Trace
 from characterize.workload import FIELD_OF, Workload
-from selfscale.comparison import Row, comparison_document, sample_of
+from selfscale.comparing.comparison import Row, comparison_document, sample_of
 from selfscale.measure import Point
 from selfscale.predict import record_scores
 from selfscale.profile import Profile, Region

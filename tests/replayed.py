@@ -9,7 +9,7 @@ import numpy as np
 
 from characterize.layout import FileType, RecordKind
 from characterize.trace import Trace
-from replayer.repeated_operations import RepeatedIo, repeated_fileops
+from replayer.checking.repeated_operations import RepeatedIo, repeated_fileops
 from tests.made_trace import records
 
 IMAGE = "/scratch/image"

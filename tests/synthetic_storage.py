@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from characterize.workload import Workload
+from selfscale.exploring.plan import Step
 from selfscale.measure import Point
-from selfscale.plan import Step
 
 MIB = 1 << 20
 PAGE = 4096

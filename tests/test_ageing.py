@@ -7,11 +7,11 @@ import math
 
 import pytest
 
-from flextrace import measuring
-from selfscale import ageing
-from selfscale.access import BUFFERED, Access
+from flextrace.runs import measuring
+from selfscale.exploring.plan import Settings
 from selfscale.measure import Point, measure
-from selfscale.plan import Settings
+from selfscale.measuring import ageing
+from selfscale.measuring.access import BUFFERED, Access
 from tests.test_scale_real import needs_engine
 
 MIB = 1 << 20

@@ -8,8 +8,8 @@ import pytest
 
 import characterize
 from characterize.characterization import characterize as characterize_trace
+from characterize.counting.intervals import overlap_at_starts
 from characterize.errors import FlextraceError
-from characterize.intervals import overlap_at_starts
 from characterize.layout import BlockFlag, BlockOp, HeaderFlag, RecordKind
 from characterize.requests import requests_of
 from characterize.stream import stream_of
@@ -18,7 +18,7 @@ from characterize.trace import Trace
 from characterize.workload import FIELD_OF, PARAMETERS, workload_of_records
 from flextrace.main import main
 from replayer.alter import Relative, alter
-from replayer.block_lanes import BlockOperations
+from replayer.devices.block_lanes import BlockOperations
 from replayer.flexible.draft import UnreachableError
 from tests.made_trace import made_trace, read
 

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import characterize
-from characterize.dense_blocks import dense_blocks
+from characterize.counting.dense_blocks import dense_blocks
 from characterize.layout import Fileop, IoFlag
 from characterize.workload import Workload
 from replayer.alter import Relative, alter
-from replayer.binaries import find_binary
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD
 from replayer.flexible.depths import NEW, depths_of
 from replayer.flexible.draft import Draft
 from replayer.run import replay
+from replayer.running.binaries import find_binary
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, replay_size_violations
 

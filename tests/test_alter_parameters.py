@@ -15,9 +15,9 @@ from characterize.errors import FlextraceError
 from characterize.layout import Fileop, IoFlag, IoOp, RecordKind
 from characterize.workload import Workload
 from replayer.alter import Relative, alter
-from replayer.binaries import find_binary
 from replayer.flexible.draft import UnreachableError
 from replayer.run import replay
+from replayer.running.binaries import find_binary
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, recordings, sort_like, willy
 from tests.made_trace import made_trace, read

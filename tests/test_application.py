@@ -9,11 +9,11 @@ import characterize
 from characterize.errors import FlextraceError
 from characterize.layout import Fileop
 from characterize.workload import Workload
-from flextrace.prediction_text import application_lines, recorded_lines
+from flextrace.output.prediction_text import application_lines, recorded_lines
 from replayer.willy import make_trace
-from selfscale.application import application_of
-from selfscale.estimates import estimates, not_recorded, relative_of
-from selfscale.treatment import treatment
+from selfscale.predicting.application import application_of
+from selfscale.predicting.estimates import estimates, not_recorded, relative_of
+from selfscale.predicting.treatment import treatment
 from tests.formula_predictor import FormulaPredictor
 from tests.made_trace import made_trace, read, write
 from tests.synthetic_machine import MIB

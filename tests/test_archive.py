@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import characterize
-from characterize import archive_columns
-from characterize.archive import pack, unpack
-from characterize.archive_columns import table_of
 from characterize.errors import FlextraceError
 from characterize.layout import RECORD_DTYPE, TRACE_VERSION_MINOR, HeaderFlag, RecordKind
+from characterize.trace_files import archive_columns
+from characterize.trace_files.archive import pack, unpack
+from characterize.trace_files.archive_columns import table_of
 from tests.archived import (
     FLAGS_AT,
     HEADER,
@@ -252,7 +252,7 @@ def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, v
     for module in ("archive", "archive_columns"):
         monkeypatch.setattr(f"characterize.{module}.RECORD_DTYPE", older)
         monkeypatch.setattr(f"characterize.{module}.SCHEMA", schema)
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", f"flextrace.archive/{version}")
+    monkeypatch.setattr("characterize.trace_files.archive.SCHEMA_NAME", f"flextrace.archive/{version}")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
     assert not lacks & set(pq.read_schema(tmp_path / "a.parquet").names)
@@ -264,7 +264,7 @@ def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, v
 
 
 def test_newer_versions_are_refused(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr("characterize.archive.SCHEMA_NAME", "flextrace.archive/7")
+    monkeypatch.setattr("characterize.trace_files.archive.SCHEMA_NAME", "flextrace.archive/7")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
     with pytest.raises(FlextraceError, match=r"schema flextrace.archive/7, this flextrace reads flextrace.archive/6"):
@@ -282,7 +282,7 @@ def test_an_archive_that_reads_back_differently_gets_no_name(trace, tmp_path, mo
     def wrong_table_of(kind, records, *rest):
         return table_of(kind, records ^ np.uint8(kind == RecordKind.IO) * np.eye(1, RECORD, 40, dtype=np.uint8), *rest)
 
-    monkeypatch.setattr("characterize.archive.table_of", wrong_table_of)
+    monkeypatch.setattr("characterize.trace_files.archive.table_of", wrong_table_of)
     with pytest.raises(FlextraceError, match=r"a.parquet was written but reads back differently"):
         pack(trace, tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == [trace]

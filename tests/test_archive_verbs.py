@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import characterize
-from characterize.archive import pack
 from characterize.errors import FlextraceError
+from characterize.trace_files.archive import pack
 from flextrace.main import main
 from flextrace.record import run_recorder
 from selfscale.explore import Exploration
-from selfscale.plan import Settings
+from selfscale.exploring.plan import Settings
 from selfscale.profile import Profile
 from tests.archived import RECORD, RECORD_COUNT_AT, assert_equal_traces, patch, trace_file
 from tests.made_trace import made_trace, read, write

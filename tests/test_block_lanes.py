@@ -13,9 +13,9 @@ from characterize.errors import FlextraceError
 from characterize.layout import BlockFlag, BlockForm, BlockOp, Fileop, FileType, HeaderFlag, IoFlag, IoOp, RecordKind
 from characterize.stream import stream_of
 from characterize.workload import Workload
-from replayer.block_lanes import BlockOperations, Lanes
-from replayer.device_places import Geometry, fit_places
-from replayer.device_trace import make_device_trace
+from replayer.devices.block_lanes import BlockOperations, Lanes
+from replayer.devices.device_places import Geometry, fit_places
+from replayer.devices.device_trace import make_device_trace
 from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
 from tests.straced import op

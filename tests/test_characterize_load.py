@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from characterize.characterization import characterize
 from characterize.concurrency import ConcurrencySummary, littles_law
+from characterize.counting.intervals import union_length
 from characterize.grouping import Grouping
-from characterize.intervals import union_length
 from characterize.layout import PROCESSOR_SHARE_ALL, BlockFlag, BlockOp, HeaderFlag
 from characterize.requests import columns_of, requests_of
 from characterize.response_time import syncs_of

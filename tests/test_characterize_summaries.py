@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from characterize.block_history import BlockHistorySummary
 from characterize.characterization import characterize
+from characterize.counting.log_histogram import rank_of
+from characterize.counting.numbering import Numbering
 from characterize.extended import BlockFlagsSummary, ExtendedSummary
 from characterize.file_skew import FileSkewSummary
 from characterize.layout import NOT_MEASURED_U32, Fileop, RecordKind
 from characterize.links import LinksSummary, moved_by_programs
-from characterize.log_histogram import rank_of
-from characterize.numbering import Numbering
 from characterize.over_time import OverTimeSummary
 from characterize.references import BlockNumbers
 from characterize.requests import columns_of, requests_of

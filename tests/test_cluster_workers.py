@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import characterize as package
-from characterize.archive import pack
 from characterize.characterization import characterize
 from characterize.cluster import characterize_set as rounds
 from characterize.cluster.engine import dask_engine
 from characterize.cluster.part import summarize
 from characterize.errors import FlextraceError
 from characterize.stream import open_stream
+from characterize.trace_files.archive import pack
 from flextrace.characterize import _name_of_set, add_arguments, run
 from flextrace.main import main
 from tests.flexible_traces import traces

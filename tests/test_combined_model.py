@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from characterize.errors import FlextraceError
-from selfscale.cross_validation import Score, best_of
 from selfscale.models import make_model
 from selfscale.models.learned import LearnedModel
 from selfscale.models.traffic import TrafficModel
+from selfscale.predicting.cross_validation import Score, best_of
 from tests.test_traffic_model import ENVIRONMENT, REGIONS, machine, points, workloads
 
 pytestmark = pytest.mark.computes

@@ -19,8 +19,8 @@ from characterize.errors import FlextraceError
 from characterize.layout import FILE_DTYPE, IO_DTYPE, TASK_DTYPE, FileType, HeaderFlag, IoOp, RecordKind
 from characterize.trace import Header, Trace
 from characterize.workload import Workload
-from selfscale.comparison import load, remarks_of
-from selfscale.relative import Estimated
+from selfscale.comparing.comparison import load, remarks_of
+from selfscale.predicting.relative import Estimated
 from tests.test_comparison import MIB, result
 
 
@@ -57,11 +57,11 @@ class Runs:
         self.replays: list[dict[str, Any]] = []
         self.measured: list[dict[str, Any]] = []
         self.aged: list[dict[str, Any]] = []
-        monkeypatch.setattr("selfscale.comparison_runs.replay", self.replay)
-        monkeypatch.setattr("selfscale.comparison_runs.measure", self.measure)
-        monkeypatch.setattr("selfscale.comparison_runs.age", self.age)
-        monkeypatch.setattr("selfscale.comparison_predictions.Predictor", self.predictor)
-        monkeypatch.setattr("selfscale.comparison_runs.MemoryGroup", FakeGroup)
+        monkeypatch.setattr("selfscale.comparing.comparison_runs.replay", self.replay)
+        monkeypatch.setattr("selfscale.comparing.comparison_runs.measure", self.measure)
+        monkeypatch.setattr("selfscale.comparing.comparison_runs.age", self.age)
+        monkeypatch.setattr("selfscale.comparing.comparison_predictions.Predictor", self.predictor)
+        monkeypatch.setattr("selfscale.comparing.comparison_runs.MemoryGroup", FakeGroup)
 
     def replay(self, path: Path, directory: Path, **options: Any) -> dict[str, Any]:
         trace = characterize.open(path)
@@ -290,7 +290,7 @@ def test_a_limit_that_holds_for_the_recording_and_the_runs_makes_no_difference(
     """Such as that of a container in which everything ran: the recording does not tell it, nor need it."""
     from selfscale.compare import compare  # noqa: PLC0415
 
-    monkeypatch.setattr("selfscale.comparison_runs.current_limit", lambda: 2048 * MIB, raising=False)
+    monkeypatch.setattr("selfscale.comparing.comparison_runs.current_limit", lambda: 2048 * MIB, raising=False)
     trace = recording(tmp_path / "a.iotrace", memory_limit_bytes=None)
     document = compare(trace, profile(None), tmp_path, repeat=1).document
     assert not any("memory limit" in reason for reason in document["reasons"])

@@ -12,7 +12,7 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.comparison import (
+from selfscale.comparing.comparison import (
     SCHEMA,
     Comparison,
     Row,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from selfscale.explore import Exploration
-from selfscale.plan import Settings
+from selfscale.exploring.plan import Settings
 from tests.synthetic_machine import MIB, Machine
 from tests.test_record import record
 from tests.test_storage import TIMES_US, measured

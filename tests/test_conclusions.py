@@ -7,7 +7,11 @@ import math
 import pytest
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale.conclusions import (
+from selfscale.explore import Exploration
+from selfscale.exploring.plan import Settings
+from selfscale.measure import Point
+from selfscale.profile import Profile, Region
+from selfscale.profiles.conclusions import (
     GAIN,
     LOSS,
     NONE,
@@ -17,13 +21,9 @@ from selfscale.conclusions import (
     file_cache_bytes,
     record_findings,
 )
-from selfscale.explore import Exploration
-from selfscale.findings import findings
-from selfscale.machine_report import machine_section
-from selfscale.measure import Point
-from selfscale.plan import Settings
-from selfscale.profile import Profile, Region
-from selfscale.strengths import strengths
+from selfscale.profiles.findings import findings
+from selfscale.profiles.strengths import strengths
+from selfscale.reporting.machine_report import machine_section
 from tests.direction_machine import MIB, DirectionMachine
 
 pytestmark = pytest.mark.computes
@@ -35,7 +35,7 @@ FOCAL = Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)
 def nothing_is_informative():
     """What is measured off the curves has nothing to do with this."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+        patch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
         yield
 
 

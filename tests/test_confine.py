@@ -13,8 +13,8 @@ import pytest
 
 from characterize.errors import FlextraceError
 from flextrace.record import warm
-from replayer import confine
-from replayer.confine import MemoryGroup, current_limit
+from replayer.running import confine
+from replayer.running.confine import MemoryGroup, current_limit
 
 pytestmark = [
     pytest.mark.root,
@@ -39,7 +39,7 @@ def test_a_command_runs_in_the_group_and_the_group_is_gone_afterwards():
 
 
 def test_the_limit_is_seen_from_inside():
-    program = "from replayer.confine import current_limit; print(current_limit())"
+    program = "from replayer.running.confine import current_limit; print(current_limit())"
     with MemoryGroup(LIMIT_BYTES) as group:
         seen = output(group.wrap([sys.executable, "-c", program]))
     assert int(seen) == LIMIT_BYTES
@@ -111,11 +111,11 @@ def test_without_permission_the_error_names_the_remedy(tmp_path):
     program = (
         "import os; os.setuid(65534)\n"
         "from characterize.errors import FlextraceError\n"
-        "from replayer.confine import MemoryGroup\n"
+        "from replayer.running.confine import MemoryGroup\n"
         "try:\n    MemoryGroup(64 << 20).__enter__()\n"
         "except FlextraceError as error:\n    print(error)\n"
     )
-    out = output([sys.executable, "-c", "import characterize.units, replayer.confine\n" + program])
+    out = output([sys.executable, "-c", "import characterize.units, replayer.running.confine\n" + program])
     assert "run as root" in out
 
 
@@ -134,7 +134,7 @@ def test_names_of_mounts_and_groups_are_of_any_bytes(tmp_path, monkeypatch):
     (tmp_path / "self/cgroup").write_bytes(b"0::/caf\xe9\n")
     (group.parent / "cgroup.controllers").write_text("cpu memory\n")
     (group / "memory.max").write_text(f"{LIMIT_BYTES}\n")
-    monkeypatch.setattr("replayer.confine.PROC", tmp_path)
+    monkeypatch.setattr("replayer.running.confine.PROC", tmp_path)
     assert current_limit() == LIMIT_BYTES
 
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_warmed_is_told(tmp_path):
 
 def test_a_group_that_cannot_go_is_told_behind_the_error_that_ended_its_block(monkeypatch):
     """What the user has to know is why the work ended, not only what it left."""
-    monkeypatch.setattr("replayer.confine._REMOVE_SECONDS", 0.0)
+    monkeypatch.setattr("replayer.running.confine._REMOVE_SECONDS", 0.0)
     left = []
     told = "the engine refused it\ncannot remove the memory group"
 

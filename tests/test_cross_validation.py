@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import selfscale.cross_validation as cv
+import selfscale.predicting.cross_validation as cv
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.cross_validation import Score, best_of, cross_validate, on_a_curve, widened
 from selfscale.measure import Point
 from selfscale.predict import Predictor, record_scores, scores_of
+from selfscale.predicting.cross_validation import Score, best_of, cross_validate, on_a_curve, widened
 from selfscale.profile import Profile, Region
 from tests.synthetic_machine import MIB
 

@@ -10,7 +10,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from characterize.workload import Workload
-from selfscale.direction_caches import (
+from selfscale.explore import Exploration
+from selfscale.exploring.plan import Settings, Step
+from selfscale.measure import Point
+from selfscale.profile import Region
+from selfscale.profiles.direction_caches import (
     BRACKET,
     READS,
     WRITES,
@@ -19,11 +23,7 @@ from selfscale.direction_caches import (
     direction_cache,
     next_probe,
 )
-from selfscale.explore import Exploration
-from selfscale.measure import Point
-from selfscale.plan import Settings, Step
-from selfscale.profile import Region
-from selfscale.regions import APART
+from selfscale.profiles.regions import APART
 from tests.direction_machine import MIB, DirectionMachine
 
 pytestmark = pytest.mark.computes
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.computes
 def nothing_is_informative():
     """What is measured off the curves has nothing to do with this."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+        patch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
         yield
 
 

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from characterize.workload import Workload
-from flextrace.measuring import measure_in
-from selfscale import storage
-from selfscale.access import BUFFERED
-from selfscale.disturbed import DISTURBED_FRAC, POINTS_MIN, undisturbed
+from flextrace.runs.measuring import measure_in
+from selfscale.exploring.plan import Step
 from selfscale.measure import Point
-from selfscale.plan import Step
+from selfscale.measuring import storage
+from selfscale.measuring.access import BUFFERED
+from selfscale.measuring.disturbed import DISTURBED_FRAC, POINTS_MIN, undisturbed
 
 pytestmark = pytest.mark.computes
 

@@ -15,7 +15,7 @@ from flextrace.checks import groups, kernel, packages, places, recorder
 from flextrace.checks.check import Status, Verdict, fail, ok, verdict_of, warn
 from flextrace.checks.host import Host
 from flextrace.main import main
-from replayer.confine import ADVICE
+from replayer.running.confine import ADVICE
 
 GIB = 1 << 30
 RECORDER = Path("/opt/flex trace/flextrace-record")
@@ -346,7 +346,7 @@ def test_directory(tmp_path):
 
 @pytest.mark.parametrize(("place", "status"), [("/dev/shm", "ok"), ("/tmp", "warn")])
 def test_shared_memory(monkeypatch, place, status):
-    monkeypatch.setattr("selfscale.point_trace.trace_directory", lambda: Path(place))
+    monkeypatch.setattr("selfscale.measuring.point_trace.trace_directory", lambda: Path(place))
     assert places.memory_directory_check().status == status
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selfscale.elapsed import recorded_times
+from selfscale.predicting.elapsed import recorded_times
 from tests.simulated_threads import Device, elapsed_s, simulated
 
 pytestmark = pytest.mark.computes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from selfscale import environment
+from selfscale.measuring import environment
 from selfscale.simulation.read_ahead_rules import read_ahead_rules
 
 MIB = 1 << 20

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import characterize
+from characterize.counting.in_flight_time import InFlightTime
+from characterize.counting.log_histogram import LogHistogram
 from characterize.document import plain
 from characterize.errors import FlextraceError
-from characterize.in_flight_time import InFlightTime
 from characterize.layout import BlockDataClass, Fileop, HeaderFlag, RecordKind, Source
-from characterize.log_histogram import LogHistogram
 from characterize.requests import columns_of, requests_of
 from characterize.stream import Chunk, stream_of
 from characterize.trace import Header
 from flextrace.main import main
-from replayer.replay_recording import replay_part, run_part
-from selfscale import fidelity as comparing
-from selfscale.fidelity import comparison_of, distance_of, load
-from selfscale.fidelity_report import fidelity_section
-from selfscale.fidelity_side import side_of
-from selfscale.fidelity_text import WIDTH, fidelity_lines, number_lines, time_ns
+from replayer.checking.replay_recording import replay_part, run_part
+from selfscale.comparing import fidelity as comparing
+from selfscale.comparing.fidelity import comparison_of, distance_of, load
+from selfscale.comparing.fidelity_side import side_of
+from selfscale.comparing.fidelity_text import WIDTH, fidelity_lines, number_lines, time_ns
 from selfscale.report import write_report
+from selfscale.reporting.fidelity_report import fidelity_section
 from tests.flexible_traces import traces
 from tests.made_trace import made_trace, read, write
 from tests.replayed import PROCESS, SHIFT_NS, replayed

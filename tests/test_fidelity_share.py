@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from characterize.layout import Fileop, RecordKind
-from selfscale.fidelity_report import fidelity_section
-from selfscale.fidelity_text import fidelity_lines
+from selfscale.comparing.fidelity_text import fidelity_lines
+from selfscale.reporting.fidelity_report import fidelity_section
 from tests.made_trace import made_trace, read
 from tests.replayed import replayed
 from tests.straced import op

@@ -16,9 +16,9 @@ from selfscale.measure import Point
 from selfscale.models import make_model
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
-from selfscale.table import read_table
-from selfscale.table_columns import REQUESTS, THROUGHPUT, column_of
-from selfscale.table_profile import profile_of
+from selfscale.profiles.table import read_table
+from selfscale.profiles.table_columns import REQUESTS, THROUGHPUT, column_of
+from selfscale.profiles.table_profile import profile_of
 
 pytestmark = pytest.mark.computes
 

@@ -14,8 +14,8 @@ import pytest
 
 import characterize
 from characterize.layout import Fileop, Source
-from replayer.recorder import recorder_command
 from replayer.run import INTERRUPTED, SAME_S, replay
+from replayer.running.recorder import recorder_command
 from tests.hung_storage import frozen, let_go, rest_of_document
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write

@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from selfscale.cross_validation import on_a_curve
 from selfscale.explore import Exploration
-from selfscale.informative import most_informative
-from selfscale.learned_points import learnable
+from selfscale.exploring.informative import most_informative
+from selfscale.exploring.plan import Settings, Step
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
-from selfscale.plan import Settings, Step
+from selfscale.predicting.cross_validation import on_a_curve
+from selfscale.profiles.learned_points import learnable
 from tests.explored import explored, unseen
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_storage import SSD, StorageMachine
@@ -87,7 +87,7 @@ def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_pa
 
 
 def test_a_budget_for_more_of_them_than_are_chosen_makes_their_runs_longer(machine, monkeypatch):
-    monkeypatch.setattr("selfscale.self_scaling.INFORMATIVE_MAX", 16)
+    monkeypatch.setattr("selfscale.exploring.self_scaling.INFORMATIVE_MAX", 16)
 
     def longest_s(budget_s):
         exploration = Exploration(Settings(machine.cache_bytes, budget_s, 2, seed=1), machine.measure)

@@ -7,8 +7,8 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.journal import Journal
-from selfscale.plan import Step
+from selfscale.exploring.journal import Journal
+from selfscale.exploring.plan import Step
 from tests.synthetic_machine import MIB, Machine
 
 SETTINGS, MACHINE = {"seed": 1}, {"cache_bytes": 5.0, "cpus": 2, "read_only": False}
@@ -80,7 +80,7 @@ def test_a_point_that_is_written_while_the_journal_is_read_stays(path, monkeypat
         with path.open("a") as stream:
             stream.write(line)
 
-    monkeypatch.setattr("selfscale.journal.check_point", write_on)
+    monkeypatch.setattr("selfscale.exploring.journal.check_point", write_on)
     assert len(Journal(path, SETTINGS, {}, resume=True).points) == 3
     assert len(path.read_text().splitlines()) == 1 + 3 + 3
 

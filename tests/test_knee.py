@@ -9,12 +9,12 @@ import pytest
 from scipy.optimize import brentq
 
 from characterize.workload import FIELD_OF, PARAMETERS
-from selfscale.good_ranges import good_range, good_ranges, knee_sentences
-from selfscale.knee import ROUNDS_MAX, KneeExploration
+from selfscale.exploring.good_ranges import good_range, good_ranges, knee_sentences
+from selfscale.exploring.knee import ROUNDS_MAX, KneeExploration
+from selfscale.exploring.plan import Settings
 from selfscale.models.product import ProductModel
-from selfscale.plan import Settings
 from selfscale.profile import Curve, Profile
-from selfscale.repeatability import spreads_of
+from selfscale.profiles.repeatability import spreads_of
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
@@ -27,7 +27,7 @@ CACHE = 256 * MIB
 def no_informative_workloads():
     """The search ends before them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+        patch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
         yield
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from replayer.confine import MemoryGroup
-from selfscale.environment import environment, mount_of
+from replayer.running.confine import MemoryGroup
 from selfscale.measure import evict
+from selfscale.measuring.environment import environment, mount_of
 from tests.bench import lab_machines
 from tests.bench.lab_machines import MIB, READ_AHEAD_KB, VM, LabMachine, Throttle, lab_machine
 from tests.bench.load import UnavailableError

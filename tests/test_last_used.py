@@ -9,7 +9,7 @@ import pytest
 from characterize.layout import RecordKind
 from characterize.workload import Workload
 from replayer.willy import make_trace
-from selfscale.last_used import PAGE_BYTES, RANGES_MAX, last_used
+from selfscale.measuring.last_used import PAGE_BYTES, RANGES_MAX, last_used
 
 pytestmark = pytest.mark.computes
 

@@ -8,8 +8,8 @@ import pytest
 import characterize
 from characterize.errors import FlextraceError
 from characterize.layout import RecordKind
-from flextrace import measuring
-from selfscale.plan import Settings, files_bytes
+from flextrace.runs import measuring
+from selfscale.exploring.plan import Settings, files_bytes
 
 pytestmark = pytest.mark.computes
 

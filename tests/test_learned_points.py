@@ -9,11 +9,11 @@ import pytest
 
 from characterize.workload import Workload
 from selfscale.explore import Exploration
-from selfscale.learned_points import cold_scans, learned_points
+from selfscale.exploring.plan import Settings
 from selfscale.measure import Point
-from selfscale.plan import Settings
 from selfscale.predict import Predictor
 from selfscale.profile import Profile, Region
+from selfscale.profiles.learned_points import cold_scans, learned_points
 from tests.synthetic_machine import MIB, Machine
 
 SCAN = Workload(512.0 * MIB, 1.0, 1.0, 131072.0, 1.0)

@@ -16,7 +16,7 @@ from characterize.stream import stream_of
 from characterize.text import render
 from characterize.workload import workload_of
 from flextrace.main import main
-from selfscale.trace_report import trace_section
+from selfscale.reporting.trace_report import trace_section
 from tests.made_trace import made_trace, read, write
 
 pytestmark = pytest.mark.computes

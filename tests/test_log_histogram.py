@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from characterize.log_histogram import BUCKETS, GroupedHistogram, LogHistogram, bucket_of, rank_of
-from characterize.time_histogram import time_histogram
+from characterize.counting.log_histogram import BUCKETS, GroupedHistogram, LogHistogram, bucket_of, rank_of
+from characterize.counting.time_histogram import time_histogram
 
 pytestmark = pytest.mark.computes
 

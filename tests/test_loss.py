@@ -17,7 +17,7 @@ from characterize.workload import Workload, workload_of
 from flextrace.main import main
 from replayer.alter import alter
 from replayer.merge import merge
-from selfscale.comparison_runs import Setting, application_row
+from selfscale.comparing.comparison_runs import Setting, application_row
 from tests.made_trace import made_trace, read, write
 
 pytestmark = pytest.mark.computes

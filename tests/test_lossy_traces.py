@@ -9,7 +9,7 @@ from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
 from selfscale.explore import Exploration
-from selfscale.plan import Settings
+from selfscale.exploring.plan import Settings
 from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.computes

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale import machines
-from selfscale.access import Access
-from selfscale.machines_figures import machines_figures
 from selfscale.measure import Point
+from selfscale.measuring.access import Access
 from selfscale.profile import Profile, Region
+from selfscale.profiles import machines
+from selfscale.reporting.machines_figures import machines_figures
 
 pytestmark = pytest.mark.computes
 

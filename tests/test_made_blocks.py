@@ -15,8 +15,8 @@ from characterize.layout import BlockFlag, BlockOp, HeaderFlag, RecordKind
 from characterize.stream import stream_of
 from flextrace.main import main
 from replayer.alter import Relative, alter
-from replayer.block_lanes import BlockOperations
 from replayer.cut import Selection, cut
+from replayer.devices.block_lanes import BlockOperations
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from tests.made_trace import made_trace, read

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import characterize
-from characterize.provenance import tool_version
+from characterize.trace_files.provenance import tool_version
 from flextrace.main import VERBS, main
 from tests.made_trace import made_trace, read
 

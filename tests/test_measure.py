@@ -12,7 +12,6 @@ from characterize.errors import FlextraceError
 from characterize.layout import Fileop, IoFlag, IoOp, RecordKind
 from characterize.workload import Workload
 from replayer.willy import make_trace
-from selfscale.access import Access
 from selfscale.measure import (
     LEAD_MAX,
     LEAD_MIN,
@@ -21,7 +20,8 @@ from selfscale.measure import (
     measure,
     settle_bytes,
 )
-from selfscale.point_trace import REQUESTS_MAX, trace_length, write_willy
+from selfscale.measuring.access import Access
+from selfscale.measuring.point_trace import REQUESTS_MAX, trace_length, write_willy
 
 pytestmark = pytest.mark.computes
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.learned_points import learnable
+from selfscale.exploring.sampling import orthogonal_sample, random_workload
 from selfscale.measure import Point
 from selfscale.models import MODELS, make_model
 from selfscale.models.learned import LearnedModel
@@ -21,7 +21,7 @@ from selfscale.models.orthogonal import OrthogonalModel
 from selfscale.models.utilization import UtilizationModel
 from selfscale.predict import Predictor
 from selfscale.profile import Profile, Region
-from selfscale.sampling import orthogonal_sample, random_workload
+from selfscale.profiles.learned_points import learnable
 from tests.explored import explored, regions_of, relative_errors, unseen
 from tests.synthetic_machine import MIB
 from tests.synthetic_storage import DISK, RAM, SSD, StorageMachine

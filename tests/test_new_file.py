@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from characterize.errors import FlextraceError
-from characterize.new_file import check_new_file, write_text
+from characterize.trace_files.new_file import check_new_file, write_text
 from flextrace.main import main
 from selfscale.profile import Profile
 from tests.small_file_system import small_file_system  # noqa: F401

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from characterize.layout import Fileop, RecordKind
 from characterize.stream import stream_of
 from characterize.trace import Trace
-from replayer.operation_pairs import HELD_OPERATIONS, Pairing
+from replayer.checking.operation_pairs import HELD_OPERATIONS, Pairing
 from tests.checked_order import check_order, part_of
 from tests.made_trace import made_trace, read
 from tests.replayed import SHIFT_NS, replayed

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, IoOp, RecordKind, Source
 from characterize.stream import Chunk
 from characterize.trace import Trace
-from replayer import order_check
-from replayer.operation_form import operations_of
-from replayer.order_check import RULES
-from replayer.order_sweep import Times, sweep, sweep_ranges
+from replayer.checking import order_check
+from replayer.checking.operation_form import operations_of
+from replayer.checking.order_check import RULES
+from replayer.checking.order_sweep import Times, sweep, sweep_ranges
 from tests.checked_order import ROWS, assert_blame, check_order, columns, naive, part_of, times_of
 from tests.made_trace import made_trace, read, write
 from tests.replayed import SHIFT_NS, replayed

@@ -10,9 +10,9 @@ from hypothesis import given
 from characterize.layout import Fileop, RecordKind
 from characterize.stream import Chunk, stream_of
 from characterize.trace import Trace
-from replayer.operation_form import rows_of_ids
-from replayer.order_sweep import compare
-from replayer.replay_recording import replay_part, run_part
+from replayer.checking.operation_form import rows_of_ids
+from replayer.checking.order_sweep import compare
+from replayer.checking.replay_recording import replay_part, run_part
 from tests.checked_order import ROWS, assert_blame, check_order, columns, naive, part_of, times_of
 from tests.made_trace import made_trace, read, records
 from tests.replayed import SHIFT_NS, replayed

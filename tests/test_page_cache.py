@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selfscale.measuring.storage import StorageTimes
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.read_ahead_rules import PAGE_BYTES, ReadAheadRules
 from selfscale.simulation.run import run
-from selfscale.storage import StorageTimes
 
 pytestmark = pytest.mark.computes
 

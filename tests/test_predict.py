@@ -11,10 +11,10 @@ from characterize.characterization import characterize as characterization_of
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
-from selfscale.access import Access
 from selfscale.explore import Exploration
+from selfscale.exploring.plan import Settings
+from selfscale.measuring.access import Access
 from selfscale.models import MODELS
-from selfscale.plan import Settings
 from selfscale.predict import Predictor, record_scores
 from tests.made_trace import made_trace, read
 from tests.synthetic_machine import MIB, Machine

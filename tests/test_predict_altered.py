@@ -18,16 +18,16 @@ from replayer.alter import Relative, alter
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from replayer.willy import make_trace
-from selfscale.access import Access
-from selfscale.application import application_of
-from selfscale.estimates import SIMULATION, estimates
 from selfscale.explore import Exploration
-from selfscale.plan import Settings
+from selfscale.exploring.plan import Settings
+from selfscale.measuring.access import Access
+from selfscale.measuring.storage import storage_times
 from selfscale.predict import Predictor
+from selfscale.predicting.application import application_of
+from selfscale.predicting.estimates import SIMULATION, estimates
+from selfscale.predicting.treatment import treatment
 from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import operations_of
-from selfscale.storage import storage_times
-from selfscale.treatment import treatment
 from tests.formula_predictor import FormulaPredictor
 from tests.made_trace import made_trace, read, write
 from tests.synthetic_machine import MIB, Machine

@@ -8,10 +8,10 @@ import json
 import numpy as np
 import pytest
 
-from selfscale.conclusions import file_cache_bytes
+from selfscale.exploring.plan import Step
 from selfscale.measure import Point
-from selfscale.plan import Step
-from selfscale.storage import ROLE, probes
+from selfscale.measuring.storage import ROLE, probes
+from selfscale.profiles.conclusions import file_cache_bytes
 from selfscale.validate import Validation, compare_models
 from tests.bench.barred import Bar, Line, frame
 from tests.bench.bench_predict import SCHEMA, opened, parse_arguments, print_tables

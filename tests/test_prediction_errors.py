@@ -6,10 +6,9 @@ import pandas as pd
 import pytest
 
 from characterize.errors import FlextraceError
-from selfscale.learned_points import learnable
 from selfscale.measure import Point
 from selfscale.models import make_model
-from selfscale.prediction_errors import (
+from selfscale.predicting.prediction_errors import (
     REPEATABILITY,
     PredictionErrors,
     by_parameter,
@@ -18,6 +17,7 @@ from selfscale.prediction_errors import (
     load,
     median_interval,
 )
+from selfscale.profiles.learned_points import learnable
 from selfscale.validate import compare_models, plan
 from tests.made_report import make_profile
 

@@ -16,9 +16,9 @@ import characterize
 from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE
 from flextrace.main import main
 from replayer.alter import Relative, alter
-from replayer.binaries import find_binary
-from replayer.processors import processor_options
 from replayer.run import engine_command
+from replayer.running.binaries import find_binary
+from replayer.running.processors import processor_options
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine
 from tests.told import RECORDER, run_recorder

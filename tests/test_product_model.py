@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
-from selfscale.cross_validation import REGION_TESTED_MIN
 from selfscale.measure import Point
 from selfscale.models import MODELS, make_model
 from selfscale.models.product import ProductModel
 from selfscale.predict import Predictor, errors_on_random
+from selfscale.predicting.cross_validation import REGION_TESTED_MIN
 from selfscale.profile import Profile, Region
 
 pytestmark = pytest.mark.computes

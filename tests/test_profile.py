@@ -9,12 +9,12 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS
-from selfscale.access import Access
 from selfscale.explore import Exploration
-from selfscale.findings import findings
+from selfscale.exploring.plan import Settings
 from selfscale.measure import Point
-from selfscale.plan import Settings
+from selfscale.measuring.access import Access
 from selfscale.profile import Profile
+from selfscale.profiles.findings import findings
 from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.computes

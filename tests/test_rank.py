@@ -11,7 +11,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
-from selfscale.ranking import WORKLOADS
+from selfscale.predicting.ranking import WORKLOADS
 from tests.two_threads import two_threads
 
 WAITING_S = 0.075 * 40 / 70
@@ -151,7 +151,7 @@ def test_predict_prints_absolute_and_relative(place, capsys):
     ],
 )
 def test_a_damaged_profile_is_told_before_the_trace_is_read(place, tmp_path, capsys, monkeypatch, options):
-    monkeypatch.setattr("selfscale.application.application_of", lambda *arguments: pytest.fail("it is read"))
+    monkeypatch.setattr("selfscale.predicting.application.application_of", lambda *arguments: pytest.fail("it is read"))
     (tmp_path / "damaged.json").write_text('{"schema": "flextrace.profile/1", "points": 5}')
     words = [str(place / word) if (place / word).is_file() else word for word in options.split()]
     assert main([*words, str(tmp_path / "damaged.json")]) == 1
@@ -256,7 +256,7 @@ def test_a_profile_that_is_missing_is_told_before_a_trace_is_read(place, capsys,
 
 
 def test_no_machine_is_fitted_before_the_trace_is_read(place, capsys, monkeypatch):
-    monkeypatch.setattr("selfscale.ranking.machines_of", lambda *of: pytest.fail("one is"))
+    monkeypatch.setattr("selfscale.predicting.ranking.machines_of", lambda *of: pytest.fail("one is"))
     assert main(["rank", str(place / "none.iotrace"), str(place / "slow.json")]) == 1
     assert "cannot read trace" in capsys.readouterr().err
 

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from characterize.errors import FlextraceError
-from selfscale import comparison, fidelity, prediction_errors
+from selfscale.comparing import comparison, fidelity
+from selfscale.predicting import prediction_errors
 from selfscale.profile import Profile
 
 pytestmark = pytest.mark.computes

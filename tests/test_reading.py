@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from characterize.layout import Fileop, IoOp
-from replayer.confine import MemoryGroup
-from selfscale.environment import environment, read_ahead_places
+from replayer.running.confine import MemoryGroup
+from selfscale.measuring.environment import environment, read_ahead_places
 from selfscale.simulation.operations import operations_of
 from selfscale.simulation.page_cache import state_of
 from selfscale.simulation.read_ahead_rules import PAGE_BYTES, read_ahead_rules

@@ -19,8 +19,8 @@ from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, IoFlag
 from characterize.workload import PARAMETERS
 from flextrace.main import main
-from replayer.order_check import PROMISES
-from replayer.recorder import check_recorder
+from replayer.checking.order_check import PROMISES
+from replayer.running.recorder import check_recorder
 from tests import ordinary_user
 from tests.kernel import has_tracepoint
 from tests.running_replay import playing, slow, started, wait_until
@@ -185,7 +185,7 @@ def test_an_interrupt_before_the_replay_has_begun_is_said(tmp_path, capsys, monk
     stopped = tmp_path / "recorder"
     stopped.write_text("#!/bin/sh\ncase $* in *--dry-run*) exit 0 ;; esac\nkill -TERM $$\n")
     stopped.chmod(0o755)
-    monkeypatch.setattr("replayer.recorder.find_binary", lambda name: stopped)
+    monkeypatch.setattr("replayer.running.recorder.find_binary", lambda name: stopped)
     assert (
         main(["replay", str(slow(tmp_path / "slow.iotrace")), "--directory", str(tmp_path / "image"), "--record"]) == 1
     )

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import characterize as package
-from characterize.archive import pack
 from characterize.characterization import characterize
 from characterize.cluster import plan
 from characterize.cluster.characterize_set import characterize_set
@@ -15,6 +14,7 @@ from characterize.grouping import Grouping
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.requests import LAYERS, Layer
 from characterize.stream import open_stream
+from characterize.trace_files.archive import pack
 from tests.made_trace import made_trace, read, write
 from tests.test_cluster_parts import BLOCK, document
 

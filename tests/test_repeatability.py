@@ -11,7 +11,7 @@ import pytest
 from characterize.workload import Workload
 from selfscale.measure import Point
 from selfscale.profile import Profile, Region
-from selfscale.repeatability import repeat_error, repeatability
+from selfscale.profiles.repeatability import repeat_error, repeatability
 
 MIB = 1 << 20
 FOCAL = Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)

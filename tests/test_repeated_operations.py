@@ -7,7 +7,7 @@ import errno
 
 from characterize.layout import FileFlag, Fileop, Source
 from characterize.stream import stream_of
-from replayer.operation_form import WantedOperations
+from replayer.checking.operation_form import WantedOperations
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, needs_engine, needs_strace, op
 

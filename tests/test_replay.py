@@ -16,8 +16,8 @@ from characterize.errors import FlextraceError
 from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag, Source
 from characterize.workload import Workload, workload_of
 from flextrace.main import main
-from replayer.confine import MemoryGroup
 from replayer.run import prepare, replay
+from replayer.running.confine import MemoryGroup
 from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
 from tests.straced import ROOT, needs_engine

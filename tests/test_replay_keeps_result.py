@@ -136,7 +136,7 @@ class TestRecorded:
         def failing(*_):
             raise ZeroDivisionError("of nothing")
 
-        monkeypatch.setattr("selfscale.fidelity.fidelity_of", failing)
+        monkeypatch.setattr("selfscale.comparing.fidelity.fidelity_of", failing)
         trace, kept = reads(tmp_path / "t.iotrace"), tmp_path / "kept.iotrace"
         words = ["replay", trace, "--directory", tmp_path / "image", "--record", kept]
         assert main([*map(str, words), "--format", "json"]) == 3

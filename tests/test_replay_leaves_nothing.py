@@ -12,8 +12,8 @@ import pytest
 
 import characterize
 from flextrace.main import main
-from replayer.phases import remove_image
 from replayer.run import prepare, replay
+from replayer.running.phases import remove_image
 from tests.made_trace import made_trace, read
 from tests.running_replay import endless_layout, playing, slow, started, wait_until
 from tests.straced import ENGINE, needs_engine, needs_strace
@@ -124,7 +124,7 @@ def test_a_recorder_that_fails_leaves_no_files(image, tmp_path, capsys, monkeypa
     failing = tmp_path / "recorder"
     failing.write_text("#!/bin/sh\ncase $* in *--dry-run*) exit 0 ;; esac\necho no ring buffers >&2\nexit 1\n")
     failing.chmod(0o755)
-    monkeypatch.setattr("replayer.recorder.find_binary", lambda name: failing)
+    monkeypatch.setattr("replayer.running.recorder.find_binary", lambda name: failing)
     assert main(["replay", str(small(tmp_path / "t.iotrace")), "--directory", str(image), "--record"]) == 1
     assert "no ring buffers" in capsys.readouterr().err
     assert list(image.iterdir()) == []

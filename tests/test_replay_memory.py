@@ -12,7 +12,7 @@ import pytest
 
 from characterize.layout import BLOCK_DTYPE, FILE_DTYPE, NOT_MEASURED_U64, TASK_DTYPE, WAKE_DTYPE, BlockOp, RecordKind
 from characterize.trace import Header
-from characterize.trace_writer import write_chunks
+from characterize.trace_files.trace_writer import write_chunks
 from tests.bench.large_trace import FILE_BYTES, GAP_NS, read_pieces
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,7 +71,8 @@ def block_traces(tmp_path):
 
 def test_a_device_trace_is_made_in_memory_that_its_length_does_not_set(block_traces):
     imports = (
-        "from replayer.device_places import Geometry\nfrom replayer.device_trace import make_device_trace\n"
+        "from replayer.devices.device_places import Geometry\n"
+        "from replayer.devices.device_trace import make_device_trace\n"
         "from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES"
     )
     call = (
@@ -118,8 +119,9 @@ def test_a_replay_is_compared_in_memory_that_its_length_does_not_set(tmp_path):
         again = paths[-1].with_suffix(".replay")
         write_chunks(run_pieces(count, FIRST_THREAD, lambda file: f"/image/f{file:08}"), Header, again)
     imports = (
-        "from replayer.order_check import check_order\nfrom replayer.replay_recording import replay_part, run_part\n"
-        "from selfscale.fidelity import comparison_of"
+        "from replayer.checking.order_check import check_order\n"
+        "from replayer.checking.replay_recording import replay_part, run_part\n"
+        "from selfscale.comparing.fidelity import comparison_of"
     )
     call = (
         f"trace, recording = (open_stream(one, {PIECE_RECORDS}) for one in (path, path.with_suffix('.replay')))\n"

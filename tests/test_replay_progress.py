@@ -12,8 +12,8 @@ from contextlib import suppress
 
 import pytest
 
-from flextrace import replay_progress
-from flextrace.replay_progress import ERASE, ReplayProgress
+from flextrace.output import replay_progress
+from flextrace.output.replay_progress import ERASE, ReplayProgress
 from replayer.run import replay
 from tests.running_replay import slow
 from tests.straced import ROOT, needs_engine

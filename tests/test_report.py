@@ -19,17 +19,17 @@ from characterize.characterization import characterize as numbers_of
 from characterize.errors import FlextraceError
 from characterize.figure_data import figure_data_of
 from characterize.places import POINTS_MAX
-from characterize.provenance import sha256_of
 from characterize.trace import Header, Trace
+from characterize.trace_files.provenance import sha256_of
 from characterize.workload import Workload
-from selfscale.machine_report import machine_section
-from selfscale.prediction_errors import applications_of, errors_of
-from selfscale.prediction_figures import prediction_figures
+from selfscale.predicting.prediction_errors import applications_of, errors_of
 from selfscale.profile import Profile, Region
-from selfscale.profile_figures import single_parameter_graphs
 from selfscale.report import write_report
-from selfscale.report_parts import Cell
-from selfscale.trace_figures import by_file, places, trace_figures
+from selfscale.reporting.machine_report import machine_section
+from selfscale.reporting.prediction_figures import prediction_figures
+from selfscale.reporting.profile_figures import single_parameter_graphs
+from selfscale.reporting.report_parts import Cell
+from selfscale.reporting.trace_figures import by_file, places, trace_figures
 from tests.made_report import EVIL, MIB, Page, make_comparison, make_profile, make_trace
 from tests.made_trace import made_trace, read
 

@@ -14,7 +14,7 @@ from characterize.layout import IO_RUN_DELAY_ALL, IO_RUN_DELAY_NONE, IO_RUN_DELA
 from characterize.run_delay import run_delay_shares
 from characterize.stream import stream_of
 from characterize.text import render
-from selfscale.fidelity_side import side_of
+from selfscale.comparing.fidelity_side import side_of
 from selfscale.models.service_time import CONSTANTS, ServiceTimes
 from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import Kind, operations_of

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from characterize.workload import FIELD_OF, Workload
+from selfscale.exploring.sampling import feasible, orthogonal_levels, orthogonal_sample, random_workload
 from selfscale.measure import Point
 from selfscale.profile import Profile
-from selfscale.sampling import feasible, orthogonal_levels, orthogonal_sample, random_workload
 from tests.synthetic_machine import MIB
 
 pytestmark = pytest.mark.computes

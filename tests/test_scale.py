@@ -12,12 +12,12 @@ from collections import namedtuple
 import pytest
 
 from characterize.errors import FlextraceError
-from flextrace import measuring
 from flextrace.main import main
+from flextrace.runs import measuring
 from selfscale.explore import Exploration
-from selfscale.plan import Settings
+from selfscale.exploring.plan import Settings
+from selfscale.measuring.storage import probes
 from selfscale.profile import Profile
-from selfscale.storage import probes
 from tests.synthetic_machine import MIB, Machine
 
 
@@ -39,7 +39,7 @@ def formula(monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
         return machine.measure(request)
 
-    monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: 128 * MIB)
+    monkeypatch.setattr("selfscale.measuring.environment.cache_limit_bytes", lambda limit: 128 * MIB)
     monkeypatch.setattr(
         measuring,
         "lay_out",
@@ -150,9 +150,9 @@ def test_a_failure_before_the_first_point_leaves_nothing(place, formula, capsys,
 @pytest.fixture
 def quick(monkeypatch):
     """No model is fitted: neither to choose workloads nor to be scored."""
-    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
     monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
-    monkeypatch.setattr("selfscale.access.direct_block_bytes", lambda directory: 4096)
+    monkeypatch.setattr("selfscale.measuring.access.direct_block_bytes", lambda directory: 4096)
 
 
 @pytest.mark.usefixtures("quick")

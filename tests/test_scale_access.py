@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import characterize
+from characterize.counting.intervals import union_length
 from characterize.errors import FlextraceError
-from characterize.intervals import union_length
 from characterize.layout import RecordKind
 from characterize.workload import Workload
-from flextrace import measuring
 from flextrace.main import main
-from replayer.device_trace import geometry_of
-from selfscale.access import Access, direct_block_bytes
-from selfscale.fill import fill
+from flextrace.runs import measuring
+from replayer.devices.device_trace import geometry_of
 from selfscale.measure import measure
+from selfscale.measuring.access import Access, direct_block_bytes
+from selfscale.measuring.fill import fill
 from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted
 from tests.page_cache import resident_pages
@@ -279,7 +279,7 @@ def test_a_device_interrupted_and_resumed(disk, tmp_path, monkeypatch, capsys):
         return machine.measure(request)
 
     monkeypatch.setattr(measuring, "measure_in", lambda *of, **stopping: step)
-    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
     monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
     command = ["scale", "--device", disk.path, "-o", str(tmp_path / "p.json"), "--budget", "100s"]
     assert main(command) == 130
@@ -288,7 +288,7 @@ def test_a_device_interrupted_and_resumed(disk, tmp_path, monkeypatch, capsys):
     assert main([*command, "--span", "32M", "--resume"]) == 2
     assert "span_bytes was None" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr("selfscale.environment.identity_of", lambda device: "another one")
+        patch.setattr("selfscale.measuring.environment.identity_of", lambda device: "another one")
         assert main([*command, "--resume"]) == 2
     assert f"disk was {tmp_path / 'disk'}, {SIZE} bytes, is another one" in capsys.readouterr().err
     assert main([*command, "--resume"]) == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flextrace import measuring
 from flextrace.main import main
+from flextrace.runs import measuring
 from tests.test_scale_lost import command, disturbed  # noqa: F401
 
 

@@ -7,8 +7,9 @@ import signal
 import pytest
 
 from characterize.errors import FlextraceError
-from flextrace import measuring, scale
+from flextrace import scale
 from flextrace.main import main
+from flextrace.runs import measuring
 from selfscale.profile import Profile
 from tests.test_scale_lost import command, disturbed  # noqa: F401
 from tests.test_validate import command as validation

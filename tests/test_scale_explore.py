@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS, Workload
-from selfscale.conclusions import file_cache_bytes
 from selfscale.explore import Exploration
-from selfscale.journal import Journal
+from selfscale.exploring.journal import Journal
+from selfscale.exploring.plan import Settings
+from selfscale.exploring.sampling import random_workload
 from selfscale.models.product import ProductModel
-from selfscale.plan import Settings
 from selfscale.predict import errors_on_random
-from selfscale.sampling import random_workload
+from selfscale.profiles.conclusions import file_cache_bytes
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
@@ -31,7 +31,7 @@ def any_workload_is_informative():
     """There are hundreds of explorations: no fit chooses workloads here, as it does in tests/test_informative.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "selfscale.informative.most_informative",
+            "selfscale.exploring.informative.most_informative",
             lambda profile, generator, count: [random_workload(profile, generator) for _ in range(count)],
         )
         yield

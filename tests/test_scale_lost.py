@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from characterize.errors import FlextraceError
-from flextrace import interruption, measuring
 from flextrace.main import main
+from flextrace.runs import interruption, measuring
 from selfscale.measure import evict
 from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted, run
@@ -48,8 +48,8 @@ def disturbed(tmp_path, monkeypatch):
     machine, disturbed = Machine([(CACHE_BYTES, 500e-6)]), Disturbed()
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr("selfscale.environment.cache_limit_bytes", lambda limit: CACHE_BYTES)
-    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.measuring.environment.cache_limit_bytes", lambda limit: CACHE_BYTES)
+    monkeypatch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
     monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: 0.0)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)

@@ -16,8 +16,8 @@ from tests.straced import ROOT
 MEASURED = """
 import time
 from characterize.workload import Workload
-from flextrace.measuring_progress import Progress
-from selfscale.plan import Step
+from flextrace.output.measuring_progress import Progress
+from selfscale.exploring.plan import Step
 from tests.synthetic_machine import Machine
 
 workload = Workload(512.0 * 1024 * 1024, 0.25, 0.75, 131072.0, 16.0)

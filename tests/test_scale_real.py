@@ -9,17 +9,17 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from flextrace import measuring
 from flextrace.main import main
-from replayer.binaries import find_binary
-from replayer.confine import MemoryGroup
+from flextrace.runs import measuring
 from replayer.run import replay
-from selfscale.access import BUFFERED
-from selfscale.conclusions import file_cache_bytes
+from replayer.running.binaries import find_binary
+from replayer.running.confine import MemoryGroup
 from selfscale.explore import Exploration
+from selfscale.exploring.plan import Settings
 from selfscale.measure import measure
-from selfscale.plan import Settings
+from selfscale.measuring.access import BUFFERED
 from selfscale.profile import Profile
+from selfscale.profiles.conclusions import file_cache_bytes
 from tests.synthetic_machine import MIB
 
 PREDICT = ["--unique-bytes", "4M", "--seq-frac", "0.5", "--read-frac", "1", "--size-mean", "16K", "--process-num", "1"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfscale.regions import find_borders, halfway, log_slopes
+from selfscale.profiles.regions import find_borders, halfway, log_slopes
 
 pytestmark = pytest.mark.computes
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from selfscale.explore import Exploration
-from selfscale.knee import KneeExploration
-from selfscale.plan import NOMINAL_POINT_S, RANDOM_SHARE_MAX, Settings
-from selfscale.self_scaling import RUN_S_MIN
-from selfscale.storage import ROLE, probes
+from selfscale.exploring.knee import KneeExploration
+from selfscale.exploring.plan import NOMINAL_POINT_S, RANDOM_SHARE_MAX, Settings
+from selfscale.exploring.self_scaling import RUN_S_MIN
+from selfscale.measuring.storage import ROLE, probes
 from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.computes
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.computes
 @pytest.fixture(autouse=True)
 def nothing_is_informative(monkeypatch):
     """What is measured off the curves has nothing to do with this."""
-    monkeypatch.setattr("selfscale.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
 
 
 def test_closing_references_run_as_long_as_before_also_where_the_curves_have_spent_their_time():

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from selfscale.stop_rule import RULES, ConfidenceRule, RaidPerfRule, drifts, half_width, mser5
+from selfscale.measuring.stop_rule import RULES, ConfidenceRule, RaidPerfRule, drifts, half_width, mser5
 
 pytestmark = pytest.mark.computes
 

@@ -9,11 +9,11 @@ import pytest
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace.main import main
-from replayer.confine import MemoryGroup
 from replayer.run import replay
-from selfscale.access import Access
+from replayer.running.confine import MemoryGroup
 from selfscale.measure import measure
-from selfscale.point_trace import write_willy
+from selfscale.measuring.access import Access
+from selfscale.measuring.point_trace import write_willy
 from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted
 from tests.straced import ENGINE, needs_engine, needs_strace, strace

@@ -15,8 +15,8 @@ from characterize.errors import FlextraceError
 from characterize.layout import FileType, IoFlag
 from characterize.stream import open_stream
 from flextrace.main import main
-from selfscale import scratch
-from selfscale.scratch import device_trace_bytes, recording_bytes, scratch_directory
+from selfscale.measuring import scratch
+from selfscale.measuring.scratch import device_trace_bytes, recording_bytes, scratch_directory
 from tests.block_device import loop_device
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine

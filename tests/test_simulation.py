@@ -12,18 +12,18 @@ import pytest
 import characterize
 from characterize.characterization import characterize as characterization_of
 from flextrace.main import main
-from selfscale import ranking
-from selfscale.application import application_of
-from selfscale.comparison_predictions import prediction_rows
-from selfscale.comparison_runs import Setting
-from selfscale.estimates import REST_ERROR, SIMULATION, SYNC_ERROR, estimates, relative_of
+from selfscale.comparing.comparison_predictions import prediction_rows
+from selfscale.comparing.comparison_runs import Setting
 from selfscale.explore import Exploration
-from selfscale.plan import Settings
+from selfscale.exploring.plan import Settings
+from selfscale.measuring.storage import storage_times
 from selfscale.predict import Predictor
+from selfscale.predicting import ranking
+from selfscale.predicting.application import application_of
+from selfscale.predicting.estimates import REST_ERROR, SIMULATION, SYNC_ERROR, estimates, relative_of
 from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import Kind, operations_of
 from selfscale.simulation.simulate import simulate
-from selfscale.storage import storage_times
 from tests.synthetic_machine import MIB, Machine
 from tests.test_simulated_operations import trace_of_two_threads
 from tests.test_storage import TIMES_US, measured
@@ -210,7 +210,7 @@ def test_rank_does_not_simulate_the_machine_of_the_recording(profile, recorded, 
     def simulation(predictor, *_):
         simulated.append(predictor)
 
-    monkeypatch.setattr("selfscale.estimates.simulation_of", simulation)
+    monkeypatch.setattr("selfscale.predicting.estimates.simulation_of", simulation)
     here, there = Predictor(profile), Predictor(profile)
     machine = ranking.Machine("here", Path("here.json"), math.nan, here)
     assert ranking.rank([machine], application_of(recorded, {}), measured_on=there)

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from characterize import numbering
-from characterize.distinct_count import MAP_BITS, distinct_of, empty_map
+from characterize.counting import numbering
+from characterize.counting.distinct_count import MAP_BITS, distinct_of, empty_map
+from characterize.counting.lru_stack import COLD, LruStack
+from characterize.counting.numbering import Numbering
+from characterize.counting.shards import SAMPLED_LEAST, SampledLocality
 from characterize.errors import FlextraceError
 from characterize.formats.foreign import read_foreign
 from characterize.locality import LocalitySummary, locality_of
-from characterize.lru_stack import COLD, LruStack
-from characterize.numbering import Numbering
 from characterize.references import BATCH_REFERENCES, BlockNumbers
 from characterize.requests import columns_of, requests_of
-from characterize.shards import SAMPLED_LEAST, SampledLocality
 
 pytestmark = pytest.mark.computes
 

@@ -18,19 +18,18 @@ from characterize.errors import FlextraceError
 from characterize.layout import PROCESSOR_SHARE_ALL, Fileop, FileType, HeaderFlag, IoFlag, IoOp, RecordKind
 from characterize.trace import open as open_trace
 from characterize.workload import Workload
-from flextrace import measuring
-from flextrace.measuring import measure_in
+from flextrace.runs import measuring
+from flextrace.runs.measuring import measure_in
 from replayer.willy import PROCESSES_MAX
-from selfscale.access import BUFFERED
-from selfscale.environment import read_ahead_bytes, request_bytes
 from selfscale.explore import Exploration
-from selfscale.knee import KneeExploration
+from selfscale.exploring.knee import KneeExploration
+from selfscale.exploring.plan import END_SHARE, Settings, Step
+from selfscale.exploring.self_scaling import STORAGE_SHARE_MAX
 from selfscale.measure import Point
-from selfscale.plan import END_SHARE, Settings, Step
-from selfscale.probe_trace import PLACE_FILE
-from selfscale.profile import Profile
-from selfscale.self_scaling import STORAGE_SHARE_MAX
-from selfscale.storage import (
+from selfscale.measuring.access import BUFFERED
+from selfscale.measuring.environment import read_ahead_bytes, request_bytes
+from selfscale.measuring.probe_trace import PLACE_FILE
+from selfscale.measuring.storage import (
     BRIEF_NS,
     PACE_NS,
     PAUSE_NS,
@@ -43,6 +42,7 @@ from selfscale.storage import (
     probes,
     storage_times,
 )
+from selfscale.profile import Profile
 from tests.synthetic_machine import Machine
 from tests.test_scale_real import needs_engine
 
@@ -304,7 +304,7 @@ def test_processors_compute_for_as_long_as_they_should():
     """Until the context ends; and not for long after who began it was killed."""
     code = (
         "import subprocess, sys, time, os\n"
-        "from selfscale.computing import computing\n"
+        "from selfscale.measuring.computing import computing\n"
         "with computing(2):\n"
         "    print(*open(f'/proc/self/task/{os.getpid()}/children').read().split(), flush=True)\n"
         "    time.sleep({seconds})\n"

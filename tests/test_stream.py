@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from test_characterize_document import TRACES
 
 import characterize as package
-from characterize.archive import pack
 from characterize.characterization import characterize
 from characterize.errors import FlextraceError
 from characterize.layer_summary import Sample
 from characterize.layout import HEADER_DTYPE, TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
 from characterize.stream import TIMED, Chunk, Linked, open_stream, stream_of, stream_of_pieces
 from characterize.trace import Trace
+from characterize.trace_files.archive import pack
 from characterize.workload import workload_of
 from tests.flexible_traces import recordings, traces
 from tests.made_trace import made_trace, read, records, write

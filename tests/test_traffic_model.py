@@ -9,13 +9,13 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
+from selfscale.exploring.sampling import random_workload
 from selfscale.measure import Point
 from selfscale.models import make_model
 from selfscale.models.measured import columns
 from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import CONSTANTS, CacheLimits, TrafficTimes, seconds_of, simulated
 from selfscale.profile import Profile, Region
-from selfscale.sampling import random_workload
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from tests.synthetic_machine import MIB
 

@@ -15,14 +15,14 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from flextrace import measuring
 from flextrace.main import main
-from selfscale.access import Access
-from selfscale.environment import environment
-from selfscale.learned_points import learned_points
+from flextrace.runs import measuring
 from selfscale.measure import Point
+from selfscale.measuring.access import Access
+from selfscale.measuring.environment import environment
 from selfscale.predict import Predictor, record_scores
 from selfscale.profile import Profile
+from selfscale.profiles.learned_points import learned_points
 from selfscale.validate import compare_models, plan
 from tests.explored import explored
 from tests.synthetic_storage import SSD, StorageMachine
@@ -275,7 +275,7 @@ def test_another_device_of_the_same_name_is_said(place, machine, capsys, monkeyp
     (place / "p.json").write_text(json.dumps(document))
     monkeypatch.setattr(measuring, "try_device", lambda access, confirm: None)
     monkeypatch.setattr(
-        "selfscale.environment.device_environment", lambda path: {"device": path, "device_bytes": 1 << 40}
+        "selfscale.measuring.environment.device_environment", lambda path: {"device": path, "device_bytes": 1 << 40}
     )
     words = ["validate", str(place / "p.json"), "--workloads", "2", "--no-orthogonal", "--write", "--confirm", "1"]
     assert main(words) == 3

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import characterize
-from characterize.archive import pack, unpack
 from characterize.cluster.recording import open_recording
 from characterize.cluster.survey import survey
 from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, WAKE_DTYPE, Fileop, RecordKind
 from characterize.stream import Chunk, open_stream, stream_of
-from characterize.trace_writer import write_chunks
-from replayer.replay_recording import replay_part, run_part
+from characterize.trace_files.archive import pack, unpack
+from characterize.trace_files.trace_writer import write_chunks
+from replayer.checking.replay_recording import replay_part, run_part
 from tests.made_trace import made_trace, read, records
 
 FSYNC = int(Fileop.FSYNC)

@@ -15,8 +15,8 @@ from characterize.errors import FlextraceError
 from characterize.layout import Fileop, HeaderFlag, IoOp, RecordKind
 from characterize.workload import Workload, workload_of
 from flextrace.main import main
-from replayer.request_places import at_depth, make_stack, touch
-from replayer.request_sizes import SIZE_FAMILIES, draw_sizes
+from replayer.synthetic.request_places import at_depth, make_stack, touch
+from replayer.synthetic.request_sizes import SIZE_FAMILIES, draw_sizes
 from replayer.willy import DEPTH_FAMILIES, make_trace, requests_default, requests_needed
 
 pytestmark = pytest.mark.computes

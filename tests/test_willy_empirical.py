@@ -12,7 +12,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import BlockOp, HeaderFlag, RecordKind
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of
 from flextrace.main import main
-from replayer.source_shape import source_shape_of
+from replayer.synthetic.source_shape import source_shape_of
 from replayer.willy import make_trace, requests_needed
 from tests.made_trace import made_trace, read, write
 

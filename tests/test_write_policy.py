@@ -7,14 +7,14 @@ import pytest
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from replayer.binaries import find_binary
-from replayer.confine import MemoryGroup
-from selfscale.conclusions import conclude
+from replayer.running.binaries import find_binary
+from replayer.running.confine import MemoryGroup
+from selfscale.exploring.plan import Step
 from selfscale.measure import Point, measure
-from selfscale.plan import Step
 from selfscale.profile import Profile, Region
-from selfscale.strengths import strengths
-from selfscale.write_policy import CANCELLING, THROUGH, UNCACHED, UNDECIDED, write_policy
+from selfscale.profiles.conclusions import conclude
+from selfscale.profiles.strengths import strengths
+from selfscale.profiles.write_policy import CANCELLING, THROUGH, UNCACHED, UNDECIDED, write_policy
 from tests.block_device import loop_device, mounted
 from tests.direction_machine import MIB, DirectionMachine
 

@@ -19,9 +19,9 @@ from characterize.cluster.recording_set import Engine, RecordingSet, open_set
 from characterize.cluster.survey import in_flight, joined
 from characterize.grouping import Grouping
 from characterize.layer_summary import Sample
-from characterize.provenance import provenance_of
 from characterize.requests import Mmap
 from characterize.stream import PIECE_RECORDS, Arrays, Chunk, Stream
+from characterize.trace_files.provenance import provenance_of
 
 
 def characterize_set(

@@ -9,6 +9,7 @@ from functools import partial
 from characterize.characterization import Characterization
 from characterize.cluster.part import PartTask, no_chunks, stream_of_part
 from characterize.cluster.recording_set import RecordingSet
+from characterize.counting.log_histogram import LogHistogram
 from characterize.figure_data import (
     FigureData,
     Seen,
@@ -17,7 +18,6 @@ from characterize.figure_data import (
     places_and_times,
     spans_of,
 )
-from characterize.log_histogram import LogHistogram
 from characterize.places import PlaceCounts, Spans
 from characterize.requests import Layer
 from characterize.stream import Stream

@@ -16,10 +16,10 @@ from characterize.cluster.survey import NEVER, Piece, Survey
 from characterize.distinct_names import numbered
 from characterize.errors import FlextraceError
 from characterize.groups import process_names
-from characterize.joint_metadata import joint_metadata
 from characterize.layout import RECORD_DTYPE, TRACE_RECORD_BYTES, HeaderFlag, RecordKind
 from characterize.stream import Arrays
 from characterize.trace import Content, Header, Trace, trace_of
+from characterize.trace_files.joint_metadata import joint_metadata
 
 _RUN_KINDS = HeaderFlag.UNTIMED | HeaderFlag.PLANNED
 
@@ -248,7 +248,7 @@ def _facts_of(recording: Recording, survey: Survey) -> Trace:
 
 
 def input_of(each: Sequence[dict]) -> dict:
-    """What a document says of the input, made of that of every file (`characterize.provenance`)."""
+    """What a document says of the input, made of that of every file (`characterize.trace_files.provenance`)."""
     if len(each) == 1:
         return each[0]
     inputs = [it["input"] for it in each]

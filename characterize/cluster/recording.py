@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from characterize.errors import FlextraceError
-from characterize.expansion import is_trace_archive
 from characterize.layout import (
     HEADER_DTYPE,
     RECORD_DTYPE,
@@ -21,7 +20,8 @@ from characterize.layout import (
     RecordKind,
 )
 from characterize.stream import PIECE_RECORDS
-from characterize.trace_head import count_records, is_foreign, json_text, read_head
+from characterize.trace_files.expansion import is_trace_archive
+from characterize.trace_files.trace_head import count_records, is_foreign, json_text, read_head
 
 NUMBERS_END, OPERATIONS_END = 2**32, 2**64
 
@@ -89,7 +89,8 @@ class Recording:
         """
         size = min(self.piece_records, self.records - piece * self.piece_records)
         if self.archived:
-            (records,) = importlib.import_module("characterize.archive").iterate(self.path, piece, piece + 1)
+            archive = importlib.import_module("characterize.trace_files.archive")
+            (records,) = archive.iterate(self.path, piece, piece + 1)
             return self.relabelled(records[:size])
         offset = TRACE_HEADER_BYTES + piece * self.piece_records * TRACE_RECORD_BYTES
         try:
@@ -145,7 +146,7 @@ def open_recording(path: Path, piece_records: int = PIECE_RECORDS) -> Recording:
         It cannot be read, is damaged, or is a trace of another tool.
     """
     if is_trace_archive(path):
-        archive = importlib.import_module("characterize.archive")
+        archive = importlib.import_module("characterize.trace_files.archive")
         records, piece_records = archive.size_of(path)
         head, file_bytes, text = archive.read_frame(path)
         return Recording(path, head, file_bytes, text, records, piece_records, True)

@@ -28,9 +28,9 @@ from characterize.layout import (
     RecordKind,
     name_of,
 )
-from characterize.new_file import new_file
 from characterize.requests import Layer
 from characterize.trace import Trace
+from characterize.trace_files.new_file import new_file
 
 ROWS_AT_ONCE = 1 << 18
 # Their argument is the number of a name, which no row has.

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from characterize.counting.intervals import overlap_at_starts
 from characterize.errors import FlextraceError
-from characterize.intervals import overlap_at_starts
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, RecordKind, Source, name_of
-from characterize.new_file import new_file
 from characterize.requests import requests_of, times_measured
 from characterize.trace import Trace
+from characterize.trace_files.new_file import new_file
 
 LOG_SUFFIX = ".iolog"
 NAME_BYTES_MAX = 255  # fio reads a name into so much

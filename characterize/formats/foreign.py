@@ -17,9 +17,9 @@ from characterize.formats.reading import BEGAN, Chunk, Reading, ReadOptions
 from characterize.formats.registry import FORMATS, found_format, table_format
 from characterize.formats.reordering import TIMED_KINDS, Reordering
 from characterize.layout import GAP_DTYPE, RECORD_DTYPE, HeaderFlag, RecordKind
-from characterize.missing_records import LOWER_BOUND
-from characterize.provenance import sha256_of, tool_version
 from characterize.trace import Header, Trace
+from characterize.trace_files.missing_records import LOWER_BOUND
+from characterize.trace_files.provenance import sha256_of, tool_version
 
 WALL_CLOCK_YEARS = (1980, 2100)
 LOST_KIND = {"block": RecordKind.BLOCK, "file": RecordKind.IO}

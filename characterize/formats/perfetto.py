@@ -18,9 +18,9 @@ import numpy as np
 from characterize.device_name import device_name
 from characterize.errors import FlextraceError
 from characterize.layout import NOT_MEASURED_U64, BlockOp, Fileop, IoOp, RecordKind, Source, name_of
-from characterize.new_file import new_file
 from characterize.requests import SECTOR_BYTES
 from characterize.trace import Trace
+from characterize.trace_files.new_file import new_file
 
 EVENTS_MAX = 1_000_000
 DEVICE_PID_BASE = 1 << 31

@@ -7,7 +7,7 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes
 from flextrace.checks.check import Check, ok, warn
 from flextrace.checks.host import Host
-from replayer.confine import ADVICE, MemoryGroup
+from replayer.running.confine import ADVICE, MemoryGroup
 
 AREA = "control groups"
 LIMIT_BYTES = 64 << 20

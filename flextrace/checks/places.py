@@ -10,7 +10,7 @@ from pathlib import Path
 
 from characterize.units import format_bytes
 from flextrace.checks.check import Check, fail, ok, warn
-from selfscale.environment import mount_of
+from selfscale.measuring.environment import mount_of
 
 AREA = "places"
 FREE_BYTES_MIN = 1 << 30
@@ -94,7 +94,7 @@ def direct_check(directory: Path, works: bool) -> Check:
 def memory_directory_check() -> Check:
     """Where scale and compare keep the traces that they replay: in memory, apart from the disk that they measure."""
     try:
-        from selfscale.point_trace import REQUESTS_MAX, trace_directory  # noqa: PLC0415 (most checks go without)
+        from selfscale.measuring.point_trace import REQUESTS_MAX, trace_directory  # noqa: PLC0415 (most checks go without)
     except ImportError:
         return warn(AREA, "/dev/shm", "not looked at: scale does not work, see Python", "what is said there")
     place = trace_directory()

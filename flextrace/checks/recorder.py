@@ -17,7 +17,7 @@ from characterize.units import format_bytes
 from flextrace.checks.check import Check, Status, fail, ok, warn, with_root
 from flextrace.checks.host import Host, ignores_file_capabilities
 from flextrace.checks.kernel import NEWER_KERNEL
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 
 BINARIES, PRIVILEGES, PROGRAMS, RECORDING = "binaries", "privileges", "programs", "recording"
 SURVEY_SECONDS_MAX = 120

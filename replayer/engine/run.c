@@ -98,7 +98,7 @@ static void *work(void *argument)
 	struct worker *worker = argument;
 	struct run *run = worker->run;
 
-	/* A recording of the replay tells by it which recorded thread this one repeats (replayer/operation_pairs.py). */
+	/* A recording of the replay tells by it which recorded thread this one repeats (replayer/checking/operation_pairs.py). */
 	char name[16];
 	snprintf(name, sizeof(name), "play %u", worker->plan->thread);
 	prctl(PR_SET_NAME, name);

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from characterize.dense_blocks import dense_blocks
-from characterize.intervals import union_length
+from characterize.counting.dense_blocks import dense_blocks
+from characterize.counting.intervals import union_length
 from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path

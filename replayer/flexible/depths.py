@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 from numba.typed import Dict
 
-from characterize.lru_stack import COLD, LruStack
+from characterize.counting.lru_stack import COLD, LruStack
 from characterize.references import BLOCK_BYTES
 
 NEW = -1

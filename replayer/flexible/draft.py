@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from characterize.counting.intervals import union_length
 from characterize.errors import FlextraceError
-from characterize.intervals import union_length
 from characterize.layout import FileFlag, Fileop, IoOp, RecordKind
 from characterize.requests import left_out, missed_bytes_of
 from characterize.trace import Trace

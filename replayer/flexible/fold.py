@@ -14,7 +14,7 @@ import heapq
 import numpy as np
 import pandas as pd
 
-from characterize.intervals import union_length
+from characterize.counting.intervals import union_length
 from characterize.layout import Fileop
 from replayer.flexible.draft import Draft
 from replayer.flexible.places import TOLERANCE, search, turns_of

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from characterize.provenance import tool_version
+from characterize.trace_files.provenance import tool_version
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from replayer.flexible.curve import CurveChange
 

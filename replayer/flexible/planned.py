@@ -14,9 +14,9 @@ from characterize.durations_of import KEY as DURATIONS_OF
 from characterize.errors import FlextraceError
 from characterize.layout import HeaderFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
-from characterize.provenance import sha256_of, tool_version
 from characterize.requests import Layer, block_records, data_moved, left_out
 from characterize.trace import Header, Trace
+from characterize.trace_files.provenance import sha256_of, tool_version
 from characterize.workload import Workload, workload_of_records
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft

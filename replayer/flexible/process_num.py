@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from characterize.counting.intervals import overlap_at_starts
 from characterize.errors import FlextraceError
-from characterize.intervals import overlap_at_starts
 from characterize.layout import Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 from replayer.flexible.queue_depth import change_queue_depth

@@ -15,7 +15,7 @@ import math
 import numba
 import numpy as np
 
-from characterize.intervals import overlap_at_starts
+from characterize.counting.intervals import overlap_at_starts
 from replayer.flexible.draft import Draft, UnreachableError
 
 FASTER_MAX = 2.0**40

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from characterize.intervals import overlap_at_starts
+from characterize.counting.intervals import overlap_at_starts
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp
 from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
 from replayer.flexible.deal import (

@@ -15,7 +15,7 @@ import itertools
 
 import numpy as np
 
-from characterize.intervals import union_length
+from characterize.counting.intervals import union_length
 from replayer.flexible.draft import Draft
 from replayer.flexible.places import search, turns_of
 

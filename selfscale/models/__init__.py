@@ -2,7 +2,7 @@
 """One file per way of turning measured points into the throughput of a workload that was not measured.
 
 A model is fitted to points and regions and then asked for workloads; `MODELS` says which file holds which. Which of
-them a profile is predicted with is not decided here but by their errors, in `selfscale.cross_validation`.
+them a profile is predicted with is not decided here but by their errors, in `selfscale.predicting.cross_validation`.
 """
 
 from __future__ import annotations

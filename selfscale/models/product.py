@@ -16,10 +16,10 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
+from selfscale.exploring.sampling import LOGARITHMIC
 from selfscale.measure import Point
 from selfscale.models.measured import Z90, Z95, beyond, columns
 from selfscale.profile import Curve, Profile, Region
-from selfscale.sampling import LOGARITHMIC
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from characterize.errors import FlextraceError
-from selfscale.direction_caches import file_cache_size
 from selfscale.measure import Point
 from selfscale.models.measured import Measured, columns
 from selfscale.models.read_ahead import PAGE_BYTES
 from selfscale.models.residual import ResidualModel
 from selfscale.models.traffic_time import CacheLimits, TrafficTimes, fit_traffic_times, simulated
 from selfscale.profile import Region
+from selfscale.profiles.direction_caches import file_cache_size
 from selfscale.simulation.read_ahead_rules import read_ahead_rules
 from selfscale.simulation.traffic import BACKGROUND_FRAC
 
@@ -42,7 +42,7 @@ class TrafficModel(ResidualModel[TrafficTimes]):
     Parameters
     ----------
     environment : mapping
-        Of the profile (`selfscale.environment.environment`), if it was measured through the page cache.
+        Of the profile (`selfscale.measuring.environment.environment`), if it was measured through the page cache.
     """
 
     name = "traffic"

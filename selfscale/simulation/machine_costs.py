@@ -3,7 +3,7 @@
 
 The cache, processors and writing back are those of the formula of service times, which the profile's points tell; what
 reads and syncs take of storage, and writes and what is read ahead of a processor, was measured
-(`selfscale.storage`).
+(`selfscale.measuring.storage`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from selfscale.measuring.probe_trace import BURST_BYTES
+from selfscale.measuring.storage import SCAN_BYTES, StorageTimes
 from selfscale.models.service_time import CONSTANTS, PAGE_BYTES, ServiceTimes
-from selfscale.probe_trace import BURST_BYTES
 from selfscale.simulation.flusher_chunk import chunk_pages
 from selfscale.simulation.read_ahead_rules import ReadAheadRules, read_ahead_rules
-from selfscale.storage import SCAN_BYTES, StorageTimes
 
 BACKGROUND_FRAC = 2 / 3
 """Of the dirty pages at which writers wait, where writing back begins: vm.dirty_background_ratio and the middle between

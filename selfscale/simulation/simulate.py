@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from characterize.intervals import union_length
+from characterize.counting.intervals import union_length
+from selfscale.measuring.storage import StorageTimes
 from selfscale.models.service_time import ServiceTimes
 from selfscale.simulation.machine_costs import MachineCosts, RequestCosts, machine_costs
 from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.run import run
-from selfscale.storage import StorageTimes
 
 NS = 1e9
 DRAWS, SIGMAS_MAX = 8, 2.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from selfscale.measuring.storage import BRIEF_NS, PAUSE_NS, REST_NS
 from selfscale.simulation.kernel import kernel
 from selfscale.simulation.page_cache import (
     ACCESSES,
@@ -27,7 +28,6 @@ from selfscale.simulation.page_cache import (
     drop,
     use,
 )
-from selfscale.storage import BRIEF_NS, PAUSE_NS, REST_NS
 
 LONG_PAGES = 32
 """Of a longer request the parts overlap (`selfscale.models.read_ahead.PIECE_BYTES`)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.bench.recording import END_SECONDS_MAX
 
 

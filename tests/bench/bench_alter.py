@@ -20,10 +20,10 @@ from characterize.formats.foreign import read_foreign
 from characterize.layout import RecordKind
 from characterize.trace import Header, Trace
 from replayer.alter import Relative, alter
-from replayer.binaries import find_binary
 from replayer.flexible.curve import CURVE_HELD
 from replayer.flexible.draft import UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
+from replayer.running.binaries import find_binary
 from tests.demo.sort_input import write_sort_input
 from tests.flexible_traces import database_like, sort_like, willy
 

@@ -24,8 +24,8 @@ import pandas as pd
 import pyarrow as pa
 
 import characterize
-from characterize.archive import pack, unpack
 from characterize.layout import HEADER_DTYPE, IO_DTYPE, TRACE_HEADER_BYTES, RecordKind
+from characterize.trace_files.archive import pack, unpack
 from characterize.workload import Workload
 from replayer.willy import make_trace
 from tests.bench.interleaved import Sample, Way, run_interleaved

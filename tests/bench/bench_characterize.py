@@ -22,11 +22,11 @@ import numpy as np
 import pandas as pd
 from sortedcontainers import SortedList
 
+from characterize.counting.shards import SAMPLED_LEAST, SampledLocality
 from characterize.formats.foreign import read_foreign
 from characterize.locality import Locality, LocalitySummary
 from characterize.references import BLOCK_BYTES, BlockNumbers
 from characterize.requests import columns_of, requests_of
-from characterize.shards import SAMPLED_LEAST, SampledLocality
 from tests.bench.bench_archive import TELLING_ITS_MEMORY
 from tests.bench.findings import Finding, exactly, print_findings, print_table
 from tests.bench.mixed_trace import make_mixed_trace

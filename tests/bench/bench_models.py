@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-import selfscale.self_scaling
+import selfscale.exploring.self_scaling
 from characterize.workload import Workload
-from selfscale.learned_points import learnable
+from selfscale.exploring.plan import Step
+from selfscale.exploring.sampling import orthogonal_sample
 from selfscale.measure import Point
 from selfscale.models import make_model
-from selfscale.plan import Step
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
-from selfscale.sampling import orthogonal_sample
+from selfscale.profiles.learned_points import learnable
 from tests.explored import explored, regions_of, unseen
 from tests.synthetic_storage import DISK, RAM, SSD, StorageMachine
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _curves_only(machine: StorageMachine, arguments: argparse.Namespace, points: int) -> Profile:
     """A profile with at least as many points, none of which was chosen off the curves."""
-    share, selfscale.self_scaling.CURVES_SHARE = selfscale.self_scaling.CURVES_SHARE, 1.0
+    share, selfscale.exploring.self_scaling.CURVES_SHARE = selfscale.exploring.self_scaling.CURVES_SHARE, 1.0
     try:
         profile = explored(machine, arguments.budget, arguments.seed)
         while len(learnable(profile.measured)) < points and arguments.budget < 3600:
@@ -69,7 +69,7 @@ def _curves_only(machine: StorageMachine, arguments: argparse.Namespace, points:
             profile = explored(machine, arguments.budget, arguments.seed)
         return profile
     finally:
-        selfscale.self_scaling.CURVES_SHARE = share
+        selfscale.exploring.self_scaling.CURVES_SHARE = share
 
 
 def _measured(machine: StorageMachine, workload: Workload) -> Point:

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from characterize.units import parse_duration
-from flextrace import measuring
-from flextrace.measuring_progress import Progress
-from replayer.confine import MemoryGroup
-from selfscale.access import Access
-from selfscale.environment import environment
+from flextrace.output.measuring_progress import Progress
+from flextrace.runs import measuring
+from replayer.running.confine import MemoryGroup
+from selfscale.measuring.access import Access
+from selfscale.measuring.environment import environment
 from selfscale.predict import record_scores
 from selfscale.profile import Profile
 from tests.bench.lab_applications import APPLICATIONS, predict_application, record_application

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import make_large_trace
 

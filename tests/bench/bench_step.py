@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from characterize.workload import Workload
-from flextrace import measuring
-from replayer.confine import MemoryGroup
+from flextrace.runs import measuring
 from replayer.run import replay
+from replayer.running.confine import MemoryGroup
+from selfscale.exploring.plan import align
 from selfscale.measure import describe, measure
-from selfscale.plan import align
 from tests.bench.lab_machines import MACHINES, LabMachine, ended_as_interrupted, lab_machine
 from tests.bench.lab_measurements import Effort, settings_of
 

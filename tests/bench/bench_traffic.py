@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.models.learned import service_times_of
 from selfscale.models.measured import columns, measured
 from selfscale.models.service_time import demand_at
 from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import simulated
+from selfscale.profiles.learned_points import learned_points
 from selfscale.simulation.traffic import PAGE_BYTES
 from tests.bench.lab_measurements import grown_profile
 

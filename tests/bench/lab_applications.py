@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.bench.backed_memory import back_free_memory
 from tests.bench.load import UnavailableError
 from tests.bench.postgres_load import programs as postgres_programs

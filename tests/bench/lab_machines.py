@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from selfscale import storage
-from selfscale.environment import memory_bytes
-from selfscale.plan import Settings
+from selfscale.exploring.plan import Settings
+from selfscale.measuring import storage
+from selfscale.measuring.environment import memory_bytes
 from tests.bench.load import UnavailableError
 
 MIB = 1 << 20

@@ -21,14 +21,14 @@ from typing import Any
 
 from characterize.workload import Workload
 from selfscale.explore import Exploration
-from selfscale.informative import most_informative
-from selfscale.learned_points import cold_scans
+from selfscale.exploring.informative import most_informative
+from selfscale.exploring.plan import Settings, Step, align
+from selfscale.exploring.sampling import random_workload
 from selfscale.measure import Point
 from selfscale.models import MODELS
-from selfscale.plan import Settings, Step, align
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
-from selfscale.sampling import random_workload
+from selfscale.profiles.learned_points import cold_scans
 from selfscale.validate import plan
 from tests.bench.host_speed import copy_bytes_per_s
 

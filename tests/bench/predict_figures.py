@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from characterize.errors import FlextraceError
-from selfscale.conclusions import file_cache_bytes
-from selfscale.learned_points import learned_points
 from selfscale.measure import Point
 from selfscale.models.measured import region_of
 from selfscale.predict import Predictor, record_scores
 from selfscale.profile import Profile
+from selfscale.profiles.conclusions import file_cache_bytes
+from selfscale.profiles.learned_points import learned_points
 from tests.bench.barred import Bar, Line, frame
 from tests.bench.lab_measurements import (
     HOST_COPY,

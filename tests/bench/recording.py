@@ -13,7 +13,7 @@ from pathlib import Path
 from characterize.layout import TRACE_RECORD_BYTES, RecordKind
 from characterize.trace import Trace
 from characterize.trace import open as open_trace
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.bench.load import Load
 
 RING_RECORD_BYTES = TRACE_RECORD_BYTES + 8  # and the header that the kernel's ring buffer gives each event

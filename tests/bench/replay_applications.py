@@ -31,11 +31,11 @@ from characterize.response_time import syncs_of, times_by_kind
 from characterize.stream import open_stream, stream_of
 from characterize.trace import Trace
 from characterize.trace import open as open_trace
-from replayer.binaries import find_binary
-from replayer.engine_options import EngineOptions
-from replayer.order_check import check_order
-from replayer.replay_recording import replay_part
+from replayer.checking.order_check import check_order
+from replayer.checking.replay_recording import replay_part
 from replayer.run import engine_command, prepare
+from replayer.running.binaries import find_binary
+from replayer.running.engine_options import EngineOptions
 from tests.bench.backed_memory import back_free_memory
 from tests.bench.findings import Finding, exactly, print_table
 from tests.bench.load import Load, UnavailableError

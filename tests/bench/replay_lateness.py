@@ -22,7 +22,7 @@ import pandas as pd
 
 from characterize.layout import Source
 from characterize.trace import open as open_trace
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.bench.findings import Finding, print_table
 from tests.bench.replay_list import ReplayList, Requests, make_list, run_json
 from tests.bench.spread import spread_of

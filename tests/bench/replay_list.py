@@ -25,8 +25,8 @@ from characterize.layout import (
     Source,
 )
 from characterize.trace import Header, Trace, write
-from replayer.binaries import find_binary
 from replayer.run import EXIT_NOT_TRUSTWORTHY, prepare, replay
+from replayer.running.binaries import find_binary
 
 # Without what the engine does not do either: random buffers, hints, dropping the cache before.
 FIO = ("fio", "--thread", "--group_reporting", "--invalidate=0", "--fadvise_hint=0", "--scramble_buffers=0")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.bench.load import Load, Result
 
 PROBE_TRANSACTIONS = 200

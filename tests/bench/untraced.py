@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.bench.interleaved import Sample, Way, run_interleaved
 from tests.bench.recording import recording_of_process
 

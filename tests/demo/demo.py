@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 from tests.demo.sizes import QUICK, ROOT, Sizes, require
 from tests.demo.sort_input import write_sort_input
 

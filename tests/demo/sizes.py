@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from replayer.binaries import find_binary
+from replayer.running.binaries import find_binary
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Algorithms that numbers of a trace rest on: distinct keys, histograms, LRU stacks, overlapping intervals."""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replay by the engine needs around it: its programs, options, phases, memory group, recorder."""

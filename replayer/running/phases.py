@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a trace into a replay in two runs of the engine: one lays out its files, the other is confined or recorded.
+
+Laid out and evicted outside of the memory group: pages stay charged to whoever read them first. And of the recording.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from characterize.errors import FlextraceError
+from replayer.run import OnInterval, RecorderCommand, replay
+from replayer.running.binaries import find_binary
+from replayer.running.confine import MemoryGroup, told_behind
+from replayer.running.engine_options import EngineOptions
+
+IMAGE_MARKER = ".flextrace-image"
+"""Of the engine (replayer/engine/image_seal.h): a directory that has it holds files that a replay made."""
+
+
+def remove_image(directory: Path) -> None:
+    """Have the engine remove what it has laid out in a directory, if there is something, and nothing else.
+
+    Raises
+    ------
+    FlextraceError
+        Some of it is still there.
+    """
+    if not (directory / IMAGE_MARKER).exists():
+        return
+    command = [str(find_binary("flextrace-replay")), "--phase=remove", f"--directory={directory}"]
+    # In a session of its own no Ctrl-C reaches it: it goes on to its end also if this process no longer waits for it.
+    remover = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        errors="replace",
+    )
+    _, said = remover.communicate()
+    if remover.returncode:
+        why = said.strip().removeprefix("flextrace-replay: ") or f"exit status {remover.returncode}"
+        raise FlextraceError(f"files of the replay are left in {directory}: {why}; remove them")
+
+
+class LaidOut:
+    """Files of a replay in a directory, which are gone after the ``with`` block, and so is the directory if it is new.
+
+    Attributes
+    ----------
+    mine : bool
+        Whether they are this replay's: not as long as there are those of an earlier one, which stay.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._is_new = directory, not directory.exists()
+        self.mine = not (directory / IMAGE_MARKER).exists()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def used_by(self, document: dict[str, Any]) -> dict[str, Any]:
+        """The result of a replay in them. If its storage does not answer, the engine removes them when that does."""
+        if "unanswered" in document:
+            self.mine = self._is_new = False
+        return document
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with told_behind(error):
+            if self.mine:
+                remove_image(self._directory)
+        if self._is_new:
+            with suppress(OSError):  # it is not there, or somebody put something into it
+                self._directory.rmdir()
+
+
+def replay_in_phases(
+    trace: Path,
+    directory: Path,
+    options: EngineOptions,
+    cleanup: ExitStack,
+    *,
+    memory_bytes: int | None = None,
+    recorder: RecorderCommand | None = None,
+    on_interval: OnInterval | None = None,
+) -> dict[str, Any]:
+    """Replay a trace in a memory group, or recorded, or both.
+
+    Parameters
+    ----------
+    trace, directory : Path
+    options : EngineOptions
+        Without ``keep_image`` the files are removed, whatever comes.
+    cleanup : ExitStack
+        Removes files and group when it is closed: not before the result has been told, which it must not cost.
+    memory_bytes : int, optional
+        Limit of the group.
+    recorder : callable, optional
+    on_interval : callable, optional
+        As of `replayer.run.replay`.
+
+    Returns
+    -------
+    dict
+        The document ``flextrace.replay/1``.
+
+    Raises
+    ------
+    FlextraceError
+        As from `replayer.run.replay`, or the group cannot be made.
+    """
+    files = None if options.get("keep_image") else cleanup.enter_context(LaidOut(directory))
+    # Left before the files are removed: it ends who still uses them.
+    group = cleanup.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
+    # With all options, so that those which do not go together are refused before anything is laid out.
+    built = replay(trace, directory, **(options | {"phase": "prepare"}))
+    if files is not None:
+        files.mine = True
+    document = replay(
+        trace,
+        directory,
+        memory_group=group,
+        recorder=recorder(group) if recorder else (),
+        on_interval=on_interval,
+        finish_on_signal=True,
+        **(options | {"phase": "run"}),
+    )
+    document["image"]["built_bytes"] = built["image"]["built_bytes"]
+    return files.used_by(document) if files is not None else document

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns a page cache as it is after a start into one that has been in use, before anything is measured in it.
+
+What a cache takes in first lies side by side in memory. Reclaim frees pages here and there, and what is cached from
+then on lies scattered over them: cached reads take up to twice as long, and it stays so (docs/decisions/0023). A
+machine in use is in that state. What is measured on the way to it says nothing of any machine, neither the fresh one
+nor the one that applications meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from characterize.units import format_duration
+from characterize.workload import Workload
+from selfscale.exploring.plan import Settings, align
+from selfscale.measure import measure
+from selfscale.measuring.access import Access
+
+if TYPE_CHECKING:
+    from replayer.running.confine import MemoryGroup
+
+AGEING_S, SHARE_MAX = 10.0, 0.04
+"""How long it is done, by then most of it has happened (docs/decisions/0023); and at most so much of a budget."""
+BEYOND = 2.0
+"""uniqueBytes over the cache: half of the requests miss, and each of them has another page reclaimed."""
+PAGE_BYTES = 4096.0
+
+
+def age(
+    settings: Settings, image: Path, group: MemoryGroup | None, seconds: float, say: Callable[[str], None]
+) -> float:
+    """Read and write single pages at random places, more than the cache holds.
+
+    Parameters
+    ----------
+    settings : Settings
+        Of which the image's files were laid out.
+    image : Path
+    group : MemoryGroup or None
+        An entered group that is measured in.
+    seconds : float
+        For which it is done.
+    say : callable
+        Is told before.
+
+    Returns
+    -------
+    float
+        Seconds that all of it took.
+
+    Raises
+    ------
+    FlextraceError
+        The engine failed, or requests did.
+    """
+    say(f"ageing the page cache for {format_duration(seconds)}")
+    processes = float(min(settings.cpus, settings.process_num_max))
+    workload = Workload(align(BEYOND * settings.cache_bytes), 0.0, 0.5, PAGE_BYTES, processes)
+    point = measure(workload, image, access=Access(), memory_group=group, min_seconds=seconds, max_seconds=seconds)
+    return point.cost_s
