@@ -138,6 +138,14 @@ static int lay_out_file(struct image *image, const struct file_table *table, uin
 		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
 		return -errno;
 	}
+	/* xfs keeps as much again reserved behind a file that has grown before, and counts it as used. */
+	if (flush && there && there < file->layout_bytes && ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
+		int code = errno;
+
+		complain("cannot end %s/%s after %llu bytes: %s", image->path, name,
+			 (unsigned long long)file->layout_bytes, strerror(code));
+		return -code;
+	}
 	posix_fadvise(descriptor, (off_t)*evict_from, 0, POSIX_FADV_DONTNEED);
 	return 0;
 }
