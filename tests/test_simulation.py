@@ -17,6 +17,7 @@ from selfscale.comparing.comparison_runs import Setting
 from selfscale.explore import Exploration
 from selfscale.exploring.plan import Settings
 from selfscale.measuring.storage import storage_times
+from selfscale.models.service_time import CONSTANTS
 from selfscale.predict import Predictor
 from selfscale.predicting import ranking
 from selfscale.predicting.application import application_of
@@ -53,6 +54,11 @@ def test_a_machine_as_the_formula_and_the_probes_say(profile):
     )
     assert costs.cache_pages * PAGE == pytest.approx(256 * MIB, rel=0.2)
     assert costs.read_ahead == (256, 320, True)
+    # The formula has where writing back begins. The kernel's two limits are 10 and 20 % of the memory by default, and
+    # writers wait from the middle on (mm/page-writeback.c, dirty_freerun_ceiling).
+    constants = dict(zip(CONSTANTS, np.exp(predictor.service_times.constants), strict=True))
+    assert costs.background_pages * PAGE == constants["write_cache"] * predictor.service_times.border_bytes
+    assert costs.dirty_pages == pytest.approx((10 + 20) / 2 / 10 * costs.background_pages)
     assert costs.processors == 2
     assert costs.serving_threads == 0
     assert costs.storage.read_ns == 40 * US

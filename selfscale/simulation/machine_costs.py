@@ -20,9 +20,9 @@ from selfscale.models.service_time import CONSTANTS, PAGE_BYTES, ServiceTimes
 from selfscale.simulation.flusher_chunk import chunk_pages
 from selfscale.simulation.read_ahead_rules import ReadAheadRules, read_ahead_rules
 
-BACKGROUND_FRAC = 2 / 3
-"""Of the dirty pages at which writers wait, where writing back begins: vm.dirty_background_ratio and the middle between
-it and vm.dirty_ratio, by their defaults (10 and 20 %; mm/page-writeback.c, dirty_freerun_ceiling)."""
+FREE_RUN = 1.5
+"""Times the dirty pages at which writing back begins, where writers wait: the middle between vm.dirty_background_ratio
+and vm.dirty_ratio, by their defaults (10 and 20 %; mm/page-writeback.c, dirty_freerun_ceiling)."""
 EXTENT_PAGES = 2048
 """That ext4 writes back of a file at least, however small the flusher's chunk is (MAX_WRITEPAGES_EXTENT_LEN)."""
 THREAD_SERVED = {"device": "/dev/loop", "filesystem": "btrfs"}
@@ -122,7 +122,7 @@ def machine_costs(
     values = np.exp(service_times.constants if constants is None else constants)
     k = {name: float(value) for name, value in zip(CONSTANTS, values, strict=True)}
     border_pages = service_times.border_bytes / PAGE_BYTES
-    dirty_pages = border_pages * k["write_cache"]
+    background_pages = border_pages * k["write_cache"]
     write_page_busy_ns = NS * k["device_write_byte_s"] * PAGE_BYTES / k["direction_servers"]
     processors = environment.get("cpus") or 0
     behind_page_ns, beside_burst = storage.behind_burst_ns * PAGE_BYTES / BURST_BYTES, 1.0
@@ -137,8 +137,8 @@ def machine_costs(
         serving_threads=_serving_threads(environment),
         cache_pages=max(1, math.floor(border_pages * k["read_cache"])),
         read_ahead=read_ahead_rules(environment, environment.get("read_ahead_bytes") or k["window_bytes"]),
-        dirty_pages=dirty_pages,
-        background_pages=BACKGROUND_FRAC * dirty_pages,
+        dirty_pages=FREE_RUN * background_pages,
+        background_pages=background_pages,
         burst_pages=max(EXTENT_PAGES, chunk_pages((environment.get("dirty_limit_bytes") or 0) / PAGE_BYTES)),
         behind_page_ns=behind_page_ns,
         beside_burst=beside_burst,
