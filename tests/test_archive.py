@@ -250,8 +250,8 @@ def test_archives_of_before_columns_were_added_are_read(tmp_path, monkeypatch, v
         older[kind] = np.dtype(fields)
     schema = pa.schema([column for column in archive_columns.SCHEMA if column.name not in lacks])
     for module in ("archive", "archive_columns"):
-        monkeypatch.setattr(f"characterize.{module}.RECORD_DTYPE", older)
-        monkeypatch.setattr(f"characterize.{module}.SCHEMA", schema)
+        monkeypatch.setattr(f"characterize.trace_files.{module}.RECORD_DTYPE", older)
+        monkeypatch.setattr(f"characterize.trace_files.{module}.SCHEMA", schema)
     monkeypatch.setattr("characterize.trace_files.archive.SCHEMA_NAME", f"flextrace.archive/{version}")
     pack(trace, tmp_path / "a.parquet")
     monkeypatch.undo()
