@@ -30,7 +30,7 @@ from selfscale.measuring.access import Access
 from selfscale.measuring.environment import environment
 from selfscale.predict import record_scores
 from selfscale.profile import Profile
-from tests.bench.lab_applications import APPLICATIONS, predict_application, record_application
+from tests.bench.lab_applications import APPLICATIONS, predict_application, record_applications
 from tests.bench.lab_machines import DEFAULT, MACHINES, QUICK, LabMachine, ended_as_interrupted, lab_machine
 from tests.bench.lab_measurements import (
     POINTS_MANY,
@@ -196,10 +196,9 @@ def measure_machine(
             def run(application: Any = application) -> None:
                 trace = trace_of(arguments.output, machine.name, application.name)
                 trace.parent.mkdir(exist_ok=True)
-                runs = []
-                for _ in range(arguments.application_runs):
-                    runs.append(record_application(application, place, machine.memory_bytes, trace))
-                applications[application.name] = runs
+                applications[application.name] = record_applications(
+                    application, place, machine.memory_bytes, trace, runs=arguments.application_runs
+                )
 
             _say(what)
             guarded(document, what, run)
