@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +18,7 @@ import characterize
 from characterize.layout import Fileop, Source
 from replayer.run import INTERRUPTED, SAME_S, replay
 from replayer.running.recorder import recorder_command
-from tests.hung_storage import frozen, let_go, rest_of_document
+from tests.hung_storage import BLKIO, frozen, let_go, page_out, rest_of_document, unreadable
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import playing, started, wait_until
@@ -69,6 +71,41 @@ CASES = {
 }
 
 
+@contextlib.contextmanager
+def file_system(directory):
+    with loop_file_system("ext4", directory) as system:
+        try:
+            yield system
+        finally:
+            let_go(system.place)
+
+
+def state_of(process, thread):
+    """As the kernel calls it: D where no signal comes."""
+    for comm in Path(f"/proc/{process}/task").glob("*/comm"):
+        if comm.read_text() == f"{thread}\n":
+            return (comm.parent / "stat").read_text().rpartition(")")[2].split()[0]
+    return None
+
+
+@contextlib.contextmanager
+def playing_small(trace, image, *options, status=3):
+    """The engine, as it plays, until it has ended and left nothing; killed where it does not end."""
+    command = [SMALL, trace, f"--directory={image}", "--timing=think", "--interval-ms=20", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killer = threading.Timer(100, process.kill)
+    killer.start()
+    try:
+        assert process.stdout.readline().startswith('{"t_s"')
+        yield process
+        assert process.wait(timeout=60) == status
+        assert not image.exists()
+    finally:
+        killer.cancel()
+        process.kill()
+        process.wait()
+
+
 def made(path, io, fileops):
     files = [{"file": file, "size_bytes": PAGES * PAGE} for file in (1, 2, 3)]
     return characterize.write(made_trace(io, fileops=fileops, files=files), path)
@@ -78,24 +115,16 @@ def made(path, io, fileops):
 def test_its_result_is_of_what_has_come_back(tmp_path, name):
     options, io, fileops, held = CASES[name]
     trace = made(tmp_path / "t.iotrace", io, fileops)
-    with loop_file_system("ext4", tmp_path) as system:
-        image = system.place / "image"
-        command = [SMALL, trace, f"--directory={image}", "--timing=think", "--interval-ms=20", *options]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            assert process.stdout.readline().startswith('{"t_s"')
-            with frozen(system.place):
-                time.sleep(FROZEN_S)
-                process.send_signal(signal.SIGTERM)
-                document = rest_of_document(process)
-                assert process.stdout.read() == ""  # it has ended
-                assert process.poll() is None
-            assert process.wait(timeout=60) == 3
-            assert not image.exists()
-        finally:
-            process.kill()
-            process.wait()
-            let_go(system.place)
+    with (
+        file_system(tmp_path) as system,
+        playing_small(trace, system.place / "image", *options) as process,
+        frozen(system.place),
+    ):
+        time.sleep(FROZEN_S)
+        process.send_signal(signal.SIGTERM)
+        document = rest_of_document(process)
+        assert process.stdout.read() == ""  # it has ended
+        assert process.poll() is None
     operations = document["operations"]
     assert document["stopped"] == "signal"
     assert not document["trustworthy"]
@@ -108,6 +137,25 @@ def test_its_result_is_of_what_has_come_back(tmp_path, name):
         counts = operations[kind]
         assert counts["records"] == len(rows) == counts["done"] + counts["failed"] + counts["skipped"]
     assert 0 <= document["time_in_io_s"] <= document["elapsed_s"]
+
+
+@pytest.mark.skipif(not (BLKIO / "blkio.throttle.read_bps_device").exists(), reason="needs blkio of version 1")
+def test_its_result_does_not_wait_for_the_trace(tmp_path):
+    with file_system(tmp_path) as system:
+        trace, image = made(system.place / "t.iotrace", repeated(write), []), tmp_path / "image"
+        with trace.open("rb") as stream, playing_small(trace, image) as process:
+            os.fsync(stream.fileno())
+            with unreadable(system.disk.name, process.pid):
+                page_out(process.pid, trace)
+                wait_until(lambda: state_of(process.pid, "feed") == "D")
+                process.send_signal(signal.SIGTERM)
+                document = rest_of_document(process)
+                assert process.stdout.read() == ""
+    operations = document["operations"]
+    assert (document["stopped"], document["unanswered"], operations["failed"]) == ("signal", 0, 0)
+    assert not document["trustworthy"]
+    assert any("storage of the trace did not answer" in reason for reason in document["reasons"])
+    assert 0 < operations["done"] < operations["records"] == len(repeated(write))
 
 
 @pytest.mark.parametrize("record", [(), pytest.param(("--record",), marks=needs_recorder)], ids=["alone", "recorded"])

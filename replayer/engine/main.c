@@ -48,14 +48,14 @@ static void watch_signals(void)
 /* The threads of a foreign trace may be made up so that the recorded depth is kept, which the interval order does. */
 static enum order_kind default_order(const struct trace *trace, const struct file_table *table)
 {
-	if (trace->header->flags & TRACE_UNTIMED)
+	if (trace->header.flags & TRACE_UNTIMED)
 		return ORDER_THREAD;
 	return table->foreign ? ORDER_RECORDED : ORDER_RESOURCE;
 }
 
 static int choose_order(struct arguments *arguments, const struct trace *trace, const struct file_table *table)
 {
-	bool untimed = trace->header->flags & TRACE_UNTIMED;
+	bool untimed = trace->header.flags & TRACE_UNTIMED;
 
 	if (arguments->order < 0)
 		arguments->order = (int)default_order(trace, table);

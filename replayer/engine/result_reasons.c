@@ -86,7 +86,10 @@ static bool explain_end(const struct run *run)
 	if (trace_is_lost())
 		say("the trace could not be read to its end any more: it was cut off, or its disk failed: the run "
 		    "ended there");
-	if (run->gave_up)
+	if (run->trace_hangs)
+		say("the storage of the trace did not answer after the stop: not all of it could be read by then, and the "
+		    "engine cannot end before it does");
+	else if (run->gave_up)
 		say("storage did not answer after the stop: %llu operations failed by that (ETIMEDOUT), and the engine "
 		    "cannot end before it does",
 		    (unsigned long long)atomic_load(&run->unanswered));
@@ -172,13 +175,13 @@ void print_warnings(const struct result *result, const struct tally *tally, cons
 	const struct file_table *table = result->table;
 	const struct image *image = result->image;
 	uint64_t unaligned = tally->unaligned[false] + tally->unaligned[true];
-	bool lost = result->trace->header->flags & TRACE_LOST;
+	bool lost = result->trace->header.flags & TRACE_LOST;
 
 	json_open("warnings", '[');
-	if (result->trace->header->flags & TRACE_INCOMPLETE)
+	if (result->trace->header.flags & TRACE_INCOMPLETE)
 		say("the trace was not closed cleanly: replayed up to its last whole record");
 	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)
-		lost |= result->trace->header->lost[kind] > 0;
+		lost |= result->trace->header.lost[kind] > 0;
 	if (lost)
 		say("records were lost while recording: the replay does less than the application did");
 	if (!strcmp(result->cache, "recorded") && table->unmeasured && result->run)

@@ -314,7 +314,10 @@ int run_all(struct run *run)
 	/* Nothing that waits for the same storage, which may have the trace as well. */
 	if (run->gave_up)
 		return error;
-	feed_join(&run->feed);
+	run->trace_hangs = !feed_join(&run->feed, ANSWER_SECONDS_MAX);
+	run->gave_up = run->trace_hangs;
+	if (run->gave_up)
+		return error;
 	descriptors_close_all(&run->descriptors);
 	if (run->undo)
 		pthread_barrier_destroy(&run->barrier);
