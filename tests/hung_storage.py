@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage that does not answer.
 
-A frozen file system holds who writes to it, in the kernel, where no signal comes; a control group who reads from a disk.
+A frozen file system holds who writes to it, in the kernel, where no signal comes; a control group holds who reads from
+a disk, and strace who makes a call on a file.
 """
 
 from __future__ import annotations
@@ -63,6 +64,30 @@ def unreadable(device: str, process: int) -> Iterator[None]:
             (BLKIO / "cgroup.procs").write_text(str(process))
         wait_until(lambda: not (group / "cgroup.procs").read_text())
         group.rmdir()
+
+
+@contextlib.contextmanager
+def holding(process: int, call: str, file: Path) -> Iterator[None]:
+    """Whoever of a process makes this call on a file, as long as this lasts, for a minute at most."""
+    options = ["-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:delay_enter=60s"]
+    command = ["strace", "-f", "-p", str(process), "-P", str(file), *options]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr
+    try:
+        assert any("attached" in line for line in tracer.stderr)
+        yield
+    finally:
+        tracer.terminate()
+        tracer.communicate()
+
+
+def has_open(process: int, file: Path) -> bool:
+    """Whether a process has a file open."""
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if str(descriptor.readlink()).removesuffix(" (deleted)") == str(file):
+                return True
+    return False
 
 
 def rest_of_document(process: subprocess.Popen[str]) -> dict[str, Any]:

@@ -16,13 +16,13 @@ import pytest
 
 import characterize
 from characterize.layout import Fileop, Source
-from replayer.run import INTERRUPTED, SAME_S, replay
+from replayer.run import CLOSES, INTERRUPTED, SAME_S, replay
 from replayer.running.recorder import recorder_command
-from tests.hung_storage import BLKIO, frozen, let_go, page_out, rest_of_document, unreadable
+from tests.hung_storage import BLKIO, frozen, has_open, holding, let_go, page_out, rest_of_document, unreadable
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import playing, started, wait_until
-from tests.straced import op
+from tests.straced import needs_strace, op
 from tests.told import PROGRAMS, RECORDER
 
 SMALL = PROGRAMS / "replay_small_segments"  # waits for 2 s, not for 60
@@ -156,6 +156,37 @@ def test_its_result_does_not_wait_for_the_trace(tmp_path):
     assert not document["trustworthy"]
     assert any("storage of the trace did not answer" in reason for reason in document["reasons"])
     assert 0 < operations["done"] < operations["records"] == len(repeated(write))
+
+
+@needs_strace
+def test_its_result_does_not_wait_for_the_closing_of_files(tmp_path):
+    """NFS writes a file to its server when it is closed."""
+    trace, image = made(tmp_path / "t.iotrace", repeated(write), []), tmp_path / "image"
+    with playing_small(trace, image, status=0) as process, holding(process.pid, "close", image / "f00000001"):
+        process.send_signal(signal.SIGTERM)
+        document = rest_of_document(process)
+        assert has_open(process.pid, image / "f00000001")
+    assert document["stopped"] == "signal"
+    assert "unanswered" not in document
+
+
+@needs_strace
+def test_nor_does_who_waits_for_the_engine(tmp_path, monkeypatch):
+    monkeypatch.setattr("replayer.run.CLOSING_S", 0.5)
+    trace, image = made(tmp_path / "t.iotrace", repeated(write), []), tmp_path / "image"
+    engines = []
+    with ExitStack() as stack:
+
+        def hold(_line):
+            engines.append(playing(image))
+            stack.enter_context(holding(engines[0], "close", image / "f00000001"))
+            return True
+
+        document = replay(trace, image, timing="think", interval_ms=20, on_interval=hold)
+        assert has_open(engines[0], image / "f00000001")
+    assert document["unanswered"] == 0
+    assert CLOSES in document["warnings"]
+    wait_until(lambda: not image.exists())
 
 
 @pytest.mark.parametrize("record", [(), pytest.param(("--record",), marks=needs_recorder)], ids=["alone", "recorded"])

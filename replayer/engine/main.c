@@ -236,8 +236,9 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	bool trusted = !error && result_print(&result);
 	if (!error)
 		error = flush_output();
+	/* From here on it may wait for storage: closing a file on NFS writes it to the server. */
 	if (run.gave_up)
-		close(STDOUT_FILENO); /* who reads it need not wait for that storage, too */
+		close(STDOUT_FILENO); /* who reads it need not wait, too */
 	else
 		run_free(&run);
 	/* Who does not hear that the files are there is not going to have them removed. */

@@ -316,9 +316,6 @@ int run_all(struct run *run)
 		return error;
 	run->trace_hangs = !feed_join(&run->feed, ANSWER_SECONDS_MAX);
 	run->gave_up = run->trace_hangs;
-	if (run->gave_up)
-		return error;
-	descriptors_close_all(&run->descriptors);
 	if (run->undo)
 		pthread_barrier_destroy(&run->barrier);
 	return error;

@@ -191,7 +191,7 @@ int run_prepare(struct run *run);
 /* Runs the trace; the tallies and histograms of the workers are its result. 0 or -errno. */
 int run_all(struct run *run);
 
-/* Lets go of everything that these two made. */
+/* Lets go of everything that these two made, and closes the files. */
 void run_free(struct run *run);
 
 #endif
