@@ -139,6 +139,29 @@ def test_its_result_is_of_what_has_come_back(tmp_path, name):
     assert 0 <= document["time_in_io_s"] <= document["elapsed_s"]
 
 
+@needs_strace
+@pytest.mark.parametrize("engine", ["sync", "io_uring"])
+def test_who_comes_back_after_the_stop_and_waits_again_is_given_up(tmp_path, engine):
+    """A write comes back that a close of another thread has left the closing to."""
+    writes = [write(0, PAGE, 10**8 * at) for at in range(1, 31)]
+    ends = [op(Fileop.CLOSE, 2 * 10**9, thread=2), op(Fileop.OPEN, 2 * 10**9 + 5, file=3, thread=2)]
+    trace = made(tmp_path / "t.iotrace", writes, ends)
+    with file_system(tmp_path) as system:
+        image = system.place / "image"
+        with (
+            playing_small(trace, image, "--order=thread", f"--engine={engine}") as process,
+            holding(process.pid, "close", image / "f00000001"),
+        ):
+            with frozen(system.place):
+                wait_until(lambda: has_open(process.pid, image / "f00000003"))
+                process.send_signal(signal.SIGTERM)
+                time.sleep(FROZEN_S)
+            document = rest_of_document(process)
+    operations = document["operations"]
+    assert (document["unanswered"], operations["failed"]) == (0, 0)
+    assert operations["records"] == len(writes) + len(ends) == operations["done"] + operations["skipped"]
+
+
 @pytest.mark.skipif(not (BLKIO / "blkio.throttle.read_bps_device").exists(), reason="needs blkio of version 1")
 def test_its_result_does_not_wait_for_the_trace(tmp_path):
     with file_system(tmp_path) as system:
