@@ -212,8 +212,12 @@ def test_nor_does_who_waits_for_the_engine(tmp_path, monkeypatch):
     wait_until(lambda: not image.exists())
 
 
-@pytest.mark.parametrize("record", [(), pytest.param(("--record",), marks=needs_recorder)], ids=["alone", "recorded"])
-def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--memory", "64M"), pytest.param(("--record",), marks=needs_recorder)],
+    ids=["alone", "confined", "recorded"],
+)
+def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, options):
     """A recorder, which waits for the engine, has the engine's output open, too."""
     binaries = tmp_path / "binaries"
     binaries.mkdir()
@@ -223,7 +227,7 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
     trace = made(tmp_path / "t.iotrace", repeated(write), [])
     with loop_file_system("ext4", tmp_path) as system:
         image = system.place / "image"
-        process = started(trace, image, "--timing", "think", *record)
+        process = started(trace, image, "--timing", "think", *options)
         try:
             wait_until(lambda: playing(image))
             time.sleep(FROZEN_S)
@@ -234,7 +238,8 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
                 assert playing(image)
             # What was laid out beforehand leaves its directory, empty.
             wait_until(lambda: not playing(image) and not list(image.glob("*")))
-            assert image.exists() == bool(record)
+            assert image.exists() == bool(options)
+            assert not list(Path("/sys/fs/cgroup").rglob(f"flextrace-{process.pid}-*"))
         finally:
             process.kill()
             process.wait()
@@ -242,7 +247,7 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
     assert process.returncode == 130, said
     assert "1 failed" in out
     assert "storage did not answer" in said
-    assert ("fidelity" in out) == bool(record)
+    assert ("fidelity" in out) == ("--record" in options)
     assert "lost records" not in said
 
 
