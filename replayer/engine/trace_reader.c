@@ -15,9 +15,9 @@
 static int check_header(const char *path, const struct trace_header *header, uint64_t file_bytes)
 {
 	if (file_bytes < sizeof(header->magic) || memcmp(header->magic, TRACE_MAGIC, sizeof(header->magic)) != 0) {
-		complain("%s is not a flextrace trace (it does not begin with %s); to use a trace of another tool, "
-			 "run 'flextrace import' first",
-			 path, TRACE_MAGIC);
+		complain(
+			"%s is not a flextrace trace (it does not begin with %s); to use a trace of another tool, run 'flextrace import' first",
+			path, TRACE_MAGIC);
 		return -EINVAL;
 	}
 	if (file_bytes < TRACE_HEADER_BYTES) {
@@ -26,9 +26,9 @@ static int check_header(const char *path, const struct trace_header *header, uin
 		return -EINVAL;
 	}
 	if (header->version_major != TRACE_VERSION_MAJOR) {
-		complain("%s has trace format version %u.%u, this flextrace reads version %d.x: use the flextrace that "
-			 "wrote it, or a newer one",
-			 path, header->version_major, header->version_minor, TRACE_VERSION_MAJOR);
+		complain(
+			"%s has trace format version %u.%u, this flextrace reads version %d.x: use the flextrace that wrote it, or a newer one",
+			path, header->version_major, header->version_minor, TRACE_VERSION_MAJOR);
 		return -EINVAL;
 	}
 	if (header->header_bytes != TRACE_HEADER_BYTES || header->record_bytes != TRACE_RECORD_BYTES) {
@@ -67,9 +67,9 @@ static int count_records(struct trace *trace, uint64_t file_bytes)
 				return error;
 		}
 	} else if (count > whole) {
-		complain("%s is truncated: %llu of %llu records are there; copy it again, or cut and mark it as "
-			 "incomplete to replay what is left",
-			 trace->path, (unsigned long long)whole, (unsigned long long)count);
+		complain(
+			"%s is truncated: %llu of %llu records are there; copy it again, or cut and mark it as incomplete to replay what is left",
+			trace->path, (unsigned long long)whole, (unsigned long long)count);
 		return -EINVAL;
 	}
 	trace->count = count;
