@@ -286,6 +286,8 @@ build/tests/shared_offsets: PROGRAM_LIBRARIES := bpf/shared_offset.c
 build/tests/shared_offsets: bpf/shared_offset.c bpf/shared_offset.h
 build/tests/quantities: PROGRAM_LIBRARIES := bpf/quantity.c
 build/tests/quantities: bpf/quantity.c bpf/quantity.h
+build/tests/known_names: PROGRAM_LIBRARIES := bpf/names.c
+build/tests/known_names: bpf/names.c bpf/names.h
 build/tests/ring_plans: PROGRAM_LIBRARIES := bpf/ring_plan.c
 build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
 build/tests/late_records build/tests/short_tracing build/tests/waiting_files: PROGRAM_LIBRARIES := \

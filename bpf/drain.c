@@ -270,8 +270,9 @@ static int enter_new_name(struct drain *drain, const char *path, const char *old
 		return error;
 	if (record->length & RENAME_EXCHANGE && replaced)
 		return exchange_names(&drain->names, old_path, path, replaced);
+	error = names_move_directory(&drain->names, old_path, path);
 	names_remove(&drain->names, old_path);
-	return names_move_directory(&drain->names, old_path, path);
+	return error;
 }
 
 static bool is_below(const char *path, const char *prefix)

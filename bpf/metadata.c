@@ -179,8 +179,7 @@ static void put_result(FILE *json, const struct metadata *metadata)
 	else
 		fputs("null", json);
 	fprintf(json,
-		",\"records_out_of_order\":%llu,\"ends_unseen\":%llu,\"ring\":{\"bytes_per_cpu\":%llu,"
-		"\"memory_bytes\":%llu,\"events\":%llu,\"event_bytes\":%llu}",
+		",\"records_out_of_order\":%llu,\"ends_unseen\":%llu,\"ring\":{\"bytes_per_cpu\":%llu,\"memory_bytes\":%llu,\"events\":%llu,\"event_bytes\":%llu}",
 		(unsigned long long)drain->late_count, (unsigned long long)drain->ends_unseen,
 		(unsigned long long)rings->bytes, (unsigned long long)ring_plan_memory_bytes(rings),
 		(unsigned long long)drain->event_count, (unsigned long long)drain->event_bytes);

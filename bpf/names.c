@@ -39,12 +39,20 @@ static struct name *name_create(const char *path, uint32_t file)
 	return name;
 }
 
-static struct name *find(const struct names *names, const char *path)
+static struct name *find(void *const *tree, const char *path)
 {
 	struct name *key = name_create(path, 0);
-	struct name **node = key ? tfind(key, &names->tree, compare_names) : NULL;
+	struct name **node = key ? tfind(key, tree, compare_names) : NULL;
 	free(key);
 	return node ? *node : NULL;
+}
+
+static void forget(void **tree, struct name *name)
+{
+	if (name) {
+		tdelete(name, tree, compare_names);
+		free(name);
+	}
 }
 
 void names_init(struct names *names)
@@ -87,7 +95,7 @@ static int note_directories(struct names *names, const char *path)
 
 int names_put(struct names *names, const char *path, uint32_t file)
 {
-	struct name *known = find(names, path);
+	struct name *known = find(&names->tree, path);
 	if (known) {
 		known->file = file;
 		return 0;
@@ -129,6 +137,18 @@ static void collect_below(const void *node, VISIT visit, void *context)
 	below->names[below->count++] = name;
 }
 
+/* A directory that is not there any more, nor what lies below it. */
+static int forget_directory(struct names *names, const char *directory)
+{
+	struct below below = {.directory = directory, .directory_bytes = strlen(directory)};
+	twalk_r(names->directories, collect_below, &below);
+	for (size_t i = 0; i < below.count; i++)
+		forget(&names->directories, below.names[i]);
+	free(below.names);
+	forget(&names->directories, find(&names->directories, directory));
+	return below.error;
+}
+
 int names_move_directory(struct names *names, const char *from, const char *to)
 {
 	struct name *key = name_create(from, 0);
@@ -148,26 +168,22 @@ int names_move_directory(struct names *names, const char *from, const char *to)
 		else if (names_put(names, moved, name->file))
 			below.error = -ENOMEM;
 		free(moved);
-		tdelete(name, &names->tree, compare_names);
-		free(name);
+		forget(&names->tree, name);
 	}
 	free(below.names);
-	return below.error;
+	return below.error ? below.error : forget_directory(names, from);
 }
 
 uint32_t names_find(const struct names *names, const char *path)
 {
-	struct name *name = find(names, path);
+	struct name *name = find(&names->tree, path);
 	return name ? name->file : 0;
 }
 
 void names_remove(struct names *names, const char *path)
 {
-	struct name *name = find(names, path);
-	if (name) {
-		tdelete(name, &names->tree, compare_names);
-		free(name);
-	}
+	forget(&names->tree, find(&names->tree, path));
+	forget(&names->directories, find(&names->directories, path));
 }
 
 char *names_join(const char *directory, const char *path)

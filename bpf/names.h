@@ -7,7 +7,7 @@
 /* Which file id has which path now: filled by FILE records, moved by rename, emptied by unlink. */
 struct names {
 	void *tree; /* of struct name, by tsearch(3) */
-	void *directories; /* of struct name: every directory that a path of the tree, now or before, goes through */
+	void *directories; /* of struct name: every directory that a path of the tree goes through, or did before */
 };
 
 void names_init(struct names *names);
@@ -18,6 +18,7 @@ int names_put(struct names *names, const char *path, uint32_t file);
 uint32_t names_find(const struct names *names, const char *path);
 /* A directory is renamed: what lies below it has other paths from now on. 0 or -ENOMEM. */
 int names_move_directory(struct names *names, const char *from, const char *to);
+/* Of a file, or of a directory that is empty. */
 void names_remove(struct names *names, const char *path);
 /* Absolute path without empty, "." and ".." components (not through symbolic links); to be freed. NULL = no memory. */
 char *names_join(const char *directory, const char *path);

@@ -50,14 +50,11 @@ enum option_key {
 const char *argp_program_version = "flextrace-record " FLEXTRACE_VERSION;
 
 static const char documentation[] =
-	"Record the I/O of a command and everything it starts, of a running process with its threads and children, or "
-	"of a "
-	"control group, at the VFS layer (operations on files) and the block layer (requests of devices).\v"
+	"Record the I/O of a command and everything it starts, of a running process with its threads and children, or of a control group, at the VFS layer (operations on files) and the block layer (requests of devices).\v"
 	"BYTES may have K, M, G or T behind it; TIME ns, us, ms, s, m or h.\n"
 	"\n"
 	"The command's exit status is passed on. Otherwise: 0 ok, 1 failed, 2 usage, 3 records were lost.\n"
-	"Ctrl-C ends a recording cleanly; it reaches the command too. --duration and --max-size end the recording and "
-	"nothing else: the command goes on, and its end is waited for, without cost for it.";
+	"Ctrl-C ends a recording cleanly; it reaches the command too. --duration and --max-size end the recording and nothing else: the command goes on, and its end is waited for, without cost for it.";
 
 static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "What to record:", 1},
@@ -67,8 +64,7 @@ static const struct argp_option argp_options[] = {
 	{"layer", OPTION_LAYER, "LAYER", 0, "vfs, block or both (default: both)", 1},
 	{0, 0, 0, 0, "What to leave out (decided in the kernel; what is left out is counted):", 2},
 	{"device", OPTION_DEVICE, "DEVICE", 0,
-	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems "
-	 "that lie on it, its partitions, or what is stacked on them when recording begins",
+	 "all but this block device, a path or MAJOR:MINOR: requests to it, and operations on files of file systems that lie on it, its partitions, or what is stacked on them when recording begins",
 	 2},
 	{"path", OPTION_PATH, "PREFIX", 0,
 	 "operations on all files but those below this directory, or this file; sync, which is on all, stays", 2},
@@ -83,8 +79,7 @@ static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "How:", 5},
 	{"cgroup", OPTION_CGROUP, "DIRECTORY", 0, "start the command in this memory control group", 5},
 	{"ring-bytes", OPTION_RING_BYTES, "BYTES", 0,
-	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M, or less where all would "
-	 "take more than 1G or a sixteenth of the memory); of a CPU that is not online when recording begins a 64th",
+	 "size of the ring buffer of each CPU, a power of two, 32K or more (default: 16M, or less where all would take more than 1G or a sixteenth of the memory); of a CPU that is not online when recording begins a 64th",
 	 5},
 	{"max-files", OPTION_MAX_FILES, "N", 0,
 	 "how many files can be told apart (default: 1048576); operations on further ones are lost, and counted", 5},
@@ -208,8 +203,7 @@ static void check(const struct options *options)
 {
 	int targets = !!options->command + !!options->process + !!options->group_path;
 	if (!targets && !options->survey)
-		refuse("nothing to record: name a command (-- COMMAND ...), a process (-p PID) or a control "
-		       "group (--in-cgroup DIRECTORY)");
+		refuse("nothing to record: name a command (-- COMMAND ...), a process (-p PID) or a control group (--in-cgroup DIRECTORY)");
 	if (targets > 1)
 		refuse("a command, a process (-p) and a control group (--in-cgroup) at once: choose one");
 	if (options->cgroup && !options->command)

@@ -103,8 +103,7 @@ static const struct rule {
 	 .layer = LAYER_GROUP,
 	 .attached_apart = true},
 	{.program = "sched_prepare_exec",
-	 .loss = "what execve has read of a program to begin it is not known to be of its file, where that was not "
-		 "opened before",
+	 .loss = "what execve has read of a program to begin it is not known to be of its file, where that was not opened before",
 	 .layer = LAYER_VFS,
 	 .since = "6.10"},
 	{.program = "sched_process_exec",
@@ -113,14 +112,11 @@ static const struct rule {
 	 .required = true,
 	 .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "sched_switch",
-	 .loss = "which part of a thread's time between its calls it had a processor is not recorded, and replays only "
-		 "wait in it",
+	 .loss = "which part of a thread's time between its calls it had a processor is not recorded, and replays only wait in it",
 	 .layer = LAYER_VFS,
 	 .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "sched_waking",
-	 .loss = "which thread woke which is not recorded, so that replays keep no such order, and take the time that "
-		 "a "
-		 "thread slept for another one for its own",
+	 .loss = "which thread woke which is not recorded, so that replays keep no such order, and take the time that a thread slept for another one for its own",
 	 .layer = LAYER_VFS,
 	 .feature = "CONFIG_TRACEPOINTS"},
 	{.program = "sched_process_exit", .loss = LOSS_ALL, .required = true, .feature = "CONFIG_TRACEPOINTS"},
@@ -271,8 +267,7 @@ int programs_check(struct bpf_object *object, const struct programs_wish *wish, 
 		if (!rule->required || !is_wanted(rule->layer, wish) || state_of(program, types) != PROGRAM_MISSING)
 			continue;
 		fprintf(stderr,
-			"flextrace record: this kernel has no tracepoint %s, without which %s: use a kernel built with "
-			"%s=y (flextrace doctor says what else is missing)\n",
+			"flextrace record: this kernel has no tracepoint %s, without which %s: use a kernel built with %s=y (flextrace doctor says what else is missing)\n",
 			tracepoint_of(program), rule->loss, rule->feature);
 		return -ENOENT;
 	}

@@ -138,9 +138,7 @@ int main(int argc, char **argv)
 		return survey_say(&options);
 	if (privileges_in_pid_namespace()) {
 		fprintf(stderr,
-			"flextrace record: cannot record from within a PID namespace (a container): its processes have "
-			"other numbers in the kernel; run it outside, or in a container with those of the host "
-			"(docker run --pid=host ...); flextrace doctor says more\n");
+			"flextrace record: cannot record from within a PID namespace (a container): its processes have other numbers in the kernel; run it outside, or in a container with those of the host (docker run --pid=host ...); flextrace doctor says more\n");
 		return EXIT_FAILED;
 	}
 	if (options.output)

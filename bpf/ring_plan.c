@@ -84,13 +84,11 @@ void ring_plan_say(const struct ring_plan *plan, uint64_t wanted_bytes, bool qui
 	unsigned long long memory_mib = ring_plan_memory_bytes(plan) >> 20;
 	if (wanted_bytes && ring_plan_memory_bytes(plan) > plan->memory_bytes_max)
 		fprintf(stderr,
-			"flextrace record: warning: the ring buffers of %d CPUs take %llu MiB of memory, which the "
-			"application's page cache lacks: a smaller --ring-bytes takes less\n",
+			"flextrace record: warning: the ring buffers of %d CPUs take %llu MiB of memory, which the application's page cache lacks: a smaller --ring-bytes takes less\n",
 			plan->online_cpus + plan->late_cpus, memory_mib);
 	else if (!wanted_bytes && plan->bytes < RING_BYTES_DEFAULT && !quiet)
 		fprintf(stderr,
-			"flextrace record: note: the ring buffers have %llu bytes, not %d, so that those of %d "
-			"CPUs take no more than %llu MiB of memory: --ring-bytes for others\n",
+			"flextrace record: note: the ring buffers have %llu bytes, not %d, so that those of %d CPUs take no more than %llu MiB of memory: --ring-bytes for others\n",
 			(unsigned long long)plan->bytes, RING_BYTES_DEFAULT, plan->online_cpus + plan->late_cpus,
 			memory_mib);
 }

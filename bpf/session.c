@@ -206,16 +206,14 @@ static int finish(struct session *session, bool goes_on, const char *json)
 	writer->stop = session->signals;
 	if (writer->inferred_count >= INFERRED_MANY && !session->options->quiet)
 		fprintf(stderr,
-			"flextrace record: working out the offsets of %zu calls that share a file position; Ctrl-C "
-			"leaves them as they are\n",
+			"flextrace record: working out the offsets of %zu calls that share a file position; Ctrl-C leaves them as they are\n",
 			writer->inferred_count);
 	int error = writer_deinit(writer, json);
 	if (writer->given_up) {
 		/* What has ended this is not to end the waiting for the command, too. */
 		forget_signals(session);
 		fprintf(stderr,
-			"flextrace record: warning: the offsets of %zu calls that share a file position are the lowest "
-			"possible ones: it would have taken too long to work them out\n",
+			"flextrace record: warning: the offsets of %zu calls that share a file position are the lowest possible ones: it would have taken too long to work them out\n",
 			writer->given_up);
 	}
 	return error;

@@ -64,10 +64,7 @@ static void say_missed_runs(const struct tracer *tracer)
 	for (int i = 0; i < programs; i++)
 		if (programs_makes_records(missed[i].program))
 			fprintf(stderr,
-				"flextrace record: warning: the kernel left out %llu runs of %s, because it was "
-				"running on "
-				"that CPU: up to as many records are missing, numbers made from this trace are lower "
-				"bounds\n",
+				"flextrace record: warning: the kernel left out %llu runs of %s, because it was running on that CPU: up to as many records are missing, numbers made from this trace are lower bounds\n",
 				(unsigned long long)missed[i].count, missed[i].program);
 }
 
@@ -81,33 +78,27 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 	uint64_t compat = counters_skip(metadata->tracer, SKIP_COMPAT);
 	if (compat)
 		fprintf(stderr,
-			"flextrace record: warning: %llu calls of 32-bit programs were not recorded: "
-			"numbers made from this trace are lower bounds\n",
+			"flextrace record: warning: %llu calls of 32-bit programs were not recorded: numbers made from this trace are lower bounds\n",
 			(unsigned long long)compat);
 	uint64_t clones = counters_skip(metadata->tracer, SKIP_CLONE);
 	if (clones)
 		fprintf(stderr,
-			"flextrace record: warning: %llu times a file was made to share the data of another (cp "
-			"--reflink), which is not "
-			"recorded: a replay finds less in such files\n",
+			"flextrace record: warning: %llu times a file was made to share the data of another (cp --reflink), which is not recorded: a replay finds less in such files\n",
 			(unsigned long long)clones);
 	say_missed_runs(metadata->tracer);
 	if (metadata->drain->ends_unseen)
 		fprintf(stderr,
-			"flextrace record: warning: the end of %llu block requests was not seen: "
-			"they are recorded without a response time\n",
+			"flextrace record: warning: the end of %llu block requests was not seen: they are recorded without a response time\n",
 			(unsigned long long)metadata->drain->ends_unseen);
 	if (metadata->first_sight->residency.given_up)
 		fprintf(stderr,
-			"flextrace record: warning: which parts of %u files were cached is not recorded, only how "
-			"much: they are too large, or came too many at once, to be looked through\n",
+			"flextrace record: warning: which parts of %u files were cached is not recorded, only how much: they are too large, or came too many at once, to be looked through\n",
 			metadata->first_sight->residency.given_up);
 	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);
 	if (!metadata->options->quiet)
 		fprintf(stderr,
-			"flextrace record: %llu data operations, %llu file operations, %llu block requests, %llu lost: "
-			"%s\n"
+			"flextrace record: %llu data operations, %llu file operations, %llu block requests, %llu lost: %s\n"
 			"next: flextrace characterize %s\n",
 			(unsigned long long)header->count[RECORD_IO], (unsigned long long)header->count[RECORD_FILEOP],
 			(unsigned long long)header->count[RECORD_BLOCK], (unsigned long long)lost, path, path);
@@ -116,8 +107,7 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 void summary_say_losing(const struct options *options, const struct tracer *tracer, uint64_t lost)
 {
 	fprintf(stderr,
-		"flextrace record: WARNING: RECORDS ARE BEING LOST (%llu so far): this recording will not be "
-		"complete.",
+		"flextrace record: WARNING: RECORDS ARE BEING LOST (%llu so far): this recording will not be complete.",
 		(unsigned long long)lost);
 	say_remedy(options, tracer, lost);
 }
@@ -134,7 +124,6 @@ void summary_say_same_disk(struct topology *topology, const char *path, dev_t tr
 		return;
 	const struct device *device = topology_device(topology, disk);
 	fprintf(stream,
-		"%snote: the trace is written to the disk that the target works on (%s), and so costs it time; its own "
-		"requests are left out of the trace. To avoid that: -o FILE on another disk or a tmpfs\n",
+		"%snote: the trace is written to the disk that the target works on (%s), and so costs it time; its own requests are left out of the trace. To avoid that: -o FILE on another disk or a tmpfs\n",
 		stream == stderr ? "flextrace record: " : "", device ? device->name : path);
 }

@@ -60,9 +60,7 @@ static int explain(const char *what, int error)
 	char missing[128];
 	if (privileges_missing(missing, sizeof(missing))) {
 		fprintf(stderr,
-			"flextrace record: cannot %s: recording needs the capabilities CAP_BPF and CAP_PERFMON "
-			"(missing: %s); run it as root (sudo flextrace record ...); flextrace doctor says what else "
-			"helps\n",
+			"flextrace record: cannot %s: recording needs the capabilities CAP_BPF and CAP_PERFMON (missing: %s); run it as root (sudo flextrace record ...); flextrace doctor says what else helps\n",
 			what, missing);
 		return error;
 	}
@@ -194,8 +192,7 @@ static int try_to_load(struct tracer *tracer, const struct tracer_settings *sett
 		return error;
 	if (!settings->survey)
 		fprintf(stderr,
-			"flextrace record: warning: this kernel refuses the program %s (%s): going on without it "
-			"(flextrace doctor says what is lost)\n",
+			"flextrace record: warning: this kernel refuses the program %s (%s): going on without it (flextrace doctor says what is lost)\n",
 			refused, strerror(-error));
 	tracer->refusals[tracer->refusal_count++] =
 		(struct refusal){.program = strdup(refused), .error = error, .words = verifier_words()};

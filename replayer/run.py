@@ -48,6 +48,12 @@ SAME_S = 0.5
 ANSWER_S = 1.0
 """Seconds that storage gets to answer after a replay that gave it up."""
 
+CLOSING_S = 600.0
+"""Seconds that storage gets to close and remove the files of a replay that has told its result."""
+
+CLOSES = "storage has not let the engine close and remove its files yet: it does so by itself when that answers"
+"""Warning of a replay whose engine has not come to its end by then."""
+
 INTERRUPTED = "it was interrupted"
 """Why a replay was not compared with its trace."""
 
@@ -291,8 +297,14 @@ def _read_output(
 
 def _status(engine: subprocess.Popen[bytes], document: dict[str, Any] | None, *, recorded: bool) -> int:
     """The engine's exit status; its result does not wait for storage that does not answer, as its end has to."""
-    if document is None or "unanswered" not in document:
+    if document is None:
         return engine.wait()
+    if "unanswered" not in document:
+        try:
+            return engine.wait(timeout=CLOSING_S)
+        except subprocess.TimeoutExpired:
+            document["unanswered"] = 0
+            document["warnings"].append(CLOSES)
     if recorded:
         _end_recording(engine)
         return EXIT_NOT_TRUSTWORTHY  # whatever the recorder says of not having waited

@@ -1,15 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage that does not answer: a frozen file system holds who writes to it, in the kernel, where no signal comes."""
+"""Storage that does not answer.
+
+A frozen file system holds who writes to it, in the kernel, where no signal comes; a control group holds who reads from
+a disk, and strace who makes a call on a file.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from tests.page_cache import resident_pages
+from tests.running_replay import wait_until
+
+BLKIO = Path("/sys/fs/cgroup/blkio")
+MADV_PAGEOUT, SYS_PROCESS_MADVISE = 21, 440
 
 
 @contextlib.contextmanager
@@ -20,6 +32,62 @@ def frozen(place: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["fsfreeze", "--unfreeze", place], check=True)
+
+
+def page_out(process: int, file: Path) -> None:
+    """Take the pages of a file that a process has mapped out of memory, as the kernel does that lacks some."""
+    lines = [line.split() for line in Path(f"/proc/{process}/maps").read_text().splitlines()]
+    begin, end = (int(word, 16) for word in next(line[0] for line in lines if line[-1] == str(file)).split("-"))
+    parts = (ctypes.c_uint64 * 2)(begin, end - begin)  # struct iovec
+    descriptor = os.pidfd_open(process)
+    moved = ctypes.CDLL(None, use_errno=True).syscall(SYS_PROCESS_MADVISE, descriptor, parts, 1, MADV_PAGEOUT, 0)
+    os.close(descriptor)
+    assert moved == end - begin
+    with file.open("rb") as stream:
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert not any(resident_pages(file))
+
+
+@contextlib.contextmanager
+def unreadable(device: str, process: int) -> Iterator[None]:
+    """A disk (MAJOR:MINOR) for one process, as long as this lasts."""
+    group = BLKIO / f"flextrace-test-{os.getpid()}"
+    group.mkdir()
+    limit = group / "blkio.throttle.read_bps_device"
+    try:
+        limit.write_text(f"{device} 1")
+        (group / "cgroup.procs").write_text(str(process))
+        yield
+    finally:
+        limit.write_text(f"{device} 0")
+        with contextlib.suppress(OSError):  # it has ended
+            (BLKIO / "cgroup.procs").write_text(str(process))
+        wait_until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+@contextlib.contextmanager
+def holding(process: int, call: str, file: Path) -> Iterator[None]:
+    """Whoever of a process makes this call on a file, as long as this lasts, for a minute at most."""
+    options = ["-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:delay_enter=60s"]
+    command = ["strace", "-f", "-p", str(process), "-P", str(file), *options]
+    tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert tracer.stderr
+    try:
+        assert any("attached" in line for line in tracer.stderr)
+        yield
+    finally:
+        tracer.terminate()
+        tracer.communicate()
+
+
+def has_open(process: int, file: Path) -> bool:
+    """Whether a process has a file open."""
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if str(descriptor.readlink()).removesuffix(" (deleted)") == str(file):
+                return True
+    return False
 
 
 def rest_of_document(process: subprocess.Popen[str]) -> dict[str, Any]:

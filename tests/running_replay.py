@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,12 +35,20 @@ def wait_until(happens: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+def threads(process: Path) -> Iterator[str]:
+    """Names of the threads of a process."""
+    with suppress(OSError):  # it ends meanwhile
+        for comm in process.glob("task/*/comm"):
+            with suppress(OSError):  # or a thread of it
+                yield comm.read_text().removesuffix("\n")
+
+
 def playing(image: Path) -> int | None:
     """The process whose threads replay in this directory, or None."""
-    for comm in Path("/proc").glob("[0-9]*/task/*/comm"):
-        with suppress(OSError):  # ended meanwhile
-            if comm.read_text() == "play 1\n" and str(image) in (comm.parents[2] / "cmdline").read_text():
-                return int(comm.parents[2].name)
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ends meanwhile
+            if "play 1" in threads(process) and str(image) in (process / "cmdline").read_text():
+                return int(process.name)
     return None
 
 

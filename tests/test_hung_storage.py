@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 import characterize
 from characterize.layout import Fileop, Source
-from replayer.run import INTERRUPTED, SAME_S, replay
+from replayer.run import CLOSES, INTERRUPTED, SAME_S, replay
 from replayer.running.recorder import recorder_command
-from tests.hung_storage import frozen, let_go, rest_of_document
+from tests.hung_storage import BLKIO, frozen, has_open, holding, let_go, page_out, rest_of_document, unreadable
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import playing, started, wait_until
-from tests.straced import op
+from tests.straced import needs_strace, op
 from tests.told import PROGRAMS, RECORDER
 
 SMALL = PROGRAMS / "replay_small_segments"  # waits for 2 s, not for 60
@@ -69,6 +71,41 @@ CASES = {
 }
 
 
+@contextlib.contextmanager
+def file_system(directory):
+    with loop_file_system("ext4", directory) as system:
+        try:
+            yield system
+        finally:
+            let_go(system.place)
+
+
+def state_of(process, thread):
+    """As the kernel calls it: D where no signal comes."""
+    for comm in Path(f"/proc/{process}/task").glob("*/comm"):
+        if comm.read_text() == f"{thread}\n":
+            return (comm.parent / "stat").read_text().rpartition(")")[2].split()[0]
+    return None
+
+
+@contextlib.contextmanager
+def playing_small(trace, image, *options, status=3):
+    """The engine, as it plays, until it has ended and left nothing; killed where it does not end."""
+    command = [SMALL, trace, f"--directory={image}", "--timing=think", "--interval-ms=20", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    killer = threading.Timer(100, process.kill)
+    killer.start()
+    try:
+        assert process.stdout.readline().startswith('{"t_s"')
+        yield process
+        assert process.wait(timeout=60) == status
+        assert not image.exists()
+    finally:
+        killer.cancel()
+        process.kill()
+        process.wait()
+
+
 def made(path, io, fileops):
     files = [{"file": file, "size_bytes": PAGES * PAGE} for file in (1, 2, 3)]
     return characterize.write(made_trace(io, fileops=fileops, files=files), path)
@@ -78,24 +115,16 @@ def made(path, io, fileops):
 def test_its_result_is_of_what_has_come_back(tmp_path, name):
     options, io, fileops, held = CASES[name]
     trace = made(tmp_path / "t.iotrace", io, fileops)
-    with loop_file_system("ext4", tmp_path) as system:
-        image = system.place / "image"
-        command = [SMALL, trace, f"--directory={image}", "--timing=think", "--interval-ms=20", *options]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            assert process.stdout.readline().startswith('{"t_s"')
-            with frozen(system.place):
-                time.sleep(FROZEN_S)
-                process.send_signal(signal.SIGTERM)
-                document = rest_of_document(process)
-                assert process.stdout.read() == ""  # it has ended
-                assert process.poll() is None
-            assert process.wait(timeout=60) == 3
-            assert not image.exists()
-        finally:
-            process.kill()
-            process.wait()
-            let_go(system.place)
+    with (
+        file_system(tmp_path) as system,
+        playing_small(trace, system.place / "image", *options) as process,
+        frozen(system.place),
+    ):
+        time.sleep(FROZEN_S)
+        process.send_signal(signal.SIGTERM)
+        document = rest_of_document(process)
+        assert process.stdout.read() == ""  # it has ended
+        assert process.poll() is None
     operations = document["operations"]
     assert document["stopped"] == "signal"
     assert not document["trustworthy"]
@@ -110,8 +139,85 @@ def test_its_result_is_of_what_has_come_back(tmp_path, name):
     assert 0 <= document["time_in_io_s"] <= document["elapsed_s"]
 
 
-@pytest.mark.parametrize("record", [(), pytest.param(("--record",), marks=needs_recorder)], ids=["alone", "recorded"])
-def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
+@needs_strace
+@pytest.mark.parametrize("engine", ["sync", "io_uring"])
+def test_who_comes_back_after_the_stop_and_waits_again_is_given_up(tmp_path, engine):
+    """A write comes back that a close of another thread has left the closing to."""
+    writes = [write(0, PAGE, 10**8 * at) for at in range(1, 31)]
+    ends = [op(Fileop.CLOSE, 2 * 10**9, thread=2), op(Fileop.OPEN, 2 * 10**9 + 5, file=3, thread=2)]
+    trace = made(tmp_path / "t.iotrace", writes, ends)
+    with file_system(tmp_path) as system:
+        image = system.place / "image"
+        with (
+            playing_small(trace, image, "--order=thread", f"--engine={engine}") as process,
+            holding(process.pid, "close", image / "f00000001"),
+        ):
+            with frozen(system.place):
+                wait_until(lambda: has_open(process.pid, image / "f00000003"))
+                process.send_signal(signal.SIGTERM)
+                time.sleep(FROZEN_S)
+            document = rest_of_document(process)
+    operations = document["operations"]
+    assert (document["unanswered"], operations["failed"]) == (0, 0)
+    assert operations["records"] == len(writes) + len(ends) == operations["done"] + operations["skipped"]
+
+
+@pytest.mark.skipif(not (BLKIO / "blkio.throttle.read_bps_device").exists(), reason="needs blkio of version 1")
+def test_its_result_does_not_wait_for_the_trace(tmp_path):
+    with file_system(tmp_path) as system:
+        trace, image = made(system.place / "t.iotrace", repeated(write), []), tmp_path / "image"
+        with trace.open("rb") as stream, playing_small(trace, image) as process:
+            os.fsync(stream.fileno())
+            with unreadable(system.disk.name, process.pid):
+                page_out(process.pid, trace)
+                wait_until(lambda: state_of(process.pid, "feed") == "D")
+                process.send_signal(signal.SIGTERM)
+                document = rest_of_document(process)
+                assert process.stdout.read() == ""
+    operations = document["operations"]
+    assert (document["stopped"], document["unanswered"], operations["failed"]) == ("signal", 0, 0)
+    assert not document["trustworthy"]
+    assert any("storage of the trace did not answer" in reason for reason in document["reasons"])
+    assert 0 < operations["done"] < operations["records"] == len(repeated(write))
+
+
+@needs_strace
+def test_its_result_does_not_wait_for_the_closing_of_files(tmp_path):
+    """NFS writes a file to its server when it is closed."""
+    trace, image = made(tmp_path / "t.iotrace", repeated(write), []), tmp_path / "image"
+    with playing_small(trace, image, status=0) as process, holding(process.pid, "close", image / "f00000001"):
+        process.send_signal(signal.SIGTERM)
+        document = rest_of_document(process)
+        assert has_open(process.pid, image / "f00000001")
+    assert document["stopped"] == "signal"
+    assert "unanswered" not in document
+
+
+@needs_strace
+def test_nor_does_who_waits_for_the_engine(tmp_path, monkeypatch):
+    monkeypatch.setattr("replayer.run.CLOSING_S", 0.5)
+    trace, image = made(tmp_path / "t.iotrace", repeated(write), []), tmp_path / "image"
+    engines = []
+    with ExitStack() as stack:
+
+        def hold(_line):
+            engines.append(playing(image))
+            stack.enter_context(holding(engines[0], "close", image / "f00000001"))
+            return True
+
+        document = replay(trace, image, timing="think", interval_ms=20, on_interval=hold)
+        assert has_open(engines[0], image / "f00000001")
+    assert document["unanswered"] == 0
+    assert CLOSES in document["warnings"]
+    wait_until(lambda: not image.exists())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--memory", "64M"), pytest.param(("--record",), marks=needs_recorder)],
+    ids=["alone", "confined", "recorded"],
+)
+def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, options):
     """A recorder, which waits for the engine, has the engine's output open, too."""
     binaries = tmp_path / "binaries"
     binaries.mkdir()
@@ -121,7 +227,7 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
     trace = made(tmp_path / "t.iotrace", repeated(write), [])
     with loop_file_system("ext4", tmp_path) as system:
         image = system.place / "image"
-        process = started(trace, image, "--timing", "think", *record)
+        process = started(trace, image, "--timing", "think", *options)
         try:
             wait_until(lambda: playing(image))
             time.sleep(FROZEN_S)
@@ -132,7 +238,8 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
                 assert playing(image)
             # What was laid out beforehand leaves its directory, empty.
             wait_until(lambda: not playing(image) and not list(image.glob("*")))
-            assert image.exists() == bool(record)
+            assert image.exists() == bool(options)
+            assert not list(Path("/sys/fs/cgroup").rglob(f"flextrace-{process.pid}-*"))
         finally:
             process.kill()
             process.wait()
@@ -140,7 +247,7 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, record):
     assert process.returncode == 130, said
     assert "1 failed" in out
     assert "storage did not answer" in said
-    assert ("fidelity" in out) == bool(record)
+    assert ("fidelity" in out) == ("--record" in options)
     assert "lost records" not in said
 
 

@@ -56,18 +56,13 @@ const char *const phases[] = {"all", "prepare", "run", "remove", NULL};
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "What the replay repeats:", 1},
 	{"timing", KEY_TIMING, "HOW", 0,
-	 "asap: no waiting (default); think: each thread waits its recorded think time after a completion; recorded: "
-	 "every "
-	 "operation at its recorded time",
+	 "asap: no waiting (default); think: each thread waits its recorded think time after a completion; recorded: every operation at its recorded time",
 	 1},
 	{"order", KEY_ORDER, "HOW", 0,
-	 "What an operation waits for in other threads. resource: for what had ended before it started and has to do "
-	 "with the same files or names, or that its thread was woken after (default for recordings); recorded: for all "
-	 "that had ended before (default for foreign traces); thread: for nothing (default for synthetic ones)",
+	 "What an operation waits for in other threads. resource: for what had ended before it started and has to do with the same files or names, or that its thread was woken after (default for recordings); recorded: for all that had ended before (default for foreign traces); thread: for nothing (default for synthetic ones)",
 	 1},
 	{"computing", KEY_COMPUTING, "HOW", 0,
-	 "think: a thread has a processor in its think times for as long as when recorded, and computes (recorded, "
-	 "default), or it only sleeps (off)",
+	 "think: a thread has a processor in its think times for as long as when recorded, and computes (recorded, default), or it only sleeps (off)",
 	 1},
 	{"think-burst-us", KEY_THINK_BURST_US, "US", 0,
 	 "think: who computes does so for about US at a time, and sleeps in between (default: sleeps once)", 1},
@@ -79,34 +74,27 @@ static const struct argp_option options[] = {
 	{"lead", KEY_LEAD, "N", 0,
 	 "asap: no thread begins more than about N operations beyond the slowest (default: every thread as it can)", 1},
 	{"late", KEY_LATE, "POLICY", 0,
-	 "What --timing recorded does with operations behind their times: catch-up (default): begin at once; skip: "
-	 "leave "
-	 "out requests beyond --late-limit-ms; slip: move all later times",
+	 "What --timing recorded does with operations behind their times: catch-up (default): begin at once; skip: leave out requests beyond --late-limit-ms; slip: move all later times",
 	 1},
 	{"late-limit-ms", KEY_LATE_LIMIT_MS, "MS", 0, "For --late skip (default 10)", 1},
 	{"loop", KEY_LOOP, NULL, 0, "Begin again at the end, until stopped", 1},
 	{"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after S seconds", 1},
 	{NULL, 0, NULL, 0, "How it does it:", 2},
 	{"engine", KEY_ENGINE, "NAME", 0,
-	 "auto (default): io_uring where requests of a thread were in flight at once, else sync; sync: calls, one at a "
-	 "time per thread; io_uring: requests of a thread overlap as recorded; null: waits for times and order, does "
-	 "nothing, needs no directory",
+	 "auto (default): io_uring where requests of a thread were in flight at once, else sync; sync: calls, one at a time per thread; io_uring: requests of a thread overlap as recorded; null: waits for times and order, does nothing, needs no directory",
 	 2},
 	{"depth", KEY_DEPTH, "N", 0,
 	 "io_uring: at most N requests in flight per thread (default: as recorded, or 1 for synthetic traces)", 2},
 	{"direct", KEY_DIRECT, "HOW", 0, "O_DIRECT: recorded (default), on or off", 2},
 	{"sync", KEY_SYNC, "HOW", 0,
-	 "O_SYNC, O_DSYNC, fsync and its kin: recorded (default), off, or every write by O_DSYNC (dsync) or O_SYNC "
-	 "(sync) and fsync and its kin as recorded",
+	 "O_SYNC, O_DSYNC, fsync and its kin: recorded (default), off, or every write by O_DSYNC (dsync) or O_SYNC (sync) and fsync and its kin as recorded",
 	 2},
 	{NULL, 0, NULL, 0, "Where it begins:", 3},
 	{"directory", 'd', "DIR", 0, "Directory for the files of the replay; made if missing", 3},
 	{"cache", KEY_CACHE, "STATE", 0,
 	 "Page cache at the start: recorded (default), warm (everything), cold (nothing) or keep (as it is)", 3},
 	{"memory-group", KEY_MEMORY_GROUP, "DIR", 0,
-	 "Join this control group when the trace is read: its limit then bounds the page cache, and not what the "
-	 "engine "
-	 "keeps of the trace",
+	 "Join this control group when the trace is read: its limit then bounds the page cache, and not what the engine keeps of the trace",
 	 3},
 	{"phase", KEY_PHASE, "PHASE", 0,
 	 "all (default), prepare (lay out the files), run (files are there), or remove (them; needs no trace)", 3},
@@ -115,8 +103,7 @@ static const struct argp_option options[] = {
 	{"data", KEY_DATA, "KIND", 0,
 	 "Data of files and writes: random (default), or compressible[:PERCENT] to that share of its size (50)", 3},
 	{"layout", KEY_LAYOUT, "HOW", 0,
-	 "Blocks of the files: any (default), or recorded: in the order of their places where the trace knows them "
-	 "(ext4, btrfs, xfs)",
+	 "Blocks of the files: any (default), or recorded: in the order of their places where the trace knows them (ext4, btrfs, xfs)",
 	 3},
 	{NULL, 0, NULL, 0, "Onto a block device:", 4},
 	{"device", KEY_DEVICE, "DEVICE", 0, "Takes the place of the trace's block device; nobody else may use it", 4},
@@ -330,9 +317,7 @@ static const struct argp parser = {
 	.parser = parse_option,
 	.args_doc = "TRACE",
 	.doc = "Runs a trace (NAME.iotrace) in a directory and prints what it took as JSON.\v"
-	       "Touches nothing but files of its own making in that directory, and the device, if one is "
-	       "named. SIGINT, SIGTERM and SIGHUP end the replay with its result. Exit status: 0 ok, 1 failed, 2 "
-	       "usage, 3 the result is not trustworthy (it says why).",
+	       "Touches nothing but files of its own making in that directory, and the device, if one is named. SIGINT, SIGTERM and SIGHUP end the replay with its result. Exit status: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why).",
 };
 
 const char *argp_program_version = "flextrace-replay " FLEXTRACE_VERSION;

@@ -61,6 +61,8 @@ void descriptors_reserve(struct descriptors *descriptors, uint32_t count)
 
 void descriptors_destroy(struct descriptors *descriptors)
 {
+	if (descriptors->files)
+		descriptors_close_all(descriptors);
 	for (uint32_t id = 0; descriptors->files && id < descriptors->table->count; id++)
 		free(descriptors->files[id].extra);
 	free(descriptors->files);

@@ -41,9 +41,8 @@ int engine_choose(struct run_options *options, const struct file_table *table, c
 	else if (automatic)
 		snprintf(why, ENGINE_WHY_BYTES, "%s, but the kernel refuses io_uring: %s", reason, strerror(-error));
 	else
-		complain("the kernel refuses io_uring: %s; look at /proc/sys/kernel/io_uring_disabled and the seccomp "
-			 "filter "
-			 "of this container, or use --engine sync",
-			 strerror(-error));
+		complain(
+			"the kernel refuses io_uring: %s; look at /proc/sys/kernel/io_uring_disabled and the seccomp filter of this container, or use --engine sync",
+			strerror(-error));
 	return automatic ? 0 : error;
 }

@@ -19,9 +19,10 @@ void flight_finish(struct worker *worker, uint32_t index, int32_t result, uint64
 	struct ring *ring = worker->ring;
 	struct flight *flight = &ring->flights[index];
 
-	request_finish(worker, &flight->request, result, end_ns);
+	request_count(worker, &flight->request, result, end_ns);
 	ring->in_flight--;
 	flight->completed_ns = end_ns;
+	request_release(worker, &flight->request);
 	const struct operation *operation = flight->operation;
 	uint64_t owed_ns = flight->request.due.owed_ns;
 	if (worker->run->options->timing != TIMING_THINK)

@@ -71,11 +71,16 @@ int feed_start(struct feed *feed)
 	return -error;
 }
 
-void feed_join(struct feed *feed)
+bool feed_join(struct feed *feed, unsigned int seconds)
 {
-	if (feed->running)
-		pthread_join(feed->thread, NULL);
+	struct timespec limit;
+
+	clock_gettime(CLOCK_MONOTONIC, &limit);
+	limit.tv_sec += seconds;
+	if (feed->running && pthread_clockjoin_np(feed->thread, NULL, CLOCK_MONOTONIC, &limit))
+		return false;
 	feed->running = false;
+	return true;
 }
 
 void feed_free(struct feed *feed)

@@ -20,7 +20,8 @@ int feed_init(struct feed *feed, struct schedule *schedule, bool loop);
 
 /* Builds the others, if there are any, until the schedule's stop is set. */
 int feed_start(struct feed *feed);
-void feed_join(struct feed *feed);
+/* Waits for its end, for so many seconds at most; false where storage does not give back what it reads of the trace. */
+bool feed_join(struct feed *feed, unsigned int seconds);
 void feed_free(struct feed *feed);
 
 #endif

@@ -205,18 +205,16 @@ int image_check_space(const struct image *image, const struct file_table *table)
 	needed = add_saturating(needed, needed / 100);
 	uint64_t available = (uint64_t)space.f_bavail * space.f_frsize;
 	if (needed > available) {
-		complain("%s has too little space: the image, whose files have no holes but recorded ones, and what "
-			 "the trace writes need %llu bytes more, %llu are available, %llu are missing; give another "
-			 "directory, make room, or insist with --force-space",
-			 image->path, (unsigned long long)needed, (unsigned long long)available,
-			 (unsigned long long)(needed - available));
+		complain(
+			"%s has too little space: the image, whose files have no holes but recorded ones, and what the trace writes need %llu bytes more, %llu are available, %llu are missing; give another directory, make room, or insist with --force-space",
+			image->path, (unsigned long long)needed, (unsigned long long)available,
+			(unsigned long long)(needed - available));
 		return -ENOSPC;
 	}
 	missing_files += table->created_files;
 	if (space.f_files && missing_files > space.f_favail) {
 		complain(
-			"%s has too few inodes: the image and the files that the trace makes need %llu, %llu are free; "
-			"give another directory, or insist with --force-space",
+			"%s has too few inodes: the image and the files that the trace makes need %llu, %llu are free; give another directory, or insist with --force-space",
 			image->path, (unsigned long long)missing_files, (unsigned long long)space.f_favail);
 		return -ENOSPC;
 	}
@@ -246,9 +244,9 @@ static int check_seal(struct image *image, const struct file_table *table)
 	}
 	image->other_trace = seal.files_hash != image_hash(image, table);
 	if (image->other_trace && image->places && image->places->count) {
-		complain("the image in %s was not made with --layout recorded of this trace: run with --phase prepare "
-			 "first",
-			 image->path);
+		complain(
+			"the image in %s was not made with --layout recorded of this trace: run with --phase prepare first",
+			image->path);
 		return -ENOENT;
 	}
 	return 0;
@@ -282,9 +280,9 @@ int image_check(struct image *image, const struct file_table *table)
 		uint64_t size = (uint64_t)status.st_size;
 		if (!file->directory &&
 		    (size < file->layout_bytes || (size > file->layout_bytes && file->exact_size))) {
-			complain("%s/%s of the image has %lld bytes, the trace needs %llu: run with --phase prepare "
-				 "first",
-				 image->path, name, (long long)status.st_size, (unsigned long long)file->layout_bytes);
+			complain(
+				"%s/%s of the image has %lld bytes, the trace needs %llu: run with --phase prepare first",
+				image->path, name, (long long)status.st_size, (unsigned long long)file->layout_bytes);
 			return -ENOENT;
 		}
 		if (!file->directory)
@@ -307,9 +305,9 @@ int image_check_links(const struct image *image, const struct file_table *table)
 			return -EINTR;
 		image_name(name, false, id);
 		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_nlink > 1) {
-			complain("%s/%s of the image has another name as well, by a link that a replay of another "
-				 "trace made: run with --phase prepare first",
-				 image->path, name);
+			complain(
+				"%s/%s of the image has another name as well, by a link that a replay of another trace made: run with --phase prepare first",
+				image->path, name);
 			return -ENOENT;
 		}
 	}

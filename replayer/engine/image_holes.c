@@ -70,9 +70,9 @@ int image_check_holes(const struct image *image, const struct file_table *table,
 		uint64_t end = i < count ? holes[i].offset : file->layout_bytes;
 
 		if (image_find_hole(descriptor, from, end) < end) {
-			complain("%s/%s of the image has a hole where the trace's file has data: run with --phase "
-				 "prepare first",
-				 image->path, name);
+			complain(
+				"%s/%s of the image has a hole where the trace's file has data: run with --phase prepare first",
+				image->path, name);
 			return -ENOENT;
 		}
 		from = i < count ? holes[i].end : end;

@@ -221,9 +221,9 @@ static int complain_of(const struct image *image, int error)
 	case -EINVAL:
 	case -EISDIR:
 	case -ENODATA:
-		complain("on the file system of %s nobody can choose blocks (%s), as with the defaults of ext4, "
-			 "btrfs and xfs: leave out --layout recorded",
-			 image->path, strerror(-error));
+		complain(
+			"on the file system of %s nobody can choose blocks (%s), as with the defaults of ext4, btrfs and xfs: leave out --layout recorded",
+			image->path, strerror(-error));
 		return -EOPNOTSUPP;
 	default:
 		complain("cannot give the files in %s their recorded places: %s; leave out --layout recorded",

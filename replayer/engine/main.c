@@ -48,14 +48,14 @@ static void watch_signals(void)
 /* The threads of a foreign trace may be made up so that the recorded depth is kept, which the interval order does. */
 static enum order_kind default_order(const struct trace *trace, const struct file_table *table)
 {
-	if (trace->header->flags & TRACE_UNTIMED)
+	if (trace->header.flags & TRACE_UNTIMED)
 		return ORDER_THREAD;
 	return table->foreign ? ORDER_RECORDED : ORDER_RESOURCE;
 }
 
 static int choose_order(struct arguments *arguments, const struct trace *trace, const struct file_table *table)
 {
-	bool untimed = trace->header->flags & TRACE_UNTIMED;
+	bool untimed = trace->header.flags & TRACE_UNTIMED;
 
 	if (arguments->order < 0)
 		arguments->order = (int)default_order(trace, table);
@@ -89,9 +89,9 @@ static int see_places(struct image *image)
 	int error = image->places ? image_see_places(image, &image->seen) : 0;
 
 	if (error && error != -EINTR)
-		complain("the files in %s do not lie as --layout recorded had put them (%s): run with --phase prepare "
-			 "first",
-			 image->path, strerror(-error));
+		complain(
+			"the files in %s do not lie as --layout recorded had put them (%s): run with --phase prepare first",
+			image->path, strerror(-error));
 	return error == -EINTR ? 0 : error; /* the run then ends with its result */
 }
 
@@ -236,8 +236,9 @@ static int execute(const struct arguments *arguments, const struct trace *trace,
 	bool trusted = !error && result_print(&result);
 	if (!error)
 		error = flush_output();
+	/* From here on it may wait for storage: closing a file on NFS writes it to the server. */
 	if (run.gave_up)
-		close(STDOUT_FILENO); /* who reads it need not wait for that storage, too */
+		close(STDOUT_FILENO); /* who reads it need not wait, too */
 	else
 		run_free(&run);
 	/* Who does not hear that the files are there is not going to have them removed. */

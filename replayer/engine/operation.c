@@ -31,8 +31,9 @@ static void replay_io(struct worker *worker, const union record *record, uint32_
 	uint64_t end_ns = now_ns();
 
 	worker_returned(worker);
+	request_count(worker, &request, error ? error : result, end_ns);
 	worker_called(worker);
-	request_finish(worker, &request, error ? error : result, end_ns);
+	request_release(worker, &request);
 }
 
 /* What a file operation came to: a result as the kernel gives it, or a reason why it was not done. */
@@ -352,7 +353,9 @@ static struct done replay_on_file(struct worker *worker, const struct fileop_rec
 	worker_waits(worker);
 	struct done done = replay_in_time(worker, op, descriptor);
 
+	worker_waits(worker);
 	descriptors_release(&run->descriptors, index, 0);
+	worker_returned(worker);
 	return done;
 }
 

@@ -71,10 +71,10 @@ int read_memory_check(const struct schedule *schedule, const struct run_options 
 	needed += in_flight;
 	if (needed <= available)
 		return 0;
-	complain("%u threads need %llu bytes of memory to read into, %llu are available, %llu are missing: %sreplay "
-		 "the trace in parts (flextrace cut), or where there is more memory",
-		 schedule->thread_count, (unsigned long long)needed, (unsigned long long)available,
-		 (unsigned long long)(needed - available), in_flight ? "give a smaller --depth, " : "");
+	complain(
+		"%u threads need %llu bytes of memory to read into, %llu are available, %llu are missing: %sreplay the trace in parts (flextrace cut), or where there is more memory",
+		schedule->thread_count, (unsigned long long)needed, (unsigned long long)available,
+		(unsigned long long)(needed - available), in_flight ? "give a smaller --depth, " : "");
 	return -ENOMEM;
 }
 

@@ -55,6 +55,12 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 		worker->tally.unaligned[!!(io->flags & IO_DIRECT)]++;
 	}
 	int descriptor = descriptors_acquire(&run->descriptors, index, class);
+	/* The sync after a write to a file whose times somebody had asked for takes longer. */
+	if (descriptor >= 0 && io->op == IO_WRITE && io->flags & IO_CTIME_QUERIED) {
+		struct stat status;
+
+		fstat(descriptor, &status);
+	}
 	worker_returned(worker);
 	if (descriptor < 0) {
 		if (descriptor == -ESTALE)
@@ -65,12 +71,6 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 	}
 	if (io->op == IO_WRITE && (class ^ class_of_flags(io->flags)) & CLASS_SYNCED)
 		worker->tally.sync_changed++;
-	/* The sync after a write to a file whose times somebody had asked for takes longer. */
-	if (io->op == IO_WRITE && io->flags & IO_CTIME_QUERIED) {
-		struct stat status;
-
-		fstat(descriptor, &status);
-	}
 	*request = (struct request){
 		.due = worker->due,
 		.offset = io->offset,
@@ -109,8 +109,9 @@ void request_count(struct worker *worker, const struct request *request, int64_t
 	count_moved(worker, write, (uint64_t)result);
 }
 
-void request_finish(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns)
+void request_release(struct worker *worker, const struct request *request)
 {
-	request_count(worker, request, result, end_ns);
+	worker_waits(worker);
 	descriptors_release(&worker->run->descriptors, request->file, request->class);
+	worker_returned(worker);
 }

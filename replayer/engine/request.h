@@ -47,8 +47,8 @@ void request_start(struct worker *worker, struct request *request, uint64_t star
 /* It came to `result` (bytes or -errno) at end_ns, which is counted. */
 void request_count(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns);
 
-/* The same, and its descriptor is given back. */
-void request_finish(struct worker *worker, const struct request *request, int64_t result, uint64_t end_ns);
+/* Gives its descriptor back, which may have to be closed. What had to be counted has been. */
+void request_release(struct worker *worker, const struct request *request);
 
 /* Counts bytes that were moved; the interval lines show them. */
 static inline void count_moved(struct worker *worker, bool write, uint64_t bytes)

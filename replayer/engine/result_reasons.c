@@ -32,16 +32,13 @@ static bool explain_lateness(const struct result *result, const struct accuracy 
 	double limit_us = result->run ? (double)result->run->late_after_ns / 1e3 : 0;
 
 	if (accuracy->verdict == VERDICT_LATE)
-		say("%.1f %% of the operations began more than %.0f us after they were due and could have begun: "
-		    "this host is too busy, or has too few processors, to keep times",
+		say("%.1f %% of the operations began more than %.0f us after they were due and could have begun: this host is too busy, or has too few processors, to keep times",
 		    100 * accuracy->late_share, limit_us);
 	else if (accuracy->verdict == VERDICT_BEHIND && result->options->late == LATE_SLIP)
-		say("the schedule of %.3f s slipped by %.3f s: this machine or its storage cannot keep the recorded "
-		    "pace",
+		say("the schedule of %.3f s slipped by %.3f s: this machine or its storage cannot keep the recorded pace",
 		    accuracy->schedules_ns / 1e9, (double)result->run->slipped_ns / 1e9);
 	else if (accuracy->verdict == VERDICT_BEHIND)
-		say("%.1f %% of the operations began more than %.0f us after their recorded time, or were left out: "
-		    "this machine or its storage cannot keep the recorded pace",
+		say("%.1f %% of the operations began more than %.0f us after their recorded time, or were left out: this machine or its storage cannot keep the recorded pace",
 		    100 * accuracy->behind_share, limit_us);
 	return accuracy->verdict >= VERDICT_LATE;
 }
@@ -55,8 +52,7 @@ static bool explain_direct(const struct run *run, const struct tally *tally, dou
 	if (refused)
 		say("the file system refused O_DIRECT: direct operations went through the page cache");
 	if (unaligned)
-		say("%.1f %% of the operations were direct in smaller sectors than this storage has: they went through "
-		    "the page cache",
+		say("%.1f %% of the operations were direct in smaller sectors than this storage has: they went through the page cache",
 		    100.0 * (double)tally->unaligned[true] / executed);
 	return refused || unaligned;
 }
@@ -67,8 +63,7 @@ static bool explain_memory(const struct run *run)
 	uint64_t refused = atomic_load(&run->flights_refused);
 
 	if (refused)
-		say("%llu reads found no memory left by those in flight, and waited for these or failed: let fewer "
-		    "be in flight by --depth N, or replay where there is more memory",
+		say("%llu reads found no memory left by those in flight, and waited for these or failed: let fewer be in flight by --depth N, or replay where there is more memory",
 		    (unsigned long long)refused);
 	return refused;
 }
@@ -84,11 +79,11 @@ static bool explain_end(const struct run *run)
 	if (ring_error)
 		say("io_uring refused requests (%s): the run ended there; try --engine sync", strerror(-ring_error));
 	if (trace_is_lost())
-		say("the trace could not be read to its end any more: it was cut off, or its disk failed: the run "
-		    "ended there");
-	if (run->gave_up)
-		say("storage did not answer after the stop: %llu operations failed by that (ETIMEDOUT), and the engine "
-		    "cannot end before it does",
+		say("the trace could not be read to its end any more: it was cut off, or its disk failed: the run ended there");
+	if (run->trace_hangs)
+		say("the storage of the trace did not answer after the stop: not all of it could be read by then, and the engine cannot end before it does");
+	else if (run->gave_up)
+		say("storage did not answer after the stop: %llu operations failed by that (ETIMEDOUT), and the engine cannot end before it does",
 		    (unsigned long long)atomic_load(&run->unanswered));
 	return run->error || ring_error || run->gave_up || trace_is_lost();
 }
@@ -109,8 +104,7 @@ bool print_reasons(const struct result *result, const struct tally *tally, const
 	if (result->options->timing == TIMING_RECORDED && explain_lateness(result, accuracy))
 		trusted = false;
 	if (strange > executed * TRUSTED_SHARE) {
-		say("%.1f %% of the operations were short, failed, or could not be repeated: see operations, errors "
-		    "and skipped_reasons",
+		say("%.1f %% of the operations were short, failed, or could not be repeated: see operations, errors and skipped_reasons",
 		    100.0 * strange / executed);
 		trusted = false;
 	}
@@ -145,12 +139,10 @@ static void warn_of_places(const struct image *image)
 	if (image->places->too_many)
 		say("the trace has more places of its files than are kept: the last ones were left out");
 	if (seen->runs > 1 + image->places->bytes / FEW_RUNS_BYTES)
-		say("the free space of the file system is in pieces: what --layout recorded would put side by side "
-		    "lies in %llu places",
+		say("the free space of the file system is in pieces: what --layout recorded would put side by side lies in %llu places",
 		    (unsigned long long)seen->runs);
 	if (seen->backward)
-		say("the file system did not keep the order of --layout recorded: %llu of %llu places lie before the "
-		    "one that they should follow",
+		say("the file system did not keep the order of --layout recorded: %llu of %llu places lie before the one that they should follow",
 		    (unsigned long long)seen->backward, (unsigned long long)seen->runs);
 }
 
@@ -172,13 +164,13 @@ void print_warnings(const struct result *result, const struct tally *tally, cons
 	const struct file_table *table = result->table;
 	const struct image *image = result->image;
 	uint64_t unaligned = tally->unaligned[false] + tally->unaligned[true];
-	bool lost = result->trace->header->flags & TRACE_LOST;
+	bool lost = result->trace->header.flags & TRACE_LOST;
 
 	json_open("warnings", '[');
-	if (result->trace->header->flags & TRACE_INCOMPLETE)
+	if (result->trace->header.flags & TRACE_INCOMPLETE)
 		say("the trace was not closed cleanly: replayed up to its last whole record");
 	for (int kind = 0; kind < TRACE_KINDS_MAX; kind++)
-		lost |= result->trace->header->lost[kind] > 0;
+		lost |= result->trace->header.lost[kind] > 0;
 	if (lost)
 		say("records were lost while recording: the replay does less than the application did");
 	if (!strcmp(result->cache, "recorded") && table->unmeasured && result->run)
@@ -193,8 +185,7 @@ void print_warnings(const struct result *result, const struct tally *tally, cons
 	if (image->places)
 		warn_of_places(image);
 	if (result->run && result->run->lead.given_up)
-		say("no operation came to an end while threads waited for the slowest one: --lead was given up from "
-		    "there on");
+		say("no operation came to an end while threads waited for the slowest one: --lead was given up from there on");
 	if (image->target && !strcmp(result->cache, "warm"))
 		say("nothing of the device was brought into the page cache: --cache warm is for files");
 	if (table->extended)
@@ -204,8 +195,7 @@ void print_warnings(const struct result *result, const struct tally *tally, cons
 	if (result->options->timing == TIMING_THINK)
 		explain_lateness(result, accuracy);
 	if (unaligned)
-		say("%llu requests have no whole sectors of %u bytes, as direct I/O needs them here: they went through "
-		    "the page cache",
+		say("%llu requests have no whole sectors of %u bytes, as direct I/O needs them here: they went through the page cache",
 		    (unsigned long long)unaligned,
 		    image->target ? image->target->block_bytes : result->run->descriptors.sector_bytes);
 	warn_of_cache(result);

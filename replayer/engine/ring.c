@@ -256,6 +256,7 @@ static int hand_over(struct worker *worker)
 	struct io_uring *uring = &worker->ring->uring;
 
 	while (io_uring_sq_ready(uring)) {
+		worker_waits(worker);
 		int submitted = io_uring_submit(uring);
 
 		if (submitted == -EAGAIN || submitted == -EBUSY)
@@ -321,6 +322,7 @@ void ring_submit(struct worker *worker)
 
 	if (!ring->batch_count)
 		return;
+	worker_returned(worker); /* from whatever it did before: these are counted now */
 	uint64_t start_ns = now_ns();
 	for (uint32_t i = 0; i < ring->batch_count; i++) {
 		struct flight *flight = &ring->flights[ring->batch[i]];
@@ -364,6 +366,7 @@ void ring_wait(struct worker *worker, uint64_t until_ns)
 	struct __kernel_timespec timeout = {.tv_nsec = (long long)wait_ns};
 
 	/* Whether it waited, was interrupted or timed out: there is something to take in, or the caller looks again. */
+	worker_waits(worker);
 	(void)io_uring_wait_cqe_timeout(&worker->ring->uring, &entry, &timeout);
 	ring_reap(worker);
 }

@@ -192,9 +192,9 @@ static int start_threads(struct run *run, uint32_t *started)
 
 		error = pthread_create(&worker->thread, &attributes, work, worker);
 		if (error) {
-			complain("cannot start thread %u of %u: %s; raise the limits of processes (ulimit -u) and of "
-				 "mappings (sysctl vm.max_map_count)",
-				 *started + 1, run->schedule->thread_count, strerror(error));
+			complain(
+				"cannot start thread %u of %u: %s; raise the limits of processes (ulimit -u) and of mappings (sysctl vm.max_map_count)",
+				*started + 1, run->schedule->thread_count, strerror(error));
 			break;
 		}
 	}
@@ -314,8 +314,8 @@ int run_all(struct run *run)
 	/* Nothing that waits for the same storage, which may have the trace as well. */
 	if (run->gave_up)
 		return error;
-	feed_join(&run->feed);
-	descriptors_close_all(&run->descriptors);
+	run->trace_hangs = !feed_join(&run->feed, ANSWER_SECONDS_MAX);
+	run->gave_up = run->trace_hangs;
 	if (run->undo)
 		pthread_barrier_destroy(&run->barrier);
 	return error;

@@ -101,10 +101,9 @@ static int refuse_signature(const struct target *target)
 	if (blkid_probe_lookup_value(probe, "TYPE", &type, NULL) < 0 &&
 	    blkid_probe_lookup_value(probe, "PTTYPE", &type, NULL) < 0)
 		type = "an unknown kind";
-	complain("%s carries a signature (%s), so somebody's data may be on it: it is not written; if nobody needs "
-		 "them, run "
-		 "'wipefs --all' on it",
-		 target->path, type);
+	complain(
+		"%s carries a signature (%s), so somebody's data may be on it: it is not written; if nobody needs them, run 'wipefs --all' on it",
+		target->path, type);
 	return -EEXIST;
 }
 

@@ -15,9 +15,9 @@
 static int check_header(const char *path, const struct trace_header *header, uint64_t file_bytes)
 {
 	if (file_bytes < sizeof(header->magic) || memcmp(header->magic, TRACE_MAGIC, sizeof(header->magic)) != 0) {
-		complain("%s is not a flextrace trace (it does not begin with %s); to use a trace of another tool, "
-			 "run 'flextrace import' first",
-			 path, TRACE_MAGIC);
+		complain(
+			"%s is not a flextrace trace (it does not begin with %s); to use a trace of another tool, run 'flextrace import' first",
+			path, TRACE_MAGIC);
 		return -EINVAL;
 	}
 	if (file_bytes < TRACE_HEADER_BYTES) {
@@ -26,9 +26,9 @@ static int check_header(const char *path, const struct trace_header *header, uin
 		return -EINVAL;
 	}
 	if (header->version_major != TRACE_VERSION_MAJOR) {
-		complain("%s has trace format version %u.%u, this flextrace reads version %d.x: use the flextrace that "
-			 "wrote it, or a newer one",
-			 path, header->version_major, header->version_minor, TRACE_VERSION_MAJOR);
+		complain(
+			"%s has trace format version %u.%u, this flextrace reads version %d.x: use the flextrace that wrote it, or a newer one",
+			path, header->version_major, header->version_minor, TRACE_VERSION_MAJOR);
 		return -EINVAL;
 	}
 	if (header->header_bytes != TRACE_HEADER_BYTES || header->record_bytes != TRACE_RECORD_BYTES) {
@@ -54,9 +54,9 @@ int trace_check_stop(const struct trace *trace)
 static int count_records(struct trace *trace, uint64_t file_bytes)
 {
 	uint64_t whole = (file_bytes - TRACE_HEADER_BYTES) / TRACE_RECORD_BYTES;
-	uint64_t count = trace->header->record_count;
+	uint64_t count = trace->header.record_count;
 
-	if (trace->header->flags & TRACE_INCOMPLETE) {
+	if (trace->header.flags & TRACE_INCOMPLETE) {
 		/* A crash can leave a file longer than what reached the disk; kind 0 is never written. */
 		for (count = 0; count < whole && trace->records[count].kind != 0; count++) {
 			if (count % TRACE_BLOCK_RECORDS || !count)
@@ -67,9 +67,9 @@ static int count_records(struct trace *trace, uint64_t file_bytes)
 				return error;
 		}
 	} else if (count > whole) {
-		complain("%s is truncated: %llu of %llu records are there; copy it again, or cut and mark it as "
-			 "incomplete to replay what is left",
-			 trace->path, (unsigned long long)whole, (unsigned long long)count);
+		complain(
+			"%s is truncated: %llu of %llu records are there; copy it again, or cut and mark it as incomplete to replay what is left",
+			trace->path, (unsigned long long)whole, (unsigned long long)count);
 		return -EINVAL;
 	}
 	trace->count = count;
@@ -102,12 +102,14 @@ int trace_open(struct trace *trace, const char *path, atomic_bool *stop)
 	trace_loss_watch(map, (size_t)status.st_size, stop);
 	/* Only a hint, for more to be read ahead. */
 	(void)madvise(map, (size_t)status.st_size, MADV_SEQUENTIAL);
-	trace->header = map;
+	trace->map = map;
 	trace->records = (const union record *)((const char *)map + TRACE_HEADER_BYTES);
 	trace->mapped_bytes = (size_t)status.st_size;
-	int error = check_header(path, trace->header, (uint64_t)status.st_size);
-	if (!error)
+	int error = check_header(path, map, (uint64_t)status.st_size);
+	if (!error) {
+		trace->header = *(const struct trace_header *)map;
 		error = count_records(trace, (uint64_t)status.st_size);
+	}
 	if (error)
 		trace_close(trace);
 	return error;
@@ -115,9 +117,9 @@ int trace_open(struct trace *trace, const char *path, atomic_bool *stop)
 
 void trace_close(struct trace *trace)
 {
-	if (trace->header)
-		munmap((void *)trace->header, trace->mapped_bytes);
-	trace->header = NULL;
+	if (trace->map)
+		munmap((void *)trace->map, trace->mapped_bytes);
+	trace->map = NULL;
 }
 
 void trace_drop(const struct trace *trace, uint64_t first, uint64_t count)

@@ -39,17 +39,18 @@ _Static_assert(offsetof(struct io_record, id) == offsetof(struct fileop_record, 
 
 struct trace {
 	const char *path;
-	const struct trace_header *header;
+	struct trace_header header; /* a copy: what the result says of it must not wait for storage */
+	const void *map;
+	size_t mapped_bytes;
 	const union record *records;
 	uint64_t count; /* of records */
-	size_t mapped_bytes;
 	const atomic_bool *stop; /* who goes through all of it looks at this with each block */
 };
 
 /* How many records of a kind there are, at most: the counts of a trace that was not closed cleanly are not final. */
 static inline uint64_t trace_count_of(const struct trace *trace, enum record_kind kind)
 {
-	return trace->header->flags & TRACE_INCOMPLETE ? UINT64_MAX : trace->header->count[kind];
+	return trace->header.flags & TRACE_INCOMPLETE ? UINT64_MAX : trace->header.count[kind];
 }
 
 static inline bool record_is_operation(const union record *record)

@@ -98,6 +98,7 @@ struct run {
 	int error; /* of the undoing */
 	_Atomic int ring_error; /* the first with which io_uring refused requests */
 	bool gave_up; /* threads that storage has not given back after a stop: what they use stays until the process ends */
+	bool trace_hangs; /* the one that reads the trace is among them */
 	_Atomic uint64_t unanswered; /* their operations, as far as they had begun */
 	_Atomic bool passing; /* a pass is not over */
 	uint64_t pass_start_ns;
@@ -190,7 +191,7 @@ int run_prepare(struct run *run);
 /* Runs the trace; the tallies and histograms of the workers are its result. 0 or -errno. */
 int run_all(struct run *run);
 
-/* Lets go of everything that these two made. */
+/* Lets go of everything that these two made, and closes the files. */
 void run_free(struct run *run);
 
 #endif

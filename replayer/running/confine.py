@@ -16,7 +16,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -172,9 +172,11 @@ class MemoryGroup:
         self.limit_bytes = limit_bytes
         self.path = Path()
         self._version = 0
+        self._own = Path()
 
     def __enter__(self) -> Self:
         self._version, groups = _own_groups()
+        self._own = groups[0]
         refusals = []
         for parent in self._parents(groups):
             path = parent / f"flextrace-{os.getpid()}-{next(_serial)}"
@@ -200,6 +202,15 @@ class MemoryGroup:
     ) -> None:
         with told_behind(error):
             self._remove()
+
+    def let_go(self) -> None:
+        """Move what runs in the group to that of this process: it is to end by itself, whenever that is.
+
+        What cannot be moved is ended with the group.
+        """
+        for process in self._processes():
+            with suppress(OSError):
+                (self._own / "cgroup.procs").write_text(str(process))
 
     def wrap(self, command: list[str]) -> list[str]:
         """Return a command that joins the group and then becomes `command`, so that all its memory is charged here."""

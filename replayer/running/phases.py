@@ -117,7 +117,7 @@ def replay_in_phases(
         As from `replayer.run.replay`, or the group cannot be made.
     """
     files = None if options.get("keep_image") else cleanup.enter_context(LaidOut(directory))
-    # Left before the files are removed: it ends who still uses them.
+    # Left before the files are removed: it ends who still uses them, unless that is to remove them itself.
     group = cleanup.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
     # With all options, so that those which do not go together are refused before anything is laid out.
     built = replay(trace, directory, **(options | {"phase": "prepare"}))
@@ -133,4 +133,6 @@ def replay_in_phases(
         **(options | {"phase": "run"}),
     )
     document["image"]["built_bytes"] = built["image"]["built_bytes"]
+    if group is not None and "unanswered" in document:
+        group.let_go()
     return files.used_by(document) if files is not None else document

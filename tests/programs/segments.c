@@ -12,7 +12,7 @@
 
 #include "replayer/engine/feed.h"
 
-enum { DEPTH_MAX = 8, THREADS_MAX = 64 };
+enum { DEPTH_MAX = 8, THREADS_MAX = 64, JOIN_SECONDS_MAX = 60 };
 
 #define IDLE_NS_MAX (30 * 1000000000ull)
 
@@ -186,7 +186,8 @@ int main(int count, char **values)
 		run_pass(depth);
 	}
 	atomic_store(&stop, true);
-	feed_join(&feed);
+	if (!feed_join(&feed, JOIN_SECONDS_MAX))
+		return 1;
 	feed_free(&feed);
 	order_destroy(&order);
 	schedule_free(&schedule);
