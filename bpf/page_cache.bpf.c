@@ -155,7 +155,7 @@ static __always_inline void note_dirtier(__u32 file, __u64 first, __u64 end, __u
 		if (known)
 			*known = dirtier;
 		else
-			bpf_map_update_elem(&dirtiers, &key, &dirtier, BPF_ANY);
+			enter_dirtier(&key, &dirtier);
 	}
 }
 
