@@ -194,6 +194,12 @@ static __always_inline bool is_in_compat_call(const struct task_struct *task)
 	return task->thread_info.status & THREAD_COMPAT;
 }
 
+/* Whether a number is that of a call with 64-bit registers and 32-bit pointers, which is not recorded either. */
+static __always_inline bool is_x32_call(unsigned long number)
+{
+	return number - X32_CALLS < SYSCALL_NUMBERS_MAX;
+}
+
 static __always_inline bool may_be_traced(const struct task_struct *task)
 {
 	return traced_marks[(__u32)task->tgid % TRACED_MARKS];

@@ -82,11 +82,23 @@ static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call,
 	}
 }
 
+/* Not inline, as the stack of sys_enter is used up on Linux 6.1. */
+static __noinline int x32_call_begins(unsigned long number)
+{
+	number -= X32_CALLS;
+	if (number >= SYSCALL_NUMBERS_MAX || !(call_of_syscall[number] & CALL_IF_X32))
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (may_be_traced(task) && bpf_task_storage_get(&tasks, task, NULL, 0))
+		count_skip(SKIP_COMPAT);
+	return 0;
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
 	if ((unsigned long)number >= SYSCALL_NUMBERS_MAX)
-		return 0;
+		return x32_call_begins(number);
 	__u32 entry = call_of_syscall[number];
 	if (!entry)
 		return 0;
