@@ -288,6 +288,8 @@ build/tests/quantities: PROGRAM_LIBRARIES := bpf/quantity.c
 build/tests/quantities: bpf/quantity.c bpf/quantity.h
 build/tests/ring_plans: PROGRAM_LIBRARIES := bpf/ring_plan.c
 build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
+build/tests/trace_limits: PROGRAM_LIBRARIES := bpf/writer.c bpf/shared_offset.c
+build/tests/trace_limits: bpf/writer.c bpf/shared_offset.c bpf/losses.h bpf/writer.h
 build/tests/late_records build/tests/short_tracing build/tests/waiting_files: PROGRAM_LIBRARIES := \
 	$(filter-out build/bpf/record.o,$(RECORD_OBJECTS)) $(BPF_LIBRARIES) -luring
 build/tests/late_records build/tests/short_tracing build/tests/waiting_files: $(RECORD_OBJECTS)
