@@ -302,13 +302,13 @@ static long find_overflown(void *map, const struct async_key *key, struct async_
 
 /*
  * Such a request passes no io_uring_complete. Which one it is has to be looked for, among all: a program that lets its ring
- * overflow is slow anyway.
+ * overflow is slow anyway. Where its thread has ended by then, one of the kernel's is heard of it.
  */
 SEC("tp_btf/io_uring_cqe_overflow")
 int BPF_PROG(io_uring_cqe_overflow, void *ring, __u64 user_data, int result, unsigned int flags)
 {
 	struct overflow overflow = {.ring = ring, .user_data = user_data, .result = result};
-	if (!current_state())
+	if (!current_state() && !(bpf_get_current_task_btf()->flags & TASK_KERNEL_THREAD))
 		return 0;
 	bpf_for_each_map_elem(&async_operations, find_overflown, &overflow, 0);
 	return request_completed((void *)overflow.request, result, flags);
