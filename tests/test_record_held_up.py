@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens while something holds an operation up."""
+"""What happens while something holds an operation up: to its name, to its thread."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from characterize.layout import Source
+import characterize
+from characterize.layout import Fileop, RecordKind, Source
 from tests.kernel import BTF
 from tests.loop_file_system import loop_file_system
 from tests.told import PROGRAMS, compare, recorded, run_recorder
@@ -16,11 +19,78 @@ from tests.told import PROGRAMS, compare, recorded, run_recorder
 THROTTLED = Path("/sys/fs/cgroup/blkio")
 READS_PER_SECOND = 40
 
+HOLD_UP = """
+import ctypes, fcntl, mmap, os, sys, threading, time
+
+FREEZE, THAW = 0xC0045877, 0xC0045878
+place = sys.argv[1]
+libc = ctypes.CDLL(None)
+file_system = os.open(place, os.O_RDONLY)
+page = mmap.mmap(-1, mmap.PAGESIZE)
+
+def is_held_up(thread, number):
+    task = f"/proc/self/task/{thread.native_id}"
+    state = open(f"{task}/stat").read().rsplit(") ")[1][0]
+    return state == "D" and open(f"{task}/syscall").read().split()[0] == number
+
+# The kernel has read what is on the page before it holds the call up.
+def call_without_page(call, number, *arguments):
+    fcntl.ioctl(file_system, FREEZE, 0)
+    try:
+        thread = threading.Thread(target=call, args=arguments)
+        thread.start()
+        while not is_held_up(thread, number):
+            time.sleep(0.001)
+        page.madvise(mmap.MADV_DONTNEED)
+    finally:
+        fcntl.ioctl(file_system, THAW, 0)
+    thread.join()
+"""
+
+MAKE_DIRECTORIES = (
+    HOLD_UP
+    + """
+address = ctypes.byref(ctypes.c_char.from_buffer(page))
+for name in ("readable", "unreadable"):
+    path = os.fsencode(f"{place}/{name}") + bytes(1)
+    page[: len(path)] = path
+    if name == "readable":
+        libc.mkdir(address, 0o700)
+    else:
+        call_without_page(libc.mkdir, "83", address, 0o700)
+"""
+)
+
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
     pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
 ]
+
+knows_numbers = pytest.mark.skipif(os.uname().machine != "x86_64", reason="calls have other numbers here")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """In a file system that is thawed at the end, whatever happens."""
+    with loop_file_system("ext4", tmp_path) as system:
+        try:
+            yield system.place
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", system.place], capture_output=True, check=False)
+
+
+@knows_numbers
+def test_an_operation_whose_name_is_no_longer_there_is_lost(tmp_path, place):
+    """And not one on another name."""
+    done = run_recorder(tmp_path / "t", sys.executable, "-c", MAKE_DIRECTORIES, place)
+    assert (place / "unreadable").is_dir()
+    assert done.returncode == 3, done.stderr
+    assert "1 were operations that could not be followed" in done.stderr
+    trace = characterize.open(tmp_path / "t")
+    assert trace.header.lost == {RecordKind.FILEOP: 1}
+    made = trace.fileops[trace.fileops["op"] == Fileop.MKDIR]
+    assert [trace.paths[file] for file in made["file"]] == [f"{place}/readable"]
 
 
 @pytest.mark.skipif(
