@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens while something holds an operation up: to its name, to its thread."""
+"""What happens while something holds an operation up: to its name and vector, to its thread."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import characterize
@@ -61,6 +62,20 @@ for name in ("readable", "unreadable"):
 """
 )
 
+WRITE_VECTOR = (
+    HOLD_UP
+    + """
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+data = ctypes.create_string_buffer(101)
+vectors = (Vector * 2).from_buffer(page)
+vectors[:] = [Vector(ctypes.addressof(data), 37), Vector(ctypes.addressof(data), 64)]
+file = os.open(place + "/written", os.O_WRONLY | os.O_CREAT)
+call_without_page(libc.pwritev, "296", file, vectors, 2, ctypes.c_long(11))
+"""
+)
+
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
@@ -91,6 +106,18 @@ def test_an_operation_whose_name_is_no_longer_there_is_lost(tmp_path, place):
     assert trace.header.lost == {RecordKind.FILEOP: 1}
     made = trace.fileops[trace.fileops["op"] == Fileop.MKDIR]
     assert [trace.paths[file] for file in made["file"]] == [f"{place}/readable"]
+
+
+def written_by(trace: characterize.Trace, path: Path) -> pd.DataFrame:
+    return trace.io[trace.io["file"].map(trace.paths) == str(path)]
+
+
+@knows_numbers
+def test_a_call_has_asked_for_what_its_vector_said_before(tmp_path, place):
+    done = run_recorder(tmp_path / "t", sys.executable, "-c", WRITE_VECTOR, place)
+    assert done.returncode == 0, done.stderr
+    written = written_by(characterize.open(tmp_path / "t"), place / "written")
+    assert written[["offset", "asked_bytes", "result"]].to_numpy().tolist() == [[11, 101, 101]]
 
 
 @pytest.mark.skipif(
