@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens while something holds an operation up: to its name and vector, to its thread."""
+"""What happens while something holds an operation up: to its name and vector, to others that look alike, and later."""
 
 from __future__ import annotations
 
@@ -118,6 +118,15 @@ def test_a_call_has_asked_for_what_its_vector_said_before(tmp_path, place):
     assert done.returncode == 0, done.stderr
     written = written_by(characterize.open(tmp_path / "t"), place / "written")
     assert written[["offset", "asked_bytes", "result"]].to_numpy().tolist() == [[11, 101, 101]]
+
+
+def test_a_request_does_not_end_where_one_that_looks_alike_finds_no_room(tmp_path, place):
+    """With the same number of the program's, and as many bytes, which stand where the result will be."""
+    done = run_recorder(tmp_path / "t", PROGRAMS / "alike", place)
+    assert done.returncode == 0, done.stderr
+    written = written_by(characterize.open(tmp_path / "t"), place / "written")
+    assert written["result"].tolist() == [101]
+    assert (written["start_ns"] + written["duration_ns"] > int(done.stdout)).all()
 
 
 @pytest.mark.skipif(
