@@ -270,7 +270,7 @@ build/test-programs: $(TEST_PROGRAMS)
 build/tests/debit_credit: PROGRAM_LIBRARIES := -lsqlite3
 build/tests/burst: PROGRAM_LIBRARIES := -static
 build/tests/refuse_program: PROGRAM_LIBRARIES := -shared -fPIC
-build/tests/interrupted build/tests/io_uring build/tests/load: PROGRAM_LIBRARIES := -luring
+build/tests/alike build/tests/interrupted build/tests/io_uring build/tests/load build/tests/many_rings: PROGRAM_LIBRARIES := -luring
 
 # Traces of some hundred operations become many segments. Tests replay them, and look at the schedule alone.
 SMALL_SEGMENTS := -DSEGMENT_OPERATIONS=8u -DWHOLE_RECORDS_MAX=64u -DTRACE_BLOCK_RECORDS=4 -DPIECES_MAX=1024u -DANSWER_SECONDS_MAX=2
@@ -290,6 +290,8 @@ build/tests/known_names: PROGRAM_LIBRARIES := bpf/names.c
 build/tests/known_names: bpf/names.c bpf/names.h
 build/tests/ring_plans: PROGRAM_LIBRARIES := bpf/ring_plan.c
 build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
+build/tests/trace_limits: PROGRAM_LIBRARIES := bpf/writer.c bpf/shared_offset.c
+build/tests/trace_limits: bpf/writer.c bpf/shared_offset.c bpf/losses.h bpf/writer.h
 build/tests/late_records build/tests/short_tracing build/tests/waiting_files: PROGRAM_LIBRARIES := \
 	$(filter-out build/bpf/record.o,$(RECORD_OBJECTS)) $(BPF_LIBRARIES) -luring
 build/tests/late_records build/tests/short_tracing build/tests/waiting_files: $(RECORD_OBJECTS)

@@ -126,11 +126,12 @@ int aio_context_ends(__u64 context)
 	return 0;
 }
 
+/* One in which no request was submitted has none to await; nor is it entered, as its process may not be noted. */
 static __always_inline bool awaits(__u64 context)
 {
 	struct async_key key = async_key_of(context);
 	const struct aio_context *known = bpf_map_lookup_elem(&aio_contexts, &key);
-	return !known || known->awaited > 0;
+	return known && known->awaited > 0;
 }
 
 int aio_look(__u64 context)

@@ -93,11 +93,16 @@ int async_forget_ended(__u64 now_ns)
 	return 0;
 }
 
+static __always_inline bool may_have_requests(const __u32 *process)
+{
+	return async_processes_beyond || bpf_map_lookup_elem(&async_processes, process);
+}
+
 int async_process_looks(void)
 {
 	struct ended ended = {.process = bpf_get_current_pid_tgid() >> 32};
 	__u32 process = ended.process;
-	if (bpf_map_lookup_elem(&async_processes, &process))
+	if (may_have_requests(&process))
 		bpf_for_each_map_elem(&aio_contexts, look_at_context, &ended, 0);
 	return 0;
 }
@@ -106,7 +111,7 @@ int async_process_ends(__u64 process)
 {
 	struct ended ended = {.process = process, .now_ns = bpf_ktime_get_ns()};
 	__u32 key = process;
-	if (!bpf_map_lookup_elem(&async_processes, &key))
+	if (!may_have_requests(&key))
 		return 0;
 	async_process_looks();
 	bpf_for_each_map_elem(&async_operations, end_operation, &ended, 0);

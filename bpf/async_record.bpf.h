@@ -30,11 +30,15 @@ struct {
 
 /* Processes that may have requests when they end (async_exit.bpf.c). */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, ASYNC_PROCESSES_MAX);
 	__type(key, __u32);
 	__type(value, __u32);
 } async_processes __weak SEC(".maps");
+
+/* Whether one found no room there: from then on every process may. */
+__u8 async_processes_beyond __weak = 0;
 
 /*
  * The ways to an end, from whichever object notices it. Verified once, by themselves (file_identity.bpf.h). A request that
@@ -52,8 +56,8 @@ int aio_scan_ring(__u64 context);
 
 static __always_inline void note_async_process(struct task_state *state, __u32 process)
 {
-	if (!state->async_noted)
-		bpf_map_update_elem(&async_processes, &process, &process, BPF_ANY);
+	if (!state->async_noted && bpf_map_update_elem(&async_processes, &process, &process, BPF_ANY))
+		async_processes_beyond = 1;
 	state->async_noted = 1;
 }
 

@@ -195,7 +195,9 @@ static __always_inline void find_dirtier(struct walk *walk, __u32 stretch)
 	if (!dirtier) {
 		/* A block device is mostly written by the file system on it. */
 		walk->owner = (struct owner){
-			.class = walk->is_device ? DATA_METADATA : DATA_UNTRACED,
+			.class = walk->is_device		 ? DATA_METADATA
+				 : may_have_forgotten_dirtiers() ? DATA_UNKNOWN
+								 : DATA_UNTRACED,
 			.file = key.file,
 		};
 		return;

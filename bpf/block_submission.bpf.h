@@ -13,7 +13,6 @@
 
 enum {
 	OPEN_DIRECT = 040000, /* O_DIRECT */
-	TASK_KERNEL_THREAD = 0x00200000, /* PF_KTHREAD (include/linux/sched.h) */
 };
 
 struct submission {

@@ -284,6 +284,7 @@ struct overflow {
 	struct io_ring_ctx *ring;
 	__u64 user_data;
 	__s64 result;
+	__u32 flags;
 	__u64 request; /* that it is of; 0 = none that is known */
 };
 
@@ -296,19 +297,22 @@ static long find_overflown(void *map, const struct async_key *key, struct async_
 	    BPF_CORE_READ(request, cqe.user_data) != overflow->user_data ||
 	    BPF_CORE_READ(request, cqe.res) != overflow->result)
 		return 0;
+	/* One that runs may have all of that from before, but its descriptor is where the flags will be. */
+	if ((__u32)BPF_CORE_READ(request, cqe.fd) != overflow->flags)
+		return 0;
 	overflow->request = (__u64)request;
 	return 1;
 }
 
 /*
  * Such a request passes no io_uring_complete. Which one it is has to be looked for, among all: a program that lets its ring
- * overflow is slow anyway.
+ * overflow is slow anyway. Where its thread has ended by then, one of the kernel's is heard of it.
  */
 SEC("tp_btf/io_uring_cqe_overflow")
 int BPF_PROG(io_uring_cqe_overflow, void *ring, __u64 user_data, int result, unsigned int flags)
 {
-	struct overflow overflow = {.ring = ring, .user_data = user_data, .result = result};
-	if (!current_state())
+	struct overflow overflow = {.ring = ring, .user_data = user_data, .result = result, .flags = flags};
+	if (!current_state() && !(bpf_get_current_task_btf()->flags & TASK_KERNEL_THREAD))
 		return 0;
 	bpf_for_each_map_elem(&async_operations, find_overflown, &overflow, 0);
 	return request_completed((void *)overflow.request, result, flags);

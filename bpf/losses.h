@@ -16,6 +16,12 @@ struct losses {
 	uint64_t sum;
 };
 
+/* GAP records of one round, at most. */
+static inline uint64_t losses_gaps_max(int cpus)
+{
+	return (uint64_t)TRACE_KINDS_MAX * cpus;
+}
+
 int losses_init(struct losses *losses, const struct tracer *tracer);
 /* Enters what was lost since the last time: GAP records and header.lost. 0 or a negative errno. */
 int losses_poll(struct losses *losses, const struct tracer *tracer, const struct drain *drain, struct writer *writer);

@@ -194,6 +194,12 @@ static __always_inline bool is_in_compat_call(const struct task_struct *task)
 	return task->thread_info.status & THREAD_COMPAT;
 }
 
+/* Whether a number is that of a call with 64-bit registers and 32-bit pointers, which is not recorded either. */
+static __always_inline bool is_x32_call(unsigned long number)
+{
+	return number - X32_CALLS < SYSCALL_NUMBERS_MAX;
+}
+
 static __always_inline bool may_be_traced(const struct task_struct *task)
 {
 	return traced_marks[(__u32)task->tgid % TRACED_MARKS];
@@ -238,6 +244,22 @@ struct {
 	__type(key, struct dirty_key);
 	__type(value, struct dirtier);
 } dirtiers __weak SEC(".maps");
+
+/* How many were entered, and up to how many the kernel pushes none out for sure: set by the recorder. */
+__u64 dirtiers_entered __weak = 0;
+const volatile __u64 dirtiers_kept __weak = 0;
+
+static __always_inline void enter_dirtier(const struct dirty_key *key, const struct dirtier *dirtier)
+{
+	bpf_map_update_elem(&dirtiers, key, dirtier, BPF_ANY);
+	__sync_fetch_and_add(&dirtiers_entered, 1);
+}
+
+/* Then who dirtied a stretch of which nothing is entered is not known, instead of nobody that is traced. */
+static __always_inline bool may_have_forgotten_dirtiers(void)
+{
+	return dirtiers_entered > dirtiers_kept;
+}
 
 /* What the tracer saw of all traced threads: [op - 1][source], independent of whether a record got through. */
 struct {

@@ -5,6 +5,7 @@
 #include "options.h"
 
 #include <argp.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "losses.h"
 #include "names.h"
 #include "quantity.h"
 #include "ring_event.h"
@@ -199,6 +201,14 @@ static void parse_filter(struct options *options, int key, char *argument)
 	}
 }
 
+/* What each CPU may have lost, by kind, is told at the end of a trace, whatever its limit. */
+static uint64_t parse_limit(const char *text)
+{
+	int cpus = libbpf_num_possible_cpus();
+	uint64_t bytes_min = writer_limit_min(losses_gaps_max(cpus > 0 ? cpus : 1));
+	return parse_bytes(text, bytes_min > TRACE_BYTES_MIN ? bytes_min : TRACE_BYTES_MIN, INT64_MAX, "largest size");
+}
+
 static void check(const struct options *options)
 {
 	int targets = !!options->command + !!options->process + !!options->group_path;
@@ -254,7 +264,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 			refuse("duration '%s' is not a time such as 30s, 500ms or 5m", argument);
 		break;
 	case OPTION_MAX_SIZE:
-		options->trace_bytes_max = parse_bytes(argument, TRACE_BYTES_MIN, INT64_MAX, "largest size");
+		options->trace_bytes_max = parse_limit(argument);
 		break;
 	case OPTION_CGROUP:
 		options->cgroup = argument;

@@ -155,7 +155,7 @@ static __always_inline void note_dirtier(__u32 file, __u64 first, __u64 end, __u
 		if (known)
 			*known = dirtier;
 		else
-			bpf_map_update_elem(&dirtiers, &key, &dirtier, BPF_ANY);
+			enter_dirtier(&key, &dirtier);
 	}
 }
 
@@ -173,13 +173,14 @@ static __always_inline __u64 send_store(struct task_state *state, __u32 file, st
 
 /*
  * Whether the thread is in its program, and not in a call or request. That may be one which is not recorded: of a thread of
- * io_uring, which has no program, or of the 32-bit kind.
+ * io_uring, which has no program, or of the 32-bit or x32 kind.
  */
 static __always_inline bool is_by_program(const struct task_state *state)
 {
-	const struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct pt_regs *entry = (const struct pt_regs *)bpf_task_pt_regs(task);
 	return state->call == CALL_NONE && !state->request && !(task->flags & TASK_IO_WORKER) &&
-	       !is_in_compat_call(task);
+	       !is_in_compat_call(task) && !is_x32_call(BPF_CORE_READ(entry, orig_ax));
 }
 
 /*

@@ -184,9 +184,15 @@ static __always_inline int descriptor_of_path(const char *path)
 	return -1;
 }
 
+enum argument_sent {
+	ARGUMENT_HAS_NO_ROOM,
+	ARGUMENT_UNREADABLE,
+	ARGUMENT_SENT,
+};
+
 /*
- * Where a path argument starts if it is relative, and the path. The kernel has just read it, so it is resident. One of a
- * descriptor is told as that of its file: the recorder would find its own. 0 if there is no room for all of that.
+ * Where a path argument starts if it is relative, and the path. The kernel has read it, so it is mostly still there. One of a
+ * descriptor is told as that of its file: the recorder would find its own.
  */
 __weak int send_argument(int directory, __u64 text, __u32 role, __u64 now_ns)
 {
@@ -199,23 +205,27 @@ __weak int send_argument(int directory, __u64 text, __u32 role, __u64 now_ns)
 		struct fs_struct *fs = BPF_CORE_READ(task, fs);
 		if ((directory == AT_FDCWD || file) &&
 		    !send_path(file ? &file->f_path : &fs->pwd, directory_role, now_ns))
-			return 0;
+			return ARGUMENT_HAS_NO_ROOM;
 	}
 	struct ring_name *name = try_reserve_event(sizeof(struct ring_name));
 	if (!name)
-		return 0;
+		return ARGUMENT_HAS_NO_ROOM;
 	long bytes = bpf_probe_read_user_str(name->text, NAME_BYTES_MAX, (const void *)text);
-	int descriptor = bytes > 0 ? descriptor_of_path(name->text) : -1;
+	if (bytes <= 0) {
+		bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
+		return ARGUMENT_UNREADABLE;
+	}
+	int descriptor = descriptor_of_path(name->text);
 	struct file *named = descriptor < 0 ? NULL : file_of_descriptor(task, descriptor);
 	if (named) {
 		bpf_ringbuf_discard(name, BPF_RB_NO_WAKEUP);
-		return send_path(&named->f_path, role, now_ns);
+		return send_path(&named->f_path, role, now_ns) ? ARGUMENT_SENT : ARGUMENT_HAS_NO_ROOM;
 	}
 	name->start = 0;
-	name->bytes = bytes > 0 ? bytes - 1 : 0;
+	name->bytes = bytes - 1;
 	finish_name(name, role, 0, task, now_ns);
 	submit_event(name);
-	return 1;
+	return ARGUMENT_SENT;
 }
 
 /* What a call on names does, and where its names stand. */
@@ -288,16 +298,24 @@ static __always_inline void name_request_of(struct pt_regs *regs, __u32 call, st
 }
 
 /*
- * The names first, so that the recorder has them when the record comes (drain.c). Where one finds no room the operation is
- * lost, once, and the recorder drops what it has of the names.
+ * The names first, so that the recorder has them when the record comes (drain.c). Where one finds no room, or can no longer be
+ * read, the operation is lost, once, and the recorder drops what it has of the names. One that failed has changed nothing, and
+ * needs no name.
  */
 static __always_inline void send_name_operation(struct task_struct *task, struct task_state *state,
 						const struct name_request *request, __s64 result, __u64 now_ns)
 {
-	if ((request->text && !send_argument(request->directory, request->text, NAME_ARGUMENT, now_ns)) ||
-	    (request->new_text &&
-	     !send_argument(request->new_directory, request->new_text, NAME_NEW_ARGUMENT, now_ns))) {
+	int sent = ARGUMENT_SENT;
+	if (request->text)
+		sent = send_argument(request->directory, request->text, NAME_ARGUMENT, now_ns);
+	if (sent == ARGUMENT_SENT && request->new_text)
+		sent = send_argument(request->new_directory, request->new_text, NAME_NEW_ARGUMENT, now_ns);
+	if (sent == ARGUMENT_HAS_NO_ROOM) {
 		count_full_ring(RECORD_FILEOP, now_ns);
+		return;
+	}
+	if (sent == ARGUMENT_UNREADABLE && result >= 0) {
+		count_loss(RECORD_FILEOP, now_ns);
 		return;
 	}
 	state->file = 0;

@@ -190,8 +190,12 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	record->thread = task->pid;
 	record->process = task->tgid;
 	record->file = state->file;
-	/* A vector is in memory for certain once the kernel has read it. */
-	record->asked_bytes = saturated_u32(call >= CALL_READV ? vector_bytes(regs->si, regs->dx) : state->asked_bytes);
+	/* A vector is in memory once the kernel has read it, but may be gone when a call has taken long. */
+	if (call >= CALL_READV) {
+		__u64 bytes = vector_bytes(regs->si, regs->dx);
+		state->asked_bytes = bytes > state->asked_bytes ? bytes : state->asked_bytes;
+	}
+	record->asked_bytes = saturated_u32(state->asked_bytes);
 	record->offset = offset;
 	record->result = done;
 	/* Until the recorder has resolved an inferred offset this carries the width of its interval. */

@@ -100,14 +100,18 @@ enum call {
 	CALL_IO_DESTROY,
 	CALL_IO_URING_ENTER, /* io_uring.bpf.c */
 	CALL_IOCTL, /* only counts clones of files */
+	CALL_LAST = CALL_IOCTL,
 };
 
 enum {
-	SYSCALL_NUMBERS_MAX = 512,
-	/* Added to the call of a number: a 32-bit program has another number for the same calls. */
+	SYSCALL_NUMBERS_MAX = 548, /* the highest ones are x32 calls */
+	X32_CALLS = 0x40000000, /* where the numbers of those begin (__X32_SYSCALL_BIT) */
+	/* Added to the call of a number: as a 32-bit call, or as an x32 call, it means one that is not recorded, but counted. */
 	CALL_IF_COMPAT = 0x80,
-	CALL_MASK = 0x7f,
+	CALL_IF_X32 = 0x40,
+	CALL_MASK = 0x3f,
 };
+_Static_assert((int)CALL_LAST <= CALL_MASK, "a call and its flags fit into a byte");
 
 /* What was dropped on one CPU of one record kind. */
 struct loss {
@@ -120,7 +124,7 @@ struct loss {
 enum skip {
 	SKIP_NOT_A_FILE = 0, /* socket, pipe, terminal, anonymous inode */
 	SKIP_PSEUDO_FILE = 1, /* proc, sysfs and the like */
-	SKIP_COMPAT = 2, /* 32-bit system call */
+	SKIP_COMPAT = 2, /* 32-bit or x32 system call */
 	SKIP_OWN_BLOCK = 3, /* block requests of the recorder's own trace file */
 	SKIP_FILTERED = 4, /* operations that a filter of the user's leaves out; those on names drain.c counts */
 	SKIP_CLONE = 5, /* a file, or a part of one, that was made to share the data of another */

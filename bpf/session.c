@@ -296,7 +296,7 @@ int session_record(struct session *session)
 		writer_abandon(&session->writer, session->path);
 	if (session->options->trace_bytes_max)
 		writer_limit(&session->writer, session->options->trace_bytes_max,
-			     (uint64_t)TRACE_KINDS_MAX * session->tracer.cpu_count);
+			     losses_gaps_max(session->tracer.cpu_count));
 	status_init(&session->status, session->options->quiet);
 	int exit_code = error ? fail("make", "buffers", error, "") : record(session);
 	closure_deinit(&session->closure);

@@ -73,6 +73,44 @@ static const struct {
 #endif
 };
 
+#ifdef __x86_64__
+
+/* As x32 calls these have other numbers (arch/x86/entry/syscalls/syscall_64.tbl), since what they read differs. */
+enum {
+	X32_READV = 515,
+	X32_WRITEV = 516,
+	X32_PREADV = 534,
+	X32_PWRITEV = 535,
+	X32_IO_SUBMIT = 544,
+	X32_PREADV2 = 546,
+	X32_PWRITEV2 = 547,
+};
+
+static const uint16_t x32_numbers[] = {
+	X32_READV, X32_WRITEV, X32_PREADV, X32_PWRITEV, X32_IO_SUBMIT, X32_PREADV2, X32_PWRITEV2,
+};
+
+/* Marks the numbers of x32 calls that would be recorded of a 64-bit program: they are counted. */
+static void mark_x32_calls(uint8_t *call_of_syscall)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		uint8_t call = table[i].call;
+		if (call <= CALL_MSYNC || call == CALL_IO_URING_ENTER)
+			call_of_syscall[table[i].number] |= CALL_IF_X32;
+	}
+	for (size_t i = 0; i < sizeof(x32_numbers) / sizeof(x32_numbers[0]); i++)
+		call_of_syscall[x32_numbers[i]] |= CALL_IF_X32;
+}
+
+#else
+
+/* No other architecture has them. */
+static void mark_x32_calls(uint8_t *call_of_syscall)
+{
+}
+
+#endif
+
 void syscall_table_fill(uint8_t *call_of_syscall)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -80,4 +118,5 @@ void syscall_table_fill(uint8_t *call_of_syscall)
 		call_of_syscall[table[i].number] = table[i].call;
 	}
 	compat_table_fill(call_of_syscall);
+	mark_x32_calls(call_of_syscall);
 }

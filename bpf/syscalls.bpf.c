@@ -82,11 +82,23 @@ static __always_inline void requests_call_ends(struct pt_regs *regs, __u32 call,
 	}
 }
 
+/* Not inline, as the stack of sys_enter is used up on Linux 6.1. */
+static __noinline int x32_call_begins(unsigned long number)
+{
+	number -= X32_CALLS;
+	if (number >= SYSCALL_NUMBERS_MAX || !(call_of_syscall[number] & CALL_IF_X32))
+		return 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (may_be_traced(task) && bpf_task_storage_get(&tasks, task, NULL, 0))
+		count_skip(SKIP_COMPAT);
+	return 0;
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 {
 	if ((unsigned long)number >= SYSCALL_NUMBERS_MAX)
-		return 0;
+		return x32_call_begins(number);
 	__u32 entry = call_of_syscall[number];
 	if (!entry)
 		return 0;
@@ -130,11 +142,17 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
 	} else if (call <= CALL_TWO_FILES_LAST) {
 		two_files_call_begins(regs, task, state, call, bpf_ktime_get_ns());
 		return 0;
-	} else if (call == CALL_EXEC) {
-		exec_begins(task, state);
 	} else if (call >= CALL_EXIT) {
 		requests_call_begins(regs, call);
 		return 0;
+	} else {
+		/* The file of the call before is none of this one. */
+		state->inode_pointer = 0;
+		state->descriptor_flags = 0;
+		if (call == CALL_MMAP) /* no operation: what it reads ahead of all faults is that of faults */
+			return 0;
+		if (call == CALL_EXEC)
+			exec_begins(task, state);
 	}
 	state->id = next_operation_id(state);
 	note_call_start(task, state, bpf_ktime_get_ns());
@@ -203,7 +221,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 		data_call_ends(regs, task, state, result);
 	else if (two_files)
 		two_files_call_ends(task, state, result);
-	else if (state->id)
+	else if (state->id || call == CALL_MMAP)
 		other_call_ends(regs, task, state, result);
 	if (state->request)
 		async_switch(state, 0);

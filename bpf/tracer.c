@@ -24,6 +24,8 @@
 enum {
 	LOG_TAIL_BYTES = 1500,
 	ADOPTION_PASSES_MAX = 100,
+	/* Free entries of a table that pushes out its oldest, which each CPU may keep for itself (LOCAL_FREE_TARGET). */
+	FREE_ENTRIES_MAX = 128,
 };
 
 /* libbpf explains a failed load at length; its words are kept for the error case only. */
@@ -102,8 +104,11 @@ static int make_rings(struct tracer *tracer)
 static void fill_constants(const struct tracer *tracer, const struct tracer_settings *settings)
 {
 	struct record_bpf__rodata *constants = tracer->bpf->rodata;
+	int64_t dirtiers_kept = (int64_t)bpf_map__max_entries(tracer->bpf->maps.dirtiers) -
+				(int64_t)FREE_ENTRIES_MAX * tracer->cpu_count;
 	syscall_table_fill(constants->call_of_syscall);
 	constants->recorder_process = getpid();
+	constants->dirtiers_kept = dirtiers_kept > 0 ? dirtiers_kept : 0;
 	constants->trace_file_device = settings->trace_file_device;
 	constants->trace_file_inode = settings->trace_file_inode;
 	constants->has_rdonly_cast =

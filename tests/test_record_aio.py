@@ -49,6 +49,11 @@ def test_contexts_at_the_same_address(tmp_path):
     compare_requests(record(tmp_path / "aio", "aio", "renewed"), 15)
 
 
+def test_contexts_that_processes_leave_behind_take_no_room(tmp_path):
+    """The recorder keeps 2^12 of them; of 4,343 that were only asked for events it keeps none."""
+    compare_requests(record(tmp_path / "aio", "aio", "idle"), 15)
+
+
 def test_requests_on_a_page_that_is_not_there_yet(tmp_path):
     """The kernel reads it in, and takes them, their addresses and their vectors of buffers."""
     run = record(tmp_path / "aio", "aio", "unmapped")

@@ -3,12 +3,13 @@
  * Asynchronous I/O by io_submit, raw, in prime numbers: every command, buffered and direct, several contexts and threads,
  * reaped by io_getevents and in the ring. Tells what it did as told.h says.
  *
- *	aio DIRECTORY [reaped|left|renewed|unmapped|wide|moved|twice]
+ *	aio DIRECTORY [reaped|left|renewed|idle|unmapped|wide|moved|twice]
  *
  * reaped: without the requests that are in flight when their process ends; left: those alone. renewed: contexts one after the
- * other at the same address; unmapped: requests on a page that is not there when they are submitted; wide: a context for
- * as many requests as the kernel's default allows; moved: requests with a struct iocb that another context had before;
- * twice: two requests at once with the same struct iocb, which are told as one.
+ * other at the same address; idle: the same behind processes that leave contexts in which nothing was submitted; unmapped:
+ * requests on a page that is not there when they are submitted; wide: a context for as many requests as the kernel's default
+ * allows; moved: requests with a struct iocb that another context had before; twice: two requests at once with the same
+ * struct iocb, which are told as one.
  */
 #include <linux/aio_abi.h>
 #include <stdatomic.h>
@@ -29,6 +30,8 @@ enum {
 	DIRECT_BLOCKS = 31,
 	BATCH = 13,
 	LEFT = 11, /* in flight at the end of a process */
+	IDLE_PROCESSES = 43, /* one after the other */
+	IDLE_CONTEXTS = 101, /* of each */
 	REQUESTS_OF_ALL = 1 << 16, /* fs.aio-max-nr */
 	AIO_RING_MAGIC = 0xa10a10a1,
 };
@@ -326,6 +329,25 @@ static void do_renewed(void)
 	close_file("buffered", file);
 }
 
+static void leave_contexts(void)
+{
+	struct io_event event;
+	for (int i = 0; i < IDLE_CONTEXTS; i++)
+		expect("io_getevents", syscall(SYS_io_getevents, context_init(1), 0, 1, &event, NULL), 0);
+	_exit(0);
+}
+
+static void do_idle(void)
+{
+	for (int i = 0, status; i < IDLE_PROCESSES; i++) {
+		if (fork() == 0)
+			leave_contexts();
+		if (wait(&status) < 0 || status)
+			errx(1, "a process with contexts failed");
+	}
+	do_renewed();
+}
+
 static void do_wide(void)
 {
 	make_file("buffered", 5 * 307);
@@ -438,6 +460,8 @@ static bool do_alone(const char *part)
 		do_in_flight_at_exit();
 	} else if (!strcmp(part, "renewed")) {
 		do_renewed();
+	} else if (!strcmp(part, "idle")) {
+		do_idle();
 	} else if (!strcmp(part, "unmapped")) {
 		do_unmapped();
 	} else if (!strcmp(part, "wide")) {
@@ -455,7 +479,7 @@ static bool do_alone(const char *part)
 int main(int argc, char **argv)
 {
 	if (argc != 2 && argc != 3)
-		errx(2, "usage: aio DIRECTORY [reaped|left|renewed|unmapped|wide|moved|twice]");
+		errx(2, "usage: aio DIRECTORY [reaped|left|renewed|idle|unmapped|wide|moved|twice]");
 	told_init(argv[1]);
 	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
 		errx(1, "no memory");

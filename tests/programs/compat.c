@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * System calls of the 32-bit kind from a 64-bit program, between those of its own kind. Tells the latter as told.h says,
- * and "compat N": how many 32-bit calls there were.
+ * System calls of the 32-bit and of the x32 kind from a 64-bit program, between those of its own kind. Tells the latter as
+ * told.h says, and "compat N": how many of the others there were.
  *
  *	compat DIRECTORY
  */
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "told.h"
 
@@ -15,6 +16,12 @@ enum {
 	COMPAT_WRITE = 4,
 	COMPAT_PREAD = 180,
 	COMPAT_PWRITE = 181,
+};
+
+/* Of x32 calls (arch/x86/entry/syscalls/syscall_64.tbl). */
+enum {
+	X32 = 0x40000000,
+	X32_PREADV = X32 + 534,
 };
 
 static int calls;
@@ -29,6 +36,17 @@ static long compat_call(long number, long first, long second, long third, long f
 		     : "a"(number), "b"(first), "c"(second), "d"(third), "S"(fourth)
 		     : "memory", "edi", "r8", "r9", "r10", "r11");
 	return result;
+}
+
+/* Most kernels have no x32 calls, or are to be told to have them when they boot. */
+static void x32_read(int file, char *buffer)
+{
+	long done = syscall(X32 + SYS_pread64, file, buffer, 37, 0);
+	if (done >= 0 || errno != ENOSYS)
+		expect("read of 37 bytes", done, 37);
+	syscall(X32_PREADV, file, NULL, 0, 0, 0);
+	calls += 2;
+	syscall(X32 + SYS_getpid); /* would not be recorded of any program */
 }
 
 int main(int argc, char **argv)
@@ -52,6 +70,8 @@ int main(int argc, char **argv)
 		did("read", "file", i * 17, 19, pread(file, buffer, 19, i * 17), SOURCE_SYSCALL, IO_POSITIONED);
 		expect("read of 23 bytes", compat_call(COMPAT_PREAD, file, (long)buffer, 23, i * 17), 23);
 	}
+	for (int i = 0; i < 3; i++)
+		x32_read(file, buffer);
 	expect("write of 13 bytes", compat_call(COMPAT_WRITE, file, (long)buffer, 13, 0), 13);
 	did("write", "file", 433, 17, write(file, buffer, 17), SOURCE_SYSCALL, 0);
 	close_file("file", file);

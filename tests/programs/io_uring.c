@@ -3,9 +3,12 @@
  * io_uring in prime numbers: every kind of read and write, chains, registered buffers and files, SQPOLL, and the
  * operations on files that move no data. Tells what it did as told.h says.
  *
- *	io_uring DIRECTORY
+ *	io_uring DIRECTORY [left]
+ *
+ * left: only a process that ends with more requests in flight than its ring has room for.
  */
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "ring_batch.h"
@@ -398,15 +401,78 @@ static void do_overflow(void)
 	io_uring_queue_exit(&ring);
 }
 
+/* Fills a ring of completions, and ends with reads in flight. */
+static void leave_reads(struct io_uring *ring, int entries)
+{
+	int cached = open_file("overflown", O_RDONLY), direct = open_file("direct", O_RDONLY | O_DIRECT);
+	for (int i = 0; i < 2 * entries; i++) {
+		add(ring, "read", "overflown", cached, 103, i * 107, 0, 0);
+		if (i % entries == entries - 1)
+			expect("io_uring_submit", io_uring_submit(ring), entries);
+	}
+	for (int i = 0; i < BATCH; i++)
+		add(ring, "read", "direct", direct, 19 * BLOCK_BYTES, 0, 0, IO_DIRECT);
+	for (int i = 0; i < request_count; i++)
+		tell_request(&requests[i], requests[i].asked);
+	fflush(stdout);
+	expect("io_uring_submit", io_uring_submit(ring), BATCH);
+	_exit(0);
+}
+
+/* Completions for which there was no room, as /proc tells. */
+static int count_overflown(const struct io_uring *ring)
+{
+	char path[64], line[256];
+	int count = 0;
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", ring->ring_fd);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		err(1, "%s", path);
+	while (fgets(line, sizeof(line), file))
+		count += strstr(line, "user_data=") != NULL;
+	fclose(file);
+	return count;
+}
+
+static void do_left(void)
+{
+	enum { ENTRIES = 16 };
+	struct io_uring ring;
+	int status, error = io_uring_queue_init(ENTRIES, &ring, 0);
+	if (error)
+		errx(1, "io_uring_queue_init: %s", strerror(-error));
+	make_file("overflown", 2 * ENTRIES * 107);
+	make_file("direct", DIRECT_BLOCKS * BLOCK_BYTES);
+	fflush(stdout);
+	pid_t process = fork();
+	if (!process)
+		leave_reads(&ring, ENTRIES);
+	if (waitpid(process, &status, 0) < 0 || status)
+		errx(1, "the process that leaves reads failed");
+	while (count_overflown(&ring) < BATCH)
+		usleep(1000);
+	for (int i = 0; i < 2 * ENTRIES + BATCH; i++) {
+		struct io_uring_cqe *event;
+		if (io_uring_wait_cqe(&ring, &event))
+			errx(1, "io_uring_wait_cqe");
+		io_uring_cqe_seen(&ring, event);
+	}
+	io_uring_queue_exit(&ring);
+}
+
 int main(int argc, char **argv)
 {
 	struct io_uring ring;
-	if (argc != 2)
-		errx(2, "usage: io_uring DIRECTORY");
+	if (argc != 2 && (argc != 3 || strcmp(argv[2], "left")))
+		errx(2, "usage: io_uring DIRECTORY [left]");
 	told_init(argv[1]);
 	if (posix_memalign((void **)&buffer, BLOCK_BYTES, QUEUE_MAX * BLOCK_BYTES))
 		errx(1, "no memory");
 	memset(buffer, 'x', QUEUE_MAX * BLOCK_BYTES);
+	if (argc == 3) {
+		do_left();
+		return 0;
+	}
 	ring_init(&ring, 0);
 	do_buffered(&ring);
 	do_asked_times(&ring);

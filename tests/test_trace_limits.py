@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How small a recording may be told to stay (--max-size) on machines with many CPUs."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.told import PROGRAMS
+
+MIB = 1 << 20
+RECORDS_MIN = 4096
+
+pytestmark = pytest.mark.computes
+
+
+@pytest.mark.parametrize(("cpus", "limit_max"), [(1, MIB), (2, MIB), (128, MIB), (1024, 2 * MIB), (8192, 9 * MIB)])
+def test_the_smallest_limit_holds_and_leaves_room_for_records(tmp_path, cpus, limit_max):
+    path = tmp_path / "t.iotrace"
+    done = subprocess.run([PROGRAMS / "trace_limits", path, str(cpus)], capture_output=True, text=True, check=True)
+    limit, records = map(int, done.stdout.split())
+    assert records >= RECORDS_MIN
+    assert limit <= limit_max
+    assert path.stat().st_size <= limit
