@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw sizes, locality, rate and depth, offsets, files and response times of each FILE into this directory",
     )
     parser.add_argument("--figure-format", choices=("png", "svg", "pdf"), help="of the figures (default: png)")
-    add_foreign_arguments(parser, "--from")
+    add_foreign_arguments(parser)
     workers = parser.add_argument_group(
         "larger than one machine (pip install 'flextrace[cluster]')",
         "All FILEs are recordings of the same time on several machines or devices and become one workload; a FILE may "
