@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -233,7 +232,7 @@ def _divided(
 
 
 def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -> None:
-    command = shlex.join(command_words())
+    command = command_words()
     documents = []
     for result in results:
         document = result.as_document()

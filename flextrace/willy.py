@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from pathlib import Path
 
 from characterize.errors import FlextraceError
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if like:
         trace.header.metadata["like"] = {"path": str(like), "sha256": sha256_of(like)}
-    trace.header.metadata["command"] = shlex.join(command_words())
+    trace.header.metadata["command"] = command_words()
     trace_file.write(trace, arguments.output, force=arguments.force)
     asked, achieved = wanted.as_document(), workload_of(trace).as_document()
     requests = len(trace.requests)
