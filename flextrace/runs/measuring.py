@@ -146,8 +146,8 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
     """
     from selfscale.measuring import storage  # noqa: PLC0415
 
-    # Storage behind a cache is probed, else there are no files but those that are laid out.
-    probed_bytes = storage.image_bytes(settings.cache_bytes) if settings.span_bytes is None else 0
+    # Probes of storage have files of their own, beside those that are laid out.
+    probed_bytes = storage.image_bytes(settings.cache_bytes) if storage.set_aside_s(settings) else 0
     needed = settings.image_bytes * DISK_MARGIN + probed_bytes
     free = free_bytes(directory)
     if needed > free:
