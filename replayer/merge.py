@@ -24,7 +24,7 @@ from characterize.trace_files.joint_metadata import joint_metadata
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import NAMING
-from replayer.flexible.planned import RANGES, derived, layer_of, unchanged
+from replayer.flexible.planned import RANGES, check_record_count, derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.parts.merged_blocks import merged_blocks
 from replayer.parts.operation_ids import put_behind
@@ -65,6 +65,7 @@ def merge(traces: Sequence[Trace], align: Align = "starts") -> Trace:
     layer = _common_layer(traces)
     if len(traces) == 1:
         return derived(unchanged(traces[0]), traces, "merge", {"traces": "1"})
+    check_record_count(_record_count(traces, layer), "these traces together")
     merged = _merge(traces, _shifts(traces, align, LAYER_KINDS[layer]), layer)
     return derived(merged, traces, "merge", {"traces": str(len(traces)), "align": align})
 
@@ -80,8 +81,13 @@ def clone(trace: Trace, copies: int) -> Trace:
     layer = layer_of(trace, "clone")
     if not 1 <= copies <= COPIES_MAX:
         raise FlextraceError(f"{copies} copies cannot be made: give a number from 1 to {COPIES_MAX}", 2)
+    check_record_count(copies * _record_count([trace], layer), f"{copies} copies of this trace")
     copied = unchanged(trace) if copies == 1 else _merge([trace] * copies, [0] * copies, layer)
     return derived(copied, [trace], "clone", {"copies": str(copies)})
+
+
+def _record_count(traces: Sequence[Trace], layer: Layer) -> int:
+    return sum(len(trace.arrays[kind]) for trace in traces for kind in LAYER_KINDS[layer])
 
 
 def _common_layer(traces: Sequence[Trace]) -> Layer:
