@@ -179,11 +179,11 @@ def _try_place(arguments: argparse.Namespace, access: Access, directory: Path | 
 
 def _check_models(profile: Profile, path: Path) -> None:
     """Refuse, before hours of measuring, a profile of which no model is to be judged."""
-    from selfscale.predict import Predictor  # noqa: PLC0415
+    from selfscale.predict import predictor_of  # noqa: PLC0415
 
     if profile.lacks:
         _say(f"warning: profile {path} {profile.lacks}")
-    Predictor(profile)
+    predictor_of(path, profile)
 
 
 def _settings(profile: Profile, workloads: list[Any]) -> Any:

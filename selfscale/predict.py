@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -130,9 +131,7 @@ class Predictor:
     def __init__(self, profile: Profile, model: str = BEST, settings: Mapping[str, float] | None = None):
         known = (BEST, *models_of(profile))
         if model not in known:
-            raise FlextraceError(
-                f"the profile {profile.path or ''} has no model {model!r}: choose one of {', '.join(known)}", 2
-            )
+            raise FlextraceError(f"there is no model {model!r} of this profile: choose one of {', '.join(known)}", 2)
         self._placement = Placement(profile.table, settings or {}) if profile.table or settings else None
         self.profile = profile
         self.scores = scores_of(profile) if model == BEST else scores_of(profile, [model])
@@ -191,6 +190,16 @@ class Predictor:
             f"interval covers 90 % of {self.score.count} measured workloads that the model had not learned from "
             f"(median error {self.score.errors['median']:.0%}); {conditions}"
         )
+
+
+def predictor_of(
+    path: str | os.PathLike[str], profile: Profile, model: str = BEST, settings: Mapping[str, float] | None = None
+) -> Predictor:
+    """A `Predictor` of a profile that was read from `path`, which its errors name: it may be one of several."""
+    try:
+        return Predictor(profile, model, settings)
+    except FlextraceError as error:
+        raise FlextraceError(f"profile {path}: {error}", error.exit_code) from error
 
 
 @dataclass(frozen=True)
