@@ -27,7 +27,7 @@ from replayer.running.confine import MemoryGroup, parse_limit
 if TYPE_CHECKING:
     from selfscale.measuring.access import Access
     from selfscale.profile import Profile
-    from selfscale.validate import Row
+    from selfscale.validate import ModelErrors
 
 SCHEMA = "flextrace.validation/1"
 MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "device_bytes", "memory_bytes", "memory_limit_bytes")
@@ -210,7 +210,7 @@ def _differences(profile: Profile, directory: Path | None, device: str | None, m
     return warnings
 
 
-def format_rows(rows: list[Row], count: int) -> str:
+def format_rows(rows: list[ModelErrors], count: int) -> str:
     """The table of errors as text of at most 100 columns."""
     titles = ("points", "median", "75th", "90th", "largest", "in 90 %")
     lines = [
