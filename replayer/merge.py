@@ -136,13 +136,13 @@ def _merge(traces: Sequence[Trace], shifts: list[int], layer: Layer) -> Trace:
         header = _header(traces, shifts, in_flight(Draft.of(operations_of_blocks(merged))))
         header.metadata |= merged.header.metadata
         return Trace(header, merged.arrays, warnings=merged.warnings)
-    labels = _Labels()
+    taken = _TakenIds()
     drafts, gaps = [], []
     ranges: dict[RecordKind, list[np.ndarray]] = {kind: [] for kind in RANGES}
     for trace, shift in zip(traces, shifts, strict=True):
         draft, of_files = Draft.of(trace), {kind: trace.arrays[kind].copy() for kind in RANGES}
         gap = trace.arrays[RecordKind.GAP].copy()
-        labels.make_disjoint(draft, of_files.values())
+        taken.make_disjoint(draft, of_files.values())
         for records, name in (
             *((records, "start_ns") for records in (draft.io, draft.fileops, draft.wakes, gap)),
             (draft.wakes, "woken_ns"),
@@ -213,7 +213,7 @@ def _process_num_is_unknown(trace: Trace) -> bool:
     return not times_measured(trace) and "processNum" not in trace.declared
 
 
-class _Labels:
+class _TakenIds:
     """Ids and paths that are taken; gives later traces others."""
 
     def __init__(self) -> None:

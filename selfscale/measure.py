@@ -48,7 +48,7 @@ from selfscale.measuring.computing import computing
 from selfscale.measuring.environment import cache_limit_bytes, dirty_limit_bytes
 from selfscale.measuring.point_trace import trace_length, write_willy
 from selfscale.measuring.scratch import scratch_directory, willy_bytes
-from selfscale.measuring.stop_rule import CONFIDENCE, RULES, TARGET, Estimate
+from selfscale.measuring.stop_rule import CONFIDENCE, RULES, TARGET, SeriesThroughput
 
 if TYPE_CHECKING:
     from replayer.running.confine import MemoryGroup
@@ -291,7 +291,11 @@ def measure(
 
 
 def _point_of(
-    workload: Workload, result: dict[str, Any], estimate: Estimate, intervals: list[dict[str, Any]], cost_s: float
+    workload: Workload,
+    result: dict[str, Any],
+    estimate: SeriesThroughput,
+    intervals: list[dict[str, Any]],
+    cost_s: float,
 ) -> Point:
     if failed := failures(result, "io"):
         raise FlextraceError(
