@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 
 from characterize.units import format_bytes
-from selfscale.comparing.comparison import same_limit
 from selfscale.measuring.access import Access
+from selfscale.measuring.environment import same_limit
 from selfscale.predict import Predictor, predictor_of
 from selfscale.predicting.application import Application
 from selfscale.predicting.estimates import not_recorded
