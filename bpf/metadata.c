@@ -20,7 +20,7 @@ enum {
 
 static const char *const stop_names[] = {
 	[STOP_NOT_YET] = "",	      [STOP_END] = "end",	    [STOP_SIGNAL] = "signal",
-	[STOP_DURATION] = "duration", [STOP_MAX_SIZE] = "max-size", [STOP_FAILED] = "failure",
+	[STOP_MAX_TIME] = "max-time", [STOP_MAX_SIZE] = "max-size", [STOP_FAILED] = "failure",
 };
 
 const char *const kind_names[TRACE_KINDS_MAX] = {

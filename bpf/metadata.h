@@ -16,7 +16,7 @@ enum stop {
 	STOP_NOT_YET = 0,
 	STOP_END, /* of the target */
 	STOP_SIGNAL,
-	STOP_DURATION,
+	STOP_MAX_TIME,
 	STOP_MAX_SIZE,
 	STOP_FAILED,
 };

@@ -40,7 +40,7 @@ enum option_key {
 	OPTION_DEVICE,
 	OPTION_PATH,
 	OPTION_MIN_SIZE,
-	OPTION_DURATION,
+	OPTION_MAX_TIME,
 	OPTION_MAX_SIZE,
 	OPTION_CGROUP,
 	OPTION_RING_BYTES,
@@ -56,7 +56,7 @@ static const char documentation[] =
 	"BYTES may have K, M, G or T behind it; TIME ns, us, ms, s, m or h.\n"
 	"\n"
 	"The command's exit status is passed on. Otherwise: 0 ok, 1 failed, 2 usage, 3 records were lost.\n"
-	"Ctrl-C ends a recording cleanly; it reaches the command too. --duration and --max-size end the recording and nothing else: the command goes on, and its end is waited for, without cost for it.";
+	"Ctrl-C ends a recording cleanly; it reaches the command too. --max-time and --max-size end the recording and nothing else: the command goes on, and its end is waited for, without cost for it.";
 
 static const struct argp_option argp_options[] = {
 	{0, 0, 0, 0, "What to record:", 1},
@@ -72,7 +72,7 @@ static const struct argp_option argp_options[] = {
 	 "operations on all files but those below this directory, or this file; sync, which is on all, stays", 2},
 	{"min-size", OPTION_MIN_SIZE, "BYTES", 0, "reads and writes that ask for less", 2},
 	{0, 0, 0, 0, "When to end:", 3},
-	{"duration", OPTION_DURATION, "TIME", 0, "after this time", 3},
+	{"max-time", OPTION_MAX_TIME, "TIME", 0, "after this time", 3},
 	{"max-size", OPTION_MAX_SIZE, "BYTES", 0, "before the trace file gets larger than this", 3},
 	{0, 0, 0, 0, "Where to:", 4},
 	{"output", 'o', "FILE", 0, "trace file (default: COMMAND-DATE-TIME.iotrace)", 4},
@@ -259,9 +259,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 	case OPTION_MIN_SIZE:
 		parse_filter(options, key, argument);
 		break;
-	case OPTION_DURATION:
+	case OPTION_MAX_TIME:
 		if (!quantity_duration_ns(argument, &options->duration_ns) || !options->duration_ns)
-			refuse("duration '%s' is not a time such as 30s, 500ms or 5m", argument);
+			refuse("largest time '%s' is not one such as 30s, 500ms or 5m", argument);
 		break;
 	case OPTION_MAX_SIZE:
 		options->trace_bytes_max = parse_limit(argument);

@@ -101,7 +101,7 @@ static int record_until_end(struct session *session)
 		else if (session->writer.full)
 			session->stopped_by = STOP_MAX_SIZE;
 		else if (session->ends_ns && monotonic_ns() >= session->ends_ns)
-			session->stopped_by = STOP_DURATION;
+			session->stopped_by = STOP_MAX_TIME;
 	}
 	return 0;
 }

@@ -43,8 +43,8 @@ static void say_why(const struct metadata *metadata, bool command_goes_on)
 {
 	const struct options *options = metadata->options;
 	const char *rest = command_goes_on ? "; the command goes on, unrecorded: waiting for its end" : "";
-	if (metadata->stopped_by == STOP_DURATION)
-		fprintf(stderr, "flextrace record: ended after %.9g s (--duration)%s\n", options->duration_ns / 1e9,
+	if (metadata->stopped_by == STOP_MAX_TIME)
+		fprintf(stderr, "flextrace record: ended after %.9g s (--max-time)%s\n", options->duration_ns / 1e9,
 			rest);
 	else if (metadata->stopped_by == STOP_MAX_SIZE)
 		fprintf(stderr, "flextrace record: ended at %llu bytes (--max-size)%s\n",

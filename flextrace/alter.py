@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError(f"nothing to alter: give at least one of {options}", 2)
     (parent,) = read_parents(arguments, [arguments.file])
     trace, manifest = alter(parent, changes, arguments.seed, nearest=arguments.nearest)
-    trace.header.metadata["alter_command"] = shlex.join(command_words())
+    trace.header.metadata["alter_command"] = command_words()
     trace_file.write(trace, arguments.output, force=arguments.force)
     if arguments.format == "json":
         print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **manifest.as_document()}, indent=1))

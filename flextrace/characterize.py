@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw sizes, locality, rate and depth, offsets, files and response times of each FILE into this directory",
     )
     parser.add_argument("--figure-format", choices=("png", "svg", "pdf"), help="of the figures (default: png)")
-    add_foreign_arguments(parser, "--from")
+    add_foreign_arguments(parser)
     workers = parser.add_argument_group(
         "larger than one machine (pip install 'flextrace[cluster]')",
         "All FILEs are recordings of the same time on several machines or devices and become one workload; a FILE may "
@@ -233,7 +232,7 @@ def _divided(
 
 
 def _print_documents(results: list[Characterization], layers: tuple[str, ...]) -> None:
-    command = shlex.join(command_words())
+    command = command_words()
     documents = []
     for result in results:
         document = result.as_document()

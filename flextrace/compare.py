@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeat", type=int, default=3, metavar="N", help="how often each row is measured, in turns (default: 3)"
     )
     parser.add_argument(
-        "--max-seconds", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default: 30s)"
+        "--max-time", type=parse_duration, default=30.0, metavar="TIME", help="longest run of Willy (default: 30s)"
     )
     parser.add_argument(
         "--timing",
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare, print the table; 3 if a row that claims the application's conditions did not have them."""
     if arguments.repeat < 1:
         raise FlextraceError(f"--repeat {arguments.repeat} runs nothing: give at least 1", 2)
-    if arguments.max_seconds <= 0:
-        raise FlextraceError("--max-seconds needs more than 0 s", 2)
+    if arguments.max_time <= 0:
+        raise FlextraceError("--max-time needs more than 0 s", 2)
     if arguments.output:
         check_new_file(arguments.output, force=arguments.force, inputs=[arguments.trace, arguments.profile])
     make_directory(arguments.directory)
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             repeat=arguments.repeat,
             seed=arguments.seed,
             timing=arguments.timing,
-            max_seconds=arguments.max_seconds,
+            max_seconds=arguments.max_time,
             on_step=lambda text: print(f"flextrace compare: {text}", file=sys.stderr, flush=True),
         )
     text = json.dumps(comparison.document, indent=1, allow_nan=False)

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="trace of another tool, or an archive (.parquet)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="trace to write (.iotrace)")
     parser.add_argument("--force", action="store_true", help="overwrite OUT if it exists")
-    add_foreign_arguments(parser, "--format", "--from")
+    add_foreign_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     if is_trace_archive(file):
         if foreign_options(arguments):
             raise FlextraceError(
-                f"{file} is an archive of a trace, which says all of it: omit --format, --sector-bytes, --time-unit, "
-                "--columns and --skip-bad",
+                f"{file} is an archive of a trace, which says all of it: omit --input-format, --sector-bytes, "
+                "--time-unit, --columns and --skip-bad",
                 2,
             )
         said, exit_code = _import_archive(file, output, force=arguments.force)

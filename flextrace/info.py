@@ -60,15 +60,16 @@ def _render(document: dict[str, Any]) -> list[str]:
     if clock["end_monotonic_ns"] > clock["start_monotonic_ns"]:
         lines.append(f"elapsed    {format_duration((clock['end_monotonic_ns'] - clock['start_monotonic_ns']) / 1e9)}")
     if "command" in metadata:
-        command = metadata["command"]
-        lines.append(f"command    {shlex.join(command) if isinstance(command, list) else command}")
+        lines.append(f"command    {_command(metadata['command'])}")
     lines += [
         f"{name.replace('_', ' '):<10} {_inline(metadata[name])}"
         for name in ("made_by", "kernel", "parent", "imported", "declared")
         if name in metadata
     ]
     rest = {name: value for name, value in metadata.items() if name not in _SHOWN_APART}
-    lines += [f"{name:<10} {_inline(value)}" for name, value in rest.items()]
+    lines += [
+        f"{name:<10} {_command(value) if name.endswith('_command') else _inline(value)}" for name, value in rest.items()
+    ]
     lines = [part for line in lines for part in textwrap.wrap(printable(line), WIDTH, subsequent_indent=" " * 11)]
     lines += _programs(document["programs"])
     lines += ["", "records", *(f"  {kind:<10} {count:>12}" for kind, count in document["records"].items() if count)]
@@ -83,6 +84,11 @@ def _render(document: dict[str, Any]) -> list[str]:
 
 def _inline(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _command(value: Any) -> str:
+    """A command as a shell takes it; in older traces those of makers are one text already."""
+    return shlex.join(map(str, value)) if isinstance(value, list) else _inline(value)
 
 
 def _uncounted(document: dict[str, Any]) -> bool:

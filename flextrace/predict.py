@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
-    from selfscale.predict import Predictor  # noqa: PLC0415
+    from selfscale.predict import predictor_of  # noqa: PLC0415
     from selfscale.predicting.estimates import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.predicting.mismatches import mismatches, recorded_machine  # noqa: PLC0415
     from selfscale.predicting.treatment import treatment  # noqa: PLC0415
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     application = _application(arguments, changes, profile)
     if changes and not profile.table:
         _check_fits(application.workloads[0][1])
-    predictor = Predictor(profile, arguments.model, settings)
+    predictor = predictor_of(arguments.profile, profile, arguments.model, settings)
     warnings = application.warnings
     warnings += mismatches(application, arguments.profile, predictor)
     measured_on = None
@@ -113,7 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
         warnings += found
     made = Made(application, estimates(predictor, application, measured_on), *treatment(application, predictor))
     if against is not None:
-        other = Predictor(against, arguments.model, known_settings(against, settings))
+        of_other = known_settings(against, settings)
+        other = predictor_of(arguments.against, against, arguments.model, of_other)
         warnings += mismatches(application, arguments.against, other)
         made.ratios = _ratios(made, other, measured_on)
     if measured_on is not None:

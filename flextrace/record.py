@@ -25,7 +25,7 @@ from replayer.running.confine import MemoryGroup, parse_limit
 # Handed over as they are; the recorder parses them.
 RECORDER_OPTIONS = (
     *("output", "process", "in_cgroup", "device", "path", "min_size"),
-    *("duration", "max_size", "ring_bytes", "max_files"),
+    *("max_time", "max_size", "ring_bytes", "max_files"),
 )
 RECORDER_SWITCHES = ("force", "quiet", "dry_run")
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="DEVICE", help="leave out all but this block device (path or MAJOR:MINOR)")
     parser.add_argument("--path", metavar="PREFIX", help="leave out operations on all files but those below PREFIX")
     parser.add_argument("--min-size", metavar="BYTES", help="leave out reads and writes that ask for less")
-    parser.add_argument("--duration", metavar="TIME", help="end the recording after this time; the command goes on")
+    parser.add_argument("--max-time", metavar="TIME", help="end the recording after this time; the command goes on")
     parser.add_argument(
         "--max-size", metavar="BYTES", help="end the recording before the trace gets larger; the command goes on"
     )

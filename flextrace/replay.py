@@ -239,12 +239,12 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
     from characterize.layout import RecordKind  # noqa: PLC0415
     from characterize.stream import open_stream  # noqa: PLC0415
     from replayer.devices.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
-    from selfscale.measuring.scratch import check_room, device_trace_bytes  # noqa: PLC0415
+    from selfscale.measuring.scratch import device_trace_bytes, scratch_directory  # noqa: PLC0415
 
     geometry = geometry_of(arguments.device)
     stream = open_stream(trace)
-    check_room(Path(tempfile.gettempdir()), device_trace_bytes(stream), "the trace as it runs on the device")
-    with tempfile.TemporaryDirectory(prefix="flextrace-") as directory:
+    place = scratch_directory(device_trace_bytes(stream), "the trace as it runs on the device")
+    with tempfile.TemporaryDirectory(prefix="flextrace-", dir=place) as directory:
         placed = Path(directory) / "device.iotrace"
         notes = make_device_trace(
             stream,

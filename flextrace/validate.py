@@ -27,7 +27,7 @@ from replayer.running.confine import MemoryGroup, parse_limit
 if TYPE_CHECKING:
     from selfscale.measuring.access import Access
     from selfscale.profile import Profile
-    from selfscale.validate import Row
+    from selfscale.validate import ModelErrors
 
 SCHEMA = "flextrace.validation/1"
 MACHINE = ("kernel", "machine", "cpus", "filesystem", "device", "device_bytes", "memory_bytes", "memory_limit_bytes")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out the baselines that interpolate in orthogonal samples (thesis 5.4), which need most of the time",
     )
     parser.add_argument(
-        "--max-seconds", type=parse_duration, default=4.0, metavar="TIME", help="longest run of each (default: 4s)"
+        "--max-time", type=parse_duration, default=4.0, metavar="TIME", help="longest run of each (default: 4s)"
     )
     parser.add_argument("--directory", type=Path, metavar="DIR", help="where to measure (default: the profile's)")
     parser.add_argument(
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
     _try_place(arguments, access, directory)
     how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
-    validation = plan(profile, arguments.workloads, seconds=arguments.max_seconds, **how)
+    validation = plan(profile, arguments.workloads, seconds=arguments.max_time, **how)
     chosen = {
         "profile": str(arguments.profile.resolve()),
         "created": profile.created,
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         "access": access.as_document(),
         "memory_bytes": memory_bytes,
         "workloads": arguments.workloads,
-        "max_seconds": arguments.max_seconds,
+        "max_seconds": arguments.max_time,
         **how,
     }
     warnings = _differences(profile, directory, access.device, memory_bytes)
@@ -149,8 +149,8 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path) -> Non
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
         raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
-    if arguments.max_seconds <= 0:
-        raise FlextraceError("--max-seconds needs more than 0 s", 2)
+    if arguments.max_time <= 0:
+        raise FlextraceError("--max-time needs more than 0 s", 2)
     check_new_file(output, force=True, inputs=[arguments.profile])
     if not profile.regions:
         from selfscale.profile import TO_COMPLETE  # noqa: PLC0415
@@ -179,11 +179,11 @@ def _try_place(arguments: argparse.Namespace, access: Access, directory: Path | 
 
 def _check_models(profile: Profile, path: Path) -> None:
     """Refuse, before hours of measuring, a profile of which no model is to be judged."""
-    from selfscale.predict import Predictor  # noqa: PLC0415
+    from selfscale.predict import predictor_of  # noqa: PLC0415
 
     if profile.lacks:
         _say(f"warning: profile {path} {profile.lacks}")
-    Predictor(profile)
+    predictor_of(path, profile)
 
 
 def _settings(profile: Profile, workloads: list[Any]) -> Any:
@@ -210,7 +210,7 @@ def _differences(profile: Profile, directory: Path | None, device: str | None, m
     return warnings
 
 
-def format_rows(rows: list[Row], count: int) -> str:
+def format_rows(rows: list[ModelErrors], count: int) -> str:
     """The table of errors as text of at most 100 columns."""
     titles = ("points", "median", "75th", "90th", "largest", "in 90 %")
     lines = [
@@ -259,7 +259,7 @@ def _document(
 
 def _same_options(arguments: argparse.Namespace) -> str:
     words = [str(arguments.profile), "--workloads", str(arguments.workloads)]
-    words += ["--max-seconds", f"{arguments.max_seconds!r}"]
+    words += ["--max-time", f"{arguments.max_time!r}"]
     words += ["--no-orthogonal"] if arguments.no_orthogonal else []
     words += ["--directory", str(arguments.directory)] if arguments.directory else []
     words += ["--memory", str(arguments.memory)] if arguments.memory else []

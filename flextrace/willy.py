@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from pathlib import Path
 
 from characterize.errors import FlextraceError
@@ -27,17 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape = parser.add_argument_group("what the five leave open")
     shape.add_argument("--requests", type=int, metavar="N", help="default: 4 x what the five need, 10000 at least")
     shape.add_argument(
-        "--depth",
+        "--depth-family",
         choices=("uniform", "binomial", "empirical"),
         default="uniform",
-        help="family of the LRU stack depth; uniform is random access (default), binomial the thesis's words, "
+        help="of the LRU stack depths; uniform is random access (default), binomial the thesis's words, "
         "empirical that of --like",
     )
     shape.add_argument(
-        "--size",
+        "--size-family",
         choices=("binomial", "bernoulli", "fixed", "empirical"),
         default="binomial",
-        help="family of the request sizes; bernoulli has a coefficient of variation of 1, empirical that of --like "
+        help="of the request sizes; bernoulli has a coefficient of variation of 1, empirical that of --like "
         "(default: binomial)",
     )
     shape.add_argument(
@@ -54,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fdatasyncs per write (default: 0)",
     )
     shape.add_argument(
-        "--align", type=parse_size, default=4096, metavar="SIZE", help="of offsets, sizes (default: 4096)"
+        "--align-bytes", type=parse_size, default=4096, metavar="SIZE", help="of offsets, sizes (default: 4096)"
     )
     shape.add_argument("--seed", type=parse_seed, default=0, metavar="N", help="equal seed, equal trace (default: 0)")
     add_output_arguments(parser)
@@ -69,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     from replayer.willy import make_trace  # noqa: PLC0415
 
     like = arguments.like
-    if (like is not None) != (EMPIRICAL in {arguments.depth, arguments.size}):
-        raise FlextraceError("--depth empirical and --size empirical are drawn from --like TRACE: give both", 2)
+    if (like is not None) != (EMPIRICAL in {arguments.depth_family, arguments.size_family}):
+        raise FlextraceError("--depth-family and --size-family empirical are drawn from --like TRACE: give both", 2)
     parents = read_parents(arguments, [like] if like else [])
     wanted = Workload(
         float(arguments.unique_bytes),
@@ -82,16 +81,16 @@ def run(arguments: argparse.Namespace) -> int:
     trace = make_trace(
         wanted,
         requests=arguments.requests,
-        depth=arguments.depth,
-        size=arguments.size,
+        depth=arguments.depth_family,
+        size=arguments.size_family,
         like=source_shape_of(parents[0]) if parents else None,
         seed=arguments.seed,
-        align_bytes=arguments.align,
+        align_bytes=arguments.align_bytes,
         sync_frac=arguments.sync_frac,
     )
     if like:
         trace.header.metadata["like"] = {"path": str(like), "sha256": sha256_of(like)}
-    trace.header.metadata["command"] = shlex.join(command_words())
+    trace.header.metadata["command"] = command_words()
     trace_file.write(trace, arguments.output, force=arguments.force)
     asked, achieved = wanted.as_document(), workload_of(trace).as_document()
     requests = len(trace.requests)

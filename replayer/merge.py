@@ -24,7 +24,7 @@ from characterize.trace_files.joint_metadata import joint_metadata
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
 from replayer.flexible.file_state import NAMING
-from replayer.flexible.planned import RANGES, derived, layer_of, unchanged
+from replayer.flexible.planned import RANGES, check_record_count, derived, layer_of, unchanged
 from replayer.flexible.process_num import in_flight
 from replayer.parts.merged_blocks import merged_blocks
 from replayer.parts.operation_ids import put_behind
@@ -65,6 +65,7 @@ def merge(traces: Sequence[Trace], align: Align = "starts") -> Trace:
     layer = _common_layer(traces)
     if len(traces) == 1:
         return derived(unchanged(traces[0]), traces, "merge", {"traces": "1"})
+    check_record_count(_record_count(traces, layer), "these traces together")
     merged = _merge(traces, _shifts(traces, align, LAYER_KINDS[layer]), layer)
     return derived(merged, traces, "merge", {"traces": str(len(traces)), "align": align})
 
@@ -80,8 +81,13 @@ def clone(trace: Trace, copies: int) -> Trace:
     layer = layer_of(trace, "clone")
     if not 1 <= copies <= COPIES_MAX:
         raise FlextraceError(f"{copies} copies cannot be made: give a number from 1 to {COPIES_MAX}", 2)
+    check_record_count(copies * _record_count([trace], layer), f"{copies} copies of this trace")
     copied = unchanged(trace) if copies == 1 else _merge([trace] * copies, [0] * copies, layer)
     return derived(copied, [trace], "clone", {"copies": str(copies)})
+
+
+def _record_count(traces: Sequence[Trace], layer: Layer) -> int:
+    return sum(len(trace.arrays[kind]) for trace in traces for kind in LAYER_KINDS[layer])
 
 
 def _common_layer(traces: Sequence[Trace]) -> Layer:
@@ -130,13 +136,13 @@ def _merge(traces: Sequence[Trace], shifts: list[int], layer: Layer) -> Trace:
         header = _header(traces, shifts, in_flight(Draft.of(operations_of_blocks(merged))))
         header.metadata |= merged.header.metadata
         return Trace(header, merged.arrays, warnings=merged.warnings)
-    labels = _Labels()
+    taken = _TakenIds()
     drafts, gaps = [], []
     ranges: dict[RecordKind, list[np.ndarray]] = {kind: [] for kind in RANGES}
     for trace, shift in zip(traces, shifts, strict=True):
         draft, of_files = Draft.of(trace), {kind: trace.arrays[kind].copy() for kind in RANGES}
         gap = trace.arrays[RecordKind.GAP].copy()
-        labels.make_disjoint(draft, of_files.values())
+        taken.make_disjoint(draft, of_files.values())
         for records, name in (
             *((records, "start_ns") for records in (draft.io, draft.fileops, draft.wakes, gap)),
             (draft.wakes, "woken_ns"),
@@ -207,7 +213,7 @@ def _process_num_is_unknown(trace: Trace) -> bool:
     return not times_measured(trace) and "processNum" not in trace.declared
 
 
-class _Labels:
+class _TakenIds:
     """Ids and paths that are taken; gives later traces others."""
 
     def __init__(self) -> None:

@@ -23,6 +23,7 @@ from replayer.flexible.file_state import NAMING, states_after
 from replayer.flexible.planned import (
     RANGES,
     TIME_MAX_NS,
+    check_record_count,
     derived,
     layer_of,
     layer_workload,
@@ -33,7 +34,6 @@ from replayer.flexible.planned import (
 from replayer.parts.operation_ids import put_behind
 
 TIMES_MAX = 100_000
-RECORDS_MAX = 2**31
 NAME_OPERATIONS = (*NAMING, Fileop.UNLINK, Fileop.MKDIR, Fileop.RMDIR)
 
 
@@ -60,11 +60,6 @@ def repeat(trace: Trace, times: int) -> Trace:
     return derived(repeated, [trace], "repeat", {"times": str(times)})
 
 
-def _check_size(records: int, times: int) -> None:
-    if records * times > RECORDS_MAX:
-        raise FlextraceError(f"{times} times this trace are more than {RECORDS_MAX} records, which no replay takes", 2)
-
-
 def _check_times(end_ns: int, length_ns: int, times: int) -> None:
     if end_ns + (times - 1) * length_ns > TIME_MAX_NS:
         raise FlextraceError(
@@ -76,7 +71,7 @@ def _check_times(end_ns: int, length_ns: int, times: int) -> None:
 
 def _repeated(trace: Trace, times: int) -> Trace:
     draft = Draft.of(trace)
-    _check_size(len(draft.io) + len(draft.fileops), times)
+    check_record_count((len(draft.io) + len(draft.fileops)) * times, f"{times} times this trace")
     passes = _Passes(draft, {kind: trace.arrays[kind] for kind in RANGES}, times)
     draft.io, draft.fileops, draft.files, draft.wakes = (
         np.concatenate(parts) for parts in (passes.io, passes.fileops, passes.files, passes.wakes)
@@ -90,7 +85,7 @@ def _repeated(trace: Trace, times: int) -> Trace:
 def _repeated_blocks(trace: Trace, times: int) -> Trace:
     """As `_repeated`, of block requests: a pass begins behind the last end of the one before it."""
     blocks = requests_to_run(trace)
-    _check_size(len(blocks), times)
+    check_record_count(len(blocks) * times, f"{times} times this trace")
     end_ns = int((blocks["start_ns"] + blocks["duration_ns"]).max())
     length_ns = end_ns - int(blocks["start_ns"].min()) + 1
     _check_times(end_ns, length_ns, times)

@@ -16,9 +16,10 @@ from characterize.errors import FlextraceError
 from characterize.trace import Trace
 from characterize.trace_files.provenance import command_words, created_now, sha256_of, tool_version
 from characterize.workload import Workload
-from selfscale.comparing.comparison import Comparison, Row, comparison_document, mark_differences, same_limit
+from selfscale.comparing.comparison import Comparison, Row, comparison_document, mark_differences
 from selfscale.comparing.comparison_predictions import equivalent_unique_bytes, prediction_rows
 from selfscale.comparing.comparison_runs import Setting, application_row, measured_rows
+from selfscale.measuring.environment import same_limit
 from selfscale.profile import Profile
 
 MUST_HOLD = ("application", "replay")

@@ -2,8 +2,8 @@
 """Turns one workload into one measured point: a Willy trace, replayed from a warm cache until its throughput is steady.
 
 Where the trace's own pages are charged
-    The trace is written to memory (/dev/shm where there is room) before the engine joins the memory group, so its
-    pages stay charged to this process and do not narrow the cache that is measured.
+    The trace is written to memory (where that has plenty, `selfscale.measuring.scratch`) before the engine joins the
+    memory group, so its pages stay charged to this process and do not narrow the cache that is measured.
 
 What writes need
     Buffered writes cost memory speed until the page cache must write back. A run with writes is measured only after
@@ -46,8 +46,9 @@ from replayer.result_text import failures
 from selfscale.measuring.access import BUFFERED, Access
 from selfscale.measuring.computing import computing
 from selfscale.measuring.environment import cache_limit_bytes, dirty_limit_bytes
-from selfscale.measuring.point_trace import trace_directory, trace_length, write_willy
-from selfscale.measuring.stop_rule import CONFIDENCE, RULES, TARGET, Estimate
+from selfscale.measuring.point_trace import trace_length, write_willy
+from selfscale.measuring.scratch import scratch_directory, willy_bytes
+from selfscale.measuring.stop_rule import CONFIDENCE, RULES, TARGET, SeriesThroughput
 
 if TYPE_CHECKING:
     from replayer.running.confine import MemoryGroup
@@ -254,7 +255,9 @@ def measure(
         intervals.append(line)
         return stop_rule.add(seconds, line["bytes"], line["requests"])
 
-    with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
+    trace_bytes = willy_bytes(requests, (1 - workload.read_frac) * access.sync_frac)
+    place = scratch_directory(trace_bytes, "the trace of a workload")
+    with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=place) as scratch:
         trace = Path(scratch) / "point.iotrace"
         write = make_trace or partial(
             write_willy,
@@ -288,7 +291,11 @@ def measure(
 
 
 def _point_of(
-    workload: Workload, result: dict[str, Any], estimate: Estimate, intervals: list[dict[str, Any]], cost_s: float
+    workload: Workload,
+    result: dict[str, Any],
+    estimate: SeriesThroughput,
+    intervals: list[dict[str, Any]],
+    cost_s: float,
 ) -> Point:
     if failed := failures(result, "io"):
         raise FlextraceError(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -130,9 +130,7 @@ class Predictor:
     def __init__(self, profile: Profile, model: str = BEST, settings: Mapping[str, float] | None = None):
         known = (BEST, *models_of(profile))
         if model not in known:
-            raise FlextraceError(
-                f"the profile {profile.path or ''} has no model {model!r}: choose one of {', '.join(known)}", 2
-            )
+            raise FlextraceError(f"there is no model {model!r} of this profile: choose one of {', '.join(known)}", 2)
         self._placement = Placement(profile.table, settings or {}) if profile.table or settings else None
         self.profile = profile
         self.scores = scores_of(profile) if model == BEST else scores_of(profile, [model])
@@ -193,52 +191,11 @@ class Predictor:
         )
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Errors over random workloads (thesis 5.3, table 5.1), as shares.
-
-    Attributes
-    ----------
-    model : str
-    count : int
-        Random workloads measured.
-    prediction_median, prediction_mean, prediction_p90, prediction_max : float
-        Of |predicted - measured| / measured.
-    repeatability_median : float
-        The same with the second measurement in the place of the prediction; NaN if nothing was measured twice.
-    """
-
-    model: str
-    count: int
-    prediction_median: float
-    prediction_mean: float
-    prediction_p90: float
-    prediction_max: float
-    repeatability_median: float
-
-
-def errors_on_random(profile: Profile, model: str = BEST) -> Errors | None:
-    """Prediction and repeatability error over the random points of a profile; None if it has none."""
-    random = [point for point in profile.measured if point.role == "random" and point.throughput_bytes_per_s > 0]
-    first = [point for point in random if point.repeat == 0]
-    second = {point.workload: point.throughput_bytes_per_s for point in random if point.repeat == 1}
-    if not first:
-        return None
-    predictor = Predictor(profile, model)
-    measured = np.array([point.throughput_bytes_per_s for point in first])
-    predicted = predictor.table([point.workload for point in first])["throughput_bytes_per_s"].to_numpy()
-    error = np.abs(predicted - measured) / measured
-    again = [
-        abs(second[point.workload] - point.throughput_bytes_per_s) / point.throughput_bytes_per_s
-        for point in first
-        if point.workload in second
-    ]
-    return Errors(
-        model=predictor.score.model,
-        count=len(first),
-        prediction_median=float(np.median(error)),
-        prediction_mean=float(error.mean()),
-        prediction_p90=float(np.quantile(error, 0.9)),
-        prediction_max=float(error.max()),
-        repeatability_median=float(np.median(again)) if again else math.nan,
-    )
+def predictor_of(
+    path: str | os.PathLike[str], profile: Profile, model: str = BEST, settings: Mapping[str, float] | None = None
+) -> Predictor:
+    """A `Predictor` of a profile that was read from `path`, which its errors name: it may be one of several."""
+    try:
+        return Predictor(profile, model, settings)
+    except FlextraceError as error:
+        raise FlextraceError(f"profile {path}: {error}", error.exit_code) from error

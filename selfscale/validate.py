@@ -20,19 +20,21 @@ from characterize.workload import Workload
 from selfscale.exploring.plan import Step
 from selfscale.exploring.sampling import orthogonal_sample, random_workload
 from selfscale.measure import Point
-from selfscale.models import MODELS
-from selfscale.models.measured import region_of
 from selfscale.models.orthogonal import OrthogonalModel
-from selfscale.predict import Predictor, scores_of
-from selfscale.predicting.cross_validation import best_of, quantiles_of
+from selfscale.predicting.cross_validation import quantiles_of
+from selfscale.predicting.prediction_errors import (
+    MULTIPLES,
+    REPEATABILITY,
+    PredictionErrors,
+    errors_of,
+    random_workloads,
+)
 from selfscale.profile import Profile
 from selfscale.profiles.learned_points import learned_points
 
-MULTIPLES = {1: "equal points", 2: "double points"}
-
 
 @dataclass(frozen=True)
-class Row:
+class ModelErrors:
     """One line of the table of errors.
 
     Attributes
@@ -127,7 +129,7 @@ def validate(profile: Profile, validation: Validation, measure: Callable[[Step],
     Returns
     -------
     dict
-        ``rows`` (list of `Row`), ``points`` (list of Point), ``dropped`` (random workloads that moved nothing).
+        ``rows`` (list of `ModelErrors`), ``points`` (list of Point), ``dropped`` (random workloads that moved nothing).
     """
     points = [step.label(measure(step)) for step in validation.steps]
     return {"points": points, **compare_models(profile, validation, points)}
@@ -135,47 +137,22 @@ def validate(profile: Profile, validation: Validation, measure: Callable[[Step],
 
 def compare_models(profile: Profile, validation: Validation, points: Sequence[Point]) -> dict[str, Any]:
     """The table of errors from the points of a finished validation."""
-    passes: tuple[dict[Workload, float], dict[Workload, float]] = ({}, {})
-    grid = {}
-    for point in points:
-        if point.role == "random":
-            passes[point.repeat][point.workload] = point.throughput_bytes_per_s
-        else:
-            grid[point.workload] = point
-    tested = [w for w in validation.workloads if min(one.get(w, 0.0) for one in passes) > 0]
+    first, again = random_workloads(points)
+    tested = [workload for workload in validation.workloads if workload in first and workload in again]
     if not tested:
         raise FlextraceError("no random workload moved a byte in both passes: is the directory still there?")
-    measured = np.array([passes[0][workload] for workload in tested])
-    regions = np.array([region_of(profile.regions, workload.unique_bytes) for workload in tested])
+    compared = [point for point in points if point.role != "random" or point.workload in tested]
+    errors = errors_of(profile, compared, constants=_at_focal_points(profile))
+    names = [REPEATABILITY, *(name for name in errors.fitted_to if name != OrthogonalModel.name)]
+    return {
+        "rows": [_row(errors, name) for name in names],
+        "dropped": len(validation.workloads) - len(tested),
+    }
 
-    def row(name: str, count: int, predicted: np.ndarray, **more: Any) -> Row:
-        relative = np.abs(predicted - measured) / measured
-        by_region = {str(index): float(np.median(relative[regions == index])) for index in np.unique(regions)}
-        return Row(name, count, quantiles_of(relative), by_region, **more)
 
-    rows = [row("repeatability", 0, np.array([passes[1][workload] for workload in tested]))]
-    used = best_of(scores_of(profile)).model
-    fitted_to = len(learned_points(profile))
-    for name in MODELS:
-        if name == OrthogonalModel.name:
-            continue
-        try:
-            table = Predictor(profile, name).table(tested)
-        except FlextraceError as error:
-            rows.append(Row(name, fitted_to, {}, {}, used=name == used, reason=str(error)))
-            continue
-        inside = (table["interval_low"] <= measured) & (measured <= table["interval_high"])
-        predicted = table["throughput_bytes_per_s"].to_numpy()
-        rows.append(row(name, fitted_to, predicted, coverage=float(inside.mean()), used=name == used))
-    for multiple, sample in validation.samples.items():
-        label = f"orthogonal, {MULTIPLES[multiple]}"
-        chosen = [grid[workload] for workload in dict.fromkeys(sample)]
-        try:
-            table = OrthogonalModel().fit(chosen, profile.regions).predict(tested)
-        except FlextraceError as error:
-            rows.append(Row(label, len(chosen), {}, {}, reason=str(error)))
-            continue
-        rows.append(row(label, len(chosen), table["throughput_bytes_per_s"].to_numpy()))
+def _at_focal_points(profile: Profile) -> dict[str, float]:
+    """The mean throughput at each region's focal point: what a benchmark of one workload says of all others."""
+    found = {}
     for index, region in enumerate(profile.regions):
         values = [
             point.throughput_bytes_per_s
@@ -183,6 +160,17 @@ def compare_models(profile: Profile, validation: Validation, points: Sequence[Po
             if point.workload == region.focal and point.role != "random" and point.throughput_bytes_per_s > 0
         ]
         if values:
-            guess = np.full(len(tested), float(np.mean(values)))
-            rows.append(row(f"single point, focal point of region {index + 1}", 1, guess))
-    return {"rows": rows, "dropped": len(validation.workloads) - len(tested)}
+            found[f"single point, focal point of region {index + 1}"] = float(np.mean(values))
+    return found
+
+
+def _row(errors: PredictionErrors, name: str) -> ModelErrors:
+    points, used = errors.fitted_to.get(name, 0), name == errors.used
+    if name in errors.unusable:
+        return ModelErrors(name, points, {}, {}, used=used, reason=errors.unusable[name])
+    rows = errors.of(name)
+    regions = rows["region"].to_numpy()
+    by_region = {str(region - 1): float(rows["error"][regions == region].median()) for region in np.unique(regions)}
+    return ModelErrors(
+        name, points, quantiles_of(rows["error"].to_numpy()), by_region, coverage=errors.coverage.get(name), used=used
+    )

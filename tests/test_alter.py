@@ -311,6 +311,7 @@ def test_command(tmp_path, capsys):
     altered = trace_file.open(out)
     assert document["achieved"] == workload_of(altered).as_document()
     assert document["achieved"]["readFrac"] == pytest.approx(0.8, abs=0.001)
+    assert altered.header.metadata["alter_command"][0] == "flextrace"
     lineage = altered.header.metadata["lineage"]
     assert lineage["parent"] == "parent.iotrace"
     assert len(lineage["parent_sha256"]) == 64

@@ -82,9 +82,9 @@ def test_nonsense_is_refused(trace, archive, tmp_path, cli):
         (("willy", "-o", tmp_path / "b.parquet", *WILLY), "is the name of an archive"),
         (("import", trace, "-o", tmp_path / "b.iotrace"), "is a flextrace trace already"),
         *(
-            (("import", archive, *options, "-o", tmp_path / "b.iotrace"), "omit --format")
+            (("import", archive, *options, "-o", tmp_path / "b.iotrace"), "omit --input-format")
             for options in (
-                ("--from", "mqsim"),
+                ("--input-format", "mqsim"),
                 ("--columns", "start=when"),
                 ("--time-unit", "us"),
                 ("--sector-bytes", "4096"),
@@ -211,7 +211,7 @@ def test_predict_compare_and_report_take_an_archive(tmp_path, capsys, monkeypatc
     assert main(["predict", str(profile), "--trace", str(archive), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["predictions"][0]["workload"]["uniqueBytes"] == 262144
     words = ["compare", archive, "--profile", profile, "--directory", tmp_path / "scratch", "--repeat", 1]
-    assert main([*map(str, words), "--max-seconds", "1s", "-o", str(comparison)]) in (0, 3)
+    assert main([*map(str, words), "--max-time", "1s", "-o", str(comparison)]) in (0, 3)
     document = json.loads(comparison.read_text())
     assert document["trace"] == str(archive)
     (replayed,) = (row for row in document["rows"] if row["row"] == "replay")

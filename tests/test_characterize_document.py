@@ -189,7 +189,7 @@ def test_verb_characterize_json(written, capsys, monkeypatch):
     assert list(document["layers"]) == ["vfs"]
     assert document["input"]["sha256"] == hashlib.sha256(written.read_bytes()).hexdigest()
     assert document["tool_version"]
-    assert document["command"] == "flextrace characterize 'a b'"
+    assert document["command"] == ["flextrace", "characterize", "a b"]
 
 
 @pytest.mark.parametrize(("layer", "shown", "hidden"), [("vfs", "VFS", "BLOCK"), ("block", "BLOCK", "VFS")])

@@ -150,7 +150,7 @@ def refused(*arguments: str) -> str:
 
 
 def test_what_is_not_divided_is_refused(database):
-    assert "flextrace import" in refused(str(database), "--workers", "2", "--from", "spc")
+    assert "flextrace import" in refused(str(database), "--workers", "2", "--input-format", "spc")
 
 
 def test_the_figures_of_a_set_have_a_name(database, monkeypatch):

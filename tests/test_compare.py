@@ -290,7 +290,7 @@ def test_a_limit_that_holds_for_the_recording_and_the_runs_makes_no_difference(
     """Such as that of a container in which everything ran: the recording does not tell it, nor need it."""
     from selfscale.compare import compare  # noqa: PLC0415
 
-    monkeypatch.setattr("selfscale.comparing.comparison_runs.current_limit", lambda: 2048 * MIB, raising=False)
+    monkeypatch.setattr("replayer.running.confine.current_limit", lambda: 2048 * MIB)
     trace = recording(tmp_path / "a.iotrace", memory_limit_bytes=None)
     document = compare(trace, profile(None), tmp_path, repeat=1).document
     assert not any("memory limit" in reason for reason in document["reasons"])

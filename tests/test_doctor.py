@@ -344,9 +344,9 @@ def test_directory(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("place", "status"), [("/dev/shm", "ok"), ("/tmp", "warn")])
-def test_shared_memory(monkeypatch, place, status):
-    monkeypatch.setattr("selfscale.measuring.point_trace.trace_directory", lambda: Path(place))
+@pytest.mark.parametrize(("room_bytes", "status"), [(1 << 30, "ok"), (1 << 20, "warn")])
+def test_shared_memory(monkeypatch, room_bytes, status):
+    monkeypatch.setattr("selfscale.measuring.scratch.memory_room", lambda: room_bytes)
     assert places.memory_directory_check().status == status
 
 

@@ -193,7 +193,7 @@ def test_stopped_in_the_middle_every_record_is_accounted_for(image, tmp_path, th
     done = run(trace, image, "--loop", "--max-seconds=0.2")
     document = json.loads(done.stdout)
     operations = document["operations"]
-    assert document["stopped"] == "max-seconds"
+    assert document["stopped"] == "max-time"
     assert operations["records"] == operations["done"] + operations["skipped"]
     assert operations["skipped"] == document["skipped_reasons"].get("stopped", 0)
     assert operations["records"] % (999 // threads) == 0

@@ -111,7 +111,7 @@ def test_stopped_in_the_middle_of_a_loop_every_record_is_accounted_for(tmp_path,
     )
     document = run(SMALL, trace, tmp_path, "--loop", "--max-seconds=0.5")
     operations = document["operations"]
-    assert document["stopped"] == "max-seconds"
+    assert document["stopped"] == "max-time"
     assert operations["done"] > 2 * len(io)
     assert operations["records"] == operations["done"] + operations["skipped"]
     assert operations["skipped"] == document["skipped_reasons"].get("stopped", 0)

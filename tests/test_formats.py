@@ -328,7 +328,7 @@ def test_verbs_end_with_3_where_lines_were_left_out(tmp_path, capsys):
         assert " ".join(said.out.split()).count("1 malformed lines were left out") == 1
         assert "while recording" not in said.out + said.err
     assert main(["characterize", str(path)]) == 1
-    assert main(["characterize", str(made(tmp_path, SPC)), "--from", "spc", "--sector-bytes", "4KiB"]) == 0
+    assert main(["characterize", str(made(tmp_path, SPC)), "--input-format", "spc", "--sector-bytes", "4KiB"]) == 0
     said = capsys.readouterr()
     assert "uniqueBytes" in said.out
     assert "read as spc, time_unit s, sector_bytes 4096" in said.err

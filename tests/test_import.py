@@ -132,7 +132,7 @@ def foreign(tmp_path):
 
 def test_verb(foreign, tmp_path, capsys):
     output = tmp_path / "out.iotrace"
-    assert main(["import", str(foreign), "-o", str(output), "--from", "mqsim"]) == 0
+    assert main(["import", str(foreign), "-o", str(output), "--input-format", "mqsim"]) == 0
     assert "wrote 2 block requests" in capsys.readouterr().err
     trace = characterize.open(output)
     assert trace.blocks["sector"].tolist() == [8, 24]
@@ -144,7 +144,7 @@ def test_verb(foreign, tmp_path, capsys):
 def test_verb_keeps_an_existing_file(foreign, tmp_path, capsys):
     output = tmp_path / "out.iotrace"
     output.write_text("precious")
-    command = ["import", str(foreign), "-o", str(output), "--from", "mqsim"]
+    command = ["import", str(foreign), "-o", str(output), "--input-format", "mqsim"]
     assert main(command) == 2
     assert "--force" in capsys.readouterr().err
     assert output.read_text() == "precious"
@@ -155,6 +155,6 @@ def test_verb_keeps_an_existing_file(foreign, tmp_path, capsys):
 def test_verb_writes_nothing_from_a_malformed_file(tmp_path, capsys):
     path = tmp_path / "bad.trace"
     path.write_text("1000 0 8\n")
-    assert main(["import", str(path), "-o", str(tmp_path / "out.iotrace"), "--from", "mqsim"]) == 1
+    assert main(["import", str(path), "-o", str(tmp_path / "out.iotrace"), "--input-format", "mqsim"]) == 1
     assert "line 1" in capsys.readouterr().err
     assert not (tmp_path / "out.iotrace").exists()

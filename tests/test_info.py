@@ -156,6 +156,21 @@ def test_left_out_runs_of_programs(tmp_path, capsys):
     assert main(["characterize", str(path)]) == 3
 
 
+def test_commands_are_told_as_a_shell_takes_them(tmp_path, capsys):
+    """As lists of words; in older traces those of makers are one text."""
+    metadata = {
+        "command": ["sort", "x y"],
+        "alter_command": "flextrace alter 'a b'",
+        "cut_command": ["flextrace", "c d"],
+    }
+    package.write(made_trace([read(0, 100, 1)], metadata=metadata), tmp_path / "a.iotrace")
+    assert main(["info", str(tmp_path / "a.iotrace")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "command    sort 'x y'" in lines
+    assert "alter_command flextrace alter 'a b'" in lines
+    assert "cut_command flextrace 'c d'" in lines
+
+
 def test_holes_are_told(tmp_path, capsys):
     trace = made_trace(
         [read(0, 100, 1, file=file) for file in (1, 2, 3)],

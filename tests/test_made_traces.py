@@ -353,6 +353,7 @@ def test_commands(tmp_path, capsys):
         made = trace_file.open(out)
         assert document["parameters"] == workload_of(made).as_document()
         assert made.header.metadata["made_by"] == words[0]
+        assert made.header.metadata[f"{words[0]}_command"][0] == "flextrace"
         assert len(document["parents"][0]["parent_sha256"]) == 64
         if factor:
             assert workload_of(made).process_num == factor * before.process_num

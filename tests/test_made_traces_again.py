@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from characterize import trace as trace_file
+from characterize.errors import FlextraceError
 from characterize.layout import FileFlag, Fileop, RecordKind
 from characterize.workload import workload_of
 from replayer.cut import Selection, cut
@@ -89,6 +90,25 @@ def test_what_was_cached_when_a_trace_began_is_cached_for_its_passes():
     holes = made.arrays[RecordKind.HOLE]
     assert holes["file"].tolist() == resident["file"].tolist()
     assert holes["offset"].tolist() == [5 * PAGE, *[6 * PAGE] * 3]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda trace: clone(trace, 4), lambda trace: repeat(trace, 4), lambda trace: merge([trace] * 4)],
+    ids=["clone", "repeat", "merge"],
+)
+def test_more_records_than_a_replay_takes_or_memory_holds_are_not_made(make, monkeypatch):
+    trace = willy()
+    count = 4 * (len(trace.arrays[RecordKind.IO]) + len(trace.arrays[RecordKind.FILEOP]))
+    monkeypatch.setattr("replayer.flexible.planned.RECORDS_MAX", count)
+    monkeypatch.setattr("replayer.flexible.planned.memory_bytes", lambda: 64 * count)
+    make(trace)
+    monkeypatch.setattr("replayer.flexible.planned.memory_bytes", lambda: 64 * count - 1)
+    with pytest.raises(FlextraceError, match="of memory while they are made, this machine has"):
+        make(trace)
+    monkeypatch.setattr("replayer.flexible.planned.RECORDS_MAX", count - 1)
+    with pytest.raises(FlextraceError, match=f"are {count} records, of which a replay takes up to {count - 1}"):
+        make(trace)
 
 
 @pytest.mark.parametrize("make", [clone, repeat])

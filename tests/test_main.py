@@ -106,14 +106,14 @@ def test_the_help_of_record_says_units_and_exit_codes_of_its_own(capsys):
 
 
 def test_what_a_message_names_is_an_option_of_the_verb(tmp_path, capsys):
-    """--format of characterize is that of its output."""
+    """--format is that of the output, --input-format that of what is read."""
     (tmp_path / "unknown").write_text("nothing that anybody writes\n" * 9)
     for words in (["characterize", "unknown"], ["import", "unknown", "-o", "made.iotrace"]):
         assert main([words[0], *(str(tmp_path / word) if word[0] != "-" else word for word in words[1:])]) == 1
-        assert "force it by --from of 'flextrace import' or 'flextrace characterize'" in capsys.readouterr().err
+        assert "force it by --input-format of 'flextrace import' or 'flextrace characterize'" in capsys.readouterr().err
         with pytest.raises(SystemExit):
             main([words[0], "--help"])
-        assert "--from FORMAT" in capsys.readouterr().out
+        assert "--input-format FORMAT" in capsys.readouterr().out
 
 
 def test_a_directory_that_cannot_be_made_is_told_with_what_to_do(tmp_path, capsys):
@@ -140,7 +140,7 @@ def test_a_directory_that_cannot_be_made_is_told_with_what_to_do(tmp_path, capsy
         ("replay t.iotrace --directory d --computing off", "--computing is for think times: give --timing think"),
         ("replay t.iotrace --engine null --memory 64M", "the null engine does no I/O"),
         ("replay t.iotrace --device d --confirm 5", "--confirm is for --write"),
-        ("compare t.iotrace --profile p.json --directory d --max-seconds 0", "--max-seconds needs more than 0 s"),
+        ("compare t.iotrace --profile p.json --directory d --max-time 0", "--max-time needs more than 0 s"),
         ("alter t.iotrace -o no/such/x.iotrace --size-mean 2x", "its directory does not exist"),
         ("alter t.iotrace -o x.parquet --size-mean 2x", "is the name of an archive"),
         ("willy -o no/such/x.iotrace --unique-bytes 1M --seq-frac 0 --read-frac 0 --size-mean 4K", "does not exist"),

@@ -3,6 +3,7 @@
 
 import json
 import math
+import tempfile
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from selfscale.measure import (
     measure,
     settle_bytes,
 )
+from selfscale.measuring import scratch
 from selfscale.measuring.access import Access
 from selfscale.measuring.point_trace import REQUESTS_MAX, trace_length, write_willy
 
@@ -260,6 +262,18 @@ def test_a_pass_writes_nearly_every_block_also_where_few_requests_write(read_fra
 )
 def test_settle_bytes_by_hand(read_frac, unique, limit, dirty, expected):
     assert settle_bytes(Workload(unique, 0.5, read_frac, 4, 1), limit, dirty) == pytest.approx(expected, rel=1e-4)
+
+
+def test_its_trace_lies_in_memory_where_that_has_plenty(tmp_path, monkeypatch):
+    replay = FakeReplay(quiet(1e9))
+    run(replay, tmp_path)
+    assert replay.calls[-1]["trace"].is_relative_to("/dev/shm")
+    monkeypatch.setattr(scratch, "MEMORY_SHARE", 0)
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    run(replay, tmp_path)
+    assert replay.calls[-1]["trace"].is_relative_to(place)
 
 
 def test_point_survives_json(tmp_path):

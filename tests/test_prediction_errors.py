@@ -47,7 +47,7 @@ def test_errors_of_a_validation_by_hand():
     for label in ("orthogonal, equal points", "orthogonal, double points"):
         assert errors.of(label)["error"].tolist() == pytest.approx((np.abs(7e7 - measured) / measured).tolist())
     assert "orthogonal" in errors_of(profile, random).unusable
-    # The table that 'flextrace validate' prints is made by other code.
+    # They are those of the table that 'flextrace validate' prints.
     rows = {row.name: row for row in compare_models(profile, validation, random + grid)["rows"]}
     assert set(errors.models) <= set(rows)
     for model in errors.models:

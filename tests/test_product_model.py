@@ -13,8 +13,9 @@ from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.measure import Point
 from selfscale.models import MODELS, make_model
 from selfscale.models.product import ProductModel
-from selfscale.predict import Predictor, errors_on_random
+from selfscale.predict import Predictor
 from selfscale.predicting.cross_validation import REGION_TESTED_MIN
+from selfscale.predicting.prediction_errors import REPEATABILITY, errors_of
 from selfscale.profile import Profile, Region
 
 pytestmark = pytest.mark.computes
@@ -215,14 +216,12 @@ def test_interval_covers_the_error_on_random_workloads():
 
 def test_errors_on_random_by_hand():
     profile = with_random(by_hand_profile(), [1.0, 1.25, 0.8, 2.0])
-    errors = errors_on_random(profile, "product")
+    errors = errors_of(profile)
     # Predicted / measured - 1: 0, -0.2, +0.25, -0.5.
-    assert errors.count == 4
-    assert errors.prediction_median == pytest.approx((0.2 + 0.25) / 2)
-    assert errors.prediction_mean == pytest.approx(0.95 / 4)
-    assert errors.prediction_max == pytest.approx(0.5)
-    assert errors.repeatability_median == pytest.approx(0.02)
-    assert errors_on_random(by_hand_profile(), "product") is None
+    assert errors.of("product")["error"].tolist() == pytest.approx([0.0, 0.2, 0.25, 0.5])
+    assert errors.of(REPEATABILITY)["error"].median() == pytest.approx(0.02)
+    assert errors.fitted_to["product"] == len(by_hand_profile().measured)
+    assert list(errors_of(profile, used_only=True).fitted_to) == [errors.used]
 
 
 def test_example_of_section_5_2():

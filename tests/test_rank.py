@@ -11,6 +11,7 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from flextrace.main import main
 from replayer.willy import make_trace
+from selfscale.predicting.cross_validation import best_of
 from selfscale.predicting.ranking import WORKLOADS
 from tests.two_threads import two_threads
 
@@ -261,10 +262,25 @@ def test_no_machine_is_fitted_before_the_trace_is_read(place, capsys, monkeypatc
     assert "cannot read trace" in capsys.readouterr().err
 
 
-def test_a_profile_that_no_model_fits_is_named_among_the_others(place, capsys, monkeypatch):
-    def none(scores):
-        raise FlextraceError("no model fits")
+@pytest.mark.parametrize("named", ["slow.json", "fast.json"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rank t.iotrace slow.json fast.json",
+        "rank t.iotrace slow.json --measured-on fast.json",
+        "predict slow.json --trace t.iotrace --against fast.json",
+        "predict slow.json --trace t.iotrace --measured-on fast.json",
+    ],
+)
+def test_a_profile_that_no_model_fits_is_named_among_the_others(place, capsys, monkeypatch, command, named):
+    fitting = iter([] if named == "slow.json" else ["slow.json"])
 
-    monkeypatch.setattr("selfscale.predict.best_of", none)
-    assert main(["rank", str(place / "t.iotrace"), str(place / "slow.json"), str(place / "fast.json")]) == 1
-    assert f"profile {place / 'slow.json'}: no model fits" in capsys.readouterr().err
+    def first_one_only(scores):
+        if next(fitting, None) is None:
+            raise FlextraceError("no model fits")
+        return best_of(scores)
+
+    monkeypatch.setattr("selfscale.predict.best_of", first_one_only)
+    monkeypatch.chdir(place)
+    assert main(command.split()) == 1
+    assert f"profile {named}: no model fits" in capsys.readouterr().err

@@ -130,7 +130,7 @@ def test_a_process_that_is_being_made_when_recording_begins_is_not_lost(tmp_path
     process = subprocess.Popen(["sh", "-c", "while :; do (:); done"])
     try:
         for _ in range(20):  # about one in seven meets one being made
-            options = ["--duration", "0.05", "-p", str(process.pid)]
+            options = ["--max-time", "0.05", "-p", str(process.pid)]
             command = [RECORDER, "-q", "--force", "--layer=vfs", "-o", tmp_path / "t", *options]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
             assert done.returncode == 0, done.stderr

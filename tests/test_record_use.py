@@ -180,7 +180,7 @@ def test_in_cgroup_takes_all_threads_of_a_process_that_comes(tmp_path, group):
     process = subprocess.Popen(["python3", "-c", program], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "ready\n"
-        with started("-o", tmp_path / "t", "--in-cgroup", group, "--duration", "1s") as recorder:
+        with started("-o", tmp_path / "t", "--in-cgroup", group, "--max-time", "1s") as recorder:
             (group / "cgroup.procs").write_text(str(process.pid))
             assert recorder.wait(timeout=120) == 0
     finally:
@@ -189,10 +189,10 @@ def test_in_cgroup_takes_all_threads_of_a_process_that_comes(tmp_path, group):
     assert {Path(path).name for path in written(open_trace(tmp_path / "t"))} >= {"thread0", "thread1", "thread2"}
 
 
-def test_duration_leaves_the_command_running_and_passes_its_status_on(tmp_path):
+def test_max_time_leaves_the_command_running_and_passes_its_status_on(tmp_path):
     wait = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
     script = f"echo 1 > {tmp_path}/early; {wait}; echo 2 > {tmp_path}/late; exit 41"
-    with started("-o", tmp_path / "t", "--duration", "2s", "--", "sh", "-c", script) as recorder:
+    with started("-o", tmp_path / "t", "--max-time", "2s", "--", "sh", "-c", script) as recorder:
         said = recorder.stderr.readline() + recorder.stderr.readline()
         while "next:" not in said:
             said += recorder.stderr.readline()
@@ -202,7 +202,7 @@ def test_duration_leaves_the_command_running_and_passes_its_status_on(tmp_path):
     assert "goes on, unrecorded" in said
     assert (tmp_path / "late").exists()
     assert set(written(trace)) == {f"{tmp_path}/early"}
-    assert trace.header.metadata["stopped_by"] == "duration"
+    assert trace.header.metadata["stopped_by"] == "max-time"
     assert trace.header.metadata["exit_status"] is None
 
 
@@ -211,7 +211,7 @@ def test_duration_of_a_process_leaves_it_alone(tmp_path):
     process = subprocess.Popen(["sh", "-c", loop])
     try:
         done = subprocess.run(
-            [RECORDER, "-q", "--layer=vfs", "-o", tmp_path / "t", "--duration", "0.3", "-p", str(process.pid)],
+            [RECORDER, "-q", "--layer=vfs", "-o", tmp_path / "t", "--max-time", "0.3", "-p", str(process.pid)],
             capture_output=True,
             text=True,
             timeout=120,
@@ -379,8 +379,8 @@ def test_the_missing_capability_is_named(tmp_path, kept):
         (["--min-size", "4Q", "--", "true"], "such as 65536, 64K or 1.5M"),
         (["--min-size", "1K", "--layer", "block", "--", "true"], "does not record"),
         (["--max-size", "1K", "--", "true"], "1048576"),
-        (["--duration", "5 parsecs", "--", "true"], "such as 30s, 500ms or 5m"),
-        (["--duration", "0", "--", "true"], "such as 30s"),
+        (["--max-time", "5 parsecs", "--", "true"], "such as 30s, 500ms or 5m"),
+        (["--max-time", "0", "--", "true"], "such as 30s"),
         (["-p", "1", "--in-cgroup", "/sys/fs/cgroup/freezer"], "choose one"),
     ],
 )

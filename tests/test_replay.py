@@ -52,6 +52,7 @@ def test_json_and_output_hold_the_result_and_where_it_comes_from(trace, tmp_path
     assert document["order"] == "resource"
     assert document["trace_sha256"] == hashlib.sha256(trace.read_bytes()).hexdigest()
     assert document["environment"]["cpus"] == os.cpu_count()
+    assert document["command"][0] == "flextrace"
     assert not (tmp_path / "image").exists()
     assert main(arguments) == 2
     assert "--force" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_who_reads_late_does_not_hold_the_replay(tmp_path):
     with unread(tmp_path, "--interval-ms=5", "--max-seconds=0.5") as replay:
         time.sleep(3)
         lines, document = replay.said()
-    assert document["stopped"] == "max-seconds"
+    assert document["stopped"] == "max-time"
     assert document["elapsed_s"] < 2
     assert lines
     assert sum(line["requests"] for line in lines) <= document["requests"]["read"]

@@ -88,7 +88,7 @@ def test_on_a_terminal_a_line_follows_the_replay_and_is_gone_at_the_end(tmp_path
     assert 2 <= len(lines) <= 6
     assert columns == 0 or all(len(line) < columns for line in replaying)
     assert "replaying" not in lines[-1]
-    assert "ended by max-seconds" in out
+    assert "ended by max-time" in out
 
 
 @needs_engine

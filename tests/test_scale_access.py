@@ -127,7 +127,7 @@ def test_a_profile_of_a_device_is_made_predicted_from_and_validated_in_its_own_m
     assert main(["predict", str(path), *five, "--format", "json"]) == 0
     assert "O_DIRECT" in json.loads(capsys.readouterr().out)["predictions"][0]["extended_note"]
     before = disk.statistics()["read_bytes"]
-    options = ["--workloads", "2", "--no-orthogonal", "--max-seconds", "0.5"]
+    options = ["--workloads", "2", "--no-orthogonal", "--max-time", "0.5"]
     assert main(["validate", str(path), *options]) == 0
     document = json.loads((tmp_path / "p-validation.json").read_text())
     reads = sum(p["response_time"]["read"]["count"] * p["workload"]["sizeMean"] for p in document["points"])

@@ -18,7 +18,7 @@ from selfscale.exploring.journal import Journal
 from selfscale.exploring.plan import Settings
 from selfscale.exploring.sampling import random_workload
 from selfscale.models.product import ProductModel
-from selfscale.predict import errors_on_random
+from selfscale.predicting.prediction_errors import REPEATABILITY, errors_of
 from selfscale.profiles.conclusions import file_cache_bytes
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
@@ -302,11 +302,10 @@ def test_random_workloads_are_measured_twice_in_different_order_within_the_measu
     for parameter in PARAMETERS:
         low, high = profile.range_of(parameter)
         assert all(low <= point.workload.as_document()[parameter] <= high for point in random)
-    errors = errors_on_random(profile)
-    assert errors.count == 12
+    errors = errors_of(profile, used_only=True)
+    assert len(errors.of(errors.used)) == 12
     # Two runs with 3 % noise each differ by 0.67 * sqrt(2) * 3 % = 2.9 % in the median.
-    assert 0.005 < errors.repeatability_median < 0.08
-    assert errors.prediction_median <= errors.prediction_p90 <= errors.prediction_max
+    assert 0.005 < errors.of(REPEATABILITY)["error"].median() < 0.08
 
 
 def test_resumed_after_an_interruption_at_every_point_it_measures_the_same(tmp_path):

@@ -106,7 +106,7 @@ def test_a_profile_with_syncs_is_made_predicted_from_and_validated_with_them(pla
     note = json.loads(capsys.readouterr().out)["predictions"][0]["extended_note"]
     assert "an fdatasync behind 0.2 of the writes" in note
     before = device.statistics()["flushes"]
-    options = ["--workloads", "2", "--no-orthogonal", "--max-seconds", "0.5"]
+    options = ["--workloads", "2", "--no-orthogonal", "--max-time", "0.5"]
     assert main(["validate", str(path), *options]) in {0, 3}
     points = json.loads((tmp_path / "p-validation.json").read_text())["points"]
     syncs = sum(point["response_time"]["sync"]["count"] for point in points)

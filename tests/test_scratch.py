@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where files of a replay go that are gone with it: memory only if it has plenty, nowhere where there is no room."""
+"""Where files go that are gone with a replay or a measurement: memory if it has plenty, nowhere without room."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ def test_a_copy_for_a_device_takes_no_more_than_its_operations(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_trace_for_a_device_is_not_begun_where_it_has_no_room(tmp_path, small_file_system, capsys, monkeypatch):
+    monkeypatch.setattr(scratch, "MEMORY_SHARE", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(small_file_system))
     (small_file_system / "most").write_bytes(bytes(3 << 20))
     with loop_device(tmp_path / "disk", 8 << 20) as device:

@@ -24,7 +24,6 @@ from replayer.willy import PROCESSES_MAX
 from selfscale.explore import Exploration
 from selfscale.exploring.knee import KneeExploration
 from selfscale.exploring.plan import END_SHARE, Settings, Step
-from selfscale.exploring.self_scaling import STORAGE_SHARE_MAX
 from selfscale.measure import Point
 from selfscale.measuring.access import BUFFERED
 from selfscale.measuring.environment import read_ahead_bytes, request_bytes
@@ -36,6 +35,7 @@ from selfscale.measuring.storage import (
     REST_NS,
     ROLE,
     ROUNDS,
+    SHARE_MAX,
     TIMED,
     StorageTimes,
     options_of,
@@ -166,7 +166,7 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
 
 
 def test_they_get_a_fifth_of_what_a_user_gives():
-    assert STORAGE_SHARE_MAX * Settings(1.0, budget_s=(1 - END_SHARE) * 100.0).budget_s == pytest.approx(20.0)
+    assert SHARE_MAX * Settings(1.0, budget_s=(1 - END_SHARE) * 100.0).budget_s == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("benchmark", [Exploration, KneeExploration])
@@ -186,6 +186,15 @@ def test_a_directory_without_room_for_their_file_is_refused(tmp_path, monkeypatc
     # What is read, a file of 128 MiB and three of a quarter, and 16 MiB that are written.
     for beyond_bytes, refused in ((239 * MIB, True), (241 * MIB, False)):
         room = 1.05 * settings.image_bytes + beyond_bytes
+        monkeypatch.setattr(measuring, "free_bytes", lambda _, room=room: room)
+        with pytest.raises(FlextraceError, match="are free") if refused else nullcontext():
+            measuring.check_space(tmp_path, 64 * MIB, settings)
+
+
+@pytest.mark.parametrize("changes", [{"budget_s": 30.0}, {"stable_writes": True}, {"span_bytes": 256.0 * MIB}])
+def test_no_room_is_needed_for_probes_that_are_not_made(tmp_path, monkeypatch, changes):
+    settings = Settings(64 * MIB, cpus=2, **{"budget_s": 100.0, **changes})
+    for room, refused in ((1.04 * settings.image_bytes, True), (1.06 * settings.image_bytes, False)):
         monkeypatch.setattr(measuring, "free_bytes", lambda _, room=room: room)
         with pytest.raises(FlextraceError, match="are free") if refused else nullcontext():
             measuring.check_space(tmp_path, 64 * MIB, settings)

@@ -157,7 +157,7 @@ def test_text_is_at_most_100_columns(place, machine, capsys):
 
 def test_interrupted_and_resumed_it_measures_only_the_rest(place, machine, capsys):
     machine.interrupt_at = 9
-    assert main(command(place, "--no-orthogonal", "--max-seconds", "3.1234567")) == 130
+    assert main(command(place, "--no-orthogonal", "--max-time", "3.1234567")) == 130
     told = capsys.readouterr().err.split("continue with: flextrace ")[1]
     assert main(shlex.split(told)) == 0
     assert len(machine.measured) == 24

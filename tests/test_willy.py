@@ -295,6 +295,7 @@ def test_command_writes_the_trace_and_prints_what_it_achieved(tmp_path, capsys):
     assert document["wanted"] == NOMINAL.as_document()
     assert document["achieved"] == workload_of(trace_file.open(path)).as_document()
     assert document["requests"] == requests_default(NOMINAL)
+    assert document["made"]["command"][0] == "flextrace"
     assert main(["willy", "-o", str(path), *OPTIONS]) == 2
     assert "--force" in capsys.readouterr().err
     assert main(["willy", "-o", str(path), *OPTIONS, "--force", "--requests", "600"]) == 0

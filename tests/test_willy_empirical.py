@@ -142,7 +142,7 @@ def test_the_verb(tmp_path, capsys):
         "-o",
         str(out),
     ]
-    empirical = ["--depth", "empirical", "--size", "empirical"]
+    empirical = ["--depth-family", "empirical", "--size-family", "empirical"]
     for wrong in (empirical, ["--like", str(parent)], [*empirical, "--like", str(tmp_path / "none")]):
         assert main(["willy", *five, *wrong]) in {1, 2}
         assert not out.exists()
@@ -160,7 +160,7 @@ def test_a_source_that_lacks_records_is_told(tmp_path, capsys):
     trace.header.flags |= HeaderFlag.LOST
     parent, out = characterize.write(trace, tmp_path / "lossy.iotrace"), tmp_path / "out.iotrace"
     five = ["--unique-bytes", "2M", "--seq-frac", "0.4", "--read-frac", "0.7", "--size-mean", "14K"]
-    assert main(["willy", *five, "--size", "empirical", "--like", str(parent), "-o", str(out)]) == 3
+    assert main(["willy", *five, "--size-family", "empirical", "--like", str(parent), "-o", str(out)]) == 3
     assert f"{count} IO" in capsys.readouterr().err
     assert out.exists()
 

@@ -175,7 +175,7 @@ class ForeignTrace:
         if not first <= start_ns // 10**9 < last:
             raise FlextraceError(
                 f"{reading.path}: taken as {reading.time_unit} since 1970, its first time is not within the years "
-                f"{WALL_CLOCK_YEARS[0]} to {WALL_CLOCK_YEARS[1]}: give another --time-unit, or --from"
+                f"{WALL_CLOCK_YEARS[0]} to {WALL_CLOCK_YEARS[1]}: give another --time-unit, or --input-format"
             )
 
 

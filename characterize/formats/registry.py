@@ -13,7 +13,7 @@ from characterize.formats.reading import FILETIME, Format
 HEAD_BYTES = 64 << 10
 ANY_TABLE = "csv"
 """What a file is only if it is nothing else: other formats may have a line of column names, too."""
-FORCED = "by --from of 'flextrace import' or 'flextrace characterize'"
+FORCED = "by --input-format of 'flextrace import' or 'flextrace characterize'"
 
 FORMATS = {
     it.name: it

@@ -94,17 +94,18 @@ def direct_check(directory: Path, works: bool) -> Check:
 def memory_directory_check() -> Check:
     """Where scale and compare keep the traces that they replay: in memory, apart from the disk that they measure."""
     try:
-        from selfscale.measuring.point_trace import REQUESTS_MAX, trace_directory  # noqa: PLC0415 (most checks go without)
+        # Only this check needs more than the standard library.
+        from selfscale.measuring.point_trace import REQUESTS_PER_S_MAX  # noqa: PLC0415
+        from selfscale.measuring.scratch import memory_room, willy_bytes  # noqa: PLC0415
     except ImportError:
         return warn(AREA, "/dev/shm", "not looked at: scale does not work, see Python", "what is said there")
-    place = trace_directory()
-    if place == Path("/dev/shm"):
-        return ok(AREA, "/dev/shm", "has room for the traces of scale and compare")
+    try:
+        room = memory_room()
+    except OSError:
+        return ok(AREA, "/dev/shm", "/proc does not say how much of it can be taken")
+    if room >= willy_bytes(REQUESTS_PER_S_MAX):
+        return ok(AREA, "/dev/shm", f"takes traces of scale and compare of up to {format_bytes(room)}")
     return warn(
-        *(
-            AREA,
-            "/dev/shm",
-            f"has less than {format_bytes(80 * REQUESTS_MAX)} of room: scale keeps its traces in {place}",
-        ),
+        *(AREA, "/dev/shm", f"takes only {format_bytes(room)}: scale keeps larger traces in {tempfile.gettempdir()}"),
         "sudo mount -o remount,size=1G /dev/shm",
     )

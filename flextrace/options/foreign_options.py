@@ -16,22 +16,15 @@ if TYPE_CHECKING:
     from characterize.trace import Trace
 
 
-def add_foreign_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the options.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-    names : str
-        Of the option that names the format; ``--format`` is the output's in some verbs.
-    """
+def add_foreign_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     from characterize.formats.reading import TIME_UNITS  # noqa: PLC0415
     from characterize.formats.registry import FORMATS  # noqa: PLC0415 (numpy only after the cheap refusals)
 
     group = parser.add_argument_group("traces of other tools")
     formats = "; ".join(f"{form.name}: {form.about}" for form in FORMATS.values())
     group.add_argument(
-        *names,
+        "--input-format",
         dest="foreign_format",
         choices=FORMATS,
         metavar="FORMAT",

@@ -49,7 +49,7 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
 
     parents = read_parents(arguments, files)
     made = maker(parents)
-    made.header.metadata[f"{arguments.verb}_command"] = shlex.join(command_words())
+    made.header.metadata[f"{arguments.verb}_command"] = command_words()
     trace_file.write(made, arguments.output, force=arguments.force)
     lineage = made.header.metadata["lineage"]
     if arguments.format == "json":

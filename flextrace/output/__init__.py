@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results and progress as lines for a terminal."""
+"""What is told: results and progress as lines for a terminal, and the streams that take them."""

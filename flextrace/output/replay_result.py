@@ -34,7 +34,7 @@ def provenance(trace: Path, memory: int | None) -> dict[str, Any]:
         if trace.is_file():  # a pipe would wait for who writes into it
             digest = sha256_of(trace)
     return {
-        "command": shlex.join(command_words()),
+        "command": command_words(),
         "trace_sha256": digest,
         "environment": {
             "kernel": platform.release(),

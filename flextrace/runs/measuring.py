@@ -30,6 +30,8 @@ FIRST_PART_BYTES, TOO_LONG_SHARE, TOLD_EVERY_S = 64 << 20, 0.1, 10.0
 """Of the first file, whose next parts are always as large as what is there, so that it is known soon how long all files
 will take; of the budget, from which on that is believed; and between two lines that tell it, before which nothing is
 refused: where little is laid out, what takes long is to start the engine."""
+FILE_REQUESTS = 1000
+"""For each file that is laid out, in a trace that is not run."""
 SPAN_BYTES, SPAN_BYTES_PER_BUDGET_S = 1 << 30, 2 << 20
 """Largest uniqueBytes of direct I/O on files unless it is named: more only takes longer to lay out."""
 SPAN_BYTES_MIN = 16 << 20
@@ -144,8 +146,8 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
     """
     from selfscale.measuring import storage  # noqa: PLC0415
 
-    # Storage behind a cache is probed, else there are no files but those that are laid out.
-    probed_bytes = storage.image_bytes(settings.cache_bytes) if settings.span_bytes is None else 0
+    # Probes of storage have files of their own, beside those that are laid out.
+    probed_bytes = storage.image_bytes(settings.cache_bytes) if storage.set_aside_s(settings) else 0
     needed = settings.image_bytes * DISK_MARGIN + probed_bytes
     free = free_bytes(directory)
     if needed > free:
@@ -178,7 +180,7 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], 
     from replayer.run import prepare  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
     from selfscale.exploring.plan import align, files_bytes  # noqa: PLC0415
-    from selfscale.measuring.point_trace import trace_directory  # noqa: PLC0415
+    from selfscale.measuring.scratch import scratch_directory, willy_bytes  # noqa: PLC0415
 
     if image is None:
         return 0.0
@@ -187,11 +189,12 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], 
     high_bytes = settings.high_bytes
     halvings = range(math.ceil(math.log2(max(1.0, high_bytes / FIRST_PART_BYTES))), 0, -1)
     parts = [*((1, align(high_bytes / 2**count)) for count in halvings), *settings.layout]
-    with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=trace_directory()) as scratch:
+    place = scratch_directory(willy_bytes(FILE_REQUESTS * settings.process_num_max), "the trace of all files")
+    with tempfile.TemporaryDirectory(prefix="flextrace-scale-", dir=place) as scratch:
         for number, (count, unique_bytes) in enumerate(parts, 1):
             trace = Path(scratch) / f"layout-{number}.iotrace"
             workload = Workload(unique_bytes, 0.0, 1.0, 4096.0, float(count))
-            characterize.write(make_trace(workload, requests=1000 * count, allow_partial=True), trace)
+            characterize.write(make_trace(workload, requests=FILE_REQUESTS * count, allow_partial=True), trace)
             prepare(trace, image)
             now, done_bytes = time.monotonic(), files_bytes(parts[:number])
             whole_s = (now - begin) * settings.image_bytes / done_bytes

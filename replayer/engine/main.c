@@ -193,7 +193,7 @@ static int run_trace(const struct arguments *arguments, struct run *run, struct 
 	else if (run->error || atomic_load(&run->ring_error) || trace_is_lost())
 		result->stopped = "error";
 	else if (atomic_load(&stop))
-		result->stopped = "max-seconds";
+		result->stopped = "max-time";
 	return error;
 }
 

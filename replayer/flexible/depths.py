@@ -84,7 +84,7 @@ def depths_of(first: np.ndarray, blocks: np.ndarray, distinct: int, chosen: np.n
     Parameters
     ----------
     first, blocks : ndarray of int64, shape (n,)
-        As from `characterize.locality.dense_blocks`.
+        As from `characterize.counting.dense_blocks`.
     distinct : int
     chosen : ndarray of int64, shape (n,)
         From 0 to below `blocks`.

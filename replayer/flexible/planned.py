@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,17 +13,21 @@ import numpy as np
 from characterize.durations_of import DIFFERENT, known_durations
 from characterize.durations_of import KEY as DURATIONS_OF
 from characterize.errors import FlextraceError
-from characterize.layout import HeaderFlag, RecordKind
+from characterize.layout import TRACE_RECORD_BYTES, HeaderFlag, RecordKind
 from characterize.loss import RECORDING_KEYS
 from characterize.requests import Layer, block_records, data_moved, left_out
 from characterize.trace import Header, Trace
 from characterize.trace_files.provenance import sha256_of, tool_version
+from characterize.units import format_bytes
 from characterize.workload import Workload, workload_of_records
 from replayer.flexible.block_layer import operations_of_blocks
 from replayer.flexible.draft import Draft
 
 TIME_MAX_NS = 2**63 - 1
 """Of a header, whatever the times of a damaged trace add up to."""
+
+RECORDS_MAX = 2**31
+"""Of operations, or of block requests, that a replay takes."""
 
 RANGES = (RecordKind.RESIDENT, RecordKind.HOLE)
 """Kinds of records on ranges of files, as these were when they were first seen."""
@@ -124,6 +129,27 @@ def _processors(known: Any, draft: Draft) -> dict[str, Any]:
     if factor == 1 or not isinstance(known, dict) or not isinstance(known.get("recording_ns"), int | float):
         return {}
     return {"processors": {**known, "recording_ns": known["recording_ns"] * factor}}
+
+
+def check_record_count(records: int, what: str) -> None:
+    """Refuse what nothing can run, and what cannot be made here, before memory or the disk is full of it.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    if records > RECORDS_MAX:
+        raise FlextraceError(f"{what} are {records} records, of which a replay takes up to {RECORDS_MAX}", 2)
+    if records * TRACE_RECORD_BYTES > memory_bytes():
+        raise FlextraceError(
+            f"{what} take {format_bytes(records * TRACE_RECORD_BYTES)} of memory while they are made, this machine has "
+            f"{format_bytes(memory_bytes())}: make less of it"
+        )
+
+
+def memory_bytes() -> int:
+    """Of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def unchanged(parent: Trace) -> Trace:

@@ -30,12 +30,12 @@ def merged_blocks(traces: Sequence[Trace], shifts: Sequence[int]) -> Trace:
     shifts : sequence of int
         What to add to the times of each, ns.
     """
-    labels = _Labels()
+    taken = _TakenDevices()
     parts: dict[RecordKind, list[np.ndarray]] = {RecordKind.BLOCK: [], RecordKind.TASK: [], RecordKind.GAP: []}
     for trace, shift in zip(traces, shifts, strict=True):
         blocks = requests_to_run(trace)
         tasks, gaps = (trace.arrays[kind].copy() for kind in (RecordKind.TASK, RecordKind.GAP))
-        labels.make_disjoint(trace, blocks, tasks)
+        taken.make_disjoint(trace, blocks, tasks)
         for kind, records, name in (
             (RecordKind.BLOCK, blocks, "start_ns"),
             (RecordKind.TASK, tasks, "time_ns"),
@@ -47,10 +47,10 @@ def merged_blocks(traces: Sequence[Trace], shifts: Sequence[int]) -> Trace:
     blocks = arrays[RecordKind.BLOCK]
     arrays[RecordKind.BLOCK] = blocks[np.argsort(blocks["start_ns"], kind="stable")]
     warnings = [line for trace in dict.fromkeys(traces) for line in trace.warnings]
-    return Trace(Header(metadata={"devices": labels.devices}), arrays, warnings=warnings)
+    return Trace(Header(metadata={"devices": taken.devices}), arrays, warnings=warnings)
 
 
-class _Labels:
+class _TakenDevices:
     """Numbers and names that are taken; gives later traces others.
 
     Attributes

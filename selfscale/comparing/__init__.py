@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns an application's recording, its replay, Willy and the prediction into one table of all of them."""
+"""Compares: an application with its replay, Willy and the prediction, in one table; a replay with its original."""

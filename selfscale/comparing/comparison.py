@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns measurements of one workload by several means into one table with errors (Chen 1992, table 3.2 and figure 5.2).
 
-Pure arithmetic on documents: what is run to get the measurements is in `selfscale.compare`.
+Pure arithmetic on documents: what is run to get the measurements is in `selfscale.comparing.comparison_runs`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ import pandas as pd
 
 from characterize.document import plain
 from characterize.workload import Workload
+from selfscale.measuring.environment import same_limit
 from selfscale.read_document import read_document
 
 SCHEMA = "flextrace.comparison/1"
 
 COLD_TOLERANCE = 0.05
 """Two runs whose coldFrac differs by more than this started from different page caches."""
-
-MEMORY_TOLERANCE = 0.01
-"""Two memory limits further apart than this share are different (the kernel rounds a limit to pages)."""
 
 
 @dataclass(frozen=True)
@@ -187,13 +185,6 @@ def mark_differences(rows: Sequence[Row]) -> None:
             row.reasons.append(
                 f"{row.cold_frac:.0%} of its read bytes cold, the application had {application.cold_frac:.0%}"
             )
-
-
-def same_limit(one: float | None, other: float | None) -> bool:
-    """Whether two memory limits in bytes (None = none) are the same for a page cache."""
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= MEMORY_TOLERANCE * max(one, other)
 
 
 def _limit(limit_bytes: int | None) -> str:

@@ -35,7 +35,7 @@ from selfscale.comparing.comparison import COLD_TOLERANCE, Row, Sample, sample_o
 from selfscale.exploring.plan import Settings
 from selfscale.measure import Point, measure
 from selfscale.measuring.ageing import AGEING_S, BEYOND, age
-from selfscale.measuring.point_trace import trace_directory
+from selfscale.measuring.scratch import scratch_directory, willy_bytes
 from selfscale.profile import Profile
 
 WILLY_REQUESTS_MAX = 200_000
@@ -330,8 +330,9 @@ def _willy_extended(setting: Setting, say: Say) -> Iterator[_Measuring]:
             details={"requests": requests, "syncFrac": sync_frac},
         )
 
+    place = scratch_directory(willy_bytes(requests, sync_frac), "the trace of Willy")
     with (
-        tempfile.TemporaryDirectory(prefix="flextrace-compare-", dir=trace_directory()) as scratch,
+        tempfile.TemporaryDirectory(prefix="flextrace-compare-", dir=place) as scratch,
         _own_directory(setting) as directory,
     ):
         path = characterize.write(willy, Path(scratch) / "willy.iotrace")

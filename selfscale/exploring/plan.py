@@ -14,8 +14,9 @@ ALIGN_BYTES = 4096
 END_SHARE = 0.02
 """Of what a user gives: what comes behind the last point, the errors of all models above all. A `Settings.budget_s` is
 without it."""
-NOMINAL_POINT_S = 2.0
-"""What a point costs on a quiet machine with an SSD: gives how many points, not how long they are."""
+NOMINAL_POINT_S, OVERHEAD_S = 2.0, 0.5
+"""What a point costs on a quiet machine with an SSD: gives how many points, not how long they are; and what of that is
+beside its run, before any was measured."""
 RANDOM_SHARE_MAX = 0.6
 """Of the time from the first point on, for random workloads."""
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale.exploring.plan import END_SHARE, NOMINAL_POINT_S, Settings, Step, align, align_request
+from selfscale.exploring.plan import NOMINAL_POINT_S, OVERHEAD_S, Settings, Step, align, align_request
 from selfscale.exploring.sampling import REQUESTS_PER_FILE_MIN, ends_first, random_workload
 from selfscale.measure import Point
 from selfscale.measuring import storage
@@ -43,8 +43,6 @@ POINT_SHARE_MAX = 0.04
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads and what was before the first point: until then the curves, and the
 caches by direction, must be done."""
-STORAGE_SHARE_MAX = 0.2 / (1 - END_SHARE)
-"""Of the budget, that storage behind the cache may cost: a fifth of what was given."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
@@ -109,7 +107,7 @@ class SelfScaling(ABC):
         """Measure until everything is known or the budget is spent; interrupted, what was measured stays."""
         try:
             rest = self.settings.budget_s - self.settings.random_s
-            set_aside_s = self._storage_s()
+            set_aside_s = storage.set_aside_s(self.settings, self._overhead_s())
             self._find_regions(rest - set_aside_s)
             self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))
             if set_aside_s > 0:
@@ -157,7 +155,7 @@ class SelfScaling(ABC):
     def _overhead_s(self) -> float:
         """What a point costs beside its run, from the points before, one of which may have been measured twice."""
         recent = [max(0.0, point.cost_s - point.elapsed_s) for point in self.points[-5:]]
-        return median(recent) if recent else 0.5
+        return median(recent) if recent else OVERHEAD_S
 
     def _affords(self, until_s: float) -> bool:
         """Whether another point is paid for before so much of the budget is gone."""
@@ -299,25 +297,13 @@ class SelfScaling(ABC):
 
     # ---- step 2 ----
 
-    def _storage_s(self) -> float:
-        """What is set aside to measure storage behind the cache, all of it or nothing."""
-        settings = self.settings
-        if settings.span_bytes is not None or settings.read_only or settings.stable_writes:
-            return 0.0
-        cost_s = self._probes_s()
-        return cost_s if cost_s <= STORAGE_SHARE_MAX * settings.budget_s else 0.0
-
-    def _probes_s(self) -> float:
-        """What it costs to measure storage behind the cache, by what points cost now."""
-        return len(storage.probes(self.settings.cache_bytes)) * (storage.RUN_S + self._overhead_s())
-
     def _storage(self, until_s: float) -> None:
         """Measure storage behind the cache once, if that is paid for, and again while its share of the budget is."""
         settings = self.settings
         # The probes have files of their own, which are laid out as those of the points were.
         files_s = settings.spent_s * storage.image_bytes(settings.cache_bytes) / settings.image_bytes
-        self.storage_missed = self.spent_s + files_s + self._probes_s() > until_s
-        until_s = min(until_s, self.spent_s + STORAGE_SHARE_MAX * settings.budget_s)
+        self.storage_missed = self.spent_s + files_s + storage.round_s(self._overhead_s()) > until_s
+        until_s = min(until_s, self.spent_s + storage.SHARE_MAX * settings.budget_s)
         for repeat in range(0 if self.storage_missed else storage.ROUNDS):
             begin_s = self.spent_s
             if not self._storage_round(repeat):

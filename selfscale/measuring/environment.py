@@ -14,6 +14,8 @@ from typing import Any
 
 PROC, SYS = Path("/proc"), Path("/sys")
 SECTOR_BYTES = 512
+MEMORY_TOLERANCE = 0.01
+"""Two memory limits further apart than this share are different (the kernel rounds a limit to pages)."""
 IDENTITIES = ("wwid", "device/wwid", "serial", "device/serial", "dm/uuid", "md/uuid", "loop/backing_file")
 """Below a disk in /sys: what tells it from others."""
 
@@ -33,6 +35,13 @@ def cache_limit_bytes(memory_limit_bytes: int | None) -> int:
     available = memory_bytes()["MemAvailable"]
     own = current_limit()
     return available if own is None else min(own, available)
+
+
+def same_limit(one: float | None, other: float | None) -> bool:
+    """Whether two memory limits in bytes (None = none) are the same for a page cache."""
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= MEMORY_TOLERANCE * max(one, other)
 
 
 def dirty_limit_bytes(limit_bytes: int, *, confined: bool) -> int:

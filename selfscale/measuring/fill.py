@@ -19,7 +19,8 @@ from characterize.workload import Workload
 from replayer.result_text import failures
 from selfscale.exploring.plan import align
 from selfscale.measuring.access import Access
-from selfscale.measuring.point_trace import REQUESTS_MAX, trace_directory, write_willy
+from selfscale.measuring.point_trace import REQUESTS_MAX, write_willy
+from selfscale.measuring.scratch import scratch_directory, willy_bytes
 
 REQUEST_BYTES = 1 << 20
 INTERVAL_MS = 1000
@@ -65,7 +66,8 @@ def fill(size_bytes: float, access: Access, confirm: str | None, say: Callable[[
     size_mean = max(REQUEST_BYTES, align(size_bytes / REQUESTS_MAX))
     workload = Workload(size_bytes, 1.0, 0.0, float(size_mean), 1.0)
     requests = requests_needed(workload)  # with fewer Willy does not see to it that every byte is touched
-    with tempfile.TemporaryDirectory(prefix="flextrace-fill-", dir=trace_directory()) as scratch:
+    place = scratch_directory(willy_bytes(requests), "the trace of what is written")
+    with tempfile.TemporaryDirectory(prefix="flextrace-fill-", dir=place) as scratch:
         trace = Path(scratch) / "fill.iotrace"
         write_willy(workload, trace, requests, seed=0, device=access.device)
         options = access.replay_options(confirm)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a workload into the trace that its point replays, as long as it must be, where it is in nobody's way.
+"""Turns a workload into the trace that its point replays, as long as it must be.
 
 How long the trace must be
     The trace is repeated (``--loop``). A repeated trace touches the same bytes in the same order again and again, so
@@ -18,9 +18,6 @@ How long the trace must be
 from __future__ import annotations
 
 import math
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,14 +62,6 @@ def trace_length(workload: Workload, max_seconds: float, sync_frac: float = 0.0)
     most = math.floor(REQUESTS_MAX / (1 + write_frac * sync_frac))
     requests = max(REQUESTS_MIN, min(max(cover, written), usable, most))
     return requests, requests >= cover
-
-
-def trace_directory() -> Path:
-    """Where traces of points go: memory, if it has the room, else the temporary directory."""
-    shared = Path("/dev/shm")
-    if shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 80 * REQUESTS_MAX:
-        return shared
-    return Path(tempfile.gettempdir())
 
 
 def write_willy(

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns how large a file of a replay is going to be, which is gone with it, into a directory that has the room."""
+"""Turns how large a file is going to be, which is gone with a replay or a measurement, into where it has the room."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.layout import HEADER_DTYPE, TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, RecordKind
-from characterize.stream import Stream
 from characterize.trace_files.trace_head import count_records, read_head
 from characterize.units import format_bytes
 from selfscale.measuring.environment import cache_limit_bytes
 
-MEMORY_SHARE = 1 / 8
-"""Of what is available, at most: the rest is the page cache of the replay."""
+if TYPE_CHECKING:
+    from characterize.stream import Stream
+
+MEMORY, MEMORY_SHARE = Path("/dev/shm"), 1 / 8
+"""Where files lie in memory; and what one may take of what is available, at most: the rest is the page cache."""
 RECORDS_PER_OPERATION = 4
 """Of a replay that is recorded: of a direct read its own, its request's to the device and what that is of; and that its
 thread was woken for it."""
@@ -40,6 +44,18 @@ def device_trace_bytes(stream: Stream) -> int:
     return TRACE_HEADER_BYTES + TRACE_RECORD_BYTES * (1 + max(operations, count.get(RecordKind.BLOCK, 0)))
 
 
+def willy_bytes(requests: int, syncs_per_request: float = 0.0) -> int:
+    """About what a synthetic trace takes."""
+    return TRACE_HEADER_BYTES + TRACE_RECORD_BYTES * math.ceil(requests * (1 + syncs_per_request))
+
+
+def memory_room() -> int:
+    """The largest file, in bytes, that goes to memory."""
+    if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK):
+        return 0
+    return int(MEMORY_SHARE * min(shutil.disk_usage(MEMORY).free, cache_limit_bytes(None)))
+
+
 def scratch_directory(needed_bytes: int, what: str, remedy: str = "") -> Path:
     """Memory where that has plenty, so that no disk is disturbed that is measured, else the temporary directory.
 
@@ -48,11 +64,8 @@ def scratch_directory(needed_bytes: int, what: str, remedy: str = "") -> Path:
     FlextraceError
         As `check_room`.
     """
-    shared = Path("/dev/shm")
-    if shared.is_dir() and os.access(shared, os.W_OK):
-        available = min(shutil.disk_usage(shared).free, cache_limit_bytes(None))
-        if needed_bytes <= MEMORY_SHARE * available:
-            return shared
+    if needed_bytes <= memory_room():
+        return MEMORY
     place = Path(tempfile.gettempdir())
     check_room(place, needed_bytes, what, remedy)
     return place

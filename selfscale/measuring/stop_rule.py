@@ -27,7 +27,7 @@ DRIFT_EXCURSION = 0.05
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SeriesThroughput:
     """What a series says of the throughput.
 
     Attributes
@@ -147,7 +147,7 @@ class StopRule(Protocol):
     def add(self, seconds: float, moved_bytes: float, requests: float) -> bool:
         """Take one interval; True to stop."""
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> SeriesThroughput:
         """The throughput from what was added so far."""
 
 
@@ -211,11 +211,11 @@ class ConfidenceRule:
             return False
         return self.estimate().steady
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> SeriesThroughput:
         """The throughput behind the transient; not steady says why."""
         count = len(self._series.seconds)
         if not count:
-            return Estimate(0.0, math.inf, math.inf, False, "nothing was measured", 0, 0.0)
+            return SeriesThroughput(0.0, math.inf, math.inf, False, "nothing was measured", 0, 0.0)
         rates = self._series.rates()
         settled = self._settled_at is not None and count - self._settled_at >= max(BATCHES_MIN, count // 4)
         # A run that ended too early is not steady anyway; its later half is nearest to what it would have become.
@@ -238,7 +238,7 @@ class ConfidenceRule:
             reason = "the throughput drifts"
         elif mean <= 0 or half_95 > self.target * mean:
             reason = f"the 95 % half-width is {half_95 / mean:.0%} of the throughput" if mean > 0 else "nothing moved"
-        return Estimate(mean, half_95, half_90, not reason, reason, first, seconds)
+        return SeriesThroughput(mean, half_95, half_90, not reason, reason, first, seconds)
 
 
 class RaidPerfRule:
@@ -278,15 +278,15 @@ class RaidPerfRule:
             self._last_rate = rate
         return self._calm >= 2
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> SeriesThroughput:
         """The throughput since the start."""
         moved, seconds = self._series.window(0)
         if not seconds:
-            return Estimate(0.0, math.inf, math.inf, False, "nothing was measured", 0, 0.0)
+            return SeriesThroughput(0.0, math.inf, math.inf, False, "nothing was measured", 0, 0.0)
         rates = self._series.rates()
         steady = self._calm >= 2
         reason = "" if steady else "the running throughput still changed by 1 % or more"
-        return Estimate(moved / seconds, half_width(rates), half_width(rates, 0.9), steady, reason, 0, seconds)
+        return SeriesThroughput(moved / seconds, half_width(rates), half_width(rates, 0.9), steady, reason, 0, seconds)
 
 
 def _confidence(target: float, min_seconds: float, settle: float) -> StopRule:

@@ -17,7 +17,7 @@ import numpy as np
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
 from selfscale.models.measured import columns
-from selfscale.models.residual import Estimate
+from selfscale.models.residual import LogThroughput
 from selfscale.models.traffic import TrafficModel
 from selfscale.profile import Region
 
@@ -76,4 +76,5 @@ class CombinedModel:
         """Throughput; its interval is as wide as if both erred alike, since they learned from the same points."""
         table, weight = columns(workloads), self._learned_weight
         both = zip(self._learned.estimate(table), self._traffic.estimate(table), strict=True)
-        return self._learned.rows(workloads, Estimate(*(weight * one + (1 - weight) * other for one, other in both)))
+        mean = LogThroughput(*(weight * one + (1 - weight) * other for one, other in both))
+        return self._learned.rows(workloads, mean)

@@ -74,7 +74,7 @@ class Formula(Protocol):
         """Derivative of ln(throughput) by the constants, shape (n, constants)."""
 
 
-class Estimate(NamedTuple):
+class LogThroughput(NamedTuple):
     """What is known of n workloads.
 
     Attributes
@@ -173,17 +173,17 @@ class ResidualModel(ABC, Generic[FormulaType]):
         sigma = np.sqrt(np.einsum("ij,jk,ik->i", by_constants, self.formula.covariance, by_constants))
         return by_constants / np.maximum(sigma / SIGMA_MAX, 1)[:, None]
 
-    def estimate(self, table: Columns) -> Estimate:
+    def estimate(self, table: Columns) -> LogThroughput:
         """Throughput, and what constants, residual and the noise of a measurement leave open of it."""
         values = self.formula.at(table)
         mean, sigma = self._process.predict(self._features(table, values.device_shares), return_std=True)
         by_constants = self._sensitivity(table)
-        return Estimate(
+        return LogThroughput(
             values.log_throughput + mean,
             np.sqrt(sigma**2 + np.einsum("ij,jk,ik->i", by_constants, self.formula.covariance, by_constants)),
         )
 
-    def rows(self, workloads: Sequence[Workload], estimate: Estimate) -> pd.DataFrame:
+    def rows(self, workloads: Sequence[Workload], estimate: LogThroughput) -> pd.DataFrame:
         """What `Model.predict` returns, of an estimate that rests on the points that this model learned from."""
         import pandas as pd  # noqa: PLC0415
 

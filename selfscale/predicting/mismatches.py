@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 
 from characterize.units import format_bytes
-from selfscale.comparing.comparison import same_limit
 from selfscale.measuring.access import Access
-from selfscale.predict import Predictor
+from selfscale.measuring.environment import same_limit
+from selfscale.predict import Predictor, predictor_of
 from selfscale.predicting.application import Application
 from selfscale.predicting.estimates import not_recorded
 from selfscale.predicting.no_simulation import no_simulation
@@ -56,7 +56,7 @@ def recorded_machine(
     """
     if application.times is None:
         raise not_recorded(application.why_no_times)
-    predictor = Predictor(profile, model, known_settings(profile, settings))
+    predictor = predictor_of(path, profile, model, known_settings(profile, settings))
     return predictor, mismatches(application, path, predictor) + _other_memory(application, path, profile)
 
 

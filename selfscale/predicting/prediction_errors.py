@@ -8,8 +8,9 @@ measured. A workload's second measurement taken as a prediction of its first one
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,19 @@ from characterize.trace_files.provenance import sha256_of
 from characterize.workload import PARAMETERS, Workload
 from selfscale.exploring.sampling import orthogonal_sample
 from selfscale.measure import Point
-from selfscale.models import MODELS, make_model
+from selfscale.models import MODELS
 from selfscale.models.measured import region_of
 from selfscale.models.orthogonal import OrthogonalModel
-from selfscale.predict import scores_of
-from selfscale.predicting.cross_validation import best_of
+from selfscale.predict import Predictor, record_scores
 from selfscale.profile import TO_COMPLETE, Profile
 from selfscale.profiles.learned_points import learned_points
 from selfscale.profiles.profile_shape import check_point
 from selfscale.read_document import read_document
-from selfscale.validate import MULTIPLES
 
 SCHEMA = "flextrace.validation/1"
 REPEATABILITY = "repeatability"
+MULTIPLES = {1: "equal points", 2: "double points"}
+"""How many times the points that a profile was fitted to an orthogonal sample may have, and what it is called."""
 _IN_IO = "throughput_in_io_bytes_per_s"
 BINS_MAX, BIN_WORKLOADS_MIN = 8, 5
 LEVEL = 0.90
@@ -100,11 +101,17 @@ class PredictionErrors:
         The model that predictions are made with; empty if none can be.
     unusable : dict of str to str
         Models that could not be fitted, and why.
+    fitted_to : dict of str to int
+        Points that each was fitted to, or was to be.
+    coverage : dict of str to float
+        Share of the workloads within the 90 % interval, of models that have one.
     """
 
     table: pd.DataFrame
     used: str
     unusable: dict[str, str]
+    fitted_to: dict[str, int] = field(default_factory=dict)
+    coverage: dict[str, float] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
@@ -117,7 +124,22 @@ class PredictionErrors:
         return self.table[self.table["model"] == model]
 
 
-def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> PredictionErrors:
+def random_workloads(points: Sequence[Point]) -> tuple[dict[Workload, float], dict[Workload, float]]:
+    """Bytes per s of the random workloads that moved something: when measured first, and when measured again."""
+    passes: tuple[dict[Workload, float], dict[Workload, float]] = ({}, {})
+    for point in points:
+        if point.role == "random" and point.throughput_bytes_per_s > 0:
+            passes[bool(point.repeat)][point.workload] = point.throughput_bytes_per_s
+    return passes
+
+
+def errors_of(
+    profile: Profile,
+    points: Sequence[Point] | None = None,
+    *,
+    used_only: bool = False,
+    constants: Mapping[str, float] | None = None,
+) -> PredictionErrors:
     """Errors of all models on random workloads.
 
     Parameters
@@ -125,6 +147,10 @@ def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> Predic
     profile : Profile
     points : sequence of Point, optional
         What `load` read; the profile's own random points if None.
+    used_only : bool
+        Of the models only that which predictions are made with.
+    constants : mapping, optional
+        By name, what else is taken as an estimate, of all workloads alike; of one point each.
 
     Raises
     ------
@@ -132,9 +158,7 @@ def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> Predic
         The profile has no region, or no random workload was measured.
     """
     points = profile.measured if points is None else points
-    random = [point for point in points if point.role == "random" and point.throughput_bytes_per_s > 0]
-    first = {point.workload: point.throughput_bytes_per_s for point in random if not point.repeat}
-    again = {point.workload: point.throughput_bytes_per_s for point in random if point.repeat}
+    first, again = random_workloads(points)
     if not profile.regions:
         raise FlextraceError(f"profile {profile.path or ''} has no region to predict from: {TO_COMPLETE}")
     if not first:
@@ -142,42 +166,72 @@ def errors_of(profile: Profile, points: Sequence[Point] | None = None) -> Predic
             f"profile {profile.path or ''} has no random workload to compare predictions with: measure some with "
             "'flextrace validate' and give its document"
         )
-    tested, learned = list(first), learned_points(profile)
-    estimates, unusable = {}, {}
-    for name in MODELS:
+    tested, measured = list(first), np.array(list(first.values()))
+    scored = replace(profile)
+    record_scores(scored)
+    used = scored.models["best"] or ""
+    names = list(MODELS) if not used_only else [used] if used else []
+    estimates: dict[str, Any] = {}
+    fitted_to, coverage, unusable = {}, {}, {}
+    for name, count, estimate in _estimators(scored, names, points):
+        fitted_to[name] = count
         try:
-            estimates[name] = (
-                make_model(name, profile.cache_environment)
-                .fit(learned, profile.regions)
-                .predict(tested)["throughput_bytes_per_s"]
-            )
+            table = estimate(tested)
         except FlextraceError as error:
             unusable[name] = str(error)
+            continue
+        estimates[name] = table["throughput_bytes_per_s"]
+        if name in MODELS:
+            inside = (table["interval_low"] <= measured) & (measured <= table["interval_high"])
+            coverage[name] = float(inside.mean())
+        else:
+            unusable.pop(OrthogonalModel.name, None)
+    for name, value in (constants or {}).items():
+        fitted_to[name], estimates[name] = 1, np.full(len(tested), value)
+    estimates[REPEATABILITY] = [again.get(workload, np.nan) for workload in tested]
+    return PredictionErrors(_table(profile, first, estimates), used, unusable, fitted_to, coverage)
+
+
+def _estimators(
+    scored: Profile, names: Sequence[str], points: Sequence[Point]
+) -> Iterator[tuple[str, int, Callable[[Sequence[Workload]], pd.DataFrame]]]:
+    """Models, and interpolation in those of `points` that are of an orthogonal sample (thesis 5.4).
+
+    Name, points that it is fitted to, and what fits it and estimates workloads.
+    """
+
+    def by_model(name: str, tested: Sequence[Workload]) -> pd.DataFrame:
+        return Predictor(scored, name).table(tested)
+
+    def by_sample(chosen: Sequence[Point], tested: Sequence[Workload]) -> pd.DataFrame:
+        return OrthogonalModel().fit(chosen, scored.regions).predict(tested)
+
+    learned = learned_points(scored)
+    for name in names:
+        yield name, len(learned), partial(by_model, name)
     grid = {point.workload: point for point in points if point.role == OrthogonalModel.name}
     for multiple, label in MULTIPLES.items() if grid else ():
-        sample = dict.fromkeys(workload for _, workload in orthogonal_sample(profile, multiple * len(learned)))
+        sample = dict.fromkeys(workload for _, workload in orthogonal_sample(scored, multiple * len(learned)))
         chosen = [grid[workload] for workload in sample if workload in grid]
-        try:
-            fitted = OrthogonalModel().fit(chosen, profile.regions)
-            estimates[f"{OrthogonalModel.name}, {label}"] = fitted.predict(tested)["throughput_bytes_per_s"]
-            unusable.pop(OrthogonalModel.name, None)
-        except FlextraceError as error:
-            unusable[f"{OrthogonalModel.name}, {label}"] = str(error)
-    estimates[REPEATABILITY] = pd.Series([again.get(workload, np.nan) for workload in tested])
-    about = _about(profile, first)
+        yield f"{OrthogonalModel.name}, {label}", len(chosen), partial(by_sample, chosen)
+
+
+def _table(profile: Profile, measured: dict[Workload, float], estimates: Mapping[str, Any]) -> pd.DataFrame:
+    """The table of `PredictionErrors`; what has no estimate is left out."""
+    about = _about(profile, measured)
     frames = [
         about.assign(model=name, estimated_bytes_per_s=np.asarray(values, np.float64))
         for name, values in estimates.items()
     ]
     table = pd.concat(frames, ignore_index=True).dropna(subset="estimated_bytes_per_s", ignore_index=True)
+    names = ["model", "workload", *PARAMETERS, "region", "measured_bytes_per_s", "estimated_bytes_per_s"]
+    return _with_errors(table[names])
+
+
+def _with_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with a column ``error``."""
     measured = table["measured_bytes_per_s"]
-    table["error"] = (table["estimated_bytes_per_s"] - measured).abs() / measured
-    try:
-        used = best_of(scores_of(profile)).model
-    except FlextraceError:
-        used = ""
-    names = ["model", "workload", *PARAMETERS, "region", "measured_bytes_per_s", "estimated_bytes_per_s", "error"]
-    return PredictionErrors(table[names], used, unusable)
+    return table.assign(error=(table["estimated_bytes_per_s"] - measured).abs() / measured)
 
 
 def _about(profile: Profile, measured: dict[Workload, float]) -> pd.DataFrame:
@@ -219,8 +273,7 @@ def applications_of(profile: Profile, comparisons: Sequence[Mapping[str, Any]]) 
         if measured and estimated:
             rows.append((found["prediction"].get("model"), Path(str(document.get("trace"))).stem, measured, estimated))
     table = pd.DataFrame(rows, columns=["model", "workload", "measured_bytes_per_s", "estimated_bytes_per_s"])
-    measured = table["measured_bytes_per_s"]
-    return table.assign(error=(table["estimated_bytes_per_s"] - measured).abs() / measured)
+    return _with_errors(table)
 
 
 def cumulative(errors: PredictionErrors) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.predict import BEST, Predictor
+from selfscale.predict import BEST, Predictor, predictor_of
 from selfscale.predicting.application import Application
 from selfscale.predicting.estimates import Estimate, Relative, estimates, relative_of, with_basis, workload_estimates
 from selfscale.predicting.no_simulation import no_simulation
@@ -125,16 +125,12 @@ def machines_of(
             isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 < cost < math.inf
         ):
             raise FlextraceError(f"profile {path} has cost {cost!r}: give a number above 0")
-        try:
-            predictor = Predictor(profile, model, of_profile)
-        except FlextraceError as error:
-            raise FlextraceError(f"profile {path}: {error}", error.exit_code) from error
         machines.append(
             Machine(
                 name=path.stem if names.count(path.stem) == 1 else str(path),
                 path=path,
                 cost=math.nan if cost is None else float(cost),
-                predictor=predictor,
+                predictor=predictor_of(path, profile, model, of_profile),
             )
         )
     return machines

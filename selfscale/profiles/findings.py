@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from characterize.units import format_bytes
 from selfscale.measuring.access import Access
 from selfscale.measuring.stop_rule import CONFIDENCE, stopping_of
-from selfscale.predict import errors_on_random
-from selfscale.predicting.cross_validation import Score
+from selfscale.predicting.cross_validation import Score, quantiles_of
+from selfscale.predicting.prediction_errors import REPEATABILITY, errors_of, random_workloads
 from selfscale.profile import Profile
 from selfscale.profiles.conclusions import conclude, file_cache_bytes
 from selfscale.profiles.direction_caches import READS, direction_cache
@@ -99,18 +99,26 @@ def _quality(profile: Profile) -> list[str]:
                 f"{len(entry['throughput_bytes_per_s'])} times and differed by {entry['spread']:.0%}: "
                 "the machine was not quiet, or its device changes with use."
             )
-    sentences += _models(profile)
-    if profile.complete and (errors := errors_on_random(profile)):
-        again = f"measuring them twice differed by {errors.repeatability_median:.0%} (median)"
-        if math.isnan(errors.repeatability_median):
-            again = "none was measured twice"
-        sentences.append(
-            f"On {errors.count} random workloads the {errors.model} model's error was "
-            f"{errors.prediction_median:.0%} (median), "
-            f"{errors.prediction_mean:.0%} (mean), {errors.prediction_p90:.0%} (90th percentile), "
-            f"{errors.prediction_max:.0%} (largest); {again}."
-        )
-    return sentences
+    return sentences + _models(profile) + _on_random_workloads(profile)
+
+
+def _on_random_workloads(profile: Profile) -> list[str]:
+    """How far off predictions of them were, if there are any, and their second measurements."""
+    if not profile.complete or not random_workloads(profile.measured)[0]:
+        return []
+    errors = errors_of(profile, used_only=True)
+    own, repeated = (errors.of(name)["error"].to_numpy() for name in (errors.used, REPEATABILITY))
+    if not len(own):
+        return []
+    again = "none was measured twice"
+    if len(repeated):
+        again = f"measuring them twice differed by {np.median(repeated):.0%} (median)"
+    quantiles = quantiles_of(own)
+    return [
+        f"On {len(own)} random workloads the {errors.used} model's error was {quantiles['median']:.0%} (median), "
+        f"{own.mean():.0%} (mean), {quantiles['p90']:.0%} (90th percentile), {quantiles['max']:.0%} (largest); "
+        f"{again}."
+    ]
 
 
 def _models(profile: Profile) -> list[str]:

@@ -90,7 +90,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", type=parse_duration, metavar="TIME", help="of each exploration (250s; quick: 120s)")
     parser.add_argument("--points", type=int, metavar="N", help=f"in the end ({POINTS_MANY}; quick: 120)")
     parser.add_argument("--workloads", type=int, metavar="N", help="random ones, measured twice (100; quick: 30)")
-    parser.add_argument("--max-seconds", type=parse_duration, default=3.0, metavar="TIME", help="of a point (3s)")
+    parser.add_argument("--max-time", type=parse_duration, default=3.0, metavar="TIME", help="of a point (3s)")
     parser.add_argument("--application-runs", type=int, metavar="N", help="of each on each machine (2; quick: 1)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help=f"{' and '.join(QUICK)} with less effort: 25 minutes")
@@ -126,7 +126,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def effort_of(arguments: argparse.Namespace) -> Effort:
     """How much is measured on every machine."""
-    return Effort(arguments.budget, arguments.points, arguments.workloads, arguments.max_seconds, seed=arguments.seed)
+    return Effort(arguments.budget, arguments.points, arguments.workloads, arguments.max_time, seed=arguments.seed)
 
 
 def opened(arguments: argparse.Namespace) -> Document:

@@ -275,7 +275,7 @@ def compare(demo: Demo, application: Application, trace: Path, profile: Path) ->
         "--repeat",
         demo.sizes.repeat,
     ]
-    options += ["--max-seconds", demo.sizes.willy_seconds, "-o", document, "--force"]
+    options += ["--max-time", demo.sizes.willy_seconds, "-o", document, "--force"]
     return document, demo.command("flextrace", "compare", trace, *options, quiet=True)
 
 
