@@ -168,11 +168,13 @@ def test_without_dask_the_message_says_what_to_install(database, monkeypatch):
 @needs_dask
 def test_wrong_numbers_and_addresses_are_refused(database, tmp_path):
     assert "0 workers cannot be started" in refused(str(database), "--workers", "0")
-    with (
-        pytest.raises(FlextraceError, match="cannot reach the Dask scheduler"),
-        dask_engine(scheduler=str(tmp_path / "none.json")),
-    ):
-        pass
+    (tmp_path / "list.json").write_text("[1]")
+    for name in ("none.json", "list.json"):
+        with (
+            pytest.raises(FlextraceError, match="cannot reach the Dask scheduler"),
+            dask_engine(scheduler=str(tmp_path / name)),
+        ):
+            pass
 
 
 def test_nothing_but_the_option_imports_dask(database):

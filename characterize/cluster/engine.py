@@ -89,7 +89,7 @@ def _connected(distributed: Any, scheduler: str) -> Any:
             # Dask would wait for the file.
             scheduler = json.loads(Path(scheduler).read_text())["address"]
         return distributed.Client(scheduler, timeout=_CONNECT_S)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FlextraceError(
             f"cannot reach the Dask scheduler {scheduler} ({error}): start it with 'dask scheduler', or give --workers"
         ) from error
