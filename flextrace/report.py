@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from characterize.errors import FlextraceError
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the inputs, write the page, print its path."""
+    """Read the inputs, write the page, print its path; 3 if a trace lacks records."""
     profiles = [*arguments.profiles, *arguments.profile]
     inputs = [*profiles, *arguments.validation, *arguments.trace, *arguments.comparison, *arguments.replay]
     check_new_file(arguments.output, force=arguments.force, inputs=inputs)
@@ -54,10 +55,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.output,
         profiles=[Profile.load(profile) for profile in profiles],
         validations=[prediction_errors.load(document) for document in arguments.validation],
-        traces=[open_stream(trace) for trace in arguments.trace],
+        traces=(traces := [open_stream(trace) for trace in arguments.trace]),
         comparisons=[comparison.load(document).document for document in arguments.comparison],
         replays=[fidelity.load(document) for document in arguments.replay],
         force=arguments.force,
     )
     print(path.resolve())
-    return 0
+    for warning in [warning for trace in traces for warning in trace.facts.warnings]:
+        print(f"flextrace report: warning: {warning}", file=sys.stderr)
+    return 0 if all(trace.facts.header.complete for trace in traces) else 3
