@@ -19,7 +19,7 @@ from characterize.trace_files.provenance import command_words, created_now, tool
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace.options import access_options
 from flextrace.output.measuring_progress import Progress
-from flextrace.output.scale_text import missing_of, much_before, spent_of, what_next
+from flextrace.output.scale_text import missing_of, much_before, spent_of, what_next, wrapped
 from flextrace.runs import measuring
 from flextrace.runs.alone import alone_with
 from flextrace.runs.interruption import terminated_as_interrupted
@@ -362,8 +362,7 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     _say(f"{count} point{'s are' if count != 1 else ' is'} in {arguments.output}{lacks}, after {spent}")
     record_scores(profile)
     profile.save(arguments.output)
-    for line in findings(profile) + knee_sentences(profile):
-        print(line, file=sys.stderr)
+    print("\n".join(wrapped(findings(profile) + knee_sentences(profile))), file=sys.stderr)
 
 
 def _say(text: str) -> None:
