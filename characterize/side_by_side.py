@@ -77,7 +77,7 @@ def render_compared(characterizations: Sequence[Characterization], layers: Seque
     for layer in layers:
         table = compared(characterizations, layer)
         for number, path in enumerate(table, start=1):
-            lines += textwrap.wrap(f"{number}  {path}", WIDTH, subsequent_indent="   ")
+            lines += textwrap.wrap(f"{number}  {printable(path)}", WIDTH, subsequent_indent="   ")
         across = (WIDTH - _NAME_WIDTH) // 13
         for first in range(0, len(table.columns), across):
             part = table.iloc[:, first : first + across]

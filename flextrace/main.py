@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.printable import printable
 from flextrace.output.standard_error import keep_standard_error
 from flextrace.output.standard_output import name_standard_output
 
@@ -113,7 +114,9 @@ def _run(argv: list[str]) -> int:
         _flush()
         return exit_code
     except FlextraceError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        # Names of files are in it, of any bytes, which are not to command the terminal.
+        told = "\n".join(map(printable, str(error).split("\n")))
+        print(f"{name}: {told}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.

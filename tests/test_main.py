@@ -3,6 +3,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -161,6 +162,13 @@ def test_what_cannot_work_is_refused_before_any_work(command, said, tmp_path, ca
     assert main(command.split(" ")) == 2
     assert said in capsys.readouterr().err
     assert not [path for path in tmp_path.iterdir() if path.name != "d"]
+
+
+def test_a_name_in_a_message_commands_no_terminal(tmp_path, capsys):
+    """Nor is it lost for bytes that are no text."""
+    assert main(["info", str(tmp_path / os.fsdecode(b"a\x1b[31m\xff\tb"))]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert r"a\x1b[31m\udcff\tb: No such file" in line
 
 
 def test_memory_that_is_not_there_is_told_in_one_line(monkeypatch, capsys):
