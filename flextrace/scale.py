@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_replaceable
+from characterize.trace_files.new_file import check_directory_of, check_replaceable
 from characterize.trace_files.provenance import command_words, created_now, tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace.options import access_options
@@ -320,8 +320,7 @@ def _check(arguments: argparse.Namespace) -> None:
             raise FlextraceError(
                 f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2
             )
-    if not arguments.output.resolve().parent.is_dir():
-        raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
+    check_directory_of(arguments.output)
     measuring.check_kept(arguments.output, arguments.directory)
     check_replaceable(arguments.output)
     check_nothing_is_lost(arguments, arguments.output)

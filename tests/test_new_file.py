@@ -91,6 +91,22 @@ def test_a_result_does_not_take_the_place_of_an_input(words, tmp_path, capsys, m
     assert output.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "willy --unique-bytes 1M --seq-frac 0 --read-frac 0 --size-mean 4K -o loop",
+        "scale --directory d -o loop --resume",
+        "report p.json -o loop",
+        "replay t.iotrace --directory d --output r.json --record loop",
+    ],
+)
+def test_links_in_a_circle_are_no_place_for_a_result(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    assert main(words.split()) == 2
+    assert "cannot write loop: its links lead in a circle" in capsys.readouterr().err
+
+
 def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_system, tmp_path, capsys):  # noqa: F811
     subprocess.run(["mount", "-o", "remount,ro", small_file_system], check=True)
     output = small_file_system / "p.json"

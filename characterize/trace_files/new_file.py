@@ -28,6 +28,21 @@ def check_replaceable(path: Path) -> None:
         raise FlextraceError(f"cannot write {path}: its directory is not writable; choose another")
 
 
+def check_directory_of(path: Path) -> None:
+    """Refuse a name in a directory that is not there.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    try:
+        there = path.resolve().parent.is_dir()
+    except RuntimeError as error:  # as Python calls it before 3.13
+        raise FlextraceError(f"cannot write {path}: its links lead in a circle; choose another name", 2) from error
+    if not there:
+        raise FlextraceError(f"cannot write {path}: its directory does not exist; create it", exit_code=2)
+
+
 def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> None:
     """Refuse before long work what `new_file` would refuse after it, and that a result takes the place of an input.
 
@@ -37,8 +52,7 @@ def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> N
         There is no such directory, the file exists and `force` is not given, it is one of `inputs`, or what is there is
         no regular file.
     """
-    if not path.resolve().parent.is_dir():
-        raise FlextraceError(f"cannot write {path}: its directory does not exist; create it", exit_code=2)
+    check_directory_of(path)
     if path.exists() and any(it.exists() and it.samefile(path) for it in inputs):
         raise FlextraceError(f"{path} is a file that is read: choose another name for the result", exit_code=2)
     if path.exists() and not force:
