@@ -177,6 +177,19 @@ def test_wrong_numbers_and_addresses_are_refused(database, tmp_path):
             pass
 
 
+@needs_dask
+def test_workers_that_do_not_start_are_told(monkeypatch):
+    def too_many(**options):
+        raise RuntimeError("Nanny failed to start.") from OSError("Cannot allocate memory")
+
+    monkeypatch.setattr("distributed.LocalCluster", too_many)
+    with (
+        pytest.raises(FlextraceError, match=r"2 worker processes could not be started \(Cannot allocate memory\): give"),
+        dask_engine(workers=2),
+    ):
+        pass
+
+
 def test_nothing_but_the_option_imports_dask(database):
     code = "import sys; from flextrace.main import main; main(sys.argv[1:]); print('distributed' in sys.modules)"
     told = subprocess.run(
