@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = [*profiles, *arguments.validation, *arguments.trace, *arguments.comparison, *arguments.replay]
     check_new_file(arguments.output, force=arguments.force, inputs=inputs)
     if not (profiles or arguments.trace or arguments.comparison or arguments.replay):
-        raise FlextraceError("a report of nothing: give a profile, --trace, --comparison or --replay", 2)
+        taken = "; what stands behind --validation is taken for validations" if arguments.validation else ""
+        raise FlextraceError(f"a report of nothing: give a profile, --trace, --comparison or --replay{taken}", 2)
 
     from characterize.stream import open_stream  # noqa: PLC0415 (slow)
     from selfscale.comparing import comparison, fidelity  # noqa: PLC0415
