@@ -45,6 +45,8 @@ VERBS = {
 
 COLLECT_AT_OBJECTS = 100_000
 EXIT_INTERRUPTED = 130
+NO_CACHE = "cannot cache function"
+"""Begins what numba says of a program that may write neither where its code is nor to its home."""
 EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why), 130 interrupted"
 
 
@@ -128,6 +130,15 @@ def _run(argv: list[str]) -> int:
         return 0
     except OSError as error:
         print("\n".join([f"{name}: cannot read or write: {error}", *_notes(error)]), file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if not str(error).startswith(NO_CACHE):
+            raise
+        remedy = "set NUMBA_CACHE_DIR to a directory that you may write, in which they are kept"
+        print(
+            f"{name}: no place for compiled functions, neither beside their code nor in your home: {remedy}",
+            file=sys.stderr,
+        )
         return 1
     except MemoryError as error:
         print(f"{name}: there is not enough memory: {str(error) or 'ask for less at once'}", file=sys.stderr)

@@ -180,6 +180,24 @@ def test_memory_that_is_not_there_is_told_in_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "flextrace willy: there is not enough memory: Unable to allocate 7.28 TiB\n"
 
 
+def test_no_place_for_compiled_functions_is_told_in_one_line(monkeypatch, capsys):
+    """Of whoever has no home; other errors of that kind are not hidden."""
+
+    def without_place(verb):
+        raise RuntimeError("cannot cache function '_partition': no locator available for file 'block_lanes.py'")
+
+    def broken(verb):
+        raise RuntimeError("of another kind")
+
+    monkeypatch.setattr("flextrace.main.make_parser", without_place)
+    assert main(["replay"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("set NUMBA_CACHE_DIR to a directory that you may write, in which they are kept")
+    monkeypatch.setattr("flextrace.main.make_parser", broken)
+    with pytest.raises(RuntimeError, match="of another kind"):
+        main(["replay"])
+
+
 INTERRUPTED_TWICE = {
     "while the first one is told": """
 class Told(type(sys.stderr)):
