@@ -184,7 +184,7 @@ def test_workers_that_do_not_start_are_told(monkeypatch):
 
     monkeypatch.setattr("distributed.LocalCluster", too_many)
     with (
-        pytest.raises(FlextraceError, match=r"2 worker processes could not be started \(Cannot allocate memory\): give"),
+        pytest.raises(FlextraceError, match=r"2 worker processes could not be started \(Cannot allocate memory\): "),
         dask_engine(workers=2),
     ):
         pass
