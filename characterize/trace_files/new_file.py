@@ -66,6 +66,28 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
         stream.write(f"{text}\n".encode())
 
 
+def _give_name(unfinished: Path, path: Path, *, force: bool) -> None:
+    """Give a file its name; what another program has made there meanwhile is not overwritten.
+
+    Raises
+    ------
+    FlextraceError
+        It is there, and `force` is not given.
+    """
+    if not force:
+        try:
+            os.link(unfinished, path)  # which, unlike a rename, replaces nothing
+            return
+        except FileExistsError as error:
+            if path.exists():  # no link to nowhere, whose place is taken
+                raise FlextraceError(
+                    f"{path} was made by another program meanwhile: choose another name or give --force", exit_code=2
+                ) from error
+        except OSError:
+            pass  # a file system without links
+    unfinished.replace(path)
+
+
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     """A stream to write a new file with, and to read it back.
@@ -87,7 +109,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        unfinished.replace(path)
+        _give_name(unfinished, path, force=force)
     except OSError as error:
         raise FlextraceError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
