@@ -64,7 +64,7 @@ def compared(characterizations: Sequence[Characterization], layer: str) -> pd.Da
     columns = {}
     for number, it in enumerate(characterizations, start=1):
         source = it.provenance.get("input")
-        name = f"{source['path']}" if source else f"trace {number}"
+        name = printable(source["path"]) if source else f"trace {number}"  # pandas refuses surrogates
         columns[name if name not in columns else f"{name} ({number})"] = {
             row: float(number_of(it.layers[layer])) for row, number_of in _ROWS.items()
         }
@@ -77,7 +77,7 @@ def render_compared(characterizations: Sequence[Characterization], layers: Seque
     for layer in layers:
         table = compared(characterizations, layer)
         for number, path in enumerate(table, start=1):
-            lines += textwrap.wrap(f"{number}  {printable(path)}", WIDTH, subsequent_indent="   ")
+            lines += textwrap.wrap(f"{number}  {path}", WIDTH, subsequent_indent="   ")
         across = (WIDTH - _NAME_WIDTH) // 13
         for first in range(0, len(table.columns), across):
             part = table.iloc[:, first : first + across]

@@ -171,6 +171,14 @@ def test_a_name_in_a_message_commands_no_terminal(tmp_path, capsys):
     assert r"a\x1b[31m\udcff\tb: No such file" in line
 
 
+def test_traces_of_any_name_stand_side_by_side(tmp_path, capsys):
+    paths = [str(tmp_path / os.fsdecode(name)) for name in (b"plain", b"a\xff\x1b")]
+    for path in paths:
+        characterize.write(made_trace([read(0, 4096, 1, 5)], files=[{"file": 1, "size_bytes": 4096}]), Path(path))
+    assert main(["characterize", *paths]) == 0
+    assert r"a\udcff\x1b" in capsys.readouterr().out
+
+
 def test_memory_that_is_not_there_is_told_in_one_line(monkeypatch, capsys):
     def greedy(verb):
         raise MemoryError("Unable to allocate 7.28 TiB")
