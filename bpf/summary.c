@@ -5,6 +5,7 @@
 #include "summary.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "counters.h"
@@ -68,6 +69,23 @@ static void say_missed_runs(const struct tracer *tracer)
 				(unsigned long long)missed[i].count, missed[i].program);
 }
 
+/* So that a shell takes it as one word. */
+static void say_word(const char *text)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
+	if (*text && !text[strspn(text, plain)]) {
+		fputs(text, stderr);
+		return;
+	}
+	fputc('\'', stderr);
+	for (; *text; text++) {
+		if (*text == '\'')
+			fputs("'\\'", stderr);
+		fputc(*text, stderr);
+	}
+	fputc('\'', stderr);
+}
+
 void summary_say(const struct metadata *metadata, const char *path, uint64_t lost, bool command_goes_on)
 {
 	const struct trace_header *header = metadata->header;
@@ -96,12 +114,15 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 			metadata->first_sight->residency.given_up);
 	holes_say(&metadata->first_sight->holes, stderr);
 	closure_say(metadata->closure, stderr);
-	if (!metadata->options->quiet)
-		fprintf(stderr,
-			"flextrace record: %llu data operations, %llu file operations, %llu block requests, %llu lost: %s\n"
-			"next: flextrace characterize %s\n",
-			(unsigned long long)header->count[RECORD_IO], (unsigned long long)header->count[RECORD_FILEOP],
-			(unsigned long long)header->count[RECORD_BLOCK], (unsigned long long)lost, path, path);
+	if (metadata->options->quiet)
+		return;
+	fprintf(stderr,
+		"flextrace record: %llu data operations, %llu file operations, %llu block requests, %llu lost: %s\n"
+		"flextrace record: next: flextrace characterize ",
+		(unsigned long long)header->count[RECORD_IO], (unsigned long long)header->count[RECORD_FILEOP],
+		(unsigned long long)header->count[RECORD_BLOCK], (unsigned long long)lost, path);
+	say_word(path);
+	fputc('\n', stderr);
 }
 
 void summary_say_losing(const struct options *options, const struct tracer *tracer, uint64_t lost)

@@ -20,6 +20,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import TRACE_PATH_BYTES_MAX, RecordKind
 from characterize.requests import SYSTEM_DIRECTORIES, is_system_path
 from characterize.trace import Header, Trace
+from characterize.trace_files.whole_file import read_whole
 
 KEY_BYTES_MIN = 16
 HASH_DIGITS = 16
@@ -86,10 +87,7 @@ def read_key(file: Path | None, variable: str | None) -> bytes:
     """
     if (file is None) == (variable is None):
         raise FlextraceError("anonymising needs a secret key: give either --key FILE or --key-env VARIABLE", 2)
-    try:
-        key = file.read_bytes().strip() if file else os.environb.get(str(variable).encode(), b"")
-    except OSError as error:
-        raise FlextraceError(f"cannot read the key {file}: {error.strerror}") from error
+    key = read_whole(file, "the key").strip() if file else os.environb.get(os.fsencode(str(variable)), b"")
     if len(key) < KEY_BYTES_MIN:
         raise FlextraceError(
             f"the key in {file or variable} has {len(key)} bytes: names could be guessed; give at least "

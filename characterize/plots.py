@@ -233,7 +233,7 @@ def check_matplotlib() -> None:
         import matplotlib.figure  # noqa: F401, PLC0415 (optional)
     except ImportError as error:
         raise FlextraceError(
-            "drawing figures needs matplotlib, which is not installed: install flextrace[figures], or use "
+            f"drawing figures needs matplotlib, which is not installed ({error}): install flextrace[figures], or use "
             "'flextrace report', which does not need it"
         ) from error
 

@@ -64,7 +64,7 @@ def compared(characterizations: Sequence[Characterization], layer: str) -> pd.Da
     columns = {}
     for number, it in enumerate(characterizations, start=1):
         source = it.provenance.get("input")
-        name = f"{source['path']}" if source else f"trace {number}"
+        name = printable(source["path"]) if source else f"trace {number}"  # pandas refuses surrogates
         columns[name if name not in columns else f"{name} ({number})"] = {
             row: float(number_of(it.layers[layer])) for row, number_of in _ROWS.items()
         }

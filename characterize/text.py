@@ -12,6 +12,7 @@ from characterize.characterization import Characterization
 from characterize.definitions import DEFINITIONS
 from characterize.layer_characterization import LayerCharacterization
 from characterize.links import Links
+from characterize.printable import printable
 from characterize.requests import LAYERS
 from characterize.units import format_bytes, format_duration, format_megabytes
 
@@ -64,14 +65,14 @@ def render(characterization: Characterization, layers: Sequence[str] = LAYERS) -
     """
     lines: list[str] = []
     for warning in characterization.warnings:
-        lines += textwrap.wrap(f"WARNING: {warning}", WIDTH, subsequent_indent="         ")
+        lines += textwrap.wrap(f"WARNING: {printable(warning)}", WIDTH, subsequent_indent="         ")
     if not characterization.trustworthy:
         lines += ["WARNING: the numbers below are NOT TRUSTWORTHY"]
     if lines:
         lines.append("")
     source = characterization.provenance.get("input")
     if source:
-        lines += textwrap.wrap(f"trace    {source['path']}", WIDTH, subsequent_indent="         ")
+        lines += textwrap.wrap(f"trace    {printable(source['path'])}", WIDTH, subsequent_indent="         ")
     elapsed = _duration(characterization.elapsed_s)
     origin = characterization.trace["elapsed_from"]
     lines.append(f"elapsed  {elapsed}" + (f"  (from the {origin})" if origin else "  (not measured)"))

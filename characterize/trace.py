@@ -367,7 +367,7 @@ def _metadata_of(path: Path, text: bytes | None, warnings: list[str]) -> dict[st
         return {}
     try:
         metadata = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         metadata = None
     if not isinstance(metadata, dict):
         warnings.append(f"{path}: its JSON block is damaged; command line, devices and lineage are unknown")

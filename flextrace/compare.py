@@ -66,13 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     from selfscale.compare import compare  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
 
+    profile = Profile.load(arguments.profile)  # before the trace, which may take long
     trace = characterize.open(arguments.trace)
     for warning in trace.warnings:
         print(f"flextrace compare: warning: {warning}", file=sys.stderr)
     with terminated_as_interrupted():
         comparison = compare(
             trace,
-            Profile.load(arguments.profile),
+            profile,
             arguments.directory,
             memory_bytes=arguments.memory,
             repeat=arguments.repeat,

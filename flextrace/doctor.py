@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import stat
+import textwrap
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +26,7 @@ from flextrace.checks.recorder import recorder_checks
 from selfscale.measuring.environment import cache_limit_bytes
 
 SCHEMA = "flextrace.doctor/1"
+WIDTH = 98
 AREAS = ("kernel", "binaries", "privileges", "programs", "control groups", "places", "Python", "recording")
 """In the order in which a remedy for one helps the next; the recording that is tried last depends on most of them."""
 
@@ -112,7 +114,14 @@ def render(checks: list[Check]) -> list[str]:
     for area, members in groupby(checks, key=lambda check: check.area):
         lines.append(area)
         for remedy, alike in groupby(members, key=lambda check: check.remedy):
-            lines += [f"  {check.status:<4}  {check.name:<{width}}  {check.cause}" for check in alike]
+            for check in alike:
+                lines += textwrap.wrap(
+                    f"  {check.status:<4}  {check.name:<{width}}  {check.cause}",
+                    WIDTH,
+                    subsequent_indent=" " * (width + 10),
+                    break_long_words=False,  # paths and names of programs
+                    break_on_hyphens=False,
+                )
             if remedy:
                 lines.append(f"        -> {remedy}")
         lines.append("")

@@ -75,7 +75,8 @@ def _render(document: dict[str, Any]) -> list[str]:
     lines += ["", "records", *(f"  {kind:<10} {count:>12}" for kind, count in document["records"].items() if count)]
     lines += _losses(document)
     lines += [*_sources(document), *_closure(document), *_skips(document), *_links(document)]
-    lines += [f"device     {_inline(device)}" for device in metadata.get("devices", [])]
+    for device in metadata.get("devices", []):
+        lines += textwrap.wrap(printable(f"device     {_inline(device)}"), WIDTH, subsequent_indent=" " * 11)
     if document["threads"]:
         names = (f"{printable(row['comm'])} ({row['threads']} in {row['processes']})" for row in document["threads"])
         lines += ["", *textwrap.wrap("threads    " + ", ".join(names), WIDTH, subsequent_indent=" " * 11)]

@@ -16,6 +16,7 @@ import sys
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.printable import printable
 from flextrace.output.standard_error import keep_standard_error
 from flextrace.output.standard_output import name_standard_output
 
@@ -44,6 +45,8 @@ VERBS = {
 
 COLLECT_AT_OBJECTS = 100_000
 EXIT_INTERRUPTED = 130
+NO_CACHE = "cannot cache function"
+"""Begins what numba says of a program that may write neither where its code is nor to its home."""
 EXIT_CODES = "exit codes: 0 ok, 1 failed, 2 usage, 3 the result is not trustworthy (it says why), 130 interrupted"
 
 
@@ -113,7 +116,9 @@ def _run(argv: list[str]) -> int:
         _flush()
         return exit_code
     except FlextraceError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        # Names of files are in it, of any bytes, which are not to command the terminal.
+        told = "\n".join(map(printable, str(error).split("\n")))
+        print(f"{name}: {told}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
@@ -125,6 +130,15 @@ def _run(argv: list[str]) -> int:
         return 0
     except OSError as error:
         print("\n".join([f"{name}: cannot read or write: {error}", *_notes(error)]), file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if not str(error).startswith(NO_CACHE):
+            raise
+        remedy = "set NUMBA_CACHE_DIR to a directory that you may write, in which they are kept"
+        print(
+            f"{name}: no place for compiled functions, neither beside their code nor in your home: {remedy}",
+            file=sys.stderr,
+        )
         return 1
     except MemoryError as error:
         print(f"{name}: there is not enough memory: {str(error) or 'ask for less at once'}", file=sys.stderr)

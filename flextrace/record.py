@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from characterize.errors import FlextraceError
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX
 from characterize.trace_files.new_file import check_replaceable
 from flextrace.export import write_archive
+from replayer.run import EXIT_INTERRUPTED
 from replayer.running.binaries import find_binary
 from replayer.running.confine import MemoryGroup, parse_limit
 
@@ -206,12 +208,14 @@ def keep_as_archive(trace: Path, archive: Path, *, force: bool, quiet: bool) -> 
     try:
         lines = write_archive(trace, archive, force=force)
     except (FlextraceError, KeyboardInterrupt) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
         raise FlextraceError(
-            f"{str(error) or 'interrupted'}. The recording is kept as {trace}; "
-            f"to archive it later: flextrace export {trace} -o {archive}"
+            f"{'interrupted' if interrupted else error}. The recording is kept as {trace}; "
+            f"to archive it later: flextrace export {shlex.quote(str(trace))} -o {shlex.quote(str(archive))}",
+            EXIT_INTERRUPTED if interrupted else 1,
         ) from error
     trace.unlink()
     if not quiet:
-        lines += [f"{trace} is gone: next: flextrace characterize {archive}"]
+        lines += [f"{trace} is gone: next: flextrace characterize {shlex.quote(str(archive))}"]
     for line in lines[1:] if quiet else lines:
         print(f"flextrace record: {line}", file=sys.stderr)

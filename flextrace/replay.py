@@ -133,7 +133,10 @@ def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--direct", choices=DIRECT_CHOICES, default="recorded", help="O_DIRECT (default: as recorded)")
     group.add_argument(
-        "--sync", choices=SYNC_CHOICES, default="recorded", help="O_SYNC, fsync: recorded, off, or O_SYNC on each write"
+        "--sync",
+        choices=SYNC_CHOICES,
+        default="recorded",
+        help="O_SYNC, O_DSYNC and the fsync family: as recorded (default), off, or every write with O_DSYNC or O_SYNC",
     )
 
 

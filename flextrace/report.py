@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from characterize.errors import FlextraceError
@@ -37,12 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the inputs, write the page, print its path."""
+    """Read the inputs, write the page, print its path; 3 if a trace lacks records."""
     profiles = [*arguments.profiles, *arguments.profile]
     inputs = [*profiles, *arguments.validation, *arguments.trace, *arguments.comparison, *arguments.replay]
     check_new_file(arguments.output, force=arguments.force, inputs=inputs)
     if not (profiles or arguments.trace or arguments.comparison or arguments.replay):
-        raise FlextraceError("a report of nothing: give a profile, --trace, --comparison or --replay", 2)
+        taken = "; what stands behind --validation is taken for validations" if arguments.validation else ""
+        raise FlextraceError(f"a report of nothing: give a profile, --trace, --comparison or --replay{taken}", 2)
 
     from characterize.stream import open_stream  # noqa: PLC0415 (slow)
     from selfscale.comparing import comparison, fidelity  # noqa: PLC0415
@@ -54,10 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.output,
         profiles=[Profile.load(profile) for profile in profiles],
         validations=[prediction_errors.load(document) for document in arguments.validation],
-        traces=[open_stream(trace) for trace in arguments.trace],
+        traces=(traces := [open_stream(trace) for trace in arguments.trace]),
         comparisons=[comparison.load(document).document for document in arguments.comparison],
         replays=[fidelity.load(document) for document in arguments.replay],
         force=arguments.force,
     )
     print(path.resolve())
-    return 0
+    for warning in [warning for trace in traces for warning in trace.facts.warnings]:
+        print(f"flextrace report: warning: {warning}", file=sys.stderr)
+    return 0 if all(trace.facts.header.complete for trace in traces) else 3

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_replaceable
+from characterize.trace_files.new_file import check_directory_of, check_replaceable
 from characterize.trace_files.provenance import command_words, created_now, tool_version
 from characterize.units import format_duration, parse_duration, parse_fraction, parse_positive, parse_seed
 from flextrace.options import access_options
 from flextrace.output.measuring_progress import Progress
-from flextrace.output.scale_text import missing_of, much_before, spent_of, what_next
+from flextrace.output.scale_text import missing_of, much_before, spent_of, what_next, wrapped
 from flextrace.runs import measuring
 from flextrace.runs.alone import alone_with
 from flextrace.runs.interruption import terminated_as_interrupted
@@ -320,8 +320,7 @@ def _check(arguments: argparse.Namespace) -> None:
             raise FlextraceError(
                 f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2
             )
-    if not arguments.output.resolve().parent.is_dir():
-        raise FlextraceError(f"cannot write {arguments.output}: its directory does not exist; create it", 2)
+    check_directory_of(arguments.output)
     measuring.check_kept(arguments.output, arguments.directory)
     check_replaceable(arguments.output)
     check_nothing_is_lost(arguments, arguments.output)
@@ -362,8 +361,7 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     _say(f"{count} point{'s are' if count != 1 else ' is'} in {arguments.output}{lacks}, after {spent}")
     record_scores(profile)
     profile.save(arguments.output)
-    for line in findings(profile) + knee_sentences(profile):
-        print(line, file=sys.stderr)
+    print("\n".join(wrapped(findings(profile) + knee_sentences(profile))), file=sys.stderr)
 
 
 def _say(text: str) -> None:

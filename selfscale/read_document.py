@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.whole_file import read_whole
 
 
 def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
@@ -27,10 +28,9 @@ def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
     FlextraceError
         The file cannot be read, or holds no JSON.
     """
+    content = read_whole(Path(path), what)
     try:
-        return json.loads(Path(path).read_text())
-    except OSError as error:
-        raise FlextraceError(f"cannot read {what} {path}: {error.strerror}") from error
+        return json.loads(content)
     # Brackets within brackets, deeper than anybody writes them, are recursion.
     except (ValueError, RecursionError) as error:
         raise FlextraceError(f"{path} is not a {what}: it is no JSON document ({error}); {remedy}") from error

@@ -2,6 +2,7 @@
 """A trace without names: no name is left in any byte of what is written, and everything else is as it was."""
 
 import json
+import os
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import characterize
-from characterize.anonymise import Names, anonymised
+from characterize.anonymise import Names, anonymised, read_key
 from characterize.characterization import characterize as characterization_of
 from characterize.durations_of import known_durations
 from characterize.errors import FlextraceError
@@ -218,6 +219,11 @@ def test_any_trace(tmp_path):
     assert characterize.open(written).paths == trace.paths
     assert b"sort" not in written.read_bytes()
     anonymised(made_trace(), Names(KEY))
+
+
+def test_a_variable_of_any_name_is_looked_for():
+    with pytest.raises(FlextraceError, match="has 0 bytes"):
+        read_key(None, os.fsdecode(b"\xff"))
 
 
 def test_hashes_that_meet_are_refused(monkeypatch):

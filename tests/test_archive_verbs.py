@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import shlex
 import signal
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import characterize
 from characterize.errors import FlextraceError
 from characterize.trace_files.archive import pack
 from flextrace.main import main
-from flextrace.record import run_recorder
+from flextrace.record import keep_as_archive, run_recorder
 from selfscale.explore import Exploration
 from selfscale.exploring.plan import Settings
 from selfscale.profile import Profile
@@ -251,6 +252,21 @@ def test_record_keeps_the_trace_if_there_is_no_room_for_the_archive(small_file_s
     assert f"The recording is kept as {kept}" in done.stderr
     assert sorted(small_file_system.iterdir()) == [kept, small_file_system / "rest"]
     assert len(characterize.open(kept).io) > 0
+
+
+def test_archiving_that_is_interrupted_keeps_the_trace_and_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(trace, archive, *, force):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flextrace.record.write_archive", interrupted)
+    trace, archive = tmp_path / "a b.iotrace", tmp_path / "a b.parquet"
+    trace.write_bytes(b"recorded")
+    with pytest.raises(FlextraceError, match=r"^interrupted\. The recording is kept as") as caught:
+        keep_as_archive(trace, archive, force=False, quiet=False)
+    assert caught.value.exit_code == 130
+    command = shlex.split(str(caught.value).partition("later: ")[2])
+    assert command == ["flextrace", "export", str(trace), "-o", str(archive)]
+    assert trace.read_bytes() == b"recorded"
 
 
 @needs_recorder

@@ -168,9 +168,24 @@ def test_without_dask_the_message_says_what_to_install(database, monkeypatch):
 @needs_dask
 def test_wrong_numbers_and_addresses_are_refused(database, tmp_path):
     assert "0 workers cannot be started" in refused(str(database), "--workers", "0")
+    (tmp_path / "list.json").write_text("[1]")
+    for name in ("none.json", "list.json"):
+        with (
+            pytest.raises(FlextraceError, match="cannot reach the Dask scheduler"),
+            dask_engine(scheduler=str(tmp_path / name)),
+        ):
+            pass
+
+
+@needs_dask
+def test_workers_that_do_not_start_are_told(monkeypatch):
+    def too_many(**options):
+        raise RuntimeError("Nanny failed to start.") from OSError("Cannot allocate memory")
+
+    monkeypatch.setattr("distributed.LocalCluster", too_many)
     with (
-        pytest.raises(FlextraceError, match="cannot reach the Dask scheduler"),
-        dask_engine(scheduler=str(tmp_path / "none.json")),
+        pytest.raises(FlextraceError, match=r"2 worker processes could not be started \(Cannot allocate memory\): "),
+        dask_engine(workers=2),
     ):
         pass
 

@@ -391,6 +391,16 @@ def test_verdict_text_and_document(tmp_path):
     assert list(document["checks"][1]) == ["area", "name", "status", "cause", "remedy"]
 
 
+def test_a_long_cause_is_broken_where_a_line_ends():
+    cause = f"groups of version 1 below {' '.join(f'/sys/fs/cgroup/{number}' for number in range(20))}"
+    _, first, *rest, _, _ = doctor.render([ok("kernel", "--in-cgroup", cause)])
+    begin = "  ok    --in-cgroup  "
+    assert first.startswith(begin)
+    assert all(line.startswith(" " * len(begin)) for line in rest)
+    assert max(map(len, [first, *rest])) < 100
+    assert " ".join(line[len(begin) :] for line in [first, *rest]) == cause
+
+
 @pytest.mark.parametrize("name", ["nowhere", "file", "nul\0"])
 def test_a_directory_that_is_none(tmp_path, capsys, name):
     (tmp_path / "file").touch()

@@ -2,6 +2,7 @@
 """CSV tables come back as the same records; a timeline has the operations of its window, by a decoder of its own."""
 
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -134,6 +135,8 @@ def test_what_a_table_cannot_say(tmp_path):
     assert csv_export.write(trace, tmp_path / "a.csv").left_out == 1
     with pytest.raises(FlextraceError, match="line break"):
         csv_export.write(made_trace([read(0, 1)], paths={1: "/a\nb"}), tmp_path / "b.csv")
+    with pytest.raises(FlextraceError, match=r"is not UTF-8: .* write NAME\.parquet"):
+        csv_export.write(made_trace([read(0, 1)], paths={1: os.fsdecode(b"/a\xff")}), tmp_path / "b.csv")
     with pytest.raises(FlextraceError, match="nothing at the layer block"):
         csv_export.write(trace, tmp_path / "c.csv", "block")
     assert [it.name for it in tmp_path.iterdir()] == ["a.csv"]

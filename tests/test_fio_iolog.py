@@ -234,3 +234,14 @@ def test_a_directory_is_for_fio_and_fio_needs_one(trace, tmp_path, cli):
         status, error = cli(*words)
         assert (status, message in error) == (2, True)
         assert not (tmp_path / "image").exists()
+
+
+def test_files_that_cannot_be_laid_out_leave_no_job(trace, tmp_path, cli):
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "precious").touch()
+    status, error = cli("export", trace, "-o", tmp_path / "a.fio", "--directory", place)
+    assert status == 1
+    assert "holds files that are not a replay's" in error
+    assert sorted(tmp_path.iterdir()) == sorted([trace, place])
+    assert [path.name for path in place.iterdir()] == ["precious"]

@@ -66,7 +66,7 @@ def test_data_of_files_and_of_writes_compress_to_the_share_that_was_asked_for(en
 def test_unknown_kinds_of_data_are_refused(engine, tmp_path, kind):
     done = engine(one_file(), f"--data={kind}")
     assert done.returncode == 2
-    assert f"--data does not know '{kind}'" in done.stderr
+    assert f"--data does not know '{kind}': give random, or compressible" in done.stderr
     assert not (tmp_path / "image").exists()
 
 

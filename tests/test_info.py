@@ -29,6 +29,7 @@ METADATA = {
         "devices": {"8:0": {"read_bytes": {"seen": 4096, "kernel": 4096, "ratio": 1}}},
     },
     "lost": {"IO": 5},
+    "devices": [{"device": "8:0", "name": "sda", "sectors": 1 << 30, "rotational": True, "backing": "254:0"}],
 }
 
 

@@ -24,6 +24,7 @@ VERBS = {
     "repeat": ("{trace}", "--times", "2", "-o", "{made}"),
     "clone": ("{trace}", "--copies", "2", "-o", "{made}"),
     "export": ("{trace}", "-o", "{archive}"),
+    "report": ("--trace", "{trace}", "-o", "{page}"),
 }
 
 
@@ -49,7 +50,9 @@ def test_a_trace_that_lacks_records_is_used_and_told(verb, trace, profile, tmp_p
     path, lossy = trace
     made = tmp_path / "made.iotrace"
     archive = tmp_path / "made.parquet"
-    words = [word.format(trace=path, profile=profile, made=made, archive=archive) for word in VERBS[verb]]
+    page = tmp_path / "page.html"
+    places = {"trace": path, "profile": profile, "made": made, "archive": archive, "page": page}
+    words = [word.format(**places) for word in VERBS[verb]]
     assert main([verb, *words]) == (3 if lossy else 0)
     told = capsys.readouterr()
     assert ("lost while recording" in (told.out + told.err).lower()) == lossy

@@ -3,6 +3,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -163,6 +164,21 @@ def test_what_cannot_work_is_refused_before_any_work(command, said, tmp_path, ca
     assert not [path for path in tmp_path.iterdir() if path.name != "d"]
 
 
+def test_a_name_in_a_message_commands_no_terminal(tmp_path, capsys):
+    """Nor is it lost for bytes that are no text."""
+    assert main(["info", str(tmp_path / os.fsdecode(b"a\x1b[31m\xff\tb"))]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert r"a\x1b[31m\udcff\tb: No such file" in line
+
+
+def test_traces_of_any_name_stand_side_by_side(tmp_path, capsys):
+    paths = [str(tmp_path / os.fsdecode(name)) for name in (b"plain", b"a\xff\x1b")]
+    for path in paths:
+        characterize.write(made_trace([read(0, 4096, 1, 5)], files=[{"file": 1, "size_bytes": 4096}]), Path(path))
+    assert main(["characterize", *paths]) == 0
+    assert r"a\udcff\x1b" in capsys.readouterr().out
+
+
 def test_memory_that_is_not_there_is_told_in_one_line(monkeypatch, capsys):
     def greedy(verb):
         raise MemoryError("Unable to allocate 7.28 TiB")
@@ -170,6 +186,24 @@ def test_memory_that_is_not_there_is_told_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr("flextrace.main.make_parser", greedy)
     assert main(["willy"]) == 1
     assert capsys.readouterr().err == "flextrace willy: there is not enough memory: Unable to allocate 7.28 TiB\n"
+
+
+def test_no_place_for_compiled_functions_is_told_in_one_line(monkeypatch, capsys):
+    """Of whoever has no home; other errors of that kind are not hidden."""
+
+    def without_place(verb):
+        raise RuntimeError("cannot cache function '_partition': no locator available for file 'block_lanes.py'")
+
+    def broken(verb):
+        raise RuntimeError("of another kind")
+
+    monkeypatch.setattr("flextrace.main.make_parser", without_place)
+    assert main(["replay"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("set NUMBA_CACHE_DIR to a directory that you may write, in which they are kept")
+    monkeypatch.setattr("flextrace.main.make_parser", broken)
+    with pytest.raises(RuntimeError, match="of another kind"):
+        main(["replay"])
 
 
 INTERRUPTED_TWICE = {

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_new_file, write_text
+from characterize.trace_files.new_file import check_new_file, new_file, write_text
 from flextrace.main import main
 from selfscale.profile import Profile
 from tests.small_file_system import small_file_system  # noqa: F401
@@ -26,6 +26,24 @@ def test_a_text_takes_the_place_of_a_file_only_by_force(tmp_path):
     write_text(path, "two", force=True)
     assert path.read_text() == "two\n"
     assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_what_another_program_made_meanwhile_stays(tmp_path):
+    path, link = tmp_path / "result.json", tmp_path / "link"
+    writing = new_file(path)
+    writing.__enter__().write(b"second")
+    path.write_text("first")
+    with pytest.raises(FlextraceError, match="made by another program meanwhile"):
+        writing.__exit__(None, None, None)
+    assert path.read_text() == "first"
+    with new_file(path, force=True) as stream:
+        stream.write(b"second")
+    assert path.read_text() == "second"
+    link.symlink_to("nowhere")
+    with new_file(link) as stream:
+        stream.write(b"third")
+    assert link.read_text() == "third"
+    assert sorted(os.listdir(tmp_path)) == ["link", "result.json"]
 
 
 def test_what_was_there_stays_where_the_disk_is_full(tmp_path, monkeypatch):
@@ -89,6 +107,22 @@ def test_a_result_does_not_take_the_place_of_an_input(words, tmp_path, capsys, m
     assert main([*words.split(), "--force"]) == 2
     assert f"{output.name} is a file that is read" in capsys.readouterr().err
     assert output.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "willy --unique-bytes 1M --seq-frac 0 --read-frac 0 --size-mean 4K -o loop",
+        "scale --directory d -o loop --resume",
+        "report p.json -o loop",
+        "replay t.iotrace --directory d --output r.json --record loop",
+    ],
+)
+def test_links_in_a_circle_are_no_place_for_a_result(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    assert main(words.split()) == 2
+    assert "cannot write loop: its links lead in a circle" in capsys.readouterr().err
 
 
 def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_system, tmp_path, capsys):  # noqa: F811

@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+from pathlib import Path
 
 import pytest
 
+from characterize.anonymise import read_key
 from characterize.errors import FlextraceError
 from selfscale.comparing import comparison, fidelity
 from selfscale.predicting import prediction_errors
 from selfscale.profile import Profile
+from selfscale.profiles.table import read_table
 
 pytestmark = pytest.mark.computes
 
@@ -26,6 +31,23 @@ def test_what_is_no_json(tmp_path, load, content):
     with pytest.raises(FlextraceError, match="no JSON document") as caught:
         load(path)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("load", [*VERSIONED, fidelity.load, read_table, lambda path: read_key(Path(path), None)])
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero", "/dev/full", "/dev/urandom"])
+def test_a_device_is_not_read_to_an_end_that_never_comes(load, device):
+    with pytest.raises(FlextraceError, match=f"cannot read .*{device}: it is a device; name a file"):
+        load(device)
+
+
+def test_a_pipe_is_read(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b'{"schema": "flextrace.profile/9"}',))
+    writer.start()
+    with pytest.raises(FlextraceError, match="has version 9"):
+        Profile.load(path)
+    writer.join()
 
 
 @pytest.mark.parametrize("load", VERSIONED)

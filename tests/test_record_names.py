@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_the_smallest_ring_holds_the_names_of_a_rename(tmp_path):
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_what_is_next_is_a_command_whatever_the_trace_is_called(tmp_path):
+    trace = tmp_path / "Bob's trace, $HOME.iotrace"
+    told = run_recorder(trace, "true").stderr.splitlines()[-1]
+    assert shlex.split(told.removeprefix("flextrace record: next: ")) == ["flextrace", "characterize", str(trace)]
+    plain = tmp_path / "t-1.iotrace"
+    assert run_recorder(plain, "true").stderr.splitlines()[-1].endswith(f" characterize {plain}")
+
+
 def test_names_of_calls_at_the_same_time_are_told_apart(tmp_path):
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:

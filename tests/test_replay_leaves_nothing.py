@@ -13,8 +13,9 @@ import pytest
 import characterize
 from flextrace.main import main
 from replayer.run import prepare, replay
-from replayer.running.phases import remove_image
+from replayer.running.phases import LaidOut, remove_image
 from tests.made_trace import made_trace, read
+from tests.ordinary_user import NUMBER
 from tests.running_replay import endless_layout, playing, slow, started, wait_until
 from tests.straced import ENGINE, needs_engine, needs_strace
 from tests.told import RECORDER
@@ -180,3 +181,14 @@ def test_a_removal_needs_a_directory(options):
     done = subprocess.run([ENGINE, "--phase=remove", *options], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no --directory given" in done.stderr
+
+
+def test_a_directory_that_may_not_be_looked_at_is_left_to_the_engine_to_tell(tmp_path):
+    """Which says what failed, on which directory."""
+    tmp_path.chmod(0o700)
+    os.seteuid(NUMBER)
+    try:
+        with LaidOut(tmp_path / "image") as files:
+            assert files.mine
+    finally:
+        os.seteuid(0)

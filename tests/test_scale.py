@@ -74,6 +74,8 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
     assert [point.parameter for point in profile.storage] == list(probes(1.0))
     assert "The effective size of the page cache is" in captured.err
     assert "What this machine is good at" in captured.err
+    findings = captured.err.partition("The effective size")[2].partition("flextrace scale: next")[0]
+    assert max(map(len, findings.splitlines())) < 100
     assert profile.findings["write_policy"]["kind"] == "write-cancelling"
     assert f"next: flextrace predict {place / 'p.json'} --trace" in captured.err
 

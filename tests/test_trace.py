@@ -190,7 +190,7 @@ def test_json_block_cut_off(tmp_path):
     assert len(trace.io) == 3
 
 
-@pytest.mark.parametrize("text", [b"{broken", b"[1, 2]", b"\xff\xfe\xfd"])
+@pytest.mark.parametrize("text", [b"{broken", b"[1, 2]", b"\xff\xfe\xfd", b"[" * 3000])
 def test_damaged_json(written, text):
     patch(written, JSON_AT, text)
     patch(written, JSON_BYTES_AT, struct.pack("<Q", len(text)))

@@ -50,16 +50,7 @@ def dask_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
             raise FlextraceError(f"{workers} workers cannot be started: give 1 to {WORKERS_MAX}", 2)
         with (
             tempfile.TemporaryDirectory(prefix="flextrace-cluster-") as directory,
-            distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                # The kernel says what memory there is; Dask would stop workers before.
-                memory_limit=0,
-                dashboard_address=None,
-                local_directory=directory,
-                # What ends badly is one message here; Dask says of every process that it ends.
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
+            _local_cluster(distributed, workers, directory) as cluster,
             distributed.Client(cluster) as client,
         ):
             yield _engine_of(client), PARTS_PER_WORKER * workers
@@ -71,6 +62,26 @@ def dask_engine(scheduler: str | None = None, workers: int | None = None) -> Ite
                 f"the Dask scheduler {scheduler} has no workers: start some ('dask worker {scheduler}')"
             )
         yield _engine_of(client), PARTS_PER_WORKER * found
+
+
+def _local_cluster(distributed: Any, workers: int, directory: str) -> Any:
+    """So many processes of this machine, of which all have started."""
+    try:
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            # The kernel says what memory there is; Dask would stop workers before.
+            memory_limit=0,
+            dashboard_address=None,
+            local_directory=directory,
+            # What ends badly is one message here; Dask says of every process that it ends.
+            silence_logs=logging.CRITICAL,
+        )
+    except RuntimeError as error:
+        why = error.__cause__ or error
+        raise FlextraceError(
+            f"{workers} worker processes could not be started ({why}): give fewer --workers, or more memory"
+        ) from error
 
 
 def _distributed() -> Any:
@@ -89,7 +100,7 @@ def _connected(distributed: Any, scheduler: str) -> Any:
             # Dask would wait for the file.
             scheduler = json.loads(Path(scheduler).read_text())["address"]
         return distributed.Client(scheduler, timeout=_CONNECT_S)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FlextraceError(
             f"cannot reach the Dask scheduler {scheduler} ({error}): start it with 'dask scheduler', or give --workers"
         ) from error

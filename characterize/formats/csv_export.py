@@ -104,11 +104,10 @@ def _tables_of_files(trace: Trace) -> tuple[Iterator[pa.Table], int]:
     named = fileops[said]
     starts = np.concatenate([io["start_ns"], named["start_ns"]])
     order = np.argsort(starts, kind="stable")
-    paths = {file: path for file, path in trace.paths.items() if "\n" in path or "\r" in path}
-    if paths:
-        raise FlextraceError(
-            f"the path {next(iter(paths.values()))!r} has a line break: it cannot stand in a CSV table"
-        )
+    for file in np.unique(np.concatenate([io["file"], named["file"]])).tolist():
+        path = trace.paths.get(file, "")
+        if fault := _fault(path):
+            raise FlextraceError(f"the path {path!r} {fault}: it cannot stand in a CSV table; write NAME.parquet")
 
     def tables() -> Iterator[pa.Table]:
         for first in range(0, len(order), ROWS_AT_ONCE):
@@ -116,6 +115,15 @@ def _tables_of_files(trace: Trace) -> tuple[Iterator[pa.Table], int]:
             yield _without_durations(trace, _table_of_files(trace, io, named, part))
 
     return tables(), int((~said).sum())
+
+
+def _fault(path: str) -> str:
+    """Why a path cannot be in a line of text; empty if it can."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # surrogates, which stand for bytes that are not UTF-8
+        return "is not UTF-8"
+    return "has a line break" if "\n" in path or "\r" in path else ""
 
 
 def _table_of_files(trace: Trace, io: np.ndarray, fileops: np.ndarray, part: np.ndarray) -> pa.Table:

@@ -48,6 +48,10 @@ class ForeignTrace:
 
     def __init__(self, path: Path, options: ReadOptions | None = None):
         options = options or ReadOptions()
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would wait for who writes into it
+            raise FlextraceError(
+                f"cannot read {path}: it is no file, and is read more than once; write it to one first"
+            )
         name = options.format or (table_format if options.columns else found_format)(path).name
         if name not in FORMATS:
             raise FlextraceError(f"format {name!r} is unknown: choose one of {', '.join(FORMATS)}", 2)

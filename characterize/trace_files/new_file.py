@@ -28,6 +28,21 @@ def check_replaceable(path: Path) -> None:
         raise FlextraceError(f"cannot write {path}: its directory is not writable; choose another")
 
 
+def check_directory_of(path: Path) -> None:
+    """Refuse a name in a directory that is not there.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    try:
+        there = path.resolve().parent.is_dir()
+    except RuntimeError as error:  # as Python calls it before 3.13
+        raise FlextraceError(f"cannot write {path}: its links lead in a circle; choose another name", 2) from error
+    if not there:
+        raise FlextraceError(f"cannot write {path}: its directory does not exist; create it", exit_code=2)
+
+
 def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> None:
     """Refuse before long work what `new_file` would refuse after it, and that a result takes the place of an input.
 
@@ -37,8 +52,7 @@ def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> N
         There is no such directory, the file exists and `force` is not given, it is one of `inputs`, or what is there is
         no regular file.
     """
-    if not path.resolve().parent.is_dir():
-        raise FlextraceError(f"cannot write {path}: its directory does not exist; create it", exit_code=2)
+    check_directory_of(path)
     if path.exists() and any(it.exists() and it.samefile(path) for it in inputs):
         raise FlextraceError(f"{path} is a file that is read: choose another name for the result", exit_code=2)
     if path.exists() and not force:
@@ -50,6 +64,28 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
     """A `new_file` with one text, which ends its last line."""
     with new_file(path, force=force) as stream:
         stream.write(f"{text}\n".encode())
+
+
+def _give_name(unfinished: Path, path: Path, *, force: bool) -> None:
+    """Give a file its name; what another program has made there meanwhile is not overwritten.
+
+    Raises
+    ------
+    FlextraceError
+        It is there, and `force` is not given.
+    """
+    if not force:
+        try:
+            os.link(unfinished, path)  # which, unlike a rename, replaces nothing
+            return
+        except FileExistsError as error:
+            if path.exists():  # no link to nowhere, whose place is taken
+                raise FlextraceError(
+                    f"{path} was made by another program meanwhile: choose another name or give --force", exit_code=2
+                ) from error
+        except OSError:
+            pass  # a file system without links
+    unfinished.replace(path)
 
 
 @contextmanager
@@ -73,7 +109,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        unfinished.replace(path)
+        _give_name(unfinished, path, force=force)
     except OSError as error:
         raise FlextraceError(f"cannot write {path}: {error.strerror or error}") from error
     finally:

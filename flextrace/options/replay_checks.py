@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from characterize.errors import FlextraceError
-from characterize.trace_files.new_file import check_new_file
+from characterize.trace_files.new_file import check_directory_of, check_new_file
 from flextrace.options.write_options import check_write_arguments
 
 
@@ -38,6 +38,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise FlextraceError("--computing is for think times: give --timing think as well", 2)
     if arguments.memory and arguments.engine == "null":
         raise FlextraceError("--memory bounds the page cache, and the null engine does no I/O: leave it out", 2)
+    if isinstance(arguments.record, Path):
+        check_directory_of(arguments.record)
     for path in (arguments.output, arguments.record):
         if isinstance(path, Path) and path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
             raise FlextraceError(f"{path} is the trace that is read: choose another name for the result", 2)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from selfscale.exploring.self_scaling import SelfScaling
     from selfscale.profiles.steadiness import Unsteady
 
+WIDTH = 98
 BEFORE_TOLD = 0.3
 """Of the budget: what may be gone before the first point without being told where too little was left."""
 
@@ -25,6 +27,15 @@ def much_before(spent_s: float, budget_s: float) -> str:
         f"that took {format_duration(spent_s)} of the budget of {format_duration(budget_s)}: a larger --budget, or a "
         "smaller --memory, leaves more to the points"
     )
+
+
+def wrapped(sentences: list[str]) -> list[str]:
+    """Lines that a terminal need not break."""
+    return [
+        line
+        for sentence in sentences
+        for line in textwrap.wrap(sentence, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+    ]
 
 
 def spent_of(spent_s: float, budget_s: float) -> str:

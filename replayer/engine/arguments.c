@@ -293,7 +293,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return parse_computing_option(key, text, arguments, state);
 	case KEY_DATA:
 		if (data_parse(text) < 0)
-			argp_error(state, "--data does not know '%s'", text);
+			argp_error(state,
+				   "--data does not know '%s': give random, or compressible[:PERCENT], from 1 to 100",
+				   text);
 		arguments->data_percent = (unsigned int)data_parse(text);
 		return 0;
 	case KEY_LAYOUT:

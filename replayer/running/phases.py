@@ -6,6 +6,7 @@ Laid out and evicted outside of the memory group: pages stay charged to whoever 
 
 from __future__ import annotations
 
+import os
 import subprocess
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -30,7 +31,7 @@ def remove_image(directory: Path) -> None:
     FlextraceError
         Some of it is still there.
     """
-    if not (directory / IMAGE_MARKER).exists():
+    if not os.path.exists(directory / IMAGE_MARKER):
         return
     command = [str(find_binary("flextrace-replay")), "--phase=remove", f"--directory={directory}"]
     # In a session of its own no Ctrl-C reaches it: it goes on to its end also if this process no longer waits for it.
@@ -58,8 +59,9 @@ class LaidOut:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory, self._is_new = directory, not directory.exists()
-        self.mine = not (directory / IMAGE_MARKER).exists()
+        # Of what may not be looked at the engine says so.
+        self._directory, self._is_new = directory, not os.path.exists(directory)
+        self.mine = not os.path.exists(directory / IMAGE_MARKER)
 
     def __enter__(self) -> Self:
         return self

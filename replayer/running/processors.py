@@ -73,7 +73,7 @@ def _known(path: Path) -> dict[str, Any]:
     text = json_text(path, np.frombuffer(head, HEADER_DTYPE)[0], head, file_bytes)
     try:
         metadata = json.loads(text or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     known = metadata.get("processors") if isinstance(metadata, dict) else None
     return known if isinstance(known, dict) else {}

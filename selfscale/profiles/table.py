@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.whole_file import read_whole
 from characterize.workload import PARAMETERS
 from selfscale.models.measured import Z95
 from selfscale.profiles.table_columns import EXPECTED, REQUESTS, THROUGHPUT, Column, column_of
@@ -100,9 +101,7 @@ def read_table(
 def _lines(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
     """Lines with their numbers, without empty ones, and the names of the first."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise FlextraceError(f"cannot read table {path}: {error.strerror}") from error
+        text = io.TextIOWrapper(io.BytesIO(read_whole(path, "table")), encoding="utf-8-sig").read()
     except UnicodeDecodeError as error:
         raise FlextraceError(f"{path} is not text in UTF-8: save the table as CSV") from error
     first = next((line for line in text.split("\n") if line.strip()), "")
