@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -33,6 +35,18 @@ def wait_until(happens: Callable[[], object], seconds: float = 60.0) -> None:
     while not happens():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
+
+
+def stop_for(process: subprocess.Popen[str], seconds: float) -> float:
+    """Stop a process for so long; for how long it certainly stood still, which on a busy machine is longer."""
+    process.send_signal(signal.SIGSTOP)
+    told = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert told.si_code == os.CLD_STOPPED
+    begin = time.monotonic()
+    time.sleep(seconds)
+    stood_s = time.monotonic() - begin
+    process.send_signal(signal.SIGCONT)
+    return stood_s
 
 
 def playing(image: Path) -> int | None:
