@@ -24,6 +24,8 @@ from flextrace.main import main
 from tests.flexible_traces import traces
 from tests.made_trace import made_trace, read
 
+pytestmark = pytest.mark.computes
+
 DAY_NS = 86_400 * 10**9
 
 

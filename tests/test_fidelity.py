@@ -34,6 +34,8 @@ from tests.made_trace import made_trace, read, write
 from tests.replayed import PROCESS, SHIFT_NS, replayed
 from tests.straced import needs_engine, op
 
+pytestmark = pytest.mark.computes
+
 PAGE = 4096
 STEP = 7
 
