@@ -50,7 +50,7 @@ test: build build/.apt-test build/test-programs ## run all tests (as root: the r
 	@$(call pytest,-m computes --numprocesses auto --dist loadfile); computed=$$?; \
 		$(call pytest,-m 'not computes') && exit $$computed
 
-# What only computes runs side by side; then what depends on times, or on who else does something, runs alone. Where
+# What nobody can disturb runs side by side; then what depends on times, or on who else does something, runs alone. Where
 # PYTEST_ARGS chooses tests, a part may have none of them (5).
 pytest = $(SUDO) env $(if $(CI),CI=$(CI)) $(PYTHON) -m pytest $(1) $(PYTEST_ARGS) || [ $$? = 5 ]
 

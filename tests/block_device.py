@@ -135,7 +135,7 @@ def mounted(
     options = ["-E", "lazy_itable_init=0,lazy_journal_init=0"] if kind == "ext4" else []
     run(f"mkfs.{kind}", "-q", *options, *make_options, disk.path)
     place.mkdir()
-    with quiet_xfs():
+    with quiet_xfs() if kind == "xfs" else contextlib.nullcontext():
         done = subprocess.run(
             ["mount", *QUIET.get(kind, []), *mount_options, disk.path, place],
             capture_output=True,

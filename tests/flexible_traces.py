@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -163,9 +166,13 @@ def willy(processes: int = 2, size: str = "binomial") -> Trace:
     return make_trace(workload, requests=4000, size=size, seed=5)  # type: ignore[arg-type]
 
 
-def traces() -> dict[str, Trace]:
-    """One of each kind."""
-    return {"sort": sort_like(), "database": database_like(), "willy": willy(), "willy fixed": willy(1, "fixed")}
+KINDS: dict[str, Callable[[], Trace]] = {
+    "sort": sort_like,
+    "database": database_like,
+    "willy": willy,
+    "willy fixed": partial(willy, 1, "fixed"),
+}
+"""By their names what makes them."""
 
 
 @st.composite

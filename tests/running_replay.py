@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +43,18 @@ def threads(process: Path) -> Iterator[str]:
         for comm in process.glob("task/*/comm"):
             with suppress(OSError):  # or a thread of it
                 yield comm.read_text().removesuffix("\n")
+
+
+def stop_for(process: subprocess.Popen[str], seconds: float) -> float:
+    """Stop a process for so long; for how long it certainly stood still, which on a busy machine is longer."""
+    process.send_signal(signal.SIGSTOP)
+    told = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert told.si_code == os.CLD_STOPPED
+    begin = time.monotonic()
+    time.sleep(seconds)
+    stood_s = time.monotonic() - begin
+    process.send_signal(signal.SIGCONT)
+    return stood_s
 
 
 def playing(image: Path) -> int | None:

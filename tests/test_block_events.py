@@ -2,7 +2,6 @@
 """Events of the block layer: made by the documented layout and read by blkparse too, by perf, and paired naively."""
 
 import gzip
-import os
 import shutil
 import struct
 import subprocess
@@ -18,10 +17,11 @@ import characterize
 from characterize.errors import FlextraceError
 from characterize.formats import blktrace
 from characterize.formats.block_events import EVENT_DTYPE, Action, EventPairing, op_and_flags
-from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import Reading, ReadOptions
 from characterize.formats.registry import FORMATS, found_format
 from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockForm, BlockOp, RecordKind
+
+pytestmark = pytest.mark.computes
 
 needs_blkparse = pytest.mark.skipif(not shutil.which("blkparse"), reason="blkparse is not installed")
 
@@ -228,38 +228,6 @@ def test_perf_script_by_hand(tmp_path):
     path.write_text(PERF.replace("8 + 1 [two", "8 * 1 [two"))
     with pytest.raises(FlextraceError, match=r"line 7: expected COMM PID"):
         characterize.open(path)
-
-
-@pytest.mark.root
-@pytest.mark.skipif(not shutil.which("perf") or os.geteuid() != 0, reason="needs perf and root")
-def test_perf_on_this_machine(tmp_path):
-    """41 direct writes of 12 KiB arrive as 41 requests of that size, with the sectors in order."""
-    data, file = tmp_path / "perf.data", tmp_path / "file"
-    file.write_bytes(bytes(41 * 12288))
-    os.sync()
-    events = ["-e", "block:block_rq_issue", "-e", "block:block_rq_complete", "-e", "block:block_bio_queue"]
-    command = ["dd", "if=/dev/zero", f"of={file}", "bs=12k", "count=41", "oflag=direct", "conv=notrunc"]
-    done = subprocess.run(
-        ["perf", "record", "-q", "-a", "-o", str(data), *events, "--", *command],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"perf cannot record here: {done.stderr.strip()[:200]}")
-    script = subprocess.run(["perf", "script", "-i", str(data)], check=True, capture_output=True)
-    # Here perf sees all of them at one time and none at another (flextrace record sees them); the cause is not known.
-    if (ends := script.stdout.count(b"block_rq_complete:")) < 41:
-        pytest.skip(f"perf saw the ends of {ends} requests, of 41 and more")
-    (tmp_path / "perf.txt").write_bytes(script.stdout)
-    trace = read_foreign(tmp_path / "perf.txt")
-    writers = trace.tasks["thread"][trace.tasks["comm"] == "dd"]
-    blocks = trace.blocks[trace.blocks["thread"].isin(writers) & (trace.blocks["op"] == BlockOp.WRITE)]
-    if not len(blocks):
-        pytest.skip("the temporary directory is not on a block device")
-    assert blocks["bytes"].sum() == 41 * 12288
-    assert len(blocks) >= 41  # a file in two extents splits a request
-    assert (blocks["duration_ns"] > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
 from tests.straced import op
 
+pytestmark = pytest.mark.computes
+
 DEVICE = Geometry(64 << 20, 4096)
 CHUNKS = (1, 7, 10**6)
 requests = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), min_size=1, max_size=80)

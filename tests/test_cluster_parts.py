@@ -25,7 +25,7 @@ from characterize.layout import TRACE_HEADER_BYTES, TRACE_RECORD_BYTES, Fileop, 
 from characterize.requests import LAYERS, Layer
 from characterize.stream import open_stream
 from characterize.trace import Header, Trace
-from tests.flexible_traces import traces
+from tests.flexible_traces import KINDS
 from tests.made_trace import made_trace, read, records, write
 
 pytestmark = pytest.mark.computes
@@ -114,9 +114,9 @@ def test_whatever_the_cuts_the_groups_are_the_same(tmp_path_factory, rows, cuts,
     assert document(merged) == document(whole)
 
 
-@pytest.mark.parametrize("name", [*TRACES, *traces()])
+@pytest.mark.parametrize("name", [*TRACES, *KINDS])
 def test_one_four_and_sixteen_parts(name, tmp_path):
-    trace = TRACES[name]() if name in TRACES else traces()[name]
+    trace = TRACES[name]() if name in TRACES else KINDS[name]()
     path = package.write(trace, tmp_path / "a.iotrace")
     whole = document(characterize(open_stream(path)))
     for parts in (1, 4, 16):
@@ -124,9 +124,9 @@ def test_one_four_and_sixteen_parts(name, tmp_path):
 
 
 @pytest.mark.parametrize("by", KEYS)
-@pytest.mark.parametrize("name", traces())
+@pytest.mark.parametrize("name", KINDS)
 def test_groups_of_one_four_and_sixteen_parts(name, by, tmp_path):
-    path = package.write(traces()[name], tmp_path / "a.iotrace")
+    path = package.write(KINDS[name](), tmp_path / "a.iotrace")
     stream = open_stream(path)
     window_s = (stream.last_ns - stream.first_ns) / 7e9 if stream.facts.measured else None
     grouping = Grouping(by, window_s)
@@ -137,7 +137,7 @@ def test_groups_of_one_four_and_sixteen_parts(name, by, tmp_path):
 
 
 def test_windows_of_a_trace_that_has_not_run_are_refused(tmp_path):
-    path = package.write(traces()["willy"], tmp_path / "a.iotrace")
+    path = package.write(KINDS["willy"](), tmp_path / "a.iotrace")
     with pytest.raises(FlextraceError, match="has no times to be divided into windows"):
         characterize_set([path], grouping=Grouping(window_s=1.0), parts=4)
 

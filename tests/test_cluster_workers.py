@@ -21,8 +21,10 @@ from characterize.stream import open_stream
 from characterize.trace_files.archive import pack
 from flextrace.characterize import _name_of_set, add_arguments, run
 from flextrace.main import main
-from tests.flexible_traces import traces
+from tests.flexible_traces import KINDS
 from tests.made_trace import made_trace, read
+
+pytestmark = pytest.mark.computes
 
 DAY_NS = 86_400 * 10**9
 
@@ -40,7 +42,7 @@ needs_dask = pytest.mark.skipif(not has_dask(), reason="Dask is not installed (p
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory) -> Path:
-    return package.write(traces()["database"], tmp_path_factory.mktemp("cluster") / "a.iotrace")
+    return package.write(KINDS["database"](), tmp_path_factory.mktemp("cluster") / "a.iotrace")
 
 
 @pytest.fixture(scope="module")

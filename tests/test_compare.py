@@ -23,6 +23,8 @@ from selfscale.comparing.comparison import load, remarks_of
 from selfscale.predicting.relative import Estimated
 from tests.test_comparison import MIB, result
 
+pytestmark = pytest.mark.computes
+
 
 def recording(
     path: Path, *, resident_bytes: int = 0, memory_limit_bytes: int | None = 128 * MIB, size_bytes: int = MIB

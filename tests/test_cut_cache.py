@@ -14,6 +14,8 @@ from replayer.cut import Selection, cut
 from tests.made_trace import made_trace, read, write
 from tests.test_made_traces import PAGE, SECOND_NS
 
+pytestmark = pytest.mark.computes
+
 
 def cached_by(rows, pages=8, cached=()):
     """Pages of a file that a part says are cached after some operations (what, first page, pages) on it."""

@@ -26,6 +26,7 @@ OTHERS_FILES = {"CAP_FOWNER", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}
 
 pytestmark = [
     pytest.mark.root,
+    pytest.mark.computes,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording, and becoming somebody else, need root"),
     pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
 ]
@@ -114,7 +115,9 @@ def written_bytes(trace: characterize.Trace, name: str) -> int:
 
 
 def can_start(before: list[str], place: Path) -> bool:
-    return run(before, place, "--help").returncode == 0
+    command = [*before, sys.executable, "-c", "import flextrace.main"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return not subprocess.run(command, env=environment, cwd=place, capture_output=True, check=False).returncode
 
 
 @pytest.mark.parametrize("name", CIRCUMSTANCES)

@@ -10,6 +10,8 @@ import pytest
 
 from flextrace.main import VERBS, make_parser
 
+pytestmark = pytest.mark.computes
+
 ROOT = Path(__file__).parents[1]
 GUIDES = [ROOT / f"docs/{name}.md" for name in ("recording", "characterizing", "replaying", "predicting", "formats")]
 DOCUMENTS = [ROOT / "README.md", *GUIDES]

@@ -191,12 +191,18 @@ REQUESTS = 4_500_007  # more than the engine has in memory at once
 LIMIT_BYTES = 128 << 20  # less than half of the records alone
 
 
+@pytest.fixture(scope="module")
+def large_trace(tmp_path_factory):
+    path = make_large_trace(tmp_path_factory.mktemp("large") / "t.iotrace", REQUESTS, 2)
+    assert path.stat().st_size > 2 * LIMIT_BYTES
+    yield path
+    path.unlink()
+
+
 @needs_engine
 @pytest.mark.parametrize("options", [["--order=thread"], ["--order=resource"], ["--order=recorded", "--max-seconds=2"]])
-def test_a_trace_of_many_records_takes_little_memory(tmp_path, options):
-    trace = make_large_trace(tmp_path / "t.iotrace", REQUESTS, 2)
-    assert trace.stat().st_size > 2 * LIMIT_BYTES
-    measured = measure_memory([ENGINE, trace, f"--directory={tmp_path / 'image'}", *options])
+def test_a_trace_of_many_records_takes_little_memory(tmp_path, large_trace, options):
+    measured = measure_memory([ENGINE, large_trace, f"--directory={tmp_path / 'image'}", *options])
     document = measured.document
     assert measured.samples > 10
     assert measured.resident_bytes_max < LIMIT_BYTES

@@ -8,9 +8,7 @@ every machine keeps.
 import json
 import os
 import resource
-import signal
 import subprocess
-import time
 
 import pytest
 
@@ -18,6 +16,7 @@ import characterize
 from characterize.layout import PROCESSOR_SHARE_ALL, PROCESSOR_SHARE_NONE, Fileop, HeaderFlag, IoFlag, Source
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import stop_for
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytestmark = needs_engine
@@ -139,42 +138,36 @@ def test_no_operation_begins_early(tmp_path, engine, timing):
     assert fast["speed"] == 10
 
 
+def thinking_with_a_stop(path, *options):
+    """A replay of a second of think times that is stopped for 0.8 s once it has begun; its document, and the stop."""
+    command = [ENGINE, path, "--engine=null", "--timing=think", "--interval-ms=20", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout.readline().startswith('{"t_s"')
+        stopped_s = stop_for(engine, 0.8)
+        out = engine.communicate(timeout=60)[0]
+    return json.loads(out[out.index("{\n") :]), stopped_s
+
+
 def test_late_wake_ups_do_not_add_up_with_think_times(tmp_path):
-    """A second of think times, through half a second of which the engine is stopped: the rest is thought faster."""
-    engine = subprocess.Popen(
-        [ENGINE, easy(tmp_path, count=103, gap_ns=10_000_000), "--engine=null", "--timing=think"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(0.3)
-    engine.send_signal(signal.SIGSTOP)
-    time.sleep(0.5)
-    engine.send_signal(signal.SIGCONT)
-    document = json.loads(engine.communicate(timeout=60)[0])
-    assert document["accuracy"]["lateness"]["max_ns"] > 400e6
-    assert 102 * 0.0099 <= document["elapsed_s"] < 1.4
+    """A second of think times, through most of which the engine is stopped: the rest is thought faster."""
+    document, stopped_s = thinking_with_a_stop(easy(tmp_path, count=103, gap_ns=10_000_000))
+    assert document["accuracy"]["lateness"]["max_ns"] > (stopped_s - 0.02) * 1e9
+    assert 102 * 0.0099 <= document["elapsed_s"] < 1.02 + 0.75 * stopped_s
 
 
 def test_late_wake_ups_of_others_do_not_add_up_with_think_times(tmp_path):
     """A second in which eight threads read what another one has just written, every 10 ms; it writes when they have.
 
-    Through half a second of it the engine is stopped. Who then finds that the write is late, too, waits for it, and has
-    no less to make up for than the writer.
+    Through most of it the engine is stopped. Who then finds that the write is late, too, waits for it, and has no less
+    to make up for than the writer.
     """
     rounds, gap_ns = 101, 10_000_000
     io = [write(0, PAGE, 1000 + gap_ns * at, 1000, thread=1) for at in range(rounds)]
     readers = range(2, 10)
     io += [read(0, PAGE, 5000 + gap_ns * at, 1000, thread=reader) for at in range(rounds) for reader in readers]
     path = characterize.write(made_trace(io, files=[{"file": 1, "size_bytes": PAGE}]), tmp_path / "t.iotrace")
-    engine = subprocess.Popen(
-        [ENGINE, path, "--engine=null", "--timing=think", "--order=resource"], stdout=subprocess.PIPE, text=True
-    )
-    time.sleep(0.3)
-    engine.send_signal(signal.SIGSTOP)
-    time.sleep(0.5)
-    engine.send_signal(signal.SIGCONT)
-    document = json.loads(engine.communicate(timeout=60)[0])
-    assert (rounds - 1) * 0.0099 <= document["elapsed_s"] < 1.4
+    document, stopped_s = thinking_with_a_stop(path, "--order=resource")
+    assert (rounds - 1) * 0.0099 <= document["elapsed_s"] < 1.0 + 0.75 * stopped_s
 
 
 def processor_s(path, *options):

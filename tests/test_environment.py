@@ -9,6 +9,8 @@ import pytest
 from selfscale.measuring import environment
 from selfscale.simulation.read_ahead_rules import read_ahead_rules
 
+pytestmark = pytest.mark.computes
+
 MIB = 1 << 20
 AVAILABLE = 1000 * MIB
 GROUP = 200 * MIB

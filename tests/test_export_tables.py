@@ -18,6 +18,8 @@ from tests.archived import full_trace
 from tests.made_trace import made_trace, read, write
 from tests.straced import op
 
+pytestmark = pytest.mark.computes
+
 pytest_plugins = ["archive_fixtures"]
 U8, U32, U62 = st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**62)
 # As a program gives it: also -1, but for the one number that stands for none in a table.

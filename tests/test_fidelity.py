@@ -29,10 +29,12 @@ from selfscale.comparing.fidelity_side import side_of
 from selfscale.comparing.fidelity_text import WIDTH, fidelity_lines, number_lines, time_ns
 from selfscale.report import write_report
 from selfscale.reporting.fidelity_report import fidelity_section
-from tests.flexible_traces import traces
+from tests.flexible_traces import KINDS
 from tests.made_trace import made_trace, read, write
 from tests.replayed import PROCESS, SHIFT_NS, replayed
 from tests.straced import needs_engine, op
+
+pytestmark = pytest.mark.computes
 
 PAGE = 4096
 STEP = 7
@@ -77,7 +79,7 @@ def busy(**fields):
 
 @pytest.mark.parametrize("name", ["busy", "sort", "database"])
 def test_a_trace_is_equal_to_itself(name):
-    trace = busy() if name == "busy" else traces()[name]
+    trace = busy() if name == "busy" else KINDS[name]()
     compared = comparison_of(*[run_part(stream_of(trace))] * 2)
     assert compared["original"]["parameters"] == compared["replay"]["parameters"]
     found = [distance for distance in compared["distance"].values() if distance is not None]

@@ -13,6 +13,8 @@ from tests.replayed import replayed
 from tests.straced import op
 from tests.test_fidelity import PAGE, fidelity_of, result
 
+pytestmark = pytest.mark.computes
+
 
 def test_how_much_of_the_trace_was_compared_decides_the_trust():
     """200 reads, of which a replay leaves out some: up to 1 % of them takes nothing away."""

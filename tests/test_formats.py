@@ -24,6 +24,8 @@ from characterize.layout import BLOCK_DTYPE, BlockOp, HeaderFlag, RecordKind
 from characterize.requests import requests_of
 from flextrace.main import main
 
+pytestmark = pytest.mark.computes
+
 READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
 
 # 2007-02-22 17:00:00.000000 UTC is 1172163600 s since 1970 = 128166372000000000 ticks since 1601.

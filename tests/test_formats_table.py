@@ -13,6 +13,8 @@ from characterize.layout import BlockOp
 from characterize.workload import workload_of
 from flextrace.main import main
 
+pytestmark = pytest.mark.computes
+
 READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
 TABLE = (
     "tid,timestamp_us,volume,op,lba,size,latency_us\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a self-scaling benchmark on a disk that is slow by a clock of its own: what is told, and when."""
+"""The files of a self-scaling benchmark: that all points find theirs; what is told, and when, on a slow disk."""
 
 from types import SimpleNamespace
 
@@ -9,11 +9,13 @@ import characterize
 from characterize.errors import FlextraceError
 from characterize.layout import RecordKind
 from flextrace.runs import measuring
+from selfscale.explore import Exploration
 from selfscale.exploring.plan import Settings, files_bytes
+from selfscale.exploring.sampling import random_workload
+from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.computes
 
-MIB = 1 << 20
 BYTES_PER_S = 10 * MIB
 SETTINGS = Settings(128 * MIB, budget_s=600.0, cpus=2)
 
@@ -56,3 +58,23 @@ def test_what_takes_more_than_the_budget_is_refused_when_a_tenth_of_that_is_gone
 
 def test_what_was_laid_out_for_some_counts_once():
     assert files_bytes([(1, 4.0), (2, 8.0), (1, 8.0)]) == 8.0 + 4.0
+
+
+def test_layout_holds_every_workload_that_is_explored(monkeypatch):
+    monkeypatch.setattr(
+        "selfscale.exploring.informative.most_informative",
+        lambda profile, generator, count: [random_workload(profile, generator) for _ in range(count)],
+    )
+    # A border near the end of the range puts the last focal point there as well.
+    for random_points, border in ((0, 128 * MIB), (0, 420 * MIB), (10, 128 * MIB)):
+        settings = Settings(128 * MIB, 300.0, 2, random_points=random_points)
+        machine = Machine([(border, 500e-6)])
+        Exploration(settings, machine.measure).run()
+        sizes = [0.0] * 64
+        for count, unique in settings.layout:
+            for file in range(count):
+                sizes[file] = max(sizes[file], unique / count)
+        assert settings.image_bytes == sum(sizes)
+        for step in machine.measured:
+            count = int(step.workload.process_num)
+            assert all(sizes[file] >= step.workload.unique_bytes / count for file in range(count)), step.workload

@@ -11,6 +11,8 @@ import pytest
 from characterize import layout
 from characterize.device_name import device_name
 
+pytestmark = pytest.mark.computes
+
 HEADER = Path(__file__).parent.parent / "bpf" / "trace_format.h"
 
 DTYPE_OF = {

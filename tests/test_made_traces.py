@@ -23,6 +23,8 @@ from tests.flexible_traces import Recording, database_like, recordings, replay_s
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine, op
 
+pytestmark = pytest.mark.computes
+
 PAGE = 4096
 KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
 SECOND_NS = 10**9
@@ -82,9 +84,10 @@ def log_and_temporary():
 
 
 @pytest.mark.parametrize(
-    "parent", [sort_like(2, 2 << 20), database_like(50), willy()], ids=["sort", "database", "willy"]
+    "make", [lambda: sort_like(2, 2 << 20), lambda: database_like(50), willy], ids=["sort", "database", "willy"]
 )
-def test_one_copy_or_pass_or_trace_and_a_cut_of_all_keep_every_byte(parent, tmp_path):
+def test_one_copy_or_pass_or_trace_and_a_cut_of_all_keep_every_byte(make, tmp_path):
+    parent = make()
     for made in (
         clone(parent, 1),
         repeat(parent, 1),

@@ -16,6 +16,8 @@ from characterize.trace_files.provenance import tool_version
 from flextrace.main import VERBS, main
 from tests.made_trace import made_trace, read
 
+pytestmark = pytest.mark.computes
+
 FLEXTRACE = [sys.executable, "-m", "flextrace"]
 WILLY = ["--unique-bytes", "1M", "--seq-frac", "0", "--read-frac", "1", "--size-mean", "4K"]
 

@@ -10,7 +10,10 @@ import pytest
 PROGRAM = Path("build/tests/margins").resolve()
 LEAST_NS, MOST_NS = 20_000, 300_000
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="build/tests/margins is missing: make build/test-programs")
+pytestmark = [
+    pytest.mark.computes,
+    pytest.mark.skipif(not PROGRAM.exists(), reason="build/tests/margins is missing: make build/test-programs"),
+]
 
 
 def margins_ns(first_ns: int, late_ns: np.ndarray) -> np.ndarray:

@@ -18,6 +18,8 @@ from tests.made_trace import made_trace, read, records
 from tests.replayed import SHIFT_NS, replayed
 from tests.straced import op
 
+pytestmark = pytest.mark.computes
+
 
 def wake(call: int, after: int, start: int) -> dict:
     """Row of the record that a call was woken after another one, for `made_trace`."""

@@ -15,6 +15,8 @@ from selfscale.predicting.cross_validation import best_of
 from selfscale.predicting.ranking import WORKLOADS
 from tests.two_threads import two_threads
 
+pytestmark = pytest.mark.computes
+
 WAITING_S = 0.075 * 40 / 70
 OUTSIDE_S = 0.1 - WAITING_S
 RECORDED = 8 * 4096 / 0.060

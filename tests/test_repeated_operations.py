@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from characterize.layout import FileFlag, Fileop, Source
 from characterize.stream import stream_of
 from replayer.checking.operation_form import WantedOperations
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, needs_engine, needs_strace, op
 
-pytestmark = [needs_engine, needs_strace]
+pytestmark = [needs_engine, needs_strace, pytest.mark.computes]
 
 PAGE = 4096
 

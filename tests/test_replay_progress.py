@@ -18,6 +18,8 @@ from replayer.run import replay
 from tests.running_replay import slow
 from tests.straced import ROOT, needs_engine
 
+pytestmark = pytest.mark.computes
+
 
 def told(max_seconds: float | None = None, *, loop: bool = False) -> str:
     """After 3 s and 300 of 1200 requests, in two intervals."""

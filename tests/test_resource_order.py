@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from tests.resource_rules import RENAME_EXCHANGE, must_precede
 from tests.schedule_walk import add_own, check_pass, ended_before, needs_walk, walk
 from tests.straced import op
 
-pytestmark = needs_walk
+pytestmark = [needs_walk, pytest.mark.computes]
 
 NEW_NAME = 1 << 31
 MANY = 32  # CONFLICTS_MAX of conflicts.h: who waits for more waits for all that had ended

@@ -16,7 +16,11 @@ from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine, op
 
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")]
+pytestmark = [
+    needs_engine,
+    pytest.mark.computes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root"),
+]
 pytest_plugins = ["small_file_system"]
 
 MIB = 1 << 20

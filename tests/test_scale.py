@@ -14,11 +14,11 @@ import pytest
 from characterize.errors import FlextraceError
 from flextrace.main import main
 from flextrace.runs import measuring
-from selfscale.explore import Exploration
-from selfscale.exploring.plan import Settings
 from selfscale.measuring.storage import probes
 from selfscale.profile import Profile
 from tests.synthetic_machine import MIB, Machine
+
+pytestmark = pytest.mark.computes
 
 
 @pytest.fixture
@@ -53,6 +53,19 @@ def formula(monkeypatch):
     return machine
 
 
+@pytest.fixture
+def unscored(monkeypatch):
+    """No model is scored, which takes longer than all else."""
+    monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
+
+
+@pytest.fixture
+def quick(unscored, monkeypatch):
+    """No model is fitted: neither to choose workloads nor to be scored."""
+    monkeypatch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
+    monkeypatch.setattr("selfscale.measuring.access.direct_block_bytes", lambda directory: 4096)
+
+
 def command(place, *more):
     return ["scale", "--directory", str(place / "d"), "-o", str(place / "p.json"), "--budget", "120s", *more]
 
@@ -80,6 +93,7 @@ def test_profile_is_complete_and_nothing_else_is_left(place, formula, capsys):
     assert f"next: flextrace predict {place / 'p.json'} --trace" in captured.err
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_cost_stands_in_the_profile(place, formula, capsys):
     assert main(command(place, "--cost", "1200.5")) == 0
     assert Profile.load(place / "p.json").settings["cost"] == 1200.5
@@ -87,6 +101,7 @@ def test_a_cost_stands_in_the_profile(place, formula, capsys):
     assert "--cost: number '0' is not understood: give one above 0" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("quick")
 def test_laying_out_counts_to_the_budget(place, formula):
     assert main(command(place)) == 0
     profile = Profile.load(place / "p.json")
@@ -95,6 +110,7 @@ def test_laying_out_counts_to_the_budget(place, formula):
     )
 
 
+@pytest.mark.usefixtures("unscored")
 @pytest.mark.parametrize("interrupt_at", [0, 1, 7, 20])
 def test_terminated_and_resumed(place, formula, capsys, monkeypatch, interrupt_at):
     formula.interrupt_at.append(interrupt_at)
@@ -147,14 +163,6 @@ def test_a_failure_before_the_first_point_leaves_nothing(place, formula, capsys,
     assert main(command(place)) == 2
     assert "kept" not in capsys.readouterr().err
     assert not list(place.glob("p.json*"))
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """No model is fitted: neither to choose workloads nor to be scored."""
-    monkeypatch.setattr("selfscale.exploring.informative.most_informative", lambda profile, generator, count: [])
-    monkeypatch.setattr("selfscale.predict.record_scores", lambda profile: None)
-    monkeypatch.setattr("selfscale.measuring.access.direct_block_bytes", lambda directory: 4096)
 
 
 @pytest.mark.usefixtures("quick")
@@ -275,6 +283,7 @@ def test_a_span_without_room_is_refused(place, formula, monkeypatch, capsys):
     assert 80 * MIB < needed < 100 * MIB
 
 
+@pytest.mark.usefixtures("quick")
 def test_resuming_with_another_budget_is_refused(place, formula, capsys):
     formula.interrupt_at.append(3)
     assert main(command(place)) == 130
@@ -282,6 +291,7 @@ def test_resuming_with_another_budget_is_refused(place, formula, capsys):
     assert "budget_s was 120.0, is 60.0" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_budget_that_is_too_small_is_exit_code_3(place, formula, capsys):
     formula.cost_s = 100.0
     assert main([*command(place), "--budget", "6s"]) == 3
@@ -340,6 +350,7 @@ def test_a_directory_that_somebody_measures_in_is_left_alone(place, formula, cap
     assert main(command(place)) == 0
 
 
+@pytest.mark.usefixtures("quick")
 def test_image_is_kept_on_demand(place, formula):
     assert main(command(place, "--keep-image")) == 0
     assert [path.name for path in (place / "d").iterdir()] == [measuring.IMAGE]
@@ -383,19 +394,3 @@ def test_refused_before_anything_is_measured(place, formula, capsys, monkeypatch
     assert "--memory" in error
     assert formula.measured == []
     assert list((place / "d").iterdir()) == []
-
-
-def test_layout_holds_every_workload_that_is_explored():
-    # A border near the end of the range puts the last focal point there as well.
-    for random_points, border in ((0, 128 * MIB), (0, 420 * MIB), (10, 128 * MIB)):
-        settings = Settings(128 * MIB, 300.0, 2, random_points=random_points)
-        machine = Machine([(border, 500e-6)])
-        Exploration(settings, machine.measure).run()
-        sizes = [0.0] * 64
-        for count, unique in settings.layout:
-            for file in range(count):
-                sizes[file] = max(sizes[file], unique / count)
-        assert settings.image_bytes == sum(sizes)
-        for step in machine.measured:
-            count = int(step.workload.process_num)
-            assert all(sizes[file] >= step.workload.unique_bytes / count for file in range(count)), step.workload

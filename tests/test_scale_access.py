@@ -30,6 +30,7 @@ from tests.straced import needs_engine
 from tests.synthetic_machine import Machine
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
+pytest_plugins = ["brief_points"]
 
 MIB = 1 << 20
 SIZE = 64 * MIB
@@ -111,6 +112,7 @@ def test_depth_keeps_so_many_requests_in_flight(disk):
     assert most_in_flight(1) <= 3
 
 
+@pytest.mark.usefixtures("brief_points")
 def test_a_profile_of_a_device_is_made_predicted_from_and_validated_in_its_own_mode(disk, tmp_path, capsys):
     path = tmp_path / "p.json"
     written_bytes = disk.statistics()["write_bytes"]  # a loop device goes on counting where the last file's ended
@@ -135,6 +137,7 @@ def test_a_profile_of_a_device_is_made_predicted_from_and_validated_in_its_own_m
     assert disk.statistics()["write_bytes"] == written_bytes
 
 
+@pytest.mark.usefixtures("brief_points")
 def test_the_knee_of_files_with_direct_io(files, tmp_path, capsys):
     image, _ = files
     path = tmp_path / "p.json"
@@ -149,6 +152,7 @@ def test_the_knee_of_files_with_direct_io(files, tmp_path, capsys):
     assert resident(image.parent / "flextrace-scale-image") == 0
 
 
+@pytest.mark.usefixtures("brief_points")
 def test_writing_a_device_needs_its_confirmation(disk, tmp_path, capsys):
     command = ["scale", "--device", disk.path, "-o", str(tmp_path / "p.json"), "--budget", "5s"]
     written_bytes = disk.statistics()["write_bytes"]
@@ -168,6 +172,7 @@ def test_writing_a_device_needs_its_confirmation(disk, tmp_path, capsys):
     assert "give --write and --confirm" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("brief_points")
 def test_a_device_is_filled_to_its_end_before_it_is_measured(disk, tmp_path, capsys):
     command = ["scale", "--device", disk.path, "-o", str(tmp_path / "p.json"), "--budget", "5s", "--fill"]
     assert main(command) == 2

@@ -12,6 +12,8 @@ from flextrace.main import main
 from flextrace.runs import measuring
 from tests.test_scale_lost import command, disturbed  # noqa: F401
 
+pytestmark = pytest.mark.computes
+
 
 def locked(path: Path) -> int:
     """A descriptor by which another run has a file."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stays of a measurement whose places fill up, vanish or fail, and of one that is interrupted again."""
+"""What stays of a measurement whose documents find no place, and of one that is interrupted again."""
 
 import os
 import shlex
@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from characterize.errors import FlextraceError
 from flextrace.main import main
 from flextrace.runs import interruption, measuring
-from selfscale.measure import evict
 from selfscale.profile import Profile
-from tests.block_device import loop_device, mounted, run
+from tests.block_device import run
 from tests.small_file_system import small_file_system  # noqa: F401
-from tests.straced import needs_engine
 from tests.synthetic_machine import MIB, Machine
+
+pytestmark = pytest.mark.computes
 
 CACHE_BYTES = 16 * MIB
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
@@ -54,16 +53,6 @@ def disturbed(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "lay_out", lambda settings, image, say, **budget: 0.0)
     monkeypatch.setattr(measuring, "age_cache", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(measuring, "measure_in", lambda *arguments, **stopping: disturbed.wrap(machine.measure))
-    return disturbed
-
-
-@pytest.fixture
-def disturbed_engine(monkeypatch):
-    """What happens during the verb, with everything as it is."""
-    disturbed, measure_in = Disturbed(), measuring.measure_in
-    monkeypatch.setattr(
-        measuring, "measure_in", lambda *arguments, **stopping: disturbed.wrap(measure_in(*arguments, **stopping))
-    )
     return disturbed
 
 
@@ -274,85 +263,3 @@ def test_no_journal_is_begun_below_a_mount_point_whose_file_system_vanished(
     assert not (tmp_path / "bound" / "p.json.points.ndjson").exists()
     lines = (small_file_system / "p.json.points.ndjson").read_text().splitlines()
     assert len(lines) == 1 + 5
-
-
-@pytest.fixture
-def disk(tmp_path):
-    with loop_device(tmp_path / "disk", 400 * MIB) as device:
-        yield device
-
-
-DIRECT = ("--direct", "--span", "16M", "--budget", "12s")
-
-
-@needs_engine
-@needs_root
-def test_a_measured_file_system_that_vanishes(tmp_path, disk, disturbed_engine, capsys):
-    """Unmounted under its users: its mount point is a directory of another file system, which nobody asked for."""
-    output = tmp_path / "p.json"
-    with mounted("ext4", disk, tmp_path / "mount") as place:
-        disturbed_engine.before[4] = lambda: run("umount", "--lazy", place)
-        assert main(command(place, output, *DIRECT)) == 1
-        error = capsys.readouterr().err
-        assert f"cannot measure in {place / measuring.IMAGE}: it is not there any more" in error
-        assert "continue with: flextrace scale --resume --directory" in error
-        assert list(place.iterdir()) == []
-        kept = Profile.load(output)
-        assert len(kept.measured) == disturbed_engine.measured == 4
-        assert not kept.complete
-        assert "not there any more" in kept.ended_early
-        assert kept.environment["filesystem"] == "ext4"
-        assert main(command(place, output, *DIRECT, "--resume")) == 2
-        assert f"mounted was ext4 of {disk.path}, is " in capsys.readouterr().err
-        run("mount", disk.path, place)
-        assert main(command(place, output, *DIRECT, "--resume")) in {0, 3}
-        resumed = Profile.load(output)
-        assert resumed.measured[:4] == kept.measured
-        assert len(resumed.measured) == disturbed_engine.measured > 4
-
-
-@needs_engine
-@needs_root
-def test_a_measured_file_system_that_fills_up(tmp_path, disk, disturbed_engine, capsys):
-    """On btrfs what is written again needs room, since somebody keeps a copy that shares the old."""
-    output = tmp_path / "p.json"
-    with mounted("btrfs", disk, tmp_path / "mount") as place:
-
-        def fill():
-            subprocess.run(["cp", "-r", "--reflink=always", place / measuring.IMAGE, place / "copy"], check=True)
-            fill_up(place)
-
-        disturbed_engine.before[4] = fill
-        assert main(command(place, output, *DIRECT)) == 1
-        error = capsys.readouterr().err
-        assert f"cannot write to {place / measuring.IMAGE}: No space left on device" in error
-        assert "continue with: flextrace scale --resume --directory" in error
-        kept = Profile.load(output)
-        assert len(kept.measured) == disturbed_engine.measured >= 4
-        assert "No space left on device" in kept.ended_early
-        (place / "filler").unlink()
-        shutil.rmtree(place / "copy")
-        assert main(command(place, output, *DIRECT, "--resume")) in {0, 3}
-        resumed = Profile.load(output)
-        assert resumed.measured[: len(kept.measured)] == kept.measured
-        assert len(resumed.measured) == disturbed_engine.measured > len(kept.measured)
-
-
-@needs_root
-def test_a_device_that_fails_while_pages_are_written_back_is_told_by_the_name_of_the_file(tmp_path):
-    """It promises more than there is behind it, as thin provisioning does."""
-    thin = tmp_path / "thin"
-    thin.mkdir()
-    run("mount", "-t", "tmpfs", "-o", "size=64M", "none", thin)
-    try:
-        with (
-            loop_device(thin / "disk", 256 * MIB) as device,
-            mounted("ext4", device, tmp_path / "mount", make_options=["-J", "size=4"]) as place,
-        ):
-            fill_up(thin)
-            (place / "f1").write_bytes(os.urandom(MIB))
-            with pytest.raises(FlextraceError, match=f"cannot write {place / 'f1'} back .*: .*(error|No space)"):
-                evict(place)
-            (thin / "filler").unlink()
-    finally:
-        run("umount", thin)

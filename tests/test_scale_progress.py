@@ -13,6 +13,8 @@ import pytest
 
 from tests.straced import ROOT
 
+pytestmark = pytest.mark.computes
+
 MEASURED = """
 import time
 from characterize.workload import Workload

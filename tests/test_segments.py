@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from tests.schedule_walk import KEPT, check_pass, check_takes, ended_before, nee
 
 LATEST = 2**64 - 1
 
-pytestmark = needs_walk
+pytestmark = [needs_walk, pytest.mark.computes]
 
 
 class Case(NamedTuple):

@@ -13,9 +13,10 @@ from tests.told import PROGRAMS
 
 SHARED_OFFSETS = PROGRAMS / "shared_offsets"
 BYTES = 100
-pytestmark = pytest.mark.skipif(
-    not SHARED_OFFSETS.exists(), reason=f"{SHARED_OFFSETS} is not built (make build/test-programs)"
-)
+pytestmark = [
+    pytest.mark.computes,
+    pytest.mark.skipif(not SHARED_OFFSETS.exists(), reason=f"{SHARED_OFFSETS} is not built (make build/test-programs)"),
+]
 
 
 def worked_out(place, count, stop, given=b""):

@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import characterize
 from tests.made_trace import made_trace, read
+
+pytestmark = pytest.mark.computes
 
 LOADED = (
     "import sys; from flextrace.main import main; assert main(['characterize', sys.argv[1]]) == 0; "

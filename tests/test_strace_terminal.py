@@ -5,6 +5,8 @@ import pytest
 
 import characterize
 
+pytestmark = pytest.mark.computes
+
 
 def test_the_last_thread_has_no_name_whoever_it_is(tmp_path):
     """As of a daemon, whose first process ends."""

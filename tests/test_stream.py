@@ -20,7 +20,7 @@ from characterize.stream import TIMED, Chunk, Linked, open_stream, stream_of, st
 from characterize.trace import Trace
 from characterize.trace_files.archive import pack
 from characterize.workload import workload_of
-from tests.flexible_traces import recordings, traces
+from tests.flexible_traces import KINDS, recordings
 from tests.made_trace import made_trace, read, records, write
 
 pytestmark = pytest.mark.computes
@@ -110,13 +110,13 @@ def test_chunks_are_a_stable_sort_whatever_the_pieces(tmp_path_factory, rows):
         assert document(characterize(stream)) == document(whole)
 
 
-ALL_EXACT = [(name, None) for name in (*TRACES, *traces())]
+ALL_EXACT = [(name, None) for name in (*TRACES, *KINDS)]
 SAMPLED = [(name, sample) for name in ("full", "database") for sample in (Sample(0.5), Sample(size_bytes=532_000))]
 
 
 @pytest.mark.parametrize(("name", "sample"), ALL_EXACT + SAMPLED)
 def test_every_step_gives_the_same_document(name, sample, tmp_path):
-    trace = TRACES[name]() if name in TRACES else traces()[name]
+    trace = TRACES[name]() if name in TRACES else KINDS[name]()
     whole = document(characterize(trace, sample=sample))
     path = package.write(trace, tmp_path / "a.iotrace")
     steps = STEPS if len(trace.arrays[RecordKind.IO]) < 100 else (1777,)
@@ -149,7 +149,7 @@ def test_a_file_that_becomes_shorter_is_refused(tmp_path):
 
 
 def test_an_archive_is_streamed(tmp_path):
-    trace = traces()["database"]
+    trace = KINDS["database"]()
     path = package.write(trace, tmp_path / "a.iotrace")
     pack(path, tmp_path / "a.parquet", batch_records=500)
     archived = characterize(open_stream(tmp_path / "a.parquet"))
@@ -210,7 +210,7 @@ def test_records_that_come_in_pieces():
 
 
 def test_numbers_of_records_are_known(tmp_path):
-    trace = traces()["database"]
+    trace = KINDS["database"]()
     path = package.write(trace, tmp_path / "a.iotrace")
     stream = open_stream(path, 100)
     assert stream.facts.header.count == package.open(path).header.count

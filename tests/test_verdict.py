@@ -9,9 +9,10 @@ import pytest
 PROGRAM = Path("build/tests/verdicts").resolve()
 MS = 10**6
 
-pytestmark = pytest.mark.skipif(
-    not PROGRAM.exists(), reason="build/tests/verdicts is missing: make build/test-programs"
-)
+pytestmark = [
+    pytest.mark.computes,
+    pytest.mark.skipif(not PROGRAM.exists(), reason="build/tests/verdicts is missing: make build/test-programs"),
+]
 
 
 @pytest.mark.parametrize(

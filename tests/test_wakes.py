@@ -18,6 +18,8 @@ from characterize.trace_files.trace_writer import write_chunks
 from replayer.checking.replay_recording import replay_part, run_part
 from tests.made_trace import made_trace, read, records
 
+pytestmark = pytest.mark.computes
+
 FSYNC = int(Fileop.FSYNC)
 
 
