@@ -236,6 +236,21 @@ def test_wherever_runs_are_put_the_curve_is_as_far_off_as_is_unavoidable(parent,
     assert least_error(naive_curve(parent), draft, draft.unique_bytes()) == 0
 
 
+@pytest.mark.parametrize("factor", [2, 4])
+def test_journals_of_larger_pages_miss_as_often(factor):
+    # What stands between the pages of a journal stays one block, while pages become several.
+    altered, manifest = alter(database_like(), {"sizeMean": Relative(factor)})
+    assert manifest.curve.held
+    assert not manifest.off
+    journals = altered.io[altered.io["file"] != 1]
+    # So a part of them follows in the place of the one before it, which makes no change of files.
+    places = 1 + journals["file"].diff().ne(0).iloc[1:].sum()
+    share = manifest.notes["uniqueBytes"]["latest_share"]
+    assert share > 0
+    assert 1 - places / 2000 == pytest.approx(share, abs=0.01)
+    assert replay_size_violations(altered) == 0
+
+
 def test_blocks_that_an_alteration_uses_in_part_excuse_nothing():
     recording, random = Recording(), np.random.default_rng(4)
     file = recording.file("/data", 200 * BLOCK)

@@ -28,6 +28,9 @@ ACCEPTED = 0.01
 # Runs are kept where seqFrac moves by no more than that, which can be brought back.
 RUNS_TOLERANCE = 0.009
 
+# Shares of short-lived files that are tried to be found in any cache.
+LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+
 Way = Callable[[Draft, float], float]
 
 
@@ -65,12 +68,14 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     ]
     start, end, _ = draft.intervals()
     accepted = max(ACCEPTED, float((end - start).mean()) / target)
-    ways = more if target > unique else fewer
+    ways: list[list[Way]] = [more]
+    if target < unique:
+        ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
     possible = target <= float((end - start).sum())
     before = curve_of_requests(*(like or draft).intervals())
     least = least_error(before, draft, target)
     by_depth = partial(place_by_depths, generator=generator, like=like, least=least)
-    stages = [ways, [by_depth] if possible else []]
+    stages = [*ways, [by_depth] if possible else []]
     held = accepted, least + CURVE_HELD
     best, reached = _best_of(stages, draft, target, before, held)
     if abs(reached / target - 1) > accepted:
