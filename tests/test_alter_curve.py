@@ -20,6 +20,7 @@ from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.depths import NEW, depths_of
 from replayer.flexible.draft import Draft
+from replayer.flexible.fold import fold_files
 from replayer.flexible.unavoidable import least_error
 from replayer.run import replay
 from replayer.running.binaries import find_binary
@@ -249,6 +250,22 @@ def test_journals_of_larger_pages_miss_as_often(factor):
     assert share > 0
     assert 1 - places / 2000 == pytest.approx(share, abs=0.01)
     assert replay_size_violations(altered) == 0
+
+
+def test_folded_pages_lie_in_one_block_each_also_beside_small_records():
+    # As SQLite asks for a counter in front of every transaction.
+    recording, random = Recording(), np.random.default_rng(5)
+    file = recording.file("/data/bank.db", 400 * BLOCK)
+    for page in random.permutation(400).tolist():
+        recording.read(1, file, 24, 16)
+        recording.read(1, file, page * BLOCK, BLOCK)
+    draft = Draft.of(recording.trace())
+    for unrolled in (False, True):
+        folded = draft.copy()
+        assert fold_files(folded, 0.3 * draft.unique_bytes(), 1, unrolled=unrolled) == pytest.approx(
+            120 * BLOCK, rel=0.01
+        )
+        assert (folded.io["offset"] % BLOCK == draft.io["offset"] % BLOCK).all()
 
 
 def test_blocks_that_an_alteration_uses_in_part_excuse_nothing():

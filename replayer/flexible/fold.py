@@ -17,12 +17,15 @@ import pandas as pd
 
 from characterize.counting.intervals import union_length
 from characterize.layout import Fileop
+from characterize.references import BLOCK_BYTES
 from replayer.flexible.draft import Draft
 from replayer.flexible.places import TOLERANCE, search, turns_of
 from replayer.flexible.seq_frac import find_segments
 
 # Files below this many mean requests lose too many sequential requests when they are folded: they come last.
 LARGE_REQUESTS = 64
+# Periods of so many blocks can be of whole ones.
+LARGE_BLOCKS = 64
 # Of so many pieces that are used one after the other, few become neighbours by chance.
 SHUFFLED_CHAINS = 256
 
@@ -76,6 +79,8 @@ def fold_files(
     To one size, the period is the same in all files, which cuts the fewest runs. Unrolled, every return of a place
     stands one length of the file further before that, so that all places of the smaller file are used equally often
     where those of the larger one were.
+
+    The period is of whole blocks where that is exact enough, so that no request touches more of them than it did.
     """
     start, end, file = draft.intervals()
     size = end - start
@@ -90,12 +95,14 @@ def fold_files(
     place = start
     if unrolled:
         _, _, turn = turns_of(draft)
-        place = start + turn * (-(-extent[number] // grid) * grid)
+        whole = np.maximum(grid, BLOCK_BYTES)
+        place = start + turn * (-(-extent[number] // whole) * whole)
 
     def folded(factor: float) -> tuple[float, np.ndarray]:
         period = np.minimum(extent.max() / factor, extent) if to_one_size else extent / factor
         period = np.maximum(period, largest)[number]
-        period = -(-period // grid).astype(np.int64) * grid
+        step = np.where(period >= LARGE_BLOCKS * BLOCK_BYTES, np.maximum(grid, BLOCK_BYTES), grid)
+        period = -(-period // step).astype(np.int64) * step
         shift = np.where(large, place % period - start, 0)
         return float(union_length(start + shift, end + shift, file)), shift
 
