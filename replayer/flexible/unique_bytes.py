@@ -75,7 +75,7 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     before = curve_of_requests(*(like or draft).intervals())
     least = least_error(before, draft, target)
     by_depth = partial(place_by_depths, generator=generator, like=like, least=least)
-    stages = [*ways, [by_depth] if possible else []]
+    stages: list[list[Way]] = [*ways, [by_depth] if possible else []]
     held = accepted, least + CURVE_HELD
     best, reached = _best_of(stages, draft, target, before, held)
     if abs(reached / target - 1) > accepted:
