@@ -21,7 +21,7 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from characterize.trace_files.provenance import sha256_of
 from characterize.units import format_bytes, parse_fraction, parse_size
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, workload_of_records
 from replayer.flexible.block_layer import blocks_of_operations, operations_of_blocks
-from replayer.flexible.curve import CurveChange, change_of, curve_of, scaled_curve_of
+from replayer.flexible.curve import CurveChange, apart, curve_of, scaled_curve_of
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
 from replayer.flexible.planned import RANGES, layer_of, planned, request_count, unchanged
@@ -42,6 +42,7 @@ from replayer.flexible.readable import make_readable
 from replayer.flexible.seq_frac import change_seq_frac
 from replayer.flexible.size_mean import change_size_mean
 from replayer.flexible.times import elapsed_ns, scale_think_times, scale_times
+from replayer.flexible.unavoidable import least_error
 from replayer.flexible.unique_bytes import change_unique_bytes
 from replayer.flexible.wakes import settled
 
@@ -153,6 +154,7 @@ def _altered(
 
     if not _same(wanted, before, "sizeMean"):
         change_size_mean(draft, wanted.size_mean)
+    asked.sized = draft.copy()
     _change_unique_bytes(draft, wanted, before, generator, parent)
     if abs(float(draft.sequential().mean()) - wanted.seq_frac) > HELD_TOLERANCE or not _same(wanted, before, "seqFrac"):
         _change_seq_frac(draft, wanted, before, generator)
@@ -311,6 +313,7 @@ class _Asked:
     before: Workload
     wanted: Workload
     times: dict[str, tuple[float, float]]
+    sized: Draft | None = None  # with the wanted sizes, before anything is moved
 
     def of(self, draft: Draft | None, kept: Mapping[RecordKind, np.ndarray] | None = None) -> tuple[Trace, Manifest]:
         """Measure the altered trace and write its lineage; without a draft nothing was changed."""
@@ -334,7 +337,7 @@ class _Asked:
             moved=notes.get("all", {}).get("changed_requests", 0) + requests - old_requests,
             reuse_before=before.size_mean * old_requests / before.unique_bytes,
             reuse=achieved.size_mean * requests / achieved.unique_bytes,
-            curve=self._curve_change(altered, unchanged=draft is None),
+            curve=self._curve_change(altered),
             notes=notes,
         )
         altered.header.metadata["lineage"] = {
@@ -343,13 +346,16 @@ class _Asked:
         }
         return altered, manifest
 
-    def _curve_change(self, altered: Trace, *, unchanged: bool) -> CurveChange:
-        before = curve_of(self.trace)
-        change = change_of(before, before if unchanged else curve_of(altered))
-        factor = self.wanted.size_mean / self.before.size_mean
-        if abs(factor - 1) <= UNCHANGED:
-            return change
-        return replace(change, scaled_error=change_of(before, scaled_curve_of(altered, factor)).mean_error)
+    def _curve_change(self, altered: Trace) -> CurveChange:
+        if self.sized is None:
+            return CurveChange(0.0, 0.0)
+        before, factor = curve_of(self.trace), self.wanted.size_mean / self.before.size_mean
+        runs_stay = all(_same(self.wanted, self.before, name) for name in ("seqFrac", "processNum"))
+        return CurveChange(
+            apart(before, curve_of(altered)),
+            least_error(before, self.sized, self.wanted.unique_bytes, runs_stay=runs_stay),
+            None if abs(factor - 1) <= UNCHANGED else apart(before, scaled_curve_of(altered, factor)),
+        )
 
     def _process_num(self, draft: Draft) -> float:
         held = self.wanted.process_num == self.before.process_num and not self.times

@@ -27,7 +27,7 @@ from characterize.counting.intervals import union_length
 from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
-from replayer.flexible.curve import CURVE_HELD, POINTS, Curve, change_of, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, POINTS, apart, curve_of_requests
 from replayer.flexible.draft import Draft
 
 # Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
@@ -59,7 +59,7 @@ class Placement:
     options: tuple[float, float]
     limit: float
     wished: np.ndarray
-    curve: Curve
+    curve: np.ndarray
     rank: tuple[float, float, float]
 
 
@@ -68,7 +68,9 @@ def place_by_depths(
     target: float,
     generator: np.random.Generator,
     like: Draft | None = None,
+    *,
     runs_tolerance: float = RUNS_TOLERANCE,
+    least: float = 0.0,
 ) -> float:
     """Give the requests places at the depths of those of `like` (default: their own), on a footprint of `target` bytes.
 
@@ -82,13 +84,15 @@ def place_by_depths(
         The same requests at other places, perhaps with other sizes.
     runs_tolerance : float
         By how much seqFrac may move.
+    least : float
+        By how much the curve is off in any case.
 
     Returns
     -------
     float
         The footprint.
     """
-    placer = _Placer(draft, target, generator, like or draft, runs_tolerance)
+    placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, least=least)
     options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if placer.rarer else OPTIONS
     tried = [placer.placement(option, placer.limit, placer.requests.depth) for option in options]
     tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
@@ -124,11 +128,21 @@ class _Blocks:
 class _Placer:
     """What all placements of a draft share."""
 
-    def __init__(self, draft: Draft, target: float, generator: np.random.Generator, like: Draft, runs_tolerance: float):
+    def __init__(
+        self,
+        draft: Draft,
+        target: float,
+        generator: np.random.Generator,
+        like: Draft,
+        *,
+        runs_tolerance: float,
+        least: float,
+    ):
         from replayer.flexible.depths import Requests  # noqa: PLC0415 (numba is slow to import)
 
         start, end, self.file = draft.intervals()
-        self.draft, self.size, self.runs_tolerance = draft, end - start, runs_tolerance
+        self.draft, self.size = draft, end - start
+        self.runs_tolerance, self.near = runs_tolerance, least + CURVE_HELD / 2
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
@@ -237,9 +251,8 @@ class _Placer:
         self.write(tried, offset, file)
         broken = abs(float(tried.sequential().mean()) - self.sequential)
         curve = curve_of_requests(offset, offset + self.size, file)
-        bent = change_of(self.curve, curve).beyond_least
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
-        rank = off, max(broken - self.runs_tolerance, 0.0), bent
+        rank = off, max(broken - self.runs_tolerance, 0.0), apart(self.curve, curve)
         return Placement(offset, file, unique, options, limit, wished, curve, rank)
 
     def refined(self, placement: Placement) -> Placement:
@@ -247,10 +260,10 @@ class _Placer:
         best = placement
         for _ in range(ATTEMPTS):
             off, _, bent = placement.rank
-            if not off and bent <= CURVE_HELD / 2:
+            if not off and bent <= self.near:
                 break
             limit = placement.limit * (self.target / placement.unique_bytes if off else 1)
-            wished = placement.wished if bent <= CURVE_HELD / 2 else self._corrected(placement)
+            wished = placement.wished if bent <= self.near else self._corrected(placement)
             placement = self.placement(placement.options, limit, wished)
             best = min(best, placement, key=lambda one: one.rank)
         return best
@@ -264,7 +277,7 @@ class _Placer:
         deeper = np.interp(part, depth[order][::-1], _levels(self.requests.blocks[order])[::-1])
         deeper[0] = 1.0
         wanted = deeper.copy()
-        wanted[1:-1] += self.curve.miss_ratio - placement.curve.miss_ratio
+        wanted[1:-1] += self.curve - placement.curve
         wanted = np.minimum.accumulate(np.clip(wanted, 0, 1))
         corrected = np.interp(self.level, wanted[::-1], part[::-1])
         return np.where(new, placement.wished, np.rint(corrected * placement.limit)).astype(np.int64)

@@ -4,24 +4,28 @@
 Folded, several places of a file become one. What shares a place should be used far apart in time, or its reuse distance
 is much shorter than any of the parent's: a file that is used once, from its begin to its end, is folded at offsets, one
 that is used once in any other order in the order of first use. Files that are made and removed one after the other
-(journals) take turns in a number of places, the longest unused one first.
+(journals) take turns in a number of places, the longest unused one first; or, where more misses any cache than did
+because their requests weigh more, some of them the one that was used last.
 """
 
 from __future__ import annotations
 
-import heapq
+import bisect
 
 import numpy as np
 import pandas as pd
 
 from characterize.counting.intervals import union_length
 from characterize.layout import Fileop
+from characterize.references import BLOCK_BYTES
 from replayer.flexible.draft import Draft
 from replayer.flexible.places import TOLERANCE, search, turns_of
 from replayer.flexible.seq_frac import find_segments
 
 # Files below this many mean requests lose too many sequential requests when they are folded: they come last.
 LARGE_REQUESTS = 64
+# Periods of so many blocks can be of whole ones.
+LARGE_BLOCKS = 64
 # Of so many pieces that are used one after the other, few become neighbours by chance.
 SHUFFLED_CHAINS = 256
 
@@ -33,18 +37,22 @@ def fold_evenly(
     by_first_use: np.random.Generator | None = None,
     unrolled: bool = False,
     to_one_size: bool = False,
+    latest: float = 0.0,
 ) -> float:
     """Let short-lived files take turns so that their part shrinks as the whole does, then fold the others.
 
-    `by_first_use` relabels their places before that, and shuffles by the generator; for the rest see `fold_files`.
+    `by_first_use` relabels their places before that, and shuffles by the generator; `latest` is the share of the
+    short-lived files whose data is found in any cache; for the rest see `fold_files`.
     """
     unique = draft.unique_bytes()
     lives = _lives(draft)
+    if latest and len(lives) < 2:
+        return float(unique)
     if len(lives) > 1:
         _, _, file = draft.intervals()
         mine = np.isin(file, lives["file"])
         part = _footprint(draft, mine)
-        _take_turns(draft, lives, unique - part * (1 - target / unique))
+        _take_turns(draft, lives, unique - part * (1 - target / unique), latest)
     if by_first_use is not None:
         _lay_out_by_first_use(draft, by_first_use)
     reached = fold_files(draft, target, LARGE_REQUESTS, unrolled=unrolled, to_one_size=to_one_size)
@@ -71,6 +79,8 @@ def fold_files(
     To one size, the period is the same in all files, which cuts the fewest runs. Unrolled, every return of a place
     stands one length of the file further before that, so that all places of the smaller file are used equally often
     where those of the larger one were.
+
+    The period is of whole blocks where that is exact enough, so that no request touches more of them than it did.
     """
     start, end, file = draft.intervals()
     size = end - start
@@ -85,12 +95,14 @@ def fold_files(
     place = start
     if unrolled:
         _, _, turn = turns_of(draft)
-        place = start + turn * (-(-extent[number] // grid) * grid)
+        whole = np.maximum(grid, BLOCK_BYTES)
+        place = start + turn * (-(-extent[number] // whole) * whole)
 
     def folded(factor: float) -> tuple[float, np.ndarray]:
         period = np.minimum(extent.max() / factor, extent) if to_one_size else extent / factor
         period = np.maximum(period, largest)[number]
-        period = -(-period // grid).astype(np.int64) * grid
+        step = np.where(period >= LARGE_BLOCKS * BLOCK_BYTES, np.maximum(grid, BLOCK_BYTES), grid)
+        period = -(-period // step).astype(np.int64) * step
         shift = np.where(large, place % period - start, 0)
         return float(union_length(start + shift, end + shift, file)), shift
 
@@ -133,8 +145,12 @@ def _lay_out_by_first_use(draft: Draft, generator: np.random.Generator) -> None:
 # ---- files that take turns ----
 
 
-def _take_turns(draft: Draft, lives: pd.DataFrame, target: float) -> float:
-    """Let files that the trace creates and removes take turns in so few files that the footprint is `target`."""
+def _take_turns(draft: Draft, lives: pd.DataFrame, target: float, latest: float = 0.0) -> float:
+    """Let files that the trace creates and removes take turns in so few files that the footprint is `target`.
+
+    The share `latest` of them takes the place of the one that is gone the shortest, the others that of the one that is
+    gone the longest.
+    """
     start, end, file = draft.intervals()
     if len(lives) < 2:
         return float(draft.unique_bytes())
@@ -143,7 +159,7 @@ def _take_turns(draft: Draft, lives: pd.DataFrame, target: float) -> float:
 
     def merged(places: float) -> tuple[float, np.ndarray]:
         keeper = known.copy()
-        keeper[np.searchsorted(known, lives["file"])] = _keepers(lives, round(places))
+        keeper[np.searchsorted(known, lives["file"])] = _keepers(lives, round(places), latest)
         return float(union_length(start, end, keeper[of_request])), keeper
 
     reached, keeper = merged(1)
@@ -155,7 +171,7 @@ def _take_turns(draft: Draft, lives: pd.DataFrame, target: float) -> float:
     for identifier in draft.files["file"][gone].tolist():
         draft.paths.pop(identifier, None)
     draft.files = draft.files[~gone]
-    draft.note("uniqueBytes", files_that_took_turns=int(gone.sum()))
+    draft.note("uniqueBytes", files_that_took_turns=int(gone.sum()), latest_share=latest)
     return reached
 
 
@@ -183,17 +199,22 @@ def _lives(draft: Draft) -> pd.DataFrame:
     return spans.loc[spans.index.isin(wanted)].sort_values("begin").reset_index()
 
 
-def _keepers(lives: pd.DataFrame, places: int) -> np.ndarray:
-    """File whose place every life takes: a new one until there are `places`, then the one that is free the longest."""
+def _keepers(lives: pd.DataFrame, places: int, latest: float) -> np.ndarray:
+    """File whose place every life takes: a new one until there are `places`, then the one that is free the longest.
+
+    Every so many lives that their share is `latest`, one takes the place that is free the shortest.
+    """
     keepers = np.empty(len(lives), np.int64)
-    free: list[tuple[int, int]] = []  # a heap of (end of the last life, file)
+    free: list[tuple[int, int]] = []  # (end of the last life, file), the longest ago first
     made = 0
     for number, (file, begin, end) in enumerate(zip(lives["file"], lives["begin"], lives["end"], strict=True)):
-        keeper = file
-        if made >= places and free and free[0][0] < begin:
-            keeper = heapq.heappop(free)[1]
+        keeper, gone = file, bisect.bisect_left(free, (begin,))
+        if gone and int((number + 1) * latest) > int(number * latest):
+            keeper = free.pop(gone - 1)[1]
+        elif gone and made >= places:
+            keeper = free.pop(0)[1]
         else:
             made += 1
         keepers[number] = keeper
-        heapq.heappush(free, (end, keeper))
+        bisect.insort(free, (end, keeper))
     return keepers

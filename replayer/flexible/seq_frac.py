@@ -19,7 +19,7 @@ import pandas as pd
 
 from characterize.references import BLOCK_BYTES
 from replayer.flexible.by_depth import place_by_depths
-from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
 
 TOLERANCE = 0.001
@@ -89,9 +89,9 @@ def _nearest_curve(parent: Draft, target: float, generator: np.random.Generator)
                 tried = plain.copy()
                 tried.notes = {"seqFrac": dict(plain.notes["seqFrac"])}
                 room = max(ACCEPTED - abs(float(plain.sequential().mean()) - target), 0.0)
-                place_by_depths(tried, footprint, generator, parent, room)
+                place_by_depths(tried, footprint, generator, parent, runs_tolerance=room)
             off = abs(float(tried.sequential().mean()) - target)
-            bent = change_of(curve, curve_of_requests(*tried.intervals())).mean_error
+            bent = apart(curve, curve_of_requests(*tried.intervals()))
             rank = max(off - ACCEPTED, 0.0), bent
             if best is None or rank < best[0]:
                 best = rank, tried

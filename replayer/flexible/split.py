@@ -18,7 +18,7 @@ import pandas as pd
 
 from characterize.counting.intervals import overlap_at_starts
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp
-from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.deal import (
     CHANGES,
     LOOKS_UP,
@@ -219,7 +219,7 @@ def _nearest_order(
     while best is None or window >= target:
         schedule = _schedule(operations, first_child, window, target, untimed=draft.untimed)
         order = number[requests[np.argsort(schedule.start[requests], kind="stable")]]
-        bent = change_of(before, curve_of_requests(low[order], high[order], file[order])).mean_error
+        bent = apart(before, curve_of_requests(low[order], high[order], file[order]))
         rank = target - schedule.in_flight, bent
         if best is None or rank < best[0]:
             best = rank, schedule

@@ -16,16 +16,20 @@ import numpy as np
 
 from characterize.units import format_bytes
 from replayer.flexible.by_depth import place_by_depths
-from replayer.flexible.curve import CURVE_HELD, change_of, curve_of_requests
+from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.fold import fold_evenly, fold_large_first
 from replayer.flexible.places import TOLERANCE
 from replayer.flexible.spread import spread_by_twins, spread_by_unrolling
+from replayer.flexible.unavoidable import least_error
 
 # A target is met where the union is this near, relative, or a request where that is more.
 ACCEPTED = 0.01
 # Runs are kept where seqFrac moves by no more than that, which can be brought back.
 RUNS_TOLERANCE = 0.009
+
+# Shares of short-lived files that are tried to be found in any cache.
+LATEST = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 Way = Callable[[Draft, float], float]
 
@@ -64,10 +68,16 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     ]
     start, end, _ = draft.intervals()
     accepted = max(ACCEPTED, float((end - start).mean()) / target)
-    ways = more if target > unique else fewer
+    ways: list[list[Way]] = [more]
+    if target < unique:
+        ways = [fewer, [partial(fold_evenly, latest=share) for share in LATEST]]
     possible = target <= float((end - start).sum())
-    on_any_file: list[Way] = [partial(place_by_depths, generator=generator, like=like)] if possible else []
-    best, reached = _best_of(ways, on_any_file, draft, target, accepted, like or draft)
+    before = curve_of_requests(*(like or draft).intervals())
+    least = least_error(before, draft, target)
+    by_depth = partial(place_by_depths, generator=generator, like=like, least=least)
+    stages: list[list[Way]] = [*ways, [by_depth] if possible else []]
+    held = accepted, least + CURVE_HELD
+    best, reached = _best_of(stages, draft, target, before, held)
     if abs(reached / target - 1) > accepted:
         other = fold_large_first(draft.copy(), 1) if target > unique else more[0](draft.copy(), float("inf"))
         low, high = sorted([reached, float(unique), other])[::2]
@@ -85,25 +95,27 @@ def change_unique_bytes(draft: Draft, target: float, generator: np.random.Genera
     draft.note_all(best.notes)
 
 
-def _best_of(  # noqa: PLR0917
-    ways: list[Way], on_any_file: list[Way], draft: Draft, target: float, accepted: float, like: Draft
+def _best_of(
+    stages: list[list[Way]], draft: Draft, target: float, before: np.ndarray, held: tuple[float, float]
 ) -> tuple[Draft, float]:
-    """The draft that the best way makes, and the footprint that it reaches; on any file only where others fail."""
-    before, sequential = curve_of_requests(*like.intervals()), float(draft.sequential().mean())
-    best: tuple[tuple[float, float, float, int], Draft, float] | None = None
-    apart = 0.0
-    for number, way in enumerate([*ways, *on_any_file]):
-        if number == len(ways) and best is not None and best[0] <= (0, 0, CURVE_HELD):
+    """The draft that the best way makes, and the footprint that it reaches.
+
+    `held` is by how much the footprint and the curve may be off; ways of a later stage are tried where none before is
+    within that.
+    """
+    sequential = float(draft.sequential().mean())
+    best: tuple[tuple[float, float, float], Draft, float] | None = None
+    for ways in stages:
+        if best is not None and best[0] <= (0, 0, held[1]):
             break
-        tried = draft.copy()
-        reached = way(tried, target)
-        off = abs(reached / target - 1)
-        broken = abs(float(tried.sequential().mean()) - sequential)
-        curve = change_of(before, curve_of_requests(*tried.intervals()))
-        rank = max(off - accepted, 0), max(broken - RUNS_TOLERANCE, 0), curve.beyond_least, number
-        # Blocks of which requests use a part make more of a difference unavoidable, which is no reason to leave files.
-        further = number >= len(ways) and best is not None and rank[:2] == best[0][:2] and curve.mean_error > apart
-        if best is None or (rank < best[0] and not further):
-            best, apart = (rank, tried, reached), curve.mean_error
+        for way in ways:
+            tried = draft.copy()
+            reached = way(tried, target)
+            off = abs(reached / target - 1)
+            broken = abs(float(tried.sequential().mean()) - sequential)
+            bent = apart(before, curve_of_requests(*tried.intervals()))
+            rank = max(off - held[0], 0), max(broken - RUNS_TOLERANCE, 0), bent
+            if best is None or rank < best[0]:
+                best = rank, tried, reached
     assert best is not None
     return best[1:]
