@@ -26,6 +26,9 @@ SCAN_EAGERNESS = 10
 """How many times as fast as those of drawn requests the misses of scans grow behind the border."""
 TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
 """The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
+QUEUED = 128
+"""Requests of the flusher that a read finds before it, while there are any (nr_requests of loop devices and many
+others)."""
 
 CONSTANTS = {
     "read_call_s": Guess(8e-7, 1.0),
@@ -49,6 +52,7 @@ CONSTANTS = {
     "context_factor": Guess(0.45, 0.4),
     "hidden_frac": Guess(0.65, 0.5),
     "write_wait_frac": Guess(0.1, 0.8),
+    "behind_frac": Guess(0.7, 1.5),
     "spill_frac": Guess(0.004, 1.2),
     "spill_page_s": Guess(3e-7, 0.5),
     "worker_access_s": Guess(3e-6, 1.5),
@@ -71,10 +75,11 @@ like that of the kernel's threads unless processNum differs.
 The processors' own cache is one of near_cache_bytes, the others are shares of the border of the profile. Shares, 1 at
 most: overlap_frac of the time of a byte beyond the first window is left of it, since a long request becomes commands
 that overlap; random_frac of the access of a request that is written back is left if it is sequential; a writer waits
-for write_wait_frac of the device's time; spill_frac of what fits the write cache is written back all the same;
-merge_frac of the accesses of blocks whose neighbours are dirty, too, are saved. The device serves direction_servers
-requests at once in one direction, device_servers in both; limits_apart is 0 where it takes the time of its accesses and
-that of their bytes, and large where the longer counts.
+for write_wait_frac of the device's time; behind_frac of the time in which the device writes back reads wait behind that
+(all of it where both directions have one queue, nothing where each has its own); spill_frac of what fits the write
+cache is written back all the same; merge_frac of the accesses of blocks whose neighbours are dirty, too, are saved. The
+device serves direction_servers requests at once in one direction, device_servers in both; limits_apart is 0 where it
+takes the time of its accesses and that of their bytes, and large where the longer counts.
 
 Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most. One that is waited for costs
 restart_frac of an access; of the time of the others hidden_frac is not waited for, and their pages take
@@ -116,7 +121,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
 
     Parameters
     ----------
-    constants : ndarray, shape (35,), or (35, k, 1) for k sets at once
+    constants : ndarray, shape (36,), or (36, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
@@ -166,10 +171,19 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
         - np.minimum(k["hidden_frac"], 1.0) * behind
         + np.minimum(k["write_wait_frac"], 1.0) * (write_access + write_bytes)
     )
-    reading = longer_of(k, read_access, read_bytes)
-    writing = longer_of(k, write_access, write_bytes)
+    seconds = resources(
+        k,
+        table,
+        processor=processor,
+        workers=workers,
+        waiting=waiting,
+        misses=read * miss * (random + ahead.first) + partial,
+        reading=longer_of(k, read_access, read_bytes),
+        writes=write_accesses,
+        writing=longer_of(k, write_access, write_bytes),
+    )
     return Demand(
-        resources(k, table, processor=processor, workers=workers, waiting=waiting, reading=reading, writing=writing),
+        seconds,
         (read * miss * ahead.bytes + partial * PAGE_BYTES) / size,
         write * spill * moved / size,
     )
@@ -182,13 +196,22 @@ def resources(
     processor: np.ndarray,
     workers: np.ndarray,
     waiting: np.ndarray,
+    misses: np.ndarray,
     reading: np.ndarray,
+    writes: np.ndarray,
     writing: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Seconds at every resource of what a mean request takes of a processor, of the kernel's threads beside it, in
-    waiting, and of the device by direction."""
+    waiting for so many reads of its own, and of the device by direction, in so many writes.
+
+    Reads wait behind what the flusher has given the device before, so that processes stand still while it works, but
+    for what they do from one miss to the next. That takes all of them time at once, however many they are.
+    """
+    flushing = writing / k["device_servers"]
+    alone, behind = processor + waiting, QUEUED * misses * flushing
+    standing = np.minimum(k["behind_frac"], 1.0) * flushing * behind / (alone * writes + behind + np.finfo(float).tiny)
     return {
-        "process": (processor + waiting) / table.process_num,
+        "process": alone / table.process_num + standing,
         "processors": (processor + workers) / k["cpu_servers"],
         "device": (reading + writing) / k["device_servers"],
         "reads": reading / k["direction_servers"],
@@ -222,9 +245,9 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (35,)
+    constants : ndarray, shape (36,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (35, 35)
+    covariance : ndarray, shape (36, 36)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
@@ -245,7 +268,7 @@ class ServiceTimes:
         return self.at(data.columns).log_throughput
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 35)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 36)."""
         return derivative(
             lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)), self.constants
         )

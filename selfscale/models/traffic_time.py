@@ -45,6 +45,7 @@ CONSTANTS = {
         "overlap_frac",
         "hidden_frac",
         "write_wait_frac",
+        "behind_frac",
         "worker_access_s",
         "worker_page_s",
         "cpu_servers",
@@ -100,7 +101,7 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[
 
     Parameters
     ----------
-    constants : ndarray, shape (25,), or (25, k, 1) for k sets at once
+    constants : ndarray, shape (26,), or (26, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     traffic : Traffic
         Of the workloads.
@@ -142,7 +143,17 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[
         + (1 - np.minimum(k["hidden_frac"], 1.0)) * sum(ahead_s)
         + np.minimum(k["write_wait_frac"], 1.0) * sum(written_s)
     )
-    return resources(k, table, processor=processor, workers=workers, waiting=waiting, reading=reading, writing=writing)
+    return resources(
+        k,
+        table,
+        processor=processor,
+        workers=workers,
+        waiting=waiting,
+        misses=read * traffic.waiting + write * traffic.filled,
+        reading=reading,
+        writes=written[0],
+        writing=writing,
+    )
 
 
 @dataclass(frozen=True)
@@ -151,9 +162,9 @@ class TrafficTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (25,)
+    constants : ndarray, shape (26,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (25, 25)
+    covariance : ndarray, shape (26, 26)
         What points and guesses leave open of them (Laplace's approximation).
     limits : CacheLimits
         Of the machine that is simulated.
@@ -182,7 +193,7 @@ class TrafficTimes:
         return bottleneck(seconds, data.columns, self.constants[SHARPNESS])
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 25)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 26)."""
         traffic = simulated(table, self.limits)
         return derivative(
             lambda sets: bottleneck(seconds_of(sets, table, traffic), table, sets[SHARPNESS]),
