@@ -116,7 +116,7 @@ class Demand:
     write_frac: np.ndarray
 
 
-def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Demand:
+def demand_at(constants: np.ndarray, table: Columns, border_bytes: float, cpus: int = 0) -> Demand:
     """What a mean request of n workloads asks of the machine.
 
     Parameters
@@ -125,6 +125,8 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     read, size, sequential = table.read_frac, table.size_mean, table.seq_frac
@@ -174,6 +176,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
     seconds = resources(
         k,
         table,
+        cpus=cpus,
         processor=processor,
         workers=workers,
         waiting=waiting,
@@ -193,6 +196,7 @@ def resources(
     k: dict[str, np.ndarray],
     table: Columns,
     *,
+    cpus: int,
     processor: np.ndarray,
     workers: np.ndarray,
     waiting: np.ndarray,
@@ -206,18 +210,27 @@ def resources(
 
     Reads wait behind what the flusher has given the device before, so that processes stand still while it works, but
     for what they do from one miss to the next. That takes all of them time at once, however many they are.
+
+    More processes than processors are as fast as those of them that take turns with the most others, since they keep
+    step.
     """
     flushing = writing / k["device_servers"]
     alone, behind = processor + waiting, QUEUED * misses * flushing
     standing = np.minimum(k["behind_frac"], 1.0) * flushing * behind / (alone * writes + behind + np.finfo(float).tiny)
     return {
         "process": alone / table.process_num + standing,
+        "turns": processor * turns_of(table.process_num, cpus) / table.process_num,
         "processors": (processor + workers) / k["cpu_servers"],
         "device": (reading + writing) / k["device_servers"],
         "reads": reading / k["direction_servers"],
         "writes": writing / k["direction_servers"],
         "lock": k["lock_s"] + table.size_mean * k["lock_byte_s"],
     }
+
+
+def turns_of(process_num: np.ndarray, cpus: int) -> np.ndarray:
+    """In how many turns n processes run, shape (n,); 0 where each has a processor, or nobody tells how many."""
+    return np.where(process_num > cpus, np.ceil(process_num / cpus), 0.0) if cpus else np.zeros_like(process_num)
 
 
 def longer_of(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:
@@ -251,15 +264,18 @@ class ServiceTimes:
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     """
 
     constants: np.ndarray
     covariance: np.ndarray
     border_bytes: float
+    cpus: int = 0
 
     def at(self, table: Columns) -> FormulaValues:
         """What it says of n workloads, with one share: the device's."""
-        demand = demand_at(self.constants, table, self.border_bytes)
+        demand = demand_at(self.constants, table, self.border_bytes, self.cpus)
         share = demand.seconds["device"] / (demand.seconds["device"] + demand.seconds["processors"])
         return FormulaValues(log_throughput(self.constants, table, demand), share[:, None])
 
@@ -270,12 +286,13 @@ class ServiceTimes:
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of ln(throughput) by the constants, shape (n, 36)."""
         return derivative(
-            lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)), self.constants
+            lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes, self.cpus)),
+            self.constants,
         )
 
 
 def fit_service_times(
-    data: Measured, borders_bytes: Sequence[float], start: ServiceTimes | None = None
+    data: Measured, borders_bytes: Sequence[float], cpus: int = 0, start: ServiceTimes | None = None
 ) -> ServiceTimes:
     """Find the constants that explain the points, held near their guesses.
 
@@ -284,13 +301,15 @@ def fit_service_times(
     data : Measured
     borders_bytes : sequence of float
         Candidates for the border where reads begin to miss; the one that explains the points best is taken.
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     start : ServiceTimes, optional
         Of nearly the same points: the search begins, and the border stays, there.
     """
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
 
     def errors_at(constants: np.ndarray, border_bytes: float) -> np.ndarray:
-        demand = demand_at(constants, data.columns, border_bytes)
+        demand = demand_at(constants, data.columns, border_bytes, cpus)
         errors = [(log_throughput(constants, data.columns, demand) - data.log_throughput) * weight]
         for share, wanted in ((demand.read_frac, data.device_read_frac), (demand.write_frac, data.device_write_frac)):
             off = np.log((share + TRAFFIC_FRAC_MIN) / (wanted + TRAFFIC_FRAC_MIN)) / TRAFFIC_ERROR
@@ -302,7 +321,7 @@ def fit_service_times(
         for border_bytes, constants in ([(start.border_bytes, start.constants)] if start else _starts(borders_bytes))
     ]
     border_bytes, found = min(results, key=lambda entry: (entry[1].cost, entry[0]))
-    return ServiceTimes(found.constants, found.covariance, border_bytes)
+    return ServiceTimes(found.constants, found.covariance, border_bytes, cpus)
 
 
 def _starts(borders_bytes: Sequence[float]) -> list[tuple[float, np.ndarray]]:
