@@ -149,7 +149,8 @@ class Predictor:
 
         if isinstance(self._model, LearnedModel | CombinedModel):
             return self._model.service_times
-        return service_times_of(measured(learned_points(self.profile)), self.profile.regions)
+        data = measured(learned_points(self.profile))
+        return service_times_of(data, self.profile.regions, self.profile.cache_environment)
 
     def table(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Predictions of many workloads, a row each, with the columns of `Prediction`'s numbers."""

@@ -26,6 +26,9 @@ SCAN_EAGERNESS = 10
 """How many times as fast as those of drawn requests the misses of scans grow behind the border."""
 TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
 """The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
+QUEUED = 128
+"""Requests of the flusher that a read finds before it, while there are any (nr_requests of loop devices and many
+others)."""
 
 CONSTANTS = {
     "read_call_s": Guess(8e-7, 1.0),
@@ -49,6 +52,7 @@ CONSTANTS = {
     "context_factor": Guess(0.45, 0.4),
     "hidden_frac": Guess(0.65, 0.5),
     "write_wait_frac": Guess(0.1, 0.8),
+    "behind_frac": Guess(0.7, 1.5),
     "spill_frac": Guess(0.004, 1.2),
     "spill_page_s": Guess(3e-7, 0.5),
     "worker_access_s": Guess(3e-6, 1.5),
@@ -71,10 +75,11 @@ like that of the kernel's threads unless processNum differs.
 The processors' own cache is one of near_cache_bytes, the others are shares of the border of the profile. Shares, 1 at
 most: overlap_frac of the time of a byte beyond the first window is left of it, since a long request becomes commands
 that overlap; random_frac of the access of a request that is written back is left if it is sequential; a writer waits
-for write_wait_frac of the device's time; spill_frac of what fits the write cache is written back all the same;
-merge_frac of the accesses of blocks whose neighbours are dirty, too, are saved. The device serves direction_servers
-requests at once in one direction, device_servers in both; limits_apart is 0 where it takes the time of its accesses and
-that of their bytes, and large where the longer counts.
+for write_wait_frac of the device's time; behind_frac of the time in which the device writes back reads wait behind that
+(all of it where both directions have one queue, nothing where each has its own); spill_frac of what fits the write
+cache is written back all the same; merge_frac of the accesses of blocks whose neighbours are dirty, too, are saved. The
+device serves direction_servers requests at once in one direction, device_servers in both; limits_apart is 0 where it
+takes the time of its accesses and that of their bytes, and large where the longer counts.
 
 Read-ahead (`selfscale.models.read_ahead`) has windows of window_bytes at most. One that is waited for costs
 restart_frac of an access; of the time of the others hidden_frac is not waited for, and their pages take
@@ -111,15 +116,17 @@ class Demand:
     write_frac: np.ndarray
 
 
-def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Demand:
+def demand_at(constants: np.ndarray, table: Columns, border_bytes: float, cpus: int = 0) -> Demand:
     """What a mean request of n workloads asks of the machine.
 
     Parameters
     ----------
-    constants : ndarray, shape (35,), or (35, k, 1) for k sets at once
+    constants : ndarray, shape (36,), or (36, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     read, size, sequential = table.read_frac, table.size_mean, table.seq_frac
@@ -166,10 +173,20 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Dem
         - np.minimum(k["hidden_frac"], 1.0) * behind
         + np.minimum(k["write_wait_frac"], 1.0) * (write_access + write_bytes)
     )
-    reading = longer_of(k, read_access, read_bytes)
-    writing = longer_of(k, write_access, write_bytes)
+    seconds = resources(
+        k,
+        table,
+        cpus=cpus,
+        processor=processor,
+        workers=workers,
+        waiting=waiting,
+        misses=read * miss * (random + ahead.first) + partial,
+        reading=longer_of(k, read_access, read_bytes),
+        writes=write_accesses,
+        writing=longer_of(k, write_access, write_bytes),
+    )
     return Demand(
-        resources(k, table, processor=processor, workers=workers, waiting=waiting, reading=reading, writing=writing),
+        seconds,
         (read * miss * ahead.bytes + partial * PAGE_BYTES) / size,
         write * spill * moved / size,
     )
@@ -179,22 +196,41 @@ def resources(
     k: dict[str, np.ndarray],
     table: Columns,
     *,
+    cpus: int,
     processor: np.ndarray,
     workers: np.ndarray,
     waiting: np.ndarray,
+    misses: np.ndarray,
     reading: np.ndarray,
+    writes: np.ndarray,
     writing: np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Seconds at every resource of what a mean request takes of a processor, of the kernel's threads beside it, in
-    waiting, and of the device by direction."""
+    waiting for so many reads of its own, and of the device by direction, in so many writes.
+
+    Reads wait behind what the flusher has given the device before, so that processes stand still while it works, but
+    for what they do from one miss to the next. That takes all of them time at once, however many they are.
+
+    More processes than processors are as fast as those of them that take turns with the most others, since they keep
+    step.
+    """
+    flushing = writing / k["device_servers"]
+    alone, behind = processor + waiting, QUEUED * misses * flushing
+    standing = np.minimum(k["behind_frac"], 1.0) * flushing * behind / (alone * writes + behind + np.finfo(float).tiny)
     return {
-        "process": (processor + waiting) / table.process_num,
+        "process": alone / table.process_num + standing,
+        "turns": processor * turns_of(table.process_num, cpus) / table.process_num,
         "processors": (processor + workers) / k["cpu_servers"],
         "device": (reading + writing) / k["device_servers"],
         "reads": reading / k["direction_servers"],
         "writes": writing / k["direction_servers"],
         "lock": k["lock_s"] + table.size_mean * k["lock_byte_s"],
     }
+
+
+def turns_of(process_num: np.ndarray, cpus: int) -> np.ndarray:
+    """In how many turns n processes run, shape (n,); 0 where each has a processor, or nobody tells how many."""
+    return np.where(process_num > cpus, np.ceil(process_num / cpus), 0.0) if cpus else np.zeros_like(process_num)
 
 
 def longer_of(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:
@@ -222,21 +258,24 @@ class ServiceTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (35,)
+    constants : ndarray, shape (36,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (35, 35)
+    covariance : ndarray, shape (36, 36)
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     """
 
     constants: np.ndarray
     covariance: np.ndarray
     border_bytes: float
+    cpus: int = 0
 
     def at(self, table: Columns) -> FormulaValues:
         """What it says of n workloads, with one share: the device's."""
-        demand = demand_at(self.constants, table, self.border_bytes)
+        demand = demand_at(self.constants, table, self.border_bytes, self.cpus)
         share = demand.seconds["device"] / (demand.seconds["device"] + demand.seconds["processors"])
         return FormulaValues(log_throughput(self.constants, table, demand), share[:, None])
 
@@ -245,14 +284,15 @@ class ServiceTimes:
         return self.at(data.columns).log_throughput
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 35)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 36)."""
         return derivative(
-            lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)), self.constants
+            lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes, self.cpus)),
+            self.constants,
         )
 
 
 def fit_service_times(
-    data: Measured, borders_bytes: Sequence[float], start: ServiceTimes | None = None
+    data: Measured, borders_bytes: Sequence[float], cpus: int = 0, start: ServiceTimes | None = None
 ) -> ServiceTimes:
     """Find the constants that explain the points, held near their guesses.
 
@@ -261,13 +301,15 @@ def fit_service_times(
     data : Measured
     borders_bytes : sequence of float
         Candidates for the border where reads begin to miss; the one that explains the points best is taken.
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     start : ServiceTimes, optional
         Of nearly the same points: the search begins, and the border stays, there.
     """
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
 
     def errors_at(constants: np.ndarray, border_bytes: float) -> np.ndarray:
-        demand = demand_at(constants, data.columns, border_bytes)
+        demand = demand_at(constants, data.columns, border_bytes, cpus)
         errors = [(log_throughput(constants, data.columns, demand) - data.log_throughput) * weight]
         for share, wanted in ((demand.read_frac, data.device_read_frac), (demand.write_frac, data.device_write_frac)):
             off = np.log((share + TRAFFIC_FRAC_MIN) / (wanted + TRAFFIC_FRAC_MIN)) / TRAFFIC_ERROR
@@ -279,7 +321,7 @@ def fit_service_times(
         for border_bytes, constants in ([(start.border_bytes, start.constants)] if start else _starts(borders_bytes))
     ]
     border_bytes, found = min(results, key=lambda entry: (entry[1].cost, entry[0]))
-    return ServiceTimes(found.constants, found.covariance, border_bytes)
+    return ServiceTimes(found.constants, found.covariance, border_bytes, cpus)
 
 
 def _starts(borders_bytes: Sequence[float]) -> list[tuple[float, np.ndarray]]:

@@ -45,6 +45,7 @@ CONSTANTS = {
         "overlap_frac",
         "hidden_frac",
         "write_wait_frac",
+        "behind_frac",
         "worker_access_s",
         "worker_page_s",
         "cpu_servers",
@@ -95,15 +96,17 @@ def simulated(table: Columns, limits: CacheLimits) -> Traffic:
     return Traffic(*np.array([_simulated(row, limits) for row in rows], float).reshape(-1, len(Traffic._fields)).T)
 
 
-def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[str, np.ndarray]:
+def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, cpus: int = 0) -> dict[str, np.ndarray]:
     """What a mean request of n workloads takes at every resource.
 
     Parameters
     ----------
-    constants : ndarray, shape (25,), or (25, k, 1) for k sets at once
+    constants : ndarray, shape (26,), or (26, k, 1) for k sets at once
         Natural logarithms of `CONSTANTS`.
     traffic : Traffic
         Of the workloads.
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     read, size = table.read_frac, table.size_mean
@@ -142,7 +145,18 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[
         + (1 - np.minimum(k["hidden_frac"], 1.0)) * sum(ahead_s)
         + np.minimum(k["write_wait_frac"], 1.0) * sum(written_s)
     )
-    return resources(k, table, processor=processor, workers=workers, waiting=waiting, reading=reading, writing=writing)
+    return resources(
+        k,
+        table,
+        cpus=cpus,
+        processor=processor,
+        workers=workers,
+        waiting=waiting,
+        misses=read * traffic.waiting + write * traffic.filled,
+        reading=reading,
+        writes=written[0],
+        writing=writing,
+    )
 
 
 @dataclass(frozen=True)
@@ -151,17 +165,20 @@ class TrafficTimes:
 
     Attributes
     ----------
-    constants : ndarray, shape (25,)
+    constants : ndarray, shape (26,)
         Natural logarithms of `CONSTANTS`.
-    covariance : ndarray, shape (25, 25)
+    covariance : ndarray, shape (26, 26)
         What points and guesses leave open of them (Laplace's approximation).
     limits : CacheLimits
         Of the machine that is simulated.
+    cpus : int
+        Its processors; 0 where nobody tells.
     """
 
     constants: np.ndarray
     covariance: np.ndarray
     limits: CacheLimits
+    cpus: int = 0
 
     @property
     def border_bytes(self) -> float:
@@ -170,7 +187,7 @@ class TrafficTimes:
 
     def at(self, table: Columns) -> FormulaValues:
         """What it says of n workloads, with two shares: what reading takes and what writing takes."""
-        seconds = seconds_of(self.constants, table, simulated(table, self.limits))
+        seconds = seconds_of(self.constants, table, simulated(table, self.limits), self.cpus)
         ways = np.column_stack([seconds["reads"], seconds["writes"]])
         shares = ways / (ways.sum(axis=1) + seconds["processors"])[:, None]
         return FormulaValues(bottleneck(seconds, table, self.constants[SHARPNESS]), shares)
@@ -178,25 +195,29 @@ class TrafficTimes:
     def explained(self, data: Measured) -> np.ndarray:
         """ln(throughput) of n points, shape (n,), by what storage did in their runs."""
         traffic = traffic_of_runs(simulated(data.columns, self.limits), data)
-        seconds = seconds_of(self.constants, data.columns, traffic)
+        seconds = seconds_of(self.constants, data.columns, traffic, self.cpus)
         return bottleneck(seconds, data.columns, self.constants[SHARPNESS])
 
     def sensitivity(self, table: Columns) -> np.ndarray:
-        """Derivative of ln(throughput) by the constants, shape (n, 25)."""
+        """Derivative of ln(throughput) by the constants, shape (n, 26)."""
         traffic = simulated(table, self.limits)
         return derivative(
-            lambda sets: bottleneck(seconds_of(sets, table, traffic), table, sets[SHARPNESS]),
+            lambda sets: bottleneck(seconds_of(sets, table, traffic, self.cpus), table, sets[SHARPNESS]),
             self.constants,
         )
 
 
-def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes | None = None) -> TrafficTimes:
+def fit_traffic_times(
+    data: Measured, limits: CacheLimits, cpus: int = 0, start: TrafficTimes | None = None
+) -> TrafficTimes:
     """Find the constants that explain the points by what storage did in their runs, held near their guesses.
 
     Parameters
     ----------
     data : Measured
     limits : CacheLimits
+    cpus : int
+        Processors of the machine; 0 where nobody tells.
     start : TrafficTimes, optional
         Of nearly the same points: the search begins there.
     """
@@ -204,12 +225,12 @@ def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes |
     traffic = traffic_of_runs(simulated(data.columns, limits), data)
 
     def errors_at(constants: np.ndarray) -> np.ndarray:
-        seconds = seconds_of(constants, data.columns, traffic)
+        seconds = seconds_of(constants, data.columns, traffic, cpus)
         return (bottleneck(seconds, data.columns, constants[SHARPNESS]) - data.log_throughput) * weight
 
     starts = [start.constants] if start else [_with_servers(logarithms(CONSTANTS), count) for count in SERVERS]
     found = min((find_constants(errors_at, CONSTANTS, one) for one in starts), key=lambda one: one.cost)
-    return TrafficTimes(found.constants, found.covariance, limits)
+    return TrafficTimes(found.constants, found.covariance, limits, cpus)
 
 
 def _with_servers(guess: np.ndarray, count: float) -> np.ndarray:
