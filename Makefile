@@ -47,8 +47,8 @@ help: ## this text
 ##@ Check
 .PHONY: test
 test: build build/.apt-test build/test-programs ## run all tests (as root: the recorder needs it)
-	@$(call pytest,-m computes --numprocesses auto --dist loadfile); computed=$$?; \
-		$(call pytest,-m 'not computes') && exit $$computed
+	@$(call pytest,-m parallel --numprocesses auto --dist loadfile); beside=$$?; \
+		$(call pytest,-m 'not parallel') && exit $$beside
 
 # What nobody can disturb runs side by side; then what depends on times, or on who else does something, runs alone. Where
 # PYTEST_ARGS chooses tests, a part may have none of them (5).

@@ -40,7 +40,7 @@ from tests.flexible_traces import (
     willy,
 )
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 ALL_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)
 

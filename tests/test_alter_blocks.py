@@ -22,7 +22,7 @@ from replayer.devices.block_lanes import BlockOperations
 from replayer.flexible.draft import UnreachableError
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 COUNT = 3001
 

@@ -27,7 +27,7 @@ from replayer.running.binaries import find_binary
 from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 BLOCK = 4096
 FOREIGN = Path(__file__).parents[2] / "shared/data/traces/mqsim-tpcc-small.trace"

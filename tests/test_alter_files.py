@@ -22,7 +22,7 @@ from tests.straced import needs_engine
 from tests.test_alter_curve import laid_out_then_used
 from tests.test_made_traces import assert_replays
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 

@@ -19,7 +19,7 @@ from replayer.repeat import repeat
 from tests.made_trace import made_trace, read, write
 from tests.straced import ROOT
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 NAME = 1 << 31

@@ -17,7 +17,7 @@ from replayer.flexible.process_num import busiest_requests, in_flight
 from replayer.flexible.queue_depth import change_queue_depth
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 

@@ -22,7 +22,7 @@ from replayer.willy import make_trace
 from tests.flexible_traces import Recording, database_like, recordings, sort_like, willy
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def stack_distances(io):

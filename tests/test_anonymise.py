@@ -18,7 +18,7 @@ from characterize.layout import HeaderFlag, IoFlag, RecordKind, Source
 from tests.archived import full_trace
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 pytest_plugins = ["archive_fixtures"]
 KEY = b"a key of more than 16 bytes"

@@ -19,7 +19,7 @@ from tests.made_trace import made_trace, read, write
 from tests.synthetic_machine import MIB
 from tests.two_threads import MS, two_threads
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture

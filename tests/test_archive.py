@@ -33,7 +33,7 @@ from tests.archived import (
     trace_file,
 )
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 pytest_plugins = ["archive_fixtures"]
 

@@ -21,7 +21,7 @@ from characterize.formats.reading import Reading, ReadOptions
 from characterize.formats.registry import FORMATS, found_format
 from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockForm, BlockOp, RecordKind
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 needs_blkparse = pytest.mark.skipif(not shutil.which("blkparse"), reason="blkparse is not installed")
 

@@ -20,7 +20,7 @@ from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
 from tests.straced import op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 DEVICE = Geometry(64 << 20, 4096)
 CHUNKS = (1, 7, 10**6)

@@ -15,7 +15,7 @@ from characterize.text import render
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FILES = [{"file": 1, "size_bytes": 8192, "resident_bytes": 0}]
 LINK_COUNTS = ("read_bytes", "written_bytes", "others", "stacked", "orphans", "file_count", "files")

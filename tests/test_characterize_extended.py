@@ -14,7 +14,7 @@ from characterize.requests import requests_of
 from characterize.response_time import syncs_of
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 OPEN, TRUNCATE, FALLOCATE = 1, 6, 7
 KEEP_SIZE, COLLAPSE_RANGE, ZERO_RANGE, INSERT_RANGE = 0x01, 0x08, 0x10, 0x20

@@ -24,7 +24,7 @@ from flextrace.main import main
 from tests.flexible_traces import recordings
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 # What depends on the whole trace and not on the group: what came first, and how long the trace is.
 GLOBAL = ("coldFrac", "coldFracMeasuredShare", "appendFrac", "overwriteFrac")

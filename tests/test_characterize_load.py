@@ -19,7 +19,7 @@ from characterize.sizes import SizeSummary
 from characterize.text import render
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FSYNC, FDATASYNC, SYNC_FILE_RANGE, OPEN = 3, 4, 5, 1
 

@@ -14,7 +14,7 @@ from characterize.locality import locality_of
 from characterize.requests import requests_of
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 BLOCK = 4096
 

@@ -15,7 +15,7 @@ from characterize.sequentiality import SequentialitySummary
 from characterize.workload import workload_of
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 KIB = 1024

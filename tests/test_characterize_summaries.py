@@ -26,7 +26,7 @@ from characterize.text import render
 from characterize.touched import UniqueBytes
 from tests.made_trace import made_trace, read, records, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 BLOCK = 4096
 MAKERS = st.sampled_from([read, write])

@@ -14,7 +14,7 @@ from characterize.requests import requests_of
 from characterize.workload import FIELD_OF, PARAMETERS, Workload, sequential, unique_bytes, workload_of
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 REQUESTS = st.lists(
     st.builds(

@@ -26,7 +26,7 @@ from characterize.stream import open_stream
 from tests.made_trace import made_trace, read
 from tests.test_figure_data import random_trace
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def divided(paths: list[Path], **how: int) -> dict[str, FigureData]:

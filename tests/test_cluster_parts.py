@@ -28,7 +28,7 @@ from characterize.trace import Header, Trace
 from tests.flexible_traces import KINDS
 from tests.made_trace import made_trace, read, records, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 BLOCK = 4096
 KEYS = get_args(Key)

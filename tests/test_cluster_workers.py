@@ -24,7 +24,7 @@ from flextrace.main import main
 from tests.flexible_traces import KINDS
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 DAY_NS = 86_400 * 10**9
 

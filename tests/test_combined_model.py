@@ -11,7 +11,7 @@ from selfscale.models.traffic import TrafficModel
 from selfscale.predicting.cross_validation import Score, best_of
 from tests.test_traffic_model import ENVIRONMENT, REGIONS, machine, points, workloads
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MEAN_OF_TWO = [Score("learned", mean_log=0.14), Score("traffic", mean_log=0.19)]
 

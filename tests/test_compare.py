@@ -23,7 +23,7 @@ from selfscale.comparing.comparison import load, remarks_of
 from selfscale.predicting.relative import Estimated
 from tests.test_comparison import MIB, result
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def recording(

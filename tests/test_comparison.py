@@ -23,7 +23,7 @@ from selfscale.comparing.comparison import (
     sample_of,
 )
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = 2**20
 WORKLOAD = Workload(unique_bytes=8 * MIB, seq_frac=0.5, read_frac=0.5, size_mean=4096, process_num=1)

@@ -26,7 +26,7 @@ from selfscale.profiles.strengths import strengths
 from selfscale.reporting.machine_report import machine_section
 from tests.direction_machine import MIB, DirectionMachine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FOCAL = Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)
 

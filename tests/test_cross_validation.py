@@ -20,7 +20,7 @@ from selfscale.predicting.cross_validation import Score, best_of, cross_validate
 from selfscale.profile import Profile, Region
 from tests.synthetic_machine import MIB
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FOCAL = Workload(50 * MIB, 0.5, 0.5, 16384.0, 2.0)
 REGIONS = [

@@ -18,7 +18,7 @@ from tests.flexible_traces import Recording, database_like, sort_like, willy
 from tests.made_trace import made_trace, read, write
 from tests.test_made_traces import PAGE, SECOND_NS, assert_replays, assert_sound, log_and_temporary, opens
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def test_files_begin_as_the_part_finds_them():

@@ -14,7 +14,7 @@ from replayer.cut import Selection, cut
 from tests.made_trace import made_trace, read, write
 from tests.test_made_traces import PAGE, SECOND_NS
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def cached_by(rows, pages=8, cached=()):

@@ -14,7 +14,7 @@ from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 EXIT_CODES = {0, 1, 2, 3}
 INTEGERS = (0, 1, 255, 4096, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 2)

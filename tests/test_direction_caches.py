@@ -26,7 +26,7 @@ from selfscale.profiles.direction_caches import (
 from selfscale.profiles.regions import APART
 from tests.direction_machine import MIB, DirectionMachine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,7 +20,7 @@ from selfscale.measuring import storage
 from selfscale.measuring.access import BUFFERED
 from selfscale.measuring.disturbed import DISTURBED_FRAC, POINTS_MIN, undisturbed
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 WORKLOAD = Workload(1 << 20, 0.5, 0.5, 4096.0, 1.0)
 STEP = Step(WORKLOAD, "random", 3.0)

@@ -17,7 +17,7 @@ from flextrace.checks.host import Host
 from flextrace.main import main
 from replayer.running.confine import ADVICE
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 GIB = 1 << 30
 RECORDER = Path("/opt/flex trace/flextrace-record")

@@ -26,7 +26,7 @@ OTHERS_FILES = {"CAP_FOWNER", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.computes,
+    pytest.mark.parallel,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording, and becoming somebody else, need root"),
     pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
 ]

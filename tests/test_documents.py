@@ -10,7 +10,7 @@ import pytest
 
 from flextrace.main import VERBS, make_parser
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 ROOT = Path(__file__).parents[1]
 GUIDES = [ROOT / f"docs/{name}.md" for name in ("recording", "characterizing", "replaying", "predicting", "formats")]

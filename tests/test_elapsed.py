@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selfscale.predicting.elapsed import recorded_times
 from tests.simulated_threads import Device, elapsed_s, simulated
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MS = 1_000_000
 

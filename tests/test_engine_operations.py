@@ -11,7 +11,7 @@ from characterize.layout import FileFlag, Fileop, HeaderFlag, IoFlag
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, needs_engine, needs_strace, op
 
-pytestmark = [needs_engine, needs_strace, pytest.mark.computes]
+pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 FILES = "%file,%desc"
 

@@ -11,7 +11,7 @@ from characterize.requests import left_out
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, needs_engine, needs_strace, op
 
-pytestmark = [needs_engine, needs_strace, pytest.mark.computes]
+pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 CALLS = "%file,%desc"
 PAGE = 4096

@@ -9,7 +9,7 @@ import pytest
 from selfscale.measuring import environment
 from selfscale.simulation.read_ahead_rules import read_ahead_rules
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = 1 << 20
 AVAILABLE = 1000 * MIB

@@ -18,7 +18,7 @@ from tests.archived import full_trace
 from tests.made_trace import made_trace, read, write
 from tests.straced import op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 pytest_plugins = ["archive_fixtures"]
 U8, U32, U62 = st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**62)

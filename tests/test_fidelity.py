@@ -34,7 +34,7 @@ from tests.made_trace import made_trace, read, write
 from tests.replayed import PROCESS, SHIFT_NS, replayed
 from tests.straced import needs_engine, op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 STEP = 7

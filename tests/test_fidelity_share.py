@@ -13,7 +13,7 @@ from tests.replayed import replayed
 from tests.straced import op
 from tests.test_fidelity import PAGE, fidelity_of, result
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def test_how_much_of_the_trace_was_compared_decides_the_trust():

@@ -13,7 +13,7 @@ from characterize.places import BANDS, FILES_SHOWN, OTHERS, POINTS_MAX, WINDOWS
 from characterize.stream import open_stream
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PATHS = {1: "/data/one", 2: "/data/two"}
 

@@ -20,7 +20,7 @@ from selfscale.profiles.table import read_table
 from selfscale.profiles.table_columns import REQUESTS, THROUGHPUT, column_of
 from selfscale.profiles.table_profile import profile_of
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def law(size_bytes: float, processes: float, depth: float) -> float:

@@ -22,7 +22,7 @@ from characterize.grouping import Grouping
 from characterize.layout import RecordKind
 from characterize.stream import TIMED, Chunk, open_stream
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 BLKPARSE = "".join(
     f"  8,0 1 {at} 0.{at * 1009 + later:09d} 77 {letter} WS {at % 97 * 8} + 8 {end}\n"

@@ -24,7 +24,7 @@ from characterize.layout import BLOCK_DTYPE, BlockOp, HeaderFlag, RecordKind
 from characterize.requests import requests_of
 from flextrace.main import main
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
 

@@ -15,7 +15,7 @@ from characterize.formats.foreign import read_foreign
 from characterize.formats.reading import ReadOptions
 from characterize.layout import RecordKind
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FILES = {name: text.encode() for name, (text, _) in EXPECTED.items()}
 FILES |= {"csv": TABLE.encode(), "blkparse": BLKPARSE.encode(), "perf": PERF.encode(), "fio": FIO_LOG.encode()}

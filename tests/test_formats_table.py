@@ -13,7 +13,7 @@ from characterize.layout import BlockOp
 from characterize.workload import workload_of
 from flextrace.main import main
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 READ, WRITE = int(BlockOp.READ), int(BlockOp.WRITE)
 TABLE = (

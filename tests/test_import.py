@@ -16,7 +16,7 @@ from characterize.requests import requests_of
 from characterize.workload import workload_of
 from flextrace.main import main
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 DATA = Path("../shared/data/traces")
 

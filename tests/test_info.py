@@ -11,7 +11,7 @@ from characterize.layout import TRACE_VERSION_MINOR, HeaderFlag, RecordKind, Sou
 from flextrace.main import main
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 METADATA = {
     "programs": ["sys_enter", "sys_exit", "block_rq_issue"],

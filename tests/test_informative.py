@@ -18,7 +18,7 @@ from tests.explored import explored, unseen
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_storage import SSD, StorageMachine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture(scope="module")

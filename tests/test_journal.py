@@ -11,7 +11,7 @@ from selfscale.exploring.journal import Journal
 from selfscale.exploring.plan import Step
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 SETTINGS, MACHINE = {"seed": 1}, {"cache_bytes": 5.0, "cpus": 2, "read_only": False}
 

@@ -18,7 +18,7 @@ from selfscale.profiles.repeatability import spreads_of
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 CACHE = 256 * MIB
 

@@ -12,7 +12,7 @@ from tests.told import PROGRAMS
 KNOWN_NAMES = PROGRAMS / "known_names"
 
 pytestmark = [
-    pytest.mark.computes,
+    pytest.mark.parallel,
     pytest.mark.skipif(not KNOWN_NAMES.exists(), reason=f"{KNOWN_NAMES} is not built (make build/test-programs)"),
 ]
 

@@ -6,7 +6,7 @@ import pytest
 from tests.bench import lab_applications
 from tests.bench.lab_applications import APPLICATIONS, record_applications
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from characterize.workload import Workload
 from replayer.willy import make_trace
 from selfscale.measuring.last_used import PAGE_BYTES, RANGES_MAX, last_used
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = 1 << 20
 

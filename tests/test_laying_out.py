@@ -14,7 +14,7 @@ from selfscale.exploring.plan import Settings, files_bytes
 from selfscale.exploring.sampling import random_workload
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 BYTES_PER_S = 10 * MIB
 SETTINGS = Settings(128 * MIB, budget_s=600.0, cpus=2)

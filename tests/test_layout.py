@@ -11,7 +11,7 @@ import pytest
 from characterize import layout
 from characterize.device_name import device_name
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 HEADER = Path(__file__).parent.parent / "bpf" / "trace_format.h"
 

@@ -19,7 +19,7 @@ from tests.synthetic_machine import MIB, Machine
 SCAN = Workload(512.0 * MIB, 1.0, 1.0, 131072.0, 1.0)
 BORDER = 256 * MIB
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def probe(name: str, throughput: float = 1e9, **changes: float) -> Point:

@@ -19,7 +19,7 @@ from flextrace.main import main
 from selfscale.reporting.trace_report import trace_section
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 DISK, DM = 8 << 20, 254 << 20
 

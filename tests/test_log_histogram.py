@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from characterize.counting.log_histogram import BUCKETS, GroupedHistogram, LogHistogram, bucket_of, rank_of
 from characterize.counting.time_histogram import time_histogram
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 VALUES = st.lists(st.one_of(st.integers(0, 600), st.integers(0, 10**6), st.integers(0, 2**50)), min_size=1)
 SHARES = (0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0)

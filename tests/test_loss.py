@@ -20,7 +20,7 @@ from replayer.merge import merge
 from selfscale.comparing.comparison_runs import Setting, application_row
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 LOST = {RecordKind.IO: 100}
 

@@ -12,7 +12,7 @@ from selfscale.explore import Exploration
 from selfscale.exploring.plan import Settings
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 VERBS = {
     "characterize": ("{trace}",),

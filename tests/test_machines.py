@@ -13,7 +13,7 @@ from selfscale.profile import Profile, Region
 from selfscale.profiles import machines
 from selfscale.reporting.machines_figures import machines_figures
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 KIB, MIB = 1024, 2**20
 

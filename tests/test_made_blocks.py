@@ -21,7 +21,7 @@ from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 COUNT = 211
 SDA, SDB, DM = 8 << 20, 8 << 20 | 16, 253 << 20

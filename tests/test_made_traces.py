@@ -23,7 +23,7 @@ from tests.flexible_traces import Recording, database_like, recordings, replay_s
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine, op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.FILE, RecordKind.TASK)

@@ -16,7 +16,7 @@ from tests.flexible_traces import Recording, willy
 from tests.made_trace import made_trace, read
 from tests.test_made_traces import assert_sound
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 SECOND_NS = 10**9

@@ -16,7 +16,7 @@ from characterize.trace_files.provenance import tool_version
 from flextrace.main import VERBS, main
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FLEXTRACE = [sys.executable, "-m", "flextrace"]
 WILLY = ["--unique-bytes", "1M", "--seq-frac", "0", "--read-frac", "1", "--size-mean", "4K"]

@@ -17,7 +17,7 @@ from flextrace.main import main
 from replayer.alter import alter
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 ESTIMATED, PROGRAM = int(IoFlag.ESTIMATED), int(IoFlag.ESTIMATED | IoFlag.PROGRAM)

@@ -11,7 +11,7 @@ PROGRAM = Path("build/tests/margins").resolve()
 LEAST_NS, MOST_NS = 20_000, 300_000
 
 pytestmark = [
-    pytest.mark.computes,
+    pytest.mark.parallel,
     pytest.mark.skipif(not PROGRAM.exists(), reason="build/tests/margins is missing: make build/test-programs"),
 ]
 

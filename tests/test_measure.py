@@ -25,7 +25,7 @@ from selfscale.measuring import scratch
 from selfscale.measuring.access import Access
 from selfscale.measuring.point_trace import REQUESTS_MAX, trace_length, write_willy
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = 1 << 20
 WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)

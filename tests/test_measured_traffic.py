@@ -14,7 +14,7 @@ from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import SHARPNESS, seconds_of, simulated
 from tests.test_traffic_model import ENVIRONMENT, LIMITS, REGIONS, machine, workloads
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def runs(chosen, shares):

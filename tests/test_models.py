@@ -26,7 +26,7 @@ from tests.explored import explored, regions_of, relative_errors, unseen
 from tests.synthetic_machine import MIB
 from tests.synthetic_storage import DISK, RAM, SSD, StorageMachine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 KINDS = {"ssd": SSD, "disk": DISK, "ram": RAM}
 BUDGET_S = 224.0

@@ -12,7 +12,7 @@ from characterize.layout import FileFlag, Fileop, IoFlag
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine, op
 
-pytestmark = [needs_engine, pytest.mark.computes]
+pytestmark = [needs_engine, pytest.mark.parallel]
 
 PAGE = 4096
 NAMES_FROM = 1 << 31

@@ -14,7 +14,7 @@ from flextrace.main import main
 from selfscale.profile import Profile
 from tests.small_file_system import small_file_system  # noqa: F401
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def test_a_text_takes_the_place_of_a_file_only_by_force(tmp_path):

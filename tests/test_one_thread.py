@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info
 from selfscale.models import make_model
 from selfscale.models.one_thread import one_thread
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def threads() -> set[int]:

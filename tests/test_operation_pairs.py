@@ -18,7 +18,7 @@ from tests.made_trace import made_trace, read
 from tests.replayed import SHIFT_NS, replayed
 from tests.straced import op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 WHOLE = 10**6
 OWN = {"open": Fileop.OPEN, "close": Fileop.CLOSE}

@@ -20,7 +20,7 @@ from tests.made_trace import made_trace, read, write
 from tests.replayed import SHIFT_NS, replayed
 from tests.straced import op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @given(ROWS)

@@ -18,7 +18,7 @@ from tests.made_trace import made_trace, read, records
 from tests.replayed import SHIFT_NS, replayed
 from tests.straced import op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def wake(call: int, after: int, start: int) -> dict:

@@ -15,7 +15,7 @@ from selfscale.simulation.operations import Kind, Operations
 from selfscale.simulation.read_ahead_rules import PAGE_BYTES, ReadAheadRules
 from selfscale.simulation.run import run
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 ACCESS_NS, PAGE_NS, SYNC_NS, JOURNAL_NS = 100_000.0, 4_000.0, 700_000.0, 900_000.0
 STORAGE = StorageTimes(

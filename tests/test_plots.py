@@ -17,7 +17,7 @@ from flextrace.main import main
 from tests.made_trace import made_trace, read
 from tests.test_figure_data import random_trace
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 pytest.importorskip("matplotlib")
 

@@ -19,7 +19,7 @@ from selfscale.predict import Predictor, record_scores
 from tests.made_trace import made_trace, read
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 OPTIONS = [
     "--unique-bytes",

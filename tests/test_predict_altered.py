@@ -33,7 +33,7 @@ from tests.made_trace import made_trace, read, write
 from tests.synthetic_machine import MIB, Machine
 from tests.test_storage import TIMES_US, measured
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 US, MS = 1_000, 1_000_000
 PAGE = 4096

@@ -39,7 +39,7 @@ from tests.bench.predict_figures import (
 from tests.bench.repeatability_cost import repeatability_cost
 from tests.synthetic_storage import MIB, RAM, SSD, StorageMachine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 EFFORT = Effort(budget_s=45.0, points=42, workloads=16, seconds=3.0, seed=5)
 STAGES = ["profile", "random 0", "more", "random 1", "prediction_ms"]

@@ -21,7 +21,7 @@ from selfscale.profiles.learned_points import learnable
 from selfscale.validate import compare_models, plan
 from tests.made_report import make_profile
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def test_errors_of_a_validation_by_hand():

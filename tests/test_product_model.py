@@ -18,7 +18,7 @@ from selfscale.predicting.cross_validation import REGION_TESTED_MIN
 from selfscale.predicting.prediction_errors import REPEATABILITY, errors_of
 from selfscale.profile import Profile, Region
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MB = 1e6
 FOCAL = Workload(0, 0.5, 0.5, 16384.0, 2.0)

@@ -17,7 +17,7 @@ from selfscale.profile import Profile
 from selfscale.profiles.findings import findings
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture(scope="module")

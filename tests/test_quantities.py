@@ -11,7 +11,7 @@ from characterize.errors import FlextraceError
 from characterize.units import DURATION_UNITS, SIZE_UNITS, parse_duration, parse_size
 from tests.told import PROGRAMS
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 NUMBERS = ["0", "1", "7", "1.5", ".75", "3.", "0.25", "1e3", "2.5e-1", "007", "123456789", "1e400"]
 UNITS = sorted({*SIZE_UNITS, *DURATION_UNITS, "kiB", "Mb", "Q", "BB", "K B", "GiBs"})

@@ -15,7 +15,7 @@ from selfscale.predicting.cross_validation import best_of
 from selfscale.predicting.ranking import WORKLOADS
 from tests.two_threads import two_threads
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 WAITING_S = 0.075 * 40 / 70
 OUTSIDE_S = 0.1 - WAITING_S

@@ -12,7 +12,7 @@ from characterize.workload import Workload
 from selfscale.models.measured import columns
 from selfscale.models.read_ahead import storage_reads
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE, MIB = 4096, 1 << 20
 MOST = 640

@@ -17,7 +17,7 @@ from selfscale.predicting import prediction_errors
 from selfscale.profile import Profile
 from selfscale.profiles.table import read_table
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 VERSIONED = [Profile.load, comparison.load, prediction_errors.load]
 RECORDED = {"schema": "flextrace.replay/1", "fidelity": {"schema": "flextrace.fidelity/1"}}

@@ -18,7 +18,7 @@ from characterize.trace_files.archive import pack
 from tests.made_trace import made_trace, read, write
 from tests.test_cluster_parts import BLOCK, document
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 DAY_NS = 86_400 * 10**9
 

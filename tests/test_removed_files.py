@@ -13,7 +13,7 @@ from tests.block_device import run
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, ENGINE, needs_engine, needs_strace, op
 
-pytestmark = [needs_engine, needs_strace, pytest.mark.computes]
+pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 CALLS = "%file,%desc"
 PAGE = 4096

@@ -13,7 +13,7 @@ from selfscale.measure import Point
 from selfscale.profile import Profile, Region
 from selfscale.profiles.repeatability import repeat_error, repeatability
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = 1 << 20
 FOCAL = Workload(64 * MIB, 0.5, 0.5, 32768.0, 1.0)

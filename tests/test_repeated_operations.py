@@ -13,7 +13,7 @@ from replayer.checking.operation_form import WantedOperations
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, needs_engine, needs_strace, op
 
-pytestmark = [needs_engine, needs_strace, pytest.mark.computes]
+pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 PAGE = 4096
 

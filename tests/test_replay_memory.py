@@ -15,7 +15,7 @@ from characterize.trace import Header
 from characterize.trace_files.trace_writer import write_chunks
 from tests.bench.large_trace import FILE_BYTES, GAP_NS, read_pieces
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL, LARGE = 100_000, 1_000_000

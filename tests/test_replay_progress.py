@@ -18,7 +18,7 @@ from replayer.run import replay
 from tests.running_replay import slow
 from tests.straced import ROOT, needs_engine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def told(max_seconds: float | None = None, *, loop: bool = False) -> str:

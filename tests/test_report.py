@@ -33,7 +33,7 @@ from selfscale.reporting.trace_figures import by_file, places, trace_figures
 from tests.made_report import EVIL, MIB, Page, make_comparison, make_profile, make_trace
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture(scope="module")

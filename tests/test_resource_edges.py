@@ -13,7 +13,7 @@ from characterize.layout import FileFlag, Fileop, FileType, IoFlag
 from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine, needs_strace, op
 
-pytestmark = [needs_engine, needs_strace, pytest.mark.computes]
+pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 PAGE = 4096
 FIRST_NS = 300_000_000  # start of the operation of thread 1

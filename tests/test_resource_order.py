@@ -18,7 +18,7 @@ from tests.resource_rules import RENAME_EXCHANGE, must_precede
 from tests.schedule_walk import add_own, check_pass, ended_before, needs_walk, walk
 from tests.straced import op
 
-pytestmark = [needs_walk, pytest.mark.computes]
+pytestmark = [needs_walk, pytest.mark.parallel]
 
 NEW_NAME = 1 << 31
 MANY = 32  # CONFLICTS_MAX of conflicts.h: who waits for more waits for all that had ended

@@ -12,7 +12,7 @@ from tests.told import PROGRAMS
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def plan(tmp_path: Path, online: str, *numbers: int) -> tuple[list[int], list[int], str]:

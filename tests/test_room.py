@@ -18,7 +18,7 @@ from tests.straced import ENGINE, needs_engine, op
 
 pytestmark = [
     needs_engine,
-    pytest.mark.computes,
+    pytest.mark.parallel,
     pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root"),
 ]
 pytest_plugins = ["small_file_system"]

@@ -13,7 +13,7 @@ from selfscale.measure import Point
 from selfscale.profile import Profile
 from tests.synthetic_machine import MIB
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 LOW = Workload(8 * MIB, 0.0, 0.0, 4096.0, 1.0)
 HIGH = Workload(512 * MIB, 1.0, 1.0, 1 << 20, 4.0)

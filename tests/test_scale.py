@@ -18,7 +18,7 @@ from selfscale.measuring.storage import probes
 from selfscale.profile import Profile
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from flextrace.main import main
 from flextrace.runs import measuring
 from tests.test_scale_lost import command, disturbed  # noqa: F401
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def locked(path: Path) -> int:

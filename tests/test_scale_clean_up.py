@@ -15,7 +15,7 @@ from tests.test_scale_lost import command, disturbed  # noqa: F401
 from tests.test_validate import command as validation
 from tests.test_validate import machine, made, place  # noqa: F401
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 LEFT = "cannot remove the memory group: Device or resource busy; rmdir it later"
 

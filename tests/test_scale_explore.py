@@ -23,7 +23,7 @@ from selfscale.profiles.conclusions import file_cache_bytes
 from tests.killed_exploration import run_with_journal
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ from tests.block_device import run
 from tests.small_file_system import small_file_system  # noqa: F401
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 CACHE_BYTES = 16 * MIB
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.straced import ROOT
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MEASURED = """
 import time

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from selfscale.profiles.regions import find_borders, halfway, log_slopes
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = 1 << 20
 

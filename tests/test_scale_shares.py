@@ -12,7 +12,7 @@ from selfscale.exploring.self_scaling import RUN_S_MIN
 from selfscale.measuring.storage import ROLE, probes
 from tests.synthetic_machine import MIB, Machine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture(autouse=True)

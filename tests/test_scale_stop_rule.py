@@ -8,7 +8,7 @@ import pytest
 
 from selfscale.measuring.stop_rule import RULES, ConfidenceRule, RaidPerfRule, drifts, half_width, mser5
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 INTERVAL_S = 0.05
 COUNT = 400

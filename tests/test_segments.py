@@ -19,7 +19,7 @@ from tests.schedule_walk import KEPT, check_pass, check_takes, ended_before, nee
 
 LATEST = 2**64 - 1
 
-pytestmark = [needs_walk, pytest.mark.computes]
+pytestmark = [needs_walk, pytest.mark.parallel]
 
 
 class Case(NamedTuple):

@@ -8,7 +8,7 @@ from characterize.workload import Workload
 from selfscale.models.measured import columns
 from selfscale.models.service_time import CONSTANTS, demand_at, log_throughput
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = float(1 << 20)
 BORDER_BYTES = 128 * MIB

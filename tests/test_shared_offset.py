@@ -14,7 +14,7 @@ from tests.told import PROGRAMS
 SHARED_OFFSETS = PROGRAMS / "shared_offsets"
 BYTES = 100
 pytestmark = [
-    pytest.mark.computes,
+    pytest.mark.parallel,
     pytest.mark.skipif(not SHARED_OFFSETS.exists(), reason=f"{SHARED_OFFSETS} is not built (make build/test-programs)"),
 ]
 

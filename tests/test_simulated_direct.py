@@ -8,7 +8,7 @@ from selfscale.simulation.operations import Kind
 from selfscale.simulation.run import run
 from tests.test_page_cache import ACCESS_NS, JOURNAL_NS, MACHINE, PAGE_NS, REQUESTS, SYNC_NS, operations, stored_on
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def direct(rows, *places, **options):

@@ -18,7 +18,7 @@ from selfscale.simulation.operations import Kind, operations_of
 from tests.made_trace import made_trace, read, write
 from tests.straced import op
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 US, MS, MIB = 1_000, 1_000_000, 2**20
 PAGE = 4096

@@ -10,7 +10,7 @@ from selfscale.simulation.operations import Kind
 from selfscale.simulation.run import run
 from tests.test_page_cache import ACCESS_NS, JOURNAL_NS, MACHINE, STORAGE, SYNC_NS, operations, stored_on
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.mark.parametrize("kind", [Kind.DISCARD, Kind.SYNC])

@@ -29,7 +29,7 @@ from tests.synthetic_machine import MIB, Machine
 from tests.test_simulated_operations import trace_of_two_threads
 from tests.test_storage import TIMES_US, measured
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 US, MS = 1_000, 1_000_000
 PAGE = 4096

@@ -22,7 +22,7 @@ from characterize.locality import LocalitySummary, locality_of
 from characterize.references import BATCH_REFERENCES, BlockNumbers
 from characterize.requests import columns_of, requests_of
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 CLOUDPHYSICS = Path("../shared/data/traces/cloudPhysicsIO.csv")
 BLOCK = 4096

@@ -16,7 +16,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import BlockFlag
 from flextrace.main import main
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 DM, DISK, PARTITION, PATH, OTHER = "253,0", "8,0", "8,2", "65,176", "8,16"
 

@@ -11,7 +11,7 @@ import pytest
 import characterize
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 LOADED = (
     "import sys; from flextrace.main import main; assert main(['characterize', sys.argv[1]]) == 0; "

@@ -141,7 +141,7 @@ def test_no_times_where_a_probe_says_nothing(change):
     assert storage_times([*points[1:], dataclasses.replace(points[0], **change)]) is None
 
 
-@pytest.mark.computes
+@pytest.mark.parallel
 @pytest.mark.parametrize("benchmark", [Exploration, KneeExploration])
 def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
     def storage(**changes) -> list[str]:

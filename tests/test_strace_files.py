@@ -10,7 +10,7 @@ from characterize.requests import requests_of
 from characterize.response_time import syncs_of
 from characterize.workload import workload_of
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def test_files_without_a_name_are_other_ones_each_time(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 import characterize
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 def test_the_last_thread_has_no_name_whoever_it_is(tmp_path):

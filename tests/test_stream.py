@@ -23,7 +23,7 @@ from characterize.workload import workload_of
 from tests.flexible_traces import KINDS, recordings
 from tests.made_trace import made_trace, read, records, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 STEPS = (1, 7, 1000)
 START = st.integers(0, 12)

@@ -14,7 +14,7 @@ from characterize.layout import HeaderFlag
 from flextrace.main import main
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FILETIME = 128_166_372_000_000_000
 """2007-02-22 17:00:00 UTC, which is 1172163600 s since 1970, in ticks of 100 ns since 1601."""

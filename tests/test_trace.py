@@ -12,7 +12,7 @@ from characterize.errors import FlextraceError
 from characterize.layout import TRACE_VERSION_MINOR, HeaderFlag, RecordKind
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 HEADER, RECORD = 4096, 64
 # Offsets in struct trace_header, computed by hand from the C header.

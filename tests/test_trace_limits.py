@@ -12,7 +12,7 @@ from tests.told import PROGRAMS
 MIB = 1 << 20
 RECORDS_MIN = 4096
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.mark.parametrize(("cpus", "limit_max"), [(1, MIB), (2, MIB), (128, MIB), (1024, 2 * MIB), (8192, 9 * MIB)])

@@ -17,7 +17,7 @@ SMALL = PROGRAMS / "replay_small_segments"  # reads the trace while it replays i
 READS, SYNCS = 1009, 11
 PAGE = 4096
 
-pytestmark = [needs_engine, pytest.mark.computes]
+pytestmark = [needs_engine, pytest.mark.parallel]
 
 
 def made(path):

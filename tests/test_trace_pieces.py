@@ -13,7 +13,7 @@ from characterize.layout import BlockDataClass, RecordKind
 from flextrace.main import main
 from tests.made_trace import made_trace, read
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 HEADER, RECORD = 4096, 64
 FLAGS_AT, VERSION_MINOR_AT, LOST_AT = 20, 10, 72 + 16 * 8

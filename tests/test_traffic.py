@@ -13,7 +13,7 @@ from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.traffic import PAGE_BYTES, read, traffic_of
 from selfscale.simulation.traffic_state import COMMAND_PAGES, LEAVING, QUEUED, Limits, Walk, state_of
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 MIB = 1 << 20
 CACHE = 64 * MIB

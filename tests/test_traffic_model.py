@@ -19,7 +19,7 @@ from selfscale.profile import Profile, Region
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from tests.synthetic_machine import MIB
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 CACHE = 128 * MIB
 LIMITS = CacheLimits(CACHE, 0.2 * CACHE, ReadAheadRules(32, 320, large_folios=True))

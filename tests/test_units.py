@@ -16,7 +16,7 @@ from characterize.units import (
     parse_size,
 )
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from selfscale.validate import compare_models, plan
 from tests.explored import explored
 from tests.synthetic_storage import SSD, StorageMachine
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 
 @pytest.fixture(scope="module")

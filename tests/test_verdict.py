@@ -10,7 +10,7 @@ PROGRAM = Path("build/tests/verdicts").resolve()
 MS = 10**6
 
 pytestmark = [
-    pytest.mark.computes,
+    pytest.mark.parallel,
     pytest.mark.skipif(not PROGRAM.exists(), reason="build/tests/verdicts is missing: make build/test-programs"),
 ]
 

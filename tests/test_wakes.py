@@ -18,7 +18,7 @@ from characterize.trace_files.trace_writer import write_chunks
 from replayer.checking.replay_recording import replay_part, run_part
 from tests.made_trace import made_trace, read, records
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 FSYNC = int(Fileop.FSYNC)
 

@@ -15,7 +15,7 @@ from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 FIRST = 2**60  # of numbers that need more digits than a float has

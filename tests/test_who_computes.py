@@ -7,7 +7,7 @@ from selfscale.simulation.operations import Kind
 from selfscale.simulation.run import run
 from tests.test_page_cache import ACCESS_NS, operations, stored_on
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 AWAKE_NS = 20_000.0
 MACHINE = stored_on(awake_read_ns=AWAKE_NS, read_busy_ns=0.0)._replace(processors=2)

@@ -19,7 +19,7 @@ from replayer.synthetic.request_places import at_depth, make_stack, touch
 from replayer.synthetic.request_sizes import SIZE_FAMILIES, draw_sizes
 from replayer.willy import DEPTH_FAMILIES, make_trace, requests_default, requests_needed
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 KIB, MIB = 1024, 1024**2
 NOMINAL = Workload(4 * MIB, 0.5, 0.5, 16 * KIB, 2)

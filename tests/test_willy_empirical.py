@@ -16,7 +16,7 @@ from replayer.synthetic.source_shape import source_shape_of
 from replayer.willy import make_trace, requests_needed
 from tests.made_trace import made_trace, read, write
 
-pytestmark = pytest.mark.computes
+pytestmark = pytest.mark.parallel
 
 PAGE = 4096
 MIB = 1 << 20
