@@ -123,10 +123,10 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys):
     for words in (["info", path], ["characterize", path], alter, ["replay", path, "--directory", tmp_path / "image"]):
         assert verb(*words) == 1
         assert "cannot read trace" in capsys.readouterr().err
-    for words in ([], ["--from=csv"], ["--from=blktrace"], ["--columns=start=a,offset=b,bytes=c,op=d"]):
+    for words in ([], ["--input-format=csv"], ["--input-format=blktrace"], ["--columns=start=a,offset=b,bytes=c,op=d"]):
         assert verb("import", path, "-o", tmp_path / "o.iotrace", *words) == 1
         assert "it is no file, and is read more than once" in capsys.readouterr().err
-    assert verb("characterize", path, "--from=csv") == 1
+    assert verb("characterize", path, "--input-format=csv") == 1
     assert not (tmp_path / "o.iotrace").exists()
     assert not (tmp_path / "image").exists()
 
