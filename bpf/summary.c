@@ -96,7 +96,7 @@ void summary_say(const struct metadata *metadata, const char *path, uint64_t los
 	uint64_t compat = counters_skip(metadata->tracer, SKIP_COMPAT);
 	if (compat)
 		fprintf(stderr,
-			"flextrace record: warning: %llu calls of 32-bit programs were not recorded: numbers made from this trace are lower bounds\n",
+			"flextrace record: warning: %llu calls of 32-bit and x32 programs were not recorded: numbers made from this trace are lower bounds\n",
 			(unsigned long long)compat);
 	uint64_t clones = counters_skip(metadata->tracer, SKIP_CLONE);
 	if (clones)
