@@ -346,7 +346,7 @@ def _finish(arguments: argparse.Namespace, profile: Profile) -> None:
     from selfscale.exploring.good_ranges import knee_sentences  # noqa: PLC0415
     from selfscale.predict import record_scores  # noqa: PLC0415
     from selfscale.profiles.conclusions import record_findings  # noqa: PLC0415
-    from selfscale.profiles.findings import findings  # noqa: PLC0415
+    from selfscale.reporting.findings import findings  # noqa: PLC0415
 
     if arguments.cost is not None:
         profile.settings["cost"] = arguments.cost

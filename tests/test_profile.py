@@ -14,7 +14,7 @@ from selfscale.exploring.plan import Settings
 from selfscale.measure import Point
 from selfscale.measuring.access import Access
 from selfscale.profile import Profile
-from selfscale.profiles.findings import findings
+from selfscale.reporting.findings import findings
 from tests.synthetic_machine import MIB, Machine
 
 pytestmark = pytest.mark.parallel

@@ -2,7 +2,7 @@
 """Turns a profile into what can be concluded of the machine, as numbers: ``findings`` of flextrace.profile/1.
 
 File-cache sizes by direction, the write policy, and by region what larger requests, sequential access, more processes,
-and reads instead of writes bring; and how repeatable it was. Sentences about them are made by `findings`.
+and reads instead of writes bring; and how repeatable it was. `selfscale.reporting.findings` makes sentences of them.
 """
 
 from __future__ import annotations

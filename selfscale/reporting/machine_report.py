@@ -19,10 +19,10 @@ from selfscale.predicting.prediction_errors import MeasuredAgain, PredictionErro
 from selfscale.profile import Profile
 from selfscale.profiles import machines
 from selfscale.profiles.conclusions import conclude
-from selfscale.profiles.findings import conditions
 from selfscale.profiles.repeatability import spreads_of
 from selfscale.profiles.strengths import region_name, strengths
 from selfscale.reporting.figures import format_cell
+from selfscale.reporting.findings import conditions
 from selfscale.reporting.machines_figures import machines_figures
 from selfscale.reporting.prediction_figures import prediction_figures, title_of
 from selfscale.reporting.profile_figures import single_parameter_graphs
