@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns writes and file operations into the bytes of every write that lie behind the end of its file at that time.
 
-Every file's size is followed from its FILE record through writes, truncations, O_TRUNC and fallocate, in the order of
-the starts. Block devices never grow, nor shrink: O_TRUNC does nothing to one.
+Every file's size is followed from its FILE record through writes, truncations, opens that make or empty it, and
+fallocate, in the order of the starts. Block devices never grow, nor shrink: O_TRUNC does nothing to one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _size_changes(array: np.ndarray) -> tuple[np.ndarray, ...]:
     mode = array["flags"] >> 16
     fallocate = array["op"] == Fileop.FALLOCATE
     what = np.zeros(len(array), np.int64)
-    opened = (array["op"] == Fileop.OPEN) & ((array["flags"] & IoFlag.TRUNCATED) != 0)
+    opened = (array["op"] == Fileop.OPEN) & ((array["flags"] & (IoFlag.TRUNCATED | IoFlag.CREATED)) != 0)
     what[opened | (array["op"] == Fileop.TRUNCATE)] = _SET_SIZE
     what[fallocate & ((mode & (_KEEP_SIZE | _COLLAPSE_RANGE | _INSERT_RANGE)) == 0)] = _GROW_TO
     shifts = fallocate & ((mode & (_COLLAPSE_RANGE | _INSERT_RANGE)) != 0)

@@ -47,6 +47,7 @@ def test_reads_do_not_count_and_change_nothing():
         ({"op": TRUNCATE, "argument": 60}, 0.4),
         ({"op": TRUNCATE, "argument": 0, "result": -1}, 0),
         ({"op": OPEN, "flags": int(IoFlag.TRUNCATED), "argument": 7}, 1),
+        ({"op": OPEN, "flags": int(IoFlag.CREATED), "argument": 7}, 1),
         ({"op": OPEN, "argument": 7}, 0),
         ({"op": FALLOCATE, "flags": COLLAPSE_RANGE << 16, "argument": 0, "length": 30}, 0.3),
         ({"op": FALLOCATE, "flags": INSERT_RANGE << 16, "argument": 0, "length": 30}, 0),

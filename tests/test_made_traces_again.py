@@ -6,14 +6,14 @@ import pytest
 
 from characterize import trace as trace_file
 from characterize.errors import FlextraceError
-from characterize.layout import FileFlag, Fileop, RecordKind
+from characterize.layout import FileFlag, Fileop, FileType, IoFlag, RecordKind
 from characterize.workload import workload_of
 from replayer.cut import Selection, cut
 from replayer.flexible.wakes import standing
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from tests.flexible_traces import Recording, willy
-from tests.made_trace import made_trace, read
+from tests.made_trace import made_trace, read, write
 from tests.test_made_traces import assert_sound
 
 pytestmark = pytest.mark.parallel
@@ -130,6 +130,36 @@ def test_ids_stay_apart_where_there_is_no_room_for_their_ranges(make):
     assert max(io["id"].max(), fileops["id"].max()) < 2**63
     assert len(standing(wakes, io, fileops)) == len(wakes) == 9
     assert io["id"][:3].tolist() == ids or make is clone
+
+
+@pytest.mark.parametrize(
+    ("mode", "left"), [(0x08, 6), (0x20, 10)], ids=["FALLOC_FL_COLLAPSE_RANGE", "FALLOC_FL_INSERT_RANGE"]
+)
+def test_a_file_that_a_piece_was_cut_out_of_or_put_into_has_the_size_that_is_left(mode, left):
+    moved = {"op": Fileop.FALLOCATE, "flags": mode << 16, "argument": PAGE, "length": 2 * PAGE, "duration_ns": 1}
+    parent = made_trace(
+        [read(0, PAGE, 20, id=2), read(0, PAGE, 40, id=3)],
+        fileops=[moved | {"start_ns": 10, "id": 1}],
+        files=[{"file": 1, "size_bytes": 8 * PAGE}],
+        tasks=[{"thread": 1, "process": 1}],
+        paths={1: "/f"},
+    )
+    part = cut(parent, Selection(begin_s=15e-9))
+    assert part.files["size_bytes"].tolist() == [left * PAGE]
+    operations = repeat(parent, 2).fileops
+    assert operations["argument"][operations["op"] == Fileop.TRUNCATE].tolist() == [8 * PAGE]
+
+
+def test_a_block_device_is_as_large_as_it_was_whatever_was_written_to_it():
+    emptied = {"op": Fileop.OPEN, "flags": int(IoFlag.TRUNCATED), "start_ns": 5, "duration_ns": 1, "id": 1}
+    parent = made_trace(
+        [write(0, PAGE, 10, id=2), read(0, PAGE, 40, id=3)],
+        fileops=[emptied],
+        files=[{"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": 8 * PAGE}],
+        tasks=[{"thread": 1, "process": 1}],
+        paths={1: "/dev/x"},
+    )
+    assert cut(parent, Selection(begin_s=15e-9)).files["size_bytes"].tolist() == [8 * PAGE]
 
 
 def test_merged_traces_keep_their_holes():

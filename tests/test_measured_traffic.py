@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from selfscale.measure import Point
+from selfscale.models.machine_time import bottleneck
 from selfscale.models.measured import columns, measured
 from selfscale.models.measured_traffic import traffic_of_runs
-from selfscale.models.service_time import bottleneck
 from selfscale.models.traffic import TrafficModel
 from selfscale.models.traffic_time import SHARPNESS, seconds_of, simulated
 from tests.test_traffic_model import ENVIRONMENT, LIMITS, REGIONS, machine, workloads

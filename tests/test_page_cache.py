@@ -379,6 +379,14 @@ def test_new_pages_take_the_writer_no_less_than_the_benchmark():
     assert (end - start == 2000).all(), "storage has them"
 
 
+def test_what_was_a_hole_when_it_was_read_is_new_when_it_is_written():
+    machine = MACHINE._replace(requests=REQUESTS._replace(append_call_ns=500.0, append_page_ns=1000.0))
+    rows = [(Kind.READ, 0, 4), (Kind.WRITE, 0, 2), (Kind.WRITE, 0, 2), (Kind.WRITE, 8, 2)]
+    start, end, waited = run(operations(rows, stored=0, cached=[8, 9], processor_ns=1.0), machine)
+    assert not waited.any(), "storage has nothing of it"
+    assert (end - start)[1:].tolist() == [2500, 1, 2500]
+
+
 def test_a_request_takes_as_much_beyond_the_benchmark_as_where_it_was_recorded():
     here = REQUESTS._replace(write_page_ns=3000.0, append_page_ns=6000.0, read_call_ns=400.0)
     there = REQUESTS._replace(write_page_ns=1000.0, append_page_ns=2000.0, read_call_ns=4000.0)

@@ -159,6 +159,18 @@ def test_only_the_used_part_of_a_huge_file_is_simulated():
         )
 
 
+def test_storage_has_nothing_in_a_hole():
+    """But in pages that are a hole in part. What is a hole up to the end has the last page, too."""
+    io = [read(page * PAGE, PAGE, page * 100 * US, 2 * US, missed_bytes=0, file=1 + page % 2) for page in range(8)]
+    files = [{"file": 1, "size_bytes": 20 * PAGE - 5}, {"file": 2, "size_bytes": 10 * PAGE}]
+    holes = [(1, 0, 3 * PAGE), (1, 5 * PAGE - 1, 3 * PAGE + 2), (1, 15 * PAGE, 5 * PAGE - 5), (2, 9 * PAGE, 2**64 - 1)]
+    holes += [(2, 2**64 - 1, PAGE), (3, 0, PAGE)]
+    records = [{"file": file, "offset": offset, "bytes": size} for file, offset, size in holes]
+    found = operations_of(made_trace(io, files=files, holes=records))
+    stored = [*range(3, 5), *range(8, 15), *(21 + page for page in range(9))]
+    assert np.flatnonzero(found.stored).tolist() == stored
+
+
 def test_where_only_the_amount_is_known_the_first_pages_are_cached():
     io = [read(page * PAGE, PAGE, page * 100 * US, 2 * US, missed_bytes=0, file=1 + page % 3) for page in range(9)]
     files = [

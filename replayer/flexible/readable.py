@@ -10,9 +10,10 @@ import pandas as pd
 
 from characterize.layout import NOT_MEASURED_U64, FileFlag, Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft, RowsOfFiles
-from replayer.flexible.file_state import grows
 
 ROUNDS = 6
+# FALLOC_FL_KEEP_SIZE, _COLLAPSE_RANGE and _INSERT_RANGE: a file does not end where that range does.
+NOT_TO_THE_END_OF_ITS_RANGE = 0x01 | 0x08 | 0x20
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def _events(draft: Draft, changed: np.ndarray) -> pd.DataFrame:
     operation, argument = operations["op"], operations["argument"].astype(np.int64)
     emptied = (operation == Fileop.OPEN) & ((operations["flags"] & IoFlag.TRUNCATED) != 0)
     emptied |= draft.removals()[index]
-    grown = grows(operations)
+    grown = (operation == Fileop.FALLOCATE) & (operations["flags"] >> 16 & NOT_TO_THE_END_OF_ITS_RANGE == 0)
     sizes = pd.DataFrame(
         {
             "file": operations["file"].astype(np.int64),

@@ -17,7 +17,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from selfscale.measure import Point
 from selfscale.models.axes import Axes
-from selfscale.models.measured import Z90
+from selfscale.models.predicted import THAT_END, predictions
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -92,19 +92,13 @@ class AdditiveModel:
 
     def rows(self, workloads: Sequence[Workload], log_throughput: np.ndarray, sigma: np.ndarray) -> pd.DataFrame:
         """A table as `selfscale.models.Model.predict` gives it, from ln(bytes per s) and its standard deviation."""
-        import pandas as pd  # noqa: PLC0415
-
-        outside = [self.axes.outside(workload) for workload in workloads]
-        return pd.DataFrame(
-            {
-                "throughput_bytes_per_s": np.exp(log_throughput),
-                "interval_low": np.exp(log_throughput - Z90 * sigma),
-                "interval_high": np.exp(log_throughput + Z90 * sigma),
-                "region": 0,
-                "points_used": [self._used] * len(workloads),
-                "outside": [list(names) for names in outside],
-                "notes": [[f"{text}: that end was taken" for text in names.values()] for names in outside],
-            }
+        return predictions(
+            np.exp(log_throughput),
+            sigma,
+            regions=[0] * len(workloads),
+            points_used=self._used,
+            outside=[self.axes.outside(workload) for workload in workloads],
+            said=THAT_END,
         )
 
     def _terms(self, places: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from characterize.workload import FIELD_OF, Workload
 from selfscale.exploring.sampling import LOGARITHMIC, feasible
 from selfscale.measure import Point
 from selfscale.models.measured import beyond, columns, region_of
+from selfscale.models.predicted import THAT_END, predictions
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -92,28 +93,19 @@ class OrthogonalModel:
 
     def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Interpolate; an interpolation knows nothing of its own error, so its interval has no width."""
-        import pandas as pd  # noqa: PLC0415
-
         table = columns(workloads)
         places = []
         for name in self._varied:
             levels = self._levels[name]
             places.append(_axis(name, np.clip(getattr(table, FIELD_OF[name]), levels[0], levels[-1])))
-        throughput = self._interpolate(np.column_stack(places))
-        outside = [
-            beyond({name: (levels[0], levels[-1]) for name, levels in self._levels.items()}, workload)
-            for workload in workloads
-        ]
-        return pd.DataFrame(
-            {
-                "throughput_bytes_per_s": throughput,
-                "interval_low": throughput,
-                "interval_high": throughput,
-                "region": [region_of(self._regions, workload.unique_bytes) for workload in workloads],
-                "points_used": [self._points_used] * len(workloads),
-                "outside": [list(names) for names in outside],
-                "notes": [[f"{text}: that end was taken" for text in names.values()] for names in outside],
-            }
+        ranges = {name: (levels[0], levels[-1]) for name, levels in self._levels.items()}
+        return predictions(
+            self._interpolate(np.column_stack(places)),
+            0.0,
+            regions=[region_of(self._regions, workload.unique_bytes) for workload in workloads],
+            points_used=self._points_used,
+            outside=[beyond(ranges, workload) for workload in workloads],
+            said=THAT_END,
         )
 
 

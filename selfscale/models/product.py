@@ -19,6 +19,7 @@ from characterize.workload import FIELD_OF, PARAMETERS, Workload
 from selfscale.exploring.sampling import LOGARITHMIC
 from selfscale.measure import Point
 from selfscale.models.measured import Z90, Z95, beyond, columns
+from selfscale.models.predicted import THAT_END
 from selfscale.profile import Curve, Profile, Region
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class ProductModel:
                 variance += relative_error**2
                 changed += 1
         outside = beyond(ranges, workload)
-        notes += [f"{outside[name]}: that end was taken" for name in outside if math.isfinite(ranges[name][0])]
+        notes += [f"{outside[name]}: {THAT_END}" for name in outside if math.isfinite(ranges[name][0])]
         # The focal measurement is a factor of the product once, and a divisor for every parameter that is changed.
         variance += (1 - changed) ** 2 * focal_variance
         spread = math.exp(math.sqrt(variance) * Z90 / Z95)

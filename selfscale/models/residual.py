@@ -18,8 +18,9 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
-from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, drawn, measured, ranges_of, region_of
+from selfscale.models.measured import Columns, Measured, beyond, columns, drawn, measured, ranges_of, region_of
 from selfscale.models.one_thread import one_thread
+from selfscale.models.predicted import EXTRAPOLATED, predictions
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -185,19 +186,13 @@ class ResidualModel(ABC, Generic[FormulaType]):
 
     def rows(self, workloads: Sequence[Workload], estimate: LogThroughput) -> pd.DataFrame:
         """What `Model.predict` returns, of an estimate that rests on the points that this model learned from."""
-        import pandas as pd  # noqa: PLC0415
-
-        outside = [beyond(self._ranges, workload) for workload in workloads]
-        return pd.DataFrame(
-            {
-                "throughput_bytes_per_s": np.exp(estimate.log_throughput),
-                "interval_low": np.exp(estimate.log_throughput - Z90 * estimate.sigma),
-                "interval_high": np.exp(estimate.log_throughput + Z90 * estimate.sigma),
-                "region": [region_of(self._regions, workload.unique_bytes) for workload in workloads],
-                "points_used": [self._points_used] * len(workloads),
-                "outside": [list(names) for names in outside],
-                "notes": [[f"{text}: extrapolated" for text in names.values()] for names in outside],
-            }
+        return predictions(
+            np.exp(estimate.log_throughput),
+            estimate.sigma,
+            regions=[region_of(self._regions, workload.unique_bytes) for workload in workloads],
+            points_used=self._points_used,
+            outside=[beyond(self._ranges, workload) for workload in workloads],
+            said=EXTRAPOLATED,
         )
 
     def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:

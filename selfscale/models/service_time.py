@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 from selfscale.models.constants import Guess, derivative, find_constants
+from selfscale.models.machine_time import Constants, Storage, Transfers, bottleneck, call_s, pages_in_s, resources
 from selfscale.models.measured import Columns, Measured, miss_frac
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES, RANDOM_FRAC_MIN, storage_reads
 from selfscale.models.residual import PHYSICS_ERROR, FormulaValues
@@ -25,10 +26,8 @@ from selfscale.models.write_back import kept_frac, neighbour_frac
 SCAN_EAGERNESS = 10
 """How many times as fast as those of drawn requests the misses of scans grow behind the border."""
 TRAFFIC_ERROR, TRAFFIC_FRAC_MIN = 0.4, 0.02
-"""The same of the bytes that storage moves, and what is added to their share: less than that does not count."""
-QUEUED = 128
-"""Requests of the flusher that a read finds before it, while there are any (nr_requests of loop devices and many
-others)."""
+"""What the formula is trusted with of ln(bytes that storage moves), a standard deviation, and what is added to their
+share: less than that does not count."""
 
 CONSTANTS = {
     "read_call_s": Guess(8e-7, 1.0),
@@ -90,7 +89,7 @@ threads (write-back, loop devices, compression), which a request does not wait f
 SHARPNESS = list(CONSTANTS).index("sharpness")
 
 
-def _miss_frac(k: dict[str, np.ndarray], table: Columns, border_bytes: float) -> np.ndarray:
+def _miss_frac(k: Constants, table: Columns, border_bytes: float) -> np.ndarray:
     """Share of the reads that miss the cache."""
     drawn = miss_frac(table.unique_bytes, border_bytes * k["read_cache"])
     # A run as long as its file finds nothing that the one before it left: the last pages pushed the first ones out.
@@ -129,127 +128,77 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float, cpus: 
         Processors of the machine; 0 where nobody tells.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
-    read, size, sequential = table.read_frac, table.size_mean, table.seq_frac
-    write, random = 1 - read, 1 - sequential
+    size, write, whole = table.size_mean, 1 - table.read_frac, np.maximum(table.size_mean, PAGE_BYTES)
     miss = _miss_frac(k, table, border_bytes)
     kept = kept_frac(table.unique_bytes, border_bytes * k["write_cache"], k["stays_frac"])
-    spill = 1 - kept + np.minimum(k["spill_frac"], 1.0) * kept
-    far = miss_frac(table.unique_bytes, k["near_cache_bytes"], 0.1)
-    pages = np.maximum(size, PAGE_BYTES) / PAGE_BYTES
+    spilled = write * (1 - kept + np.minimum(k["spill_frac"], 1.0) * kept)
     # Whole pages move; sequential requests of less than a page share one. What is written in part is read before.
-    moved = random * np.maximum(size, PAGE_BYTES) + sequential * size
-    partial = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
-    longer, overlapped = np.maximum(0.0, moved - PIECE_BYTES), 1 - np.minimum(k["overlap_frac"], 1.0)
-    factors = k["ahead_factor"], k["context_factor"]
-    ahead = storage_reads(table, np.clip(1 - miss, 0, 1), k["window_bytes"], factors)
-    # A run of writes ends where one of its requests is read.
-    extents = 1 - sequential * write * (1 - np.minimum(k["random_frac"], 1.0))
-    extents = extents * (1 - np.minimum(k["merge_frac"], 1.0) * neighbour_frac(kept, table.process_num))
-    cheaper = (1 - np.minimum(k["ahead_page_frac"], 1.0)) * ahead.behind_bytes
+    moved = (1 - table.seq_frac) * whole + table.seq_frac * size
+    filled = np.where(size < PAGE_BYTES, moved / PAGE_BYTES, 0.0) * write * miss
+    waited, ahead = _reads(k, table, miss, moved, filled)
+    written = _writes(k, table, spilled, moved, neighbour_frac(kept, table.process_num))
     processor = (
-        read * (k["read_call_s"] + size * k["read_byte_s"])
-        + write * (k["write_call_s"] + size * k["write_byte_s"])
-        + far * size * k["far_byte_s"]
-        + miss * (read * (ahead.bytes - cheaper) / PAGE_BYTES + write * pages) * k["miss_page_s"]
-        + pages * write * spill * k["spill_page_s"]
+        call_s(k, table)
+        + pages_in_s(k, waited, ahead)
+        + (miss * write * k["miss_page_s"] + spilled * k["spill_page_s"]) * whole / PAGE_BYTES
     )
-    accesses = random + k["restart_frac"] * (ahead.first + ahead.behind)
-    piece_bytes = ahead.bytes - overlapped * np.minimum(ahead.long_bytes + ahead.own * longer, ahead.bytes)
-    read_access = (read * miss * accesses + partial) * k["access_read_s"]
-    read_bytes = (read * miss * piece_bytes + partial * PAGE_BYTES) * k["device_read_byte_s"]
-    behind_bytes = piece_bytes * ahead.behind_bytes / ahead.bytes
-    behind = (
-        read * miss * (k["restart_frac"] * ahead.behind * k["access_read_s"] + behind_bytes * k["device_read_byte_s"])
-    )
-    read_accesses, write_accesses = read * miss * (random + ahead.first + ahead.behind), write * spill * extents
-    write_access = write_accesses * k["access_write_s"]
-    write_bytes = write * spill * (moved - overlapped * longer) * k["device_write_byte_s"]
-    # The kernel's threads serve storage beside the processes: one leaves them a processor, many do not.
-    workers = (read_accesses + write_accesses) * k["worker_access_s"]
-    workers = workers + (read * miss * ahead.bytes + write * spill * moved) / PAGE_BYTES * k["worker_page_s"]
-    waiting = (
-        read_access
-        + read_bytes
-        - np.minimum(k["hidden_frac"], 1.0) * behind
-        + np.minimum(k["write_wait_frac"], 1.0) * (write_access + write_bytes)
-    )
-    seconds = resources(
-        k,
-        table,
-        cpus=cpus,
-        processor=processor,
-        workers=workers,
-        waiting=waiting,
-        misses=read * miss * (random + ahead.first) + partial,
-        reading=longer_of(k, read_access, read_bytes),
-        writes=write_accesses,
-        writing=longer_of(k, write_access, write_bytes),
-    )
+    storage = Storage(waited, ahead, written, waited.requests + filled)
     return Demand(
-        seconds,
-        (read * miss * ahead.bytes + partial * PAGE_BYTES) / size,
-        write * spill * moved / size,
+        resources(k, table, cpus=cpus, processor=processor, storage=storage),
+        (waited.bytes + ahead.bytes + filled * PAGE_BYTES) / size,
+        written.bytes / size,
     )
 
 
-def resources(
-    k: dict[str, np.ndarray],
-    table: Columns,
-    *,
-    cpus: int,
-    processor: np.ndarray,
-    workers: np.ndarray,
-    waiting: np.ndarray,
-    misses: np.ndarray,
-    reading: np.ndarray,
-    writes: np.ndarray,
-    writing: np.ndarray,
-) -> dict[str, np.ndarray]:
-    """Seconds at every resource of what a mean request takes of a processor, of the kernel's threads beside it, in
-    waiting for so many reads of its own, and of the device by direction, in so many writes.
+def _reads(
+    k: Constants, table: Columns, miss: np.ndarray, moved: np.ndarray, filled: np.ndarray
+) -> tuple[Transfers, Transfers]:
+    """What a request waits for, and what is read ahead of it.
 
-    Reads wait behind what the flusher has given the device before, so that processes stand still while it works, but
-    for what they do from one miss to the next. That takes all of them time at once, however many they are.
-
-    More processes than processors are as fast as those of them that take turns with the most others, since they keep
-    step.
+    Of `filled` pages, which are read since a part of them is written, the device's time alone is among the former.
     """
-    flushing = writing / k["device_servers"]
-    alone, behind = processor + waiting, QUEUED * misses * flushing
-    standing = np.minimum(k["behind_frac"], 1.0) * flushing * behind / (alone * writes + behind + np.finfo(float).tiny)
-    return {
-        "process": alone / table.process_num + standing,
-        "turns": processor * turns_of(table.process_num, cpus) / table.process_num,
-        "processors": (processor + workers) / k["cpu_servers"],
-        "device": (reading + writing) / k["device_servers"],
-        "reads": reading / k["direction_servers"],
-        "writes": writing / k["direction_servers"],
-        "lock": k["lock_s"] + table.size_mean * k["lock_byte_s"],
-    }
+    missed, random = table.read_frac * miss, 1 - table.seq_frac
+    reads = storage_reads(table, np.clip(1 - miss, 0, 1), k["window_bytes"], (k["ahead_factor"], k["context_factor"]))
+    long_bytes = reads.long_bytes + reads.own * np.maximum(0.0, moved - PIECE_BYTES)
+    piece_bytes = reads.bytes - _overlapped(k) * np.minimum(long_bytes, reads.bytes)
+    ahead_share, restart = reads.behind_bytes / reads.bytes, k["restart_frac"]
+    waited = Transfers(
+        missed * (random + reads.first),
+        missed * (reads.bytes - reads.behind_bytes),
+        (missed * (random + restart * reads.first) + filled) * k["access_read_s"],
+        (missed * piece_bytes * (1 - ahead_share) + filled * PAGE_BYTES) * k["device_read_byte_s"],
+    )
+    ahead = Transfers(
+        missed * reads.behind,
+        missed * reads.behind_bytes,
+        missed * restart * reads.behind * k["access_read_s"],
+        missed * piece_bytes * ahead_share * k["device_read_byte_s"],
+    )
+    return waited, ahead
 
 
-def turns_of(process_num: np.ndarray, cpus: int) -> np.ndarray:
-    """In how many turns n processes run, shape (n,); 0 where each has a processor, or nobody tells how many."""
-    return np.where(process_num > cpus, np.ceil(process_num / cpus), 0.0) if cpus else np.zeros_like(process_num)
+def _writes(k: Constants, table: Columns, spilled: np.ndarray, moved: np.ndarray, neighbours: np.ndarray) -> Transfers:
+    """What is written back, with a share of the blocks whose neighbours are dirty, too."""
+    # A run of writes ends where one of its requests is read.
+    extents = 1 - table.seq_frac * (1 - table.read_frac) * (1 - np.minimum(k["random_frac"], 1.0))
+    requests = spilled * extents * (1 - np.minimum(k["merge_frac"], 1.0) * neighbours)
+    piece_bytes = moved - _overlapped(k) * np.maximum(0.0, moved - PIECE_BYTES)
+    return Transfers(
+        requests,
+        spilled * moved,
+        requests * k["access_write_s"],
+        spilled * piece_bytes * k["device_write_byte_s"],
+    )
 
 
-def longer_of(k: dict[str, np.ndarray], accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:
-    """Time of a device that is limited in accesses and in bytes: between the sum of both and the longer one."""
-    power = 1 + k["limits_apart"]
-    return (accesses_s**power + bytes_s**power + np.finfo(float).tiny) ** (1 / power)
+def _overlapped(k: Constants) -> np.ndarray:
+    """Share of the time of what lies beyond a request's first piece that is hidden behind the others."""
+    return 1 - np.minimum(k["overlap_frac"], 1.0)
 
 
 def log_throughput(constants: np.ndarray, table: Columns, demand: Demand) -> np.ndarray:
     """ln(bytes per s) with these constants."""
     return bottleneck(demand.seconds, table, constants[SHARPNESS])
-
-
-def bottleneck(seconds: dict[str, np.ndarray], table: Columns, log_sharpness: np.ndarray) -> np.ndarray:
-    """ln(bytes per s): the longest resource, rounded off where two are equally long."""
-    times = np.array(list(seconds.values()))
-    sharpness = 1 + np.exp(log_sharpness)
-    longest = times.max(axis=0)
-    return np.log(table.size_mean / longest) - np.log(((times / longest) ** sharpness).sum(axis=0)) / sharpness
 
 
 @dataclass(frozen=True)

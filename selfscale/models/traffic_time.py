@@ -16,11 +16,11 @@ import numpy as np
 from characterize.workload import Workload
 from selfscale.models import service_time
 from selfscale.models.constants import derivative, find_constants, logarithms
-from selfscale.models.measured import Columns, Measured, miss_frac
+from selfscale.models.machine_time import Storage, Transfers, bottleneck, call_s, pages_in_s, resources
+from selfscale.models.measured import Columns, Measured
 from selfscale.models.measured_traffic import traffic_of_runs
 from selfscale.models.read_ahead import PAGE_BYTES, PIECE_BYTES
 from selfscale.models.residual import PHYSICS_ERROR, FormulaValues
-from selfscale.models.service_time import bottleneck, longer_of, resources
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.traffic import Traffic, traffic_of
 
@@ -109,54 +109,21 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, cpus: in
         Processors of the machine; 0 where nobody tells.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
-    read, size = table.read_frac, table.size_mean
-    write, whole = 1 - read, np.maximum(size, PAGE_BYTES)
-    far = miss_frac(table.unique_bytes, k["near_cache_bytes"], 0.1)
+    read, write, whole = table.read_frac, 1 - table.read_frac, np.maximum(table.size_mean, PAGE_BYTES)
 
-    def at_device(requests: np.ndarray, moved: np.ndarray, way: str) -> tuple[np.ndarray, np.ndarray]:
+    def transfers(requests: np.ndarray, moved: np.ndarray, way: str) -> Transfers:
         # A long request becomes commands, of which the later ones overlap.
         longer = np.maximum(moved - requests * PIECE_BYTES, 0)
         alone = moved - (1 - np.minimum(k["overlap_frac"], 1.0)) * longer
-        return requests * k[f"access_{way}_s"], alone * k[f"device_{way}_byte_s"]
+        return Transfers(requests, moved, requests * k[f"access_{way}_s"], alone * k[f"device_{way}_byte_s"])
 
-    waited, ahead, written = (
-        (
-            read * traffic.reads + write * traffic.filled,
-            read * whole * traffic.read_frac + write * traffic.filled * PAGE_BYTES,
-        ),
-        (read * traffic.reads_ahead, read * whole * traffic.ahead_frac),
-        (write * traffic.writes, write * whole * traffic.written_frac),
-    )
-    waited_s, ahead_s, written_s = at_device(*waited, "read"), at_device(*ahead, "read"), at_device(*written, "write")
-    reading = longer_of(k, waited_s[0] + ahead_s[0], waited_s[1] + ahead_s[1])
-    writing = longer_of(k, *written_s)
-    processor = (
-        read * (k["read_call_s"] + size * k["read_byte_s"])
-        + write * (k["write_call_s"] + size * k["write_byte_s"])
-        + far * size * k["far_byte_s"]
-        + (waited[1] + np.minimum(k["ahead_page_frac"], 1.0) * ahead[1]) / PAGE_BYTES * k["miss_page_s"]
-        + written[1] / PAGE_BYTES * k["spill_page_s"]
-    )
-    # The kernel's threads serve storage beside the processes: one leaves them a processor, many do not.
-    workers = (waited[0] + ahead[0] + written[0]) * k["worker_access_s"]
-    workers = workers + (waited[1] + ahead[1] + written[1]) / PAGE_BYTES * k["worker_page_s"]
-    waiting = (
-        sum(waited_s)
-        + (1 - np.minimum(k["hidden_frac"], 1.0)) * sum(ahead_s)
-        + np.minimum(k["write_wait_frac"], 1.0) * sum(written_s)
-    )
-    return resources(
-        k,
-        table,
-        cpus=cpus,
-        processor=processor,
-        workers=workers,
-        waiting=waiting,
-        misses=read * traffic.waiting + write * traffic.filled,
-        reading=reading,
-        writes=written[0],
-        writing=writing,
-    )
+    filled = write * traffic.filled
+    waited = transfers(read * traffic.reads + filled, read * whole * traffic.read_frac + filled * PAGE_BYTES, "read")
+    ahead = transfers(read * traffic.reads_ahead, read * whole * traffic.ahead_frac, "read")
+    written = transfers(write * traffic.writes, write * whole * traffic.written_frac, "write")
+    processor = call_s(k, table) + pages_in_s(k, waited, ahead) + written.bytes / PAGE_BYTES * k["spill_page_s"]
+    storage = Storage(waited, ahead, written, read * traffic.waiting + filled)
+    return resources(k, table, cpus=cpus, processor=processor, storage=storage)
 
 
 @dataclass(frozen=True)

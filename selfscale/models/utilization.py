@@ -13,14 +13,15 @@ Which point belongs to which resource is found as Lee does by hand: assign, regr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.measure import Point
-from selfscale.models.measured import Z90, Columns, Measured, beyond, columns, measured, miss_frac, ranges_of, region_of
+from selfscale.models.measured import Columns, Measured, beyond, columns, measured, miss_frac, ranges_of, region_of
+from selfscale.models.predicted import EXTRAPOLATED, predictions
 from selfscale.profile import Region
 
 if TYPE_CHECKING:
@@ -98,28 +99,20 @@ class UtilizationModel:
 
     def predict(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Throughput with the bottleneck named; the interval is the scatter of the measured points around the model."""
-        import pandas as pd  # noqa: PLC0415
-
         table = columns(workloads)
         transform = overheads(table, self.read_cache_bytes, self.write_cache_bytes)
         seconds = _seconds(self.profiles, transform, table.process_num)
-        throughput = table.size_mean / seconds.max(axis=1)
-        bottleneck = [RESOURCES[index] for index in seconds.argmax(axis=1)]
-        outside = [beyond(self._ranges, workload) for workload in workloads]
-        return pd.DataFrame(
-            {
-                "throughput_bytes_per_s": throughput,
-                "interval_low": throughput * np.exp(-Z90 * self._sigma),
-                "interval_high": throughput * np.exp(Z90 * self._sigma),
-                "region": [region_of(self._regions, workload.unique_bytes) for workload in workloads],
-                "points_used": [self._points_used] * len(workloads),
-                "outside": [list(names) for names in outside],
-                "notes": [
-                    [f"bottleneck: {resource}", *(f"{text}: extrapolated" for text in names.values())]
-                    for resource, names in zip(bottleneck, outside, strict=True)
-                ],
-            }
+        found = predictions(
+            table.size_mean / seconds.max(axis=1),
+            self._sigma,
+            regions=[region_of(self._regions, workload.unique_bytes) for workload in workloads],
+            points_used=self._points_used,
+            outside=[beyond(self._ranges, workload) for workload in workloads],
+            said=EXTRAPOLATED,
         )
+        bottlenecks = [f"bottleneck: {RESOURCES[index]}" for index in seconds.argmax(axis=1)]
+        notes: Any = [[one, *others] for one, others in zip(bottlenecks, found["notes"], strict=True)]
+        return found.assign(notes=notes)
 
 
 def overheads(table: Columns, read_cache_bytes: float, write_cache_bytes: float) -> np.ndarray:

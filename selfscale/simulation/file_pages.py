@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ class FilePages(NamedTuple):
     begin, end : ndarray of int64, shape (f,)
         Pages of every file, beyond its end one that is nobody's.
     stored : ndarray of bool, shape (p,)
-        What storage holds of all pages.
+        What storage holds of all pages: none of a hole.
     cached : ndarray of int64
         Pages that are cached.
     """
@@ -62,6 +63,8 @@ def file_pages(trace: Trace, files: np.ndarray, file: np.ndarray, behind_bytes: 
     stored = np.zeros(int(end[-1]) + 1, bool)
     for first, size_bytes in zip(begin, stored_bytes, strict=True):
         stored[first : first + -(-size_bytes // PAGE_BYTES)] = True
+    for first, behind in _holes(trace, files, begin, stored_bytes):
+        stored[first:behind] = False
     return FilePages(begin, end, stored, _cached_pages(trace, files, begin, end))
 
 
@@ -88,6 +91,19 @@ def _places(file_bytes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise FlextraceError(f"the trace's files have {pages.sum():,} pages, {most}")
     end = np.cumsum(pages + 1) - 1
     return end - pages, end
+
+
+def _holes(trace: Trace, files: np.ndarray, begin: np.ndarray, stored_bytes: np.ndarray) -> Iterable[tuple[int, int]]:
+    """First page of every hole and the one behind its last. Of pages that are a hole in part storage has the rest."""
+    holes = trace.arrays[RecordKind.HOLE]
+    holes = holes[np.isin(holes["file"], files)]
+    place = np.searchsorted(files, holes["file"])
+    offset, length = (np.minimum(holes[name], OFFSET_MAX // 2).astype(np.int64) for name in ("offset", "bytes"))
+    end = np.minimum(offset + length, stored_bytes[place])
+    # What ends with the file ends with its last page.
+    behind = np.where(end == stored_bytes[place], -(-end // PAGE_BYTES), end // PAGE_BYTES)
+    first = np.minimum(-(-offset // PAGE_BYTES), behind)
+    return zip((begin[place] + first).tolist(), (begin[place] + behind).tolist(), strict=True)
 
 
 def _cached_pages(trace: Trace, files: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:

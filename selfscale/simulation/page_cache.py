@@ -74,17 +74,21 @@ class State(NamedTuple):
     costs: MachineCosts
 
 
+def pages_of(stored: np.ndarray) -> Pages:
+    """Pages of which storage holds some, and the cache nothing; `stored` is changed from here on."""
+    count = len(stored)
+    newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
+    in_cache, is_dirty = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    return Pages(newer, older, dirtied_next, dirtied_before, in_cache, is_dirty, stored, np.zeros(count))
+
+
 def state_of(operations: Operations, costs: MachineCosts) -> State:
     """A machine before the first operation, with what was cached at recording, as far as there is room."""
-    count = len(operations.stored)
-    newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
-    cached, dirty = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    stored = operations.stored.copy()
-    pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
     begin, end = (place[operations.reader_file] for place in (operations.file_begin, operations.file_end))
-    readers = readers_of(begin, end, count, costs.read_ahead)
+    readers = readers_of(begin, end, len(operations.stored), costs.read_ahead)
     begin, count = operations.file_begin.astype(np.int64), len(operations.file_begin)
     files = Files(begin, np.zeros(count), np.zeros(count), np.zeros(count, np.bool_), np.zeros(count, np.bool_))
+    pages = pages_of(operations.stored.copy())
     state = State(pages, files, readers, np.array([0, 0, -2, 0, 0]), np.zeros(7), costs)
     _fill(state, operations.cached[-costs.cache_pages :])
     return state

@@ -329,7 +329,8 @@ def _write(todo, state, now, number):
         if partial and pages.stored[page] and not pages.cached[page]:
             spent += fetch(state, now, page, page + 1)
             ready = max(ready, pages.ready_ns[page])
-        new += not pages.stored[page] and not pages.cached[page]
+        # A page of a hole may be cached, since it was read.
+        new += not pages.stored[page] and not pages.dirty[page]
         use(state, page)
         dirty(state, page)
     if state.counts[DIRTY] > state.costs.background_pages:

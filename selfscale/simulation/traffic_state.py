@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from selfscale.simulation.page_cache import Pages
+from selfscale.simulation.page_cache import Pages, pages_of
 from selfscale.simulation.read_ahead_rules import ReadAheadRules
 from selfscale.simulation.reading import Readers, readers_of
 
@@ -96,11 +96,9 @@ class State(NamedTuple):
 def state_of(walk: Walk, limits: Limits) -> State:
     """Before the first request."""
     count = walk.files * walk.file_pages
-    newer, older, dirtied_next, dirtied_before = (np.full(count + 1, count, np.int32) for _ in range(4))
-    cached, dirty, stored, leaving = (np.zeros(count, np.bool_) for _ in range(4))
-    pages = Pages(newer, older, dirtied_next, dirtied_before, cached, dirty, stored, np.zeros(count))
+    pages = pages_of(np.zeros(count, np.bool_))
     begin = np.arange(walk.files) * walk.file_pages
     readers = readers_of(begin, begin + walk.file_pages, count, limits.read_ahead)
     places = Places(np.zeros(walk.files, np.int64), np.zeros(walk.files, np.int64))
-    queue = Queue(np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), leaving)
+    queue = Queue(np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64), np.zeros(count, np.bool_))
     return State(walk, limits, pages, np.zeros(2, np.int64), readers, places, np.zeros(STARTS + 1, np.int64), queue)
