@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -223,12 +224,21 @@ class GroupsByKey:
 def divided(chunk: LayerChunk, numbers: Sequence[np.ndarray]) -> Iterator[tuple[int, LayerChunk]]:
     """What each group has of a chunk, ascending; `numbers`: the group of every row of each of its columns."""
     columns = (chunk.requests, chunk.syncs, chunk.rest, chunk.waits)
-    for number in np.unique(np.concatenate(numbers)).tolist():
-        yield number, LayerChunk(*(_rows(its, of == number) for its, of in zip(columns, numbers, strict=True)))
+    groups = np.unique(np.concatenate(numbers))
+    parts = (_rows_of_each(its, of, groups) for its, of in zip(columns, numbers, strict=True))
+    for number, *own in zip(groups.tolist(), *parts, strict=True):
+        yield number, LayerChunk(*own)
 
 
-def _rows(columns: Mapping[str, np.ndarray], mask: np.ndarray) -> dict[str, np.ndarray]:
-    return {name: column[mask] for name, column in columns.items()}
+def _rows_of_each(
+    columns: Mapping[str, np.ndarray], of: np.ndarray, groups: np.ndarray
+) -> Iterator[dict[str, np.ndarray]]:
+    """The rows of each group, which stand together first, so that many groups take no longer than few."""
+    order = np.argsort(of, kind="stable")
+    begins = np.searchsorted(of[order], groups).tolist()
+    ordered = {name: column[order] for name, column in columns.items()}
+    for begin, end in pairwise([*begins, len(order)]):
+        yield {name: column[begin:end] for name, column in ordered.items()}
 
 
 def _names(by: Key, facts: Trace) -> Callable[[int], str]:

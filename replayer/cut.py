@@ -30,6 +30,7 @@ from replayer.flexible.process_num import in_flight
 from replayer.flexible.readable import make_readable
 from replayer.flexible.wakes import standing
 from replayer.merge import LAYER_KINDS, begin_ns
+from replayer.parts.cached_ranges import all_synced, cached_ranges
 from replayer.parts.remaining_holes import remaining_holes
 
 NANOSECONDS = 10**9
@@ -316,8 +317,6 @@ def _begin(part: Draft, earlier: Draft, others: set[int], resident: np.ndarray) 
 
     `others` are those that were used by operations that are not in the part.
     """
-    from replayer.parts.cached_ranges import all_synced, cached_ranges  # noqa: PLC0415 (numba is slow to import)
-
     states = states_after(earlier)
     size_bytes, named = states["size_bytes"].to_dict(), states["named"].to_dict()
     uses = [(records, RowsOfFiles(records)) for records in (earlier.io, earlier.fileops, resident)]

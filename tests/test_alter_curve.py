@@ -25,7 +25,7 @@ from replayer.flexible.unavoidable import least_error
 from replayer.run import replay
 from replayer.running.binaries import find_binary
 from replayer.willy import make_trace
-from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations
+from tests.flexible_traces import Recording, database_like, recordings, replay_size_violations, willy
 
 pytestmark = pytest.mark.parallel
 
@@ -182,6 +182,13 @@ def test_moved_runs_go_where_data_was_used_as_long_ago(share):
     altered, manifest = alter(parent, {"seqFrac": share})
     assert_held(parent, altered, manifest)
     assert manifest.notes["seqFrac"]["continued_runs"] > 0
+
+
+def test_each_of_few_runs_goes_to_where_all_of_it_was_used_as_long_ago():
+    # By chance, of what they begin with alone, it was 0.106.
+    _, manifest = alter(willy(), {"seqFrac": 1.0})
+    assert not manifest.off
+    assert manifest.curve.mean_error < 0.03
 
 
 @pytest.mark.parametrize("factor", [0.25, 0.5, 0.8, 2, 4])

@@ -6,15 +6,18 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from characterize.layout import Fileop, RecordKind, Source
+from characterize.workload import Workload
 from replayer.alter import alter
 from replayer.flexible.draft import Draft
 from replayer.flexible.process_num import busiest_requests, in_flight
 from replayer.flexible.queue_depth import change_queue_depth
+from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
 
 pytestmark = pytest.mark.parallel
@@ -92,6 +95,40 @@ def test_fewer_in_flight_in_any_schedule(rows, data):
     assert all(after[name][1] - after[name][0] == end - start for name, (start, end) in before.items())
     starts = [after[name][0] for name in sorted(before, key=lambda name: (before[name][0], after[name][0]))]
     assert starts == sorted(starts)
+
+
+def test_three_of_four_threads_meet_though_the_third_waited_for_the_fourth():
+    # The fourth one's first read would come behind the first thread's, and the third thread's behind that.
+    rows = [(1, 0, 100), (2, 1, 100), (4, 10, 10), (3, 30, 100), (4, 40, 100)]
+    io = [
+        read(2 * PAGE * at, PAGE, start, lasts, id=at + 1, thread=thread, process=thread)
+        for at, (thread, start, lasts) in enumerate(rows)
+    ]
+    before, after = altered_spans(flying([1, 2, 3, 4], io), 3)
+    assert max(sum(start <= at < end for start, end in after.values()) for at, _ in after.values()) == 3
+    assert_ordered(before, after)
+
+
+@pytest.mark.parametrize("sync_frac", [0, 0.3])
+@pytest.mark.parametrize("target", [3, 2])
+def test_synthetic_threads_have_as_much_to_do_when_one_of_them_goes(target, sync_frac):
+    workload = Workload(8 << 20, 0.5, 0.5, 16384, 4)
+    parent = make_trace(workload, requests=4000, size="bernoulli", seed=5, sync_frac=sync_frac)
+    altered, manifest = alter(parent, {"processNum": target})
+    assert not manifest.off
+    assert manifest.curve.held
+    work = pd.concat([altered.io["thread"], altered.fileops["thread"]]).value_counts()
+    assert len(work) == target
+    assert work.max() <= 1.02 * work.min()
+    assert write_before_each_sync(altered) == write_before_each_sync(parent)
+
+
+def write_before_each_sync(trace):
+    """By the ids of syncs, that of the operation which its thread did before on the file."""
+    columns = ["thread", "file", "start_ns", "id"]
+    operations = pd.concat([trace.io[columns], trace.fileops[columns]]).sort_values("start_ns")
+    operations["before"] = operations.groupby(["thread", "file"])["id"].shift()
+    return operations[operations["id"].isin(trace.fileops["id"])].set_index("id")["before"].sort_index().tolist()
 
 
 @pytest.mark.parametrize("file", [0, 1])

@@ -20,6 +20,7 @@ from characterize.formats.block_events import EVENT_DTYPE, Action, EventPairing,
 from characterize.formats.reading import Reading, ReadOptions
 from characterize.formats.registry import FORMATS, found_format
 from characterize.layout import NOT_MEASURED_U64, BlockFlag, BlockForm, BlockOp, RecordKind
+from characterize.workload import workload_of
 
 pytestmark = pytest.mark.parallel
 
@@ -168,6 +169,20 @@ def test_damaged_blktrace_files_are_named(tmp_path):
         characterize.open(path)
 
 
+def test_what_is_told_of_zeroes_and_zones(tmp_path):
+    """The kernel calls all of them writes as well."""
+    kinds = {1 << 16: BlockOp.WRITE, 1 << 17: BlockOp.ZONE, 1 << 21: BlockOp.ZONE, 1 << 22: BlockOp.WRITE_ZEROES}
+    content = b"".join(
+        event(1000 * at + after, act, 800, 4096, WRITE | bits, version=8)
+        for at, bits in enumerate(kinds)
+        for after, act in ((0, "D"), (500, "C"))
+    )
+    path = write_cpus(tmp_path, [content])
+    trace = characterize.open(path)
+    assert trace.blocks["op"].tolist() == list(kinds.values())
+    assert workload_of(trace, "block").unique_bytes == 4096
+
+
 def test_a_bio_based_device_has_no_issues(tmp_path):
     dm = {"device": 253 << 20}
     content = event(10, "Q", 8, 4096, READ, **dm) + event(30, "C", 8, 4096, READ, **dm)
@@ -244,6 +259,10 @@ def test_perf_script_by_hand(tmp_path):
         ("FN", BlockOp.FLUSH, 0),
         ("D", BlockOp.DISCARD, 0),
         ("DE", BlockOp.SECURE_ERASE, 0),
+        ("WZS", BlockOp.WRITE_ZEROES, BlockFlag.SYNC),
+        ("ZAS", BlockOp.WRITE, BlockFlag.SYNC),
+        ("ZRA", BlockOp.ZONE, 0),
+        ("ZF", BlockOp.ZONE, 0),
         ("N", BlockOp.OTHER, 0),
     ],
 )

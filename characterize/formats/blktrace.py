@@ -37,10 +37,12 @@ _PAYLOAD_AT = {48: 46, 64: 50}  # payload_bytes, by the size of an event
 READ_BYTES = 8 << 20
 _CPU_FILE = re.compile(r"(.+\.blktrace\.)(\d+)(\.(?:gz|zst|xz|bz2|lz4))?")
 
-# enum blktrace_cat, in the high 16 bits of an action
+# enum blktrace_cat, in the bits of an action from the 16th on
 _CATEGORY_SHIFT = 16
 _WRITE, _FLUSH, _SYNC, _PASS_THROUGH, _NOTIFY = 1 << 1, 1 << 2, 1 << 3, 1 << 9, 1 << 10
 _AHEAD, _META, _DISCARD, _FUA = 1 << 11, 1 << 12, 1 << 13, 1 << 15
+# Of version 8 alone; in 7 zeroes are writes. Appends to a zone (bit 16) are, too.
+_ZONES, _WRITE_ZEROES = 0b11111 << 17, 1 << 22
 # enum blktrace_act, in the low ones; a request of a control group says so in a bit of its own
 _ACT_MASK = 0xFF
 _ACTIONS = {
@@ -193,9 +195,12 @@ def _events(found: np.ndarray, sources: np.ndarray) -> np.ndarray:
     table[list(_ACTIONS)] = list(_ACTIONS.values())
     skipped = category & (_NOTIFY | _PASS_THROUGH) != 0
     events["action"] = np.where(skipped, Action.OTHER, table[what])
-    no_write = np.where(found["bytes"] > 0, BlockOp.READ, np.where(category & _FLUSH, BlockOp.FLUSH, BlockOp.OTHER))
-    no_discard = np.where(category & _WRITE, BlockOp.WRITE, no_write)
-    events["op"] = np.where(category & _DISCARD, BlockOp.DISCARD, no_discard)
+    of_category = (_WRITE_ZEROES, _ZONES, _DISCARD, _WRITE)
+    events["op"] = np.select(
+        [*(category & bits != 0 for bits in of_category), found["bytes"] > 0, category & _FLUSH != 0],
+        [BlockOp.WRITE_ZEROES, BlockOp.ZONE, BlockOp.DISCARD, BlockOp.WRITE, BlockOp.READ, BlockOp.FLUSH],
+        BlockOp.OTHER,
+    )
     for bit, flag in _FLAGS.items():
         events["flags"] |= np.where(category & bit, int(flag), 0).astype(np.uint32)
     preflush = (category & _FLUSH != 0) & (events["op"] == BlockOp.WRITE)

@@ -78,6 +78,17 @@ ACTION_OF_LETTER = {
     "C": Action.COMPLETED,
     "A": Action.REMAPPED,
 }
+# Longer ones first. What is appended to a zone is written.
+_OP_OF_LETTERS = {
+    "R": BlockOp.READ,
+    "WZ": BlockOp.WRITE_ZEROES,
+    "W": BlockOp.WRITE,
+    "DE": BlockOp.SECURE_ERASE,
+    "D": BlockOp.DISCARD,
+    "F": BlockOp.FLUSH,
+    "ZA": BlockOp.WRITE,
+    **dict.fromkeys(("ZRA", "ZR", "ZF", "ZO", "ZC"), BlockOp.ZONE),
+}
 _FLAG_OF_LETTER = {"F": BlockFlag.FUA, "A": BlockFlag.READAHEAD, "S": BlockFlag.SYNC, "M": BlockFlag.META}
 _FLAGS_SHIFT = 8
 
@@ -88,13 +99,9 @@ def op_and_flags(letters: str) -> int:
     rest = letters
     if len(rest) > 1 and rest[0] == "F":
         flags, rest = BlockFlag.PREFLUSH, rest[1:]
-    first = rest[:1]
-    op = {"R": BlockOp.READ, "W": BlockOp.WRITE, "D": BlockOp.DISCARD, "F": BlockOp.FLUSH, "Z": BlockOp.ZONE}.get(
-        first, BlockOp.FLUSH if flags else BlockOp.OTHER
-    )
-    if rest.startswith("DE"):
-        op = BlockOp.SECURE_ERASE
-    for letter in rest[1:]:
+    name = next((name for name in _OP_OF_LETTERS if rest.startswith(name)), "")
+    op = _OP_OF_LETTERS.get(name, BlockOp.FLUSH if flags else BlockOp.OTHER)
+    for letter in rest[max(len(name), 1) :]:
         flags |= _FLAG_OF_LETTER.get(letter, BlockFlag(0))
     # A flush is one by itself.
     flags &= ~BlockFlag.PREFLUSH if op == BlockOp.FLUSH else ~BlockFlag(0)

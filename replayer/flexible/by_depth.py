@@ -16,8 +16,10 @@ this way only where those that leave requests in their files do not hold the cur
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,6 +30,7 @@ from characterize.layout import Fileop, Source
 from characterize.references import BLOCK_BYTES
 from characterize.requests import is_system_path
 from replayer.flexible.curve import CURVE_HELD, POINTS, apart, curve_of_requests
+from replayer.flexible.depths import Requests, Room, depths_of, place_by_depth
 from replayer.flexible.draft import Draft
 
 # Part of every file that may be used, by the factor, and how wrong a depth may be, as a part of the stack, for a run to
@@ -44,13 +47,26 @@ FOOTPRINT_TOLERANCE, RUNS_TOLERANCE = 0.004, 0.009
 ATTEMPTS = 8
 # So many of the options are tried to the end.
 REFINED = 3
+# Of so few runs it is chance which depths the requests have that they begin with.
+FEW_RUNS = 512
+
+
+class Wishes(NamedTuple):
+    """Wished depth of every request in blocks, -1 is new; of all references the share that is to be deeper.
+
+    ``of_runs``: all requests of a run have the same.
+    """
+
+    depth: np.ndarray
+    level: np.ndarray
+    of_runs: bool
 
 
 @dataclass(frozen=True)
 class Placement:
     """New offset and file of every request, and by how much the footprint, the runs and the curve are off.
 
-    It was made with ``options``, the ``limit`` in blocks and the ``wished`` depths; ``curve`` is what came of these.
+    It was made with ``options``, the ``limit`` in blocks and the ``wishes``; ``curve`` is what came of these.
     """
 
     offset: np.ndarray
@@ -58,7 +74,7 @@ class Placement:
     unique_bytes: float
     options: tuple[float, float]
     limit: float
-    wished: np.ndarray
+    wishes: Wishes
     curve: np.ndarray
     rank: tuple[float, float, float]
 
@@ -94,8 +110,8 @@ def place_by_depths(
     """
     placer = _Placer(draft, target, generator, like or draft, runs_tolerance=runs_tolerance, least=least)
     options = tuple((1.0, tolerance) for tolerance in TOLERANCES_RARER) if placer.rarer else OPTIONS
-    tried = [placer.placement(option, placer.limit, placer.requests.depth) for option in options]
-    tried = sorted(tried, key=lambda one: one.rank[1:])[:REFINED]
+    every = (placer.placement(option, placer.limit, wishes) for wishes in placer.wishes for option in options)
+    tried = heapq.nsmallest(REFINED, every, key=lambda one: one.rank[1:])
     best = min((placer.refined(one) for one in tried), key=lambda one: one.rank)
     draft.note("uniqueBytes", by_depth=True)
     placer.write(draft, best.offset, best.file)
@@ -138,15 +154,13 @@ class _Placer:
         runs_tolerance: float,
         least: float,
     ):
-        from replayer.flexible.depths import Requests  # noqa: PLC0415 (numba is slow to import)
-
         start, end, self.file = draft.intervals()
         self.draft, self.size = draft, end - start
         self.runs_tolerance, self.near = runs_tolerance, least + CURVE_HELD / 2
         self.target, self.factor = target, target / like.unique_bytes()
         self.growth = target / draft.unique_bytes()
         self.tolerance = max(FOOTPRINT_TOLERANCE, float(self.size.mean()) / target)
-        self.curve, self.sequential = curve_of_requests(*like.intervals()), float(draft.sequential().mean())
+        self.curve = curve_of_requests(*like.intervals())
         self.names, file = np.unique(np.concatenate([self.file, like.intervals()[2]]), return_inverse=True)
         blocks = _Blocks.of(draft, file.reshape(-1)[: len(start)], len(self.names))
         wished = _Blocks.of(like, file.reshape(-1)[len(start) :], len(self.names))
@@ -167,8 +181,12 @@ class _Placer:
         run_of[order], rest[order] = last[run], behind - after[run]
         thread = np.unique(draft.io["thread"][draft.requests], return_inverse=True)[1]
         before, _ = draft.streams()
+        sequential = draft.sequential()
+        self.sequential = float(sequential.mean())
+        # What begins in the block in which the request before in its run ended is a hit anywhere.
+        hits = sequential & (start % BLOCK_BYTES != 0)
         self.requests = Requests(
-            depth=self._wished(wished, blocks.count, self._hits_anywhere(start), generator),
+            depth=self._wished(wished, blocks.count, hits, generator),
             original=blocks.first,
             low=blocks.low,
             blocks=blocks.count,
@@ -177,19 +195,18 @@ class _Placer:
             file=file,
             thread=thread.reshape(-1).astype(np.int64),
             before=before,
-            sequential=draft.sequential(),
+            sequential=sequential,
             run=run_of,
             rest=rest,
         )
         depth = np.where(self.requests.depth < 0, np.inf, self.requests.depth)
         order = np.lexsort((generator.random(len(depth)), -depth))
-        self.level = np.empty(len(order))
-        self.level[order] = _levels(blocks.count[order])
+        level = np.empty(len(order))
+        level[order] = _levels(blocks.count[order])
+        self.wishes = [Wishes(self.requests.depth, level, False)]
+        if run[-1] < FEW_RUNS:
+            self.wishes.append(_of_runs(self.requests, hits))
         self.born, self.dies = self._lives()
-
-    def _hits_anywhere(self, start: np.ndarray) -> np.ndarray:
-        """Requests that begin in the block in which the one before in their run ended, bool, shape (n,)."""
-        return self.draft.sequential() & (start % BLOCK_BYTES != 0)
 
     def _wished(self, like: _Blocks, count: np.ndarray, hits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Depths in the new footprint, in blocks, of requests of `count` blocks; -1 is new.
@@ -198,8 +215,6 @@ class _Placer:
         is used more rarely, more is new; what is not makes up the rest of the curve: of all references the share that
         misses where this one does, of new ones any up to their own share. What hits whatever is done is the latest.
         """
-        from replayer.flexible.depths import depths_of  # noqa: PLC0415
-
         chosen = (generator.random(len(like.count)) * like.count).astype(np.int64)
         depth = depths_of(like.first, like.count, like.distinct, chosen)
         if not self.rarer:
@@ -231,10 +246,8 @@ class _Placer:
         np.minimum.at(dies, np.searchsorted(self.names, operations["file"].astype(np.int64)), at)
         return born, dies
 
-    def placement(self, options: tuple[float, float], limit: float, wished: np.ndarray) -> Placement:
-        """Places with room and tolerance as in `OPTIONS`, on at most about `limit` blocks, at `wished` depths."""
-        from replayer.flexible.depths import Room, place_by_depth  # noqa: PLC0415
-
+    def placement(self, options: tuple[float, float], limit: float, wishes: Wishes) -> Placement:
+        """Places with room and tolerance as in `OPTIONS`, on at most about `limit` blocks, at wished depths."""
         room, tolerance = options
         if self.rarer:
             # No file needs more new places than it has references, but new ones have gaps between them.
@@ -243,8 +256,10 @@ class _Placer:
             blocks = np.minimum(np.ceil(self.extent * self.growth * room), self.extent).astype(np.int64)
         blocks = np.maximum(blocks, self.largest)
         places = Room(np.cumsum(blocks) - blocks, blocks, self.born, self.dies)
-        requests = self.requests._replace(depth=wished)
-        offset, number = place_by_depth(requests, places, self.distinct, int(limit), tolerance, self.rarer)
+        requests = self.requests._replace(depth=wishes.depth)
+        offset, number = place_by_depth(
+            requests, places, self.distinct, int(limit), tolerance, self.rarer, wishes.of_runs
+        )
         file = self.names[number]
         unique = float(union_length(offset, offset + self.size, file))
         tried = self.draft.copy()
@@ -253,7 +268,7 @@ class _Placer:
         curve = curve_of_requests(offset, offset + self.size, file)
         off = max(abs(unique / self.target - 1) - self.tolerance, 0.0)
         rank = off, max(broken - self.runs_tolerance, 0.0), apart(self.curve, curve)
-        return Placement(offset, file, unique, options, limit, wished, curve, rank)
+        return Placement(offset, file, unique, options, limit, wishes, curve, rank)
 
     def refined(self, placement: Placement) -> Placement:
         """The placement on another limit and at other depths, with which it has the footprint and the curve."""
@@ -263,30 +278,49 @@ class _Placer:
             if not off and bent <= self.near:
                 break
             limit = placement.limit * (self.target / placement.unique_bytes if off else 1)
-            wished = placement.wished if bent <= self.near else self._corrected(placement)
-            placement = self.placement(placement.options, limit, wished)
+            wishes = placement.wishes if bent <= self.near else self._corrected(placement)
+            placement = self.placement(placement.options, limit, wishes)
             best = min(best, placement, key=lambda one: one.rank)
         return best
 
-    def _corrected(self, placement: Placement) -> np.ndarray:
+    def _corrected(self, placement: Placement) -> Wishes:
         """Wished depths whose curve is further up, or down, by what the placement's is off."""
         part = np.arange(POINTS + 1) / POINTS
-        new = placement.wished < 0
-        depth = np.where(new, np.inf, placement.wished / placement.limit)
+        wished = placement.wishes.depth
+        new = wished < 0
+        depth = np.where(new, np.inf, wished / placement.limit)
         order = np.argsort(-depth, kind="stable")
         deeper = np.interp(part, depth[order][::-1], _levels(self.requests.blocks[order])[::-1])
         deeper[0] = 1.0
         wanted = deeper.copy()
         wanted[1:-1] += self.curve - placement.curve
         wanted = np.minimum.accumulate(np.clip(wanted, 0, 1))
-        corrected = np.interp(self.level, wanted[::-1], part[::-1])
-        return np.where(new, placement.wished, np.rint(corrected * placement.limit)).astype(np.int64)
+        corrected = np.interp(placement.wishes.level, wanted[::-1], part[::-1])
+        corrected = np.where(new, wished, np.rint(corrected * placement.limit))
+        return placement.wishes._replace(depth=corrected.astype(np.int64))
 
     @staticmethod
     def write(draft: Draft, offset: np.ndarray, file: np.ndarray) -> None:
         """Put the requests of a draft to other places."""
         requests = draft.requests
         draft.io["offset"][requests], draft.io["file"][requests] = offset, file
+
+
+def _of_runs(requests: Requests, hits: np.ndarray) -> Wishes:
+    """As many references at every depth as is wished, but all of a run at one, in the order of those they begin with.
+
+    What `hits` whatever is done is the latest. The levels are those of the runs.
+    """
+    depth = np.where(requests.depth < 0, np.inf, requests.depth)
+    _, first, run = np.unique(requests.run, return_index=True, return_inverse=True)
+    blocks = np.bincount(run.reshape(-1), requests.blocks - hits)
+    order = np.argsort(-depth[first], kind="stable")
+    of_runs = np.empty(len(order))
+    of_runs[order] = _levels(blocks[order]) * blocks.sum() / requests.blocks.sum()
+    level = of_runs[run.reshape(-1)]
+    deepest = np.argsort(-depth, kind="stable")
+    at = np.searchsorted(_levels(requests.blocks[deepest]), level)
+    return Wishes(requests.depth[deepest[np.minimum(at, len(deepest) - 1)]], level, True)
 
 
 def _levels(count: np.ndarray) -> np.ndarray:

@@ -22,6 +22,8 @@ NEW = -1
 TURNS, STACK_STEPS, STEP_GROWTH = 96, 512, 1.14
 # A place that is wrong by no more than this part of the stack is taken at once, else the best that was looked at.
 NEAR = 64
+# Where whole runs are to be of one depth, one that is wrong by no more than this part is better than a run in pieces.
+WHOLE_NEAR = 4
 # Other files that are asked for room where no place is right.
 FILES_MAX = 64
 # A run is placed where so many of its blocks are in use; in longer ones it may come to the end of what is.
@@ -97,7 +99,7 @@ def depths_of(first: np.ndarray, blocks: np.ndarray, distinct: int, chosen: np.n
 
 @njit(cache=True)
 def place_by_depth(  # noqa: PLR0917
-    requests: Requests, room: Room, distinct: int, limit: int, tolerance: float, new_first: bool
+    requests: Requests, room: Room, distinct: int, limit: int, tolerance: float, new_first: bool, whole_runs: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """New offsets and files.
 
@@ -113,6 +115,8 @@ def place_by_depth(  # noqa: PLR0917
         What is used again stays with its data where the depth there is as wished within this part of the stack.
     new_first : bool
         Everything is new until the limit is reached, whatever its depth.
+    whole_runs : bool
+        What a run comes to later is to be as deep then as what it begins with.
 
     Returns
     -------
@@ -144,7 +148,7 @@ def place_by_depth(  # noqa: PLR0917
                 place = _same(requests, room, stack, streams, i, now[requests.original[i]], file_of, used, tolerance)
             if place < 0 and used > 0:
                 depth = used if new else requests.depth[i]
-                place = _at_depth(requests, room, stack, streams, i, file_of, used, depth)
+                place = _at_depth(requests, room, stack, streams, i, file_of, used, depth, whole_runs)
             if place < 0:
                 place = _anywhere(requests, room, streams, i)
             file[i] = file_of[place]
@@ -225,6 +229,7 @@ def _at_depth(  # noqa: PLR0917
     file_of: np.ndarray,
     used: int,
     depth: int,
+    whole_runs: bool,
 ) -> int:
     """A place of about a depth, which is looked for nearer and further off."""
     oldest = depth >= used
@@ -235,6 +240,8 @@ def _at_depth(  # noqa: PLR0917
         # First where the whole run has room, then where the request has; each from the depth itself on.
         whole, nth = turn < TURNS, turn % TURNS
         if nth == 0:
+            if whole_runs and least <= used / WHOLE_NEAR:
+                break
             away = 0.0
         if oldest:
             rank = int(away)
@@ -244,7 +251,9 @@ def _at_depth(  # noqa: PLR0917
             away += 0.0 if nth % 2 else step * STEP_GROWTH ** (nth // 2)
         found = stack.owner[_moment_of_rank(stack.tree, min(max(rank, 0), used - 1))]
         name = file_of[found]
-        ahead = min(requests.rest[i], AHEAD_BLOCKS) if whole else blocks
+        ahead = blocks
+        if whole:
+            ahead = requests.rest[i] if whole_runs else min(requests.rest[i], AHEAD_BLOCKS)
         for back in range(min(blocks, BACK_BLOCKS)):
             place = found - back
             if place < room.base[name] or place + ahead > room.base[name] + room.blocks[name]:
@@ -252,6 +261,11 @@ def _at_depth(  # noqa: PLR0917
             if stack.moment[place] < 0 or stack.moment[place + blocks - 1] < 0 or stack.moment[place + ahead - 1] < 0:
                 continue
             off = max(abs(_depth(stack, place, used) - depth), abs(_depth(stack, place + blocks - 1, used) - depth))
+            end = place + ahead - 1
+            if whole_runs and whole:
+                # What was used before it comes above it until the run is there.
+                before = ahead - 1 if stack.moment[end] > stack.moment[place] else 0
+                off = max(off, abs(_depth(stack, end, used) + before - depth))
             if off < least and _fits(requests, room, streams, i, place, name):
                 best, least = place, off
         if least <= used / NEAR + blocks:

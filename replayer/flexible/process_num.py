@@ -6,10 +6,14 @@ More: the runs of every thread are dealt to several (`replayer.flexible.split`).
 Fewer: where no more threads than wanted have the requests in flight, and so some have several, these begin later
 (`replayer.flexible.queue_depth`). Else threads become one thread, run by run; the schedule moves so that no two
 operations of one thread overlap. Either way every operation still starts behind those that had ended before it; where a
-run of another thread that shares only read data is let through whole, that holds for operations on the same data.
+run of another thread that shares only read data is let through whole, that holds for operations on the same data. In a
+trace without times, of which each thread has but its own order, one with twice the work would go on alone when the
+others are done; there the runs of those that go are dealt to those that stay, where they are not as many to each.
 """
 
 from __future__ import annotations
+
+import heapq
 
 import numpy as np
 
@@ -18,9 +22,12 @@ from characterize.errors import FlextraceError
 from characterize.layout import Fileop, IoFlag, IoOp
 from replayer.flexible.draft import Draft
 from replayer.flexible.queue_depth import change_queue_depth
-from replayer.flexible.split import split_threads
+from replayer.flexible.reschedule import reschedule
+from replayer.flexible.split import SYNC_OPERATIONS, split_threads
 
 PROCESSES_MAX = 4096
+# Threads are evenly merged where none has more than this times the mean of operations.
+EVEN = 1.05
 
 
 def in_flight(draft: Draft) -> int:
@@ -91,29 +98,20 @@ def _width(draft: Draft) -> dict[int, int]:
 
 
 def _merge(draft: Draft, target: int) -> None:
-    leader = _groups(draft, target)
     process_of = dict(zip(draft.io["thread"].tolist(), draft.io["process"].tolist(), strict=True))
     process_of.update(zip(draft.fileops["thread"].tolist(), draft.fileops["process"].tolist(), strict=True))
-    unit_begin = _unit_begins(draft)
     both = np.concatenate(
         [draft.io[["start_ns", "duration_ns", "thread"]], draft.fileops[["start_ns", "duration_ns", "thread"]]]
     )
-    own = both["thread"].astype(np.int64)
-    # Not by a table: the numbers of a damaged trace's threads may be any.
-    threads, at = np.unique(own, return_inverse=True)
-    thread = np.array([leader.get(one, one) for one in threads.tolist()], np.int64)[at]
-    order = np.lexsort((np.arange(len(both)), both["start_ns"], own, unit_begin))
+    order = np.lexsort((np.arange(len(both)), both["start_ns"], both["thread"], _unit_begins(draft)))
     if draft.untimed:
-        new = np.empty(len(both), np.int64)
+        thread = _dealt(draft, both, _merged(both, _groups(draft, target)))
         by_thread = order[np.argsort(thread[order], kind="stable")]
         _, first, counts = np.unique(thread[by_thread], return_index=True, return_counts=True)
+        new = np.empty(len(both), np.int64)
         new[by_thread] = np.arange(len(both)) - np.repeat(first, counts)
     else:
-        from replayer.flexible.reschedule import reschedule  # noqa: PLC0415 (numba is slow to import)
-
-        start = both["start_ns"].astype(np.int64)
-        end = start + np.maximum(both["duration_ns"].astype(np.int64), 1)
-        new = reschedule(start, end, np.unique(thread, return_inverse=True)[1], order)
+        thread, new = _scheduled(draft, both, order, target)
     for records, mine in ((draft.io, slice(0, len(draft.io))), (draft.fileops, slice(len(draft.io), None))):
         records["start_ns"] = new[mine]
         records["thread"] = thread[mine]
@@ -121,26 +119,80 @@ def _merge(draft: Draft, target: int) -> None:
         records["process"] = [process_of[name] for name in thread[mine].tolist()]
     draft.sort()
     draft.tasks = draft.tasks[np.isin(draft.tasks["thread"], thread)]
-    draft.note("processNum", merged_threads=len(leader), into=target)
+    draft.note("processNum", merged_threads=len(np.unique(both["thread"])), into=target)
 
 
-def _groups(draft: Draft, target: int) -> dict[int, int]:
-    """Thread that every thread becomes: the busiest moment is spread over all of them, then work is evened out."""
+def _groups(draft: Draft, target: int, *, with_last: bool = False) -> dict[int, int]:
+    """Thread that every thread becomes: the busiest moment is spread over all of them, then work is evened out.
+
+    Or all that do not stay go to that one of them which began last at that moment (`with_last`).
+    """
     threads, count = np.unique(np.concatenate([draft.io["thread"], draft.fileops["thread"]]), return_counts=True)
     work = dict(zip(threads.tolist(), count.tolist(), strict=True))
     together = _busiest(draft).tolist()
     rest = sorted(set(work) - set(together), key=lambda thread: -work[thread])
-    leaders: list[int] = []
-    load: dict[int, int] = {}
-    leader: dict[int, int] = {}
-    for thread in [*together, *rest]:
-        if len(leaders) < target:
-            leaders.append(thread)
-            load[thread] = 0
-        chosen = thread if thread in load and thread not in leader else min(leaders, key=lambda name: load[name])
-        leader[thread] = chosen
-        load[chosen] += work[thread]
+    load = {thread: work[thread] for thread in together[:target]}
+    leader = {thread: thread for thread in load}
+    for thread in [*together[target:], *rest]:
+        leader[thread] = together[target - 1] if with_last else min(load, key=lambda name: load[name])
+        load[leader[thread]] += work[thread]
     return leader
+
+
+def _merged(both: np.ndarray, leader: dict[int, int]) -> np.ndarray:
+    """New thread of every record, if threads are merged whole."""
+    # Not by a table: the numbers of a damaged trace's threads may be any.
+    threads, at = np.unique(both["thread"], return_inverse=True)
+    return np.array([leader[one] for one in threads.tolist()], np.int64)[at]
+
+
+def _dealt(draft: Draft, both: np.ndarray, merged: np.ndarray) -> np.ndarray:
+    """New thread of every record of a trace without times: `merged` if that is even, else run by run.
+
+    Each run of a thread that goes is for whoever has the least to do, with the syncs behind its requests. A thread that
+    opens, makes or removes files is merged whole.
+    """
+    if np.unique(merged, return_counts=True)[1].max() <= EVEN * len(both) / len(np.unique(merged)):
+        return merged
+    others = draft.fileops["thread"][~np.isin(draft.fileops["op"], SYNC_OPERATIONS)]
+    order, run = draft.runs()
+    run_of = np.full(len(both), -1, np.int64)
+    run_of[draft.requests[order]] = run
+    by_thread = np.lexsort((both["start_ns"], both["thread"]))
+    before = by_thread[np.maximum.accumulate(np.where(run_of[by_thread] >= 0, np.arange(len(both)), 0))]
+    run_of[by_thread] = np.where(both["thread"][before] == both["thread"][by_thread], run_of[before], -1)
+    dealt = np.flatnonzero((run_of >= 0) & ~np.isin(both["thread"], np.concatenate([merged, others])))
+    in_time = run_of[dealt[np.argsort(both["start_ns"][dealt], kind="stable")]]
+    runs, first, length = np.unique(in_time, return_index=True, return_counts=True)
+    stays = np.ones(len(both), bool)
+    stays[dealt] = False
+    threads, work = np.unique(merged[stays], return_counts=True)
+    least = list(zip(work.tolist(), threads.tolist(), strict=True))
+    heapq.heapify(least)
+    taker = np.empty(len(order), np.int64)
+    for at in np.argsort(first).tolist():
+        load, thread = least[0]
+        taker[runs[at]] = thread
+        heapq.heapreplace(least, (load + int(length[at]), thread))
+    thread = merged.copy()
+    thread[dealt] = taker[run_of[dealt]]
+    return thread
+
+
+def _scheduled(draft: Draft, both: np.ndarray, order: np.ndarray, target: int) -> tuple[np.ndarray, np.ndarray]:
+    """New thread and start of every record; where too few meet, the first ones of the busiest moment stay alone.
+
+    What the last one of them waits for then does not come behind these.
+    """
+    start = both["start_ns"].astype(np.int64)
+    lasting = np.maximum(both["duration_ns"].astype(np.int64), 1)
+    for with_last in (False, True):
+        thread = _merged(both, _groups(draft, target, with_last=with_last))
+        new = reschedule(start, start + lasting, np.unique(thread, return_inverse=True)[1], order)
+        requests = new[draft.requests]
+        if overlap_at_starts(requests, requests + lasting[draft.requests]).max() == target:
+            break
+    return thread, new
 
 
 def _contended(draft: Draft) -> np.ndarray:

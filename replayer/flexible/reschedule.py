@@ -48,12 +48,13 @@ def reschedule(start: np.ndarray, end: np.ndarray, thread: np.ndarray, order: np
 
 
 def think_times(start: np.ndarray, end: np.ndarray, thread: np.ndarray) -> np.ndarray:
-    """How long every thread had nothing in flight before each of its operations, but for its first; by thread, ns."""
+    """How long the thread had nothing in flight before every operation, ns; 0 for its first."""
     order = np.lexsort((start, thread))
-    start, thread = start[order], thread[order]
-    reached = pd.Series(end[order]).groupby(thread).cummax().to_numpy()
-    same = thread[1:] == thread[:-1]
-    return np.maximum(start[1:] - reached[:-1], 0)[same]
+    reached = pd.Series(end[order]).groupby(thread[order]).cummax().to_numpy()
+    same = thread[order[1:]] == thread[order[:-1]]
+    think = np.zeros(len(start), np.int64)
+    think[order[1:]] = np.where(same, np.maximum(start[order[1:]] - reached[:-1], 0), 0)
+    return think
 
 
 def rethink(start: np.ndarray, end: np.ndarray, thread: np.ndarray, factor: float, together: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from characterize.references import BLOCK_BYTES
 from replayer.flexible.by_depth import place_by_depths
 from replayer.flexible.curve import CURVE_HELD, apart, curve_of_requests
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.exchange import choose_successors, continue_runs, exchange_places
 
 TOLERANCE = 0.001
 # A smaller miss is not worth other reuse distances.
@@ -196,8 +197,6 @@ def _shuffled(file: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 def _join(draft: Draft, more: int) -> np.ndarray:
     """Shift of every request that puts segments behind each other so that `more` requests become sequential."""
-    from replayer.flexible.exchange import choose_successors  # noqa: PLC0415 (numba is slow to import)
-
     segments = find_segments(draft)
     start, end, _ = draft.intervals()
     before, _ = draft.streams()
@@ -260,8 +259,6 @@ def _from(at: int, residue: int) -> int:
 
 def _exchange(draft: Draft, more: int, generator: np.random.Generator) -> int:
     """Exchange places in pairs until `more` (or -`more` fewer) requests are sequential; returns requests moved."""
-    from replayer.flexible.exchange import exchange_places  # noqa: PLC0415
-
     start, end, file = draft.intervals()
     size = end - start
     before, behind = draft.streams()
@@ -275,8 +272,6 @@ def _exchange(draft: Draft, more: int, generator: np.random.Generator) -> int:
 
 def _continue(draft: Draft, more: int, generator: np.random.Generator, *, on_new_files: bool) -> int:
     """Move runs behind the end of the run before them in their stream, as far as the file reaches; returns how many."""
-    from replayer.flexible.exchange import continue_runs  # noqa: PLC0415
-
     start, end, file = draft.intervals()
     before, _ = draft.streams()
     sequential = draft.sequential()

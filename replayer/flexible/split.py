@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from characterize.counting.intervals import overlap_at_starts
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp
@@ -32,6 +31,7 @@ from replayer.flexible.deal import (
     deal,
 )
 from replayer.flexible.draft import Draft, UnreachableError
+from replayer.flexible.reschedule import think_times
 
 CUTS_SHARE = 0.004
 # Moments at which the wanted number of requests could meet: looked at, and tried.
@@ -151,7 +151,7 @@ def _operations(draft: Draft, threads: np.ndarray, unit: np.ndarray) -> Operatio
         row=order,
         start=start[order],
         end=end[order],
-        think=_think(start[order], end[order], group[order]),
+        think=think_times(start[order], end[order], group[order]),
         group=group[order],
         unit=unit_of[order],
         low=low[order],
@@ -162,16 +162,6 @@ def _operations(draft: Draft, threads: np.ndarray, unit: np.ndarray) -> Operatio
         naming=naming[order],
         waits=waits[order],
     )
-
-
-def _think(start: np.ndarray, end: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Time that the thread had nothing in flight before every operation; 0 for its first."""
-    order = np.lexsort((start, group))
-    reached = pd.Series(end[order]).groupby(group[order]).cummax().to_numpy()
-    think = np.zeros(len(start), np.int64)
-    same = group[order][1:] == group[order][:-1]
-    think[order[1:]] = np.where(same, np.maximum(start[order][1:] - reached[:-1], 0), 0)
-    return think
 
 
 def _written_first(draft: Draft, end: np.ndarray) -> np.ndarray:

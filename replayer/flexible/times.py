@@ -18,6 +18,7 @@ import numpy as np
 from characterize.errors import FlextraceError
 from replayer.flexible.draft import Draft, UnreachableError
 from replayer.flexible.process_num import busiest_requests
+from replayer.flexible.reschedule import rethink, think_times
 
 TOLERANCE = 1e-4
 # A target is met where the mean think time is this near, relative.
@@ -83,8 +84,6 @@ def scale_think_times(draft: Draft, factor: float) -> float:
     FlextraceError
         The trace has no times.
     """
-    from replayer.flexible.reschedule import rethink, think_times  # noqa: PLC0415 (numba is slow to import)
-
     start, end, thread = _operations(draft)
     present = int(think_times(start, end, thread).sum())
     if not present:
