@@ -161,7 +161,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(engine, tmp_path):
 def test_a_run_without_its_image_is_refused(engine):
     done = engine(one_file(4096), "--phase=run")
     assert done.returncode == 1
-    assert "--phase prepare" in done.stderr
+    assert "holds no finished image: lay it out again" in done.stderr
 
 
 def test_a_directory_in_use_is_refused(engine, tmp_path):

@@ -71,7 +71,7 @@ int image_check_holes(const struct image *image, const struct file_table *table,
 
 		if (image_find_hole(descriptor, from, end) < end) {
 			complain(
-				"%s/%s of the image has a hole where the trace's file has data: run with --phase prepare first",
+				"%s/%s of the image has a hole where the trace's file has data: lay it out again, and let no other replay in meanwhile",
 				image->path, name);
 			return -ENOENT;
 		}

@@ -89,9 +89,8 @@ static int see_places(struct image *image)
 	int error = image->places ? image_see_places(image, &image->seen) : 0;
 
 	if (error && error != -EINTR)
-		complain(
-			"the files in %s do not lie as --layout recorded had put them (%s): run with --phase prepare first",
-			image->path, strerror(-error));
+		complain("cannot see whether the files in %s lie as --layout recorded has put them (%s): leave it out",
+			 image->path, strerror(-error));
 	return error == -EINTR ? 0 : error; /* the run then ends with its result */
 }
 
