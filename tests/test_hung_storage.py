@@ -236,9 +236,9 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, options):
                 process.send_signal(signal.SIGINT)
                 out, said = process.communicate(timeout=60)
                 assert playing(image)
-            # What was laid out beforehand leaves its directory, empty.
+            # What was laid out before the recording leaves its directory, empty.
             wait_until(lambda: not playing(image) and not list(image.glob("*")))
-            assert image.exists() == bool(options)
+            assert image.exists() == ("--record" in options)
             assert not list(Path("/sys/fs/cgroup").rglob(f"flextrace-{process.pid}-*"))
         finally:
             process.kill()

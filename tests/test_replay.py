@@ -198,6 +198,7 @@ def test_in_a_memory_group_only_so_much_stays_cached(tmp_path, capsys):
     assert document["image"]["cache_resident_bytes"] < 32 << 20
     assert document["image"]["built_bytes"] == size
     assert document["environment"]["memory_limit_bytes"] == 32 << 20
+    assert document["phase"] == "all"  # one engine, which has its directory locked from the layout on
     assert not (tmp_path / "image").exists()
 
 
