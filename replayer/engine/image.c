@@ -69,10 +69,8 @@ int image_open(struct image *image)
 	}
 	image->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (image->directory < 0) {
-		int error = errno;
-
-		complain("cannot use %s as the directory of a replay: %s", path, strerror(error));
-		return -error;
+		complain("cannot use %s as the directory of a replay: %s", path, strerror(errno));
+		return -errno;
 	}
 	if (flock(image->directory, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
 		complain("%s is used by another replay: wait for it, or give another directory", path);
@@ -327,10 +325,8 @@ int image_remove_name(const struct image *image, const char *name)
 		failed = unlinkat(image->directory, name, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0);
 	if (!failed || errno == ENOENT)
 		return 0;
-	int error = errno;
-
-	complain("cannot remove %s/%s: %s", image->path, name, strerror(error));
-	return -error;
+	complain("cannot remove %s/%s: %s", image->path, name, strerror(errno));
+	return -errno;
 }
 
 int image_remove_created(const struct image *image, const struct file_table *table)
