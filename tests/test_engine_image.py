@@ -305,6 +305,17 @@ def test_the_page_cache_is_as_asked_for(engine, tmp_path):
     assert any("cached whole" in warning for warning in document_of(engine(trace))["warnings"])
 
 
+@needs_strace
+def test_what_a_disk_cannot_read_into_the_page_cache_is_its_error(tmp_path):
+    """strace has madvise(2) say what the kernel says there."""
+    path = characterize.write(one_file(4096), tmp_path / "t.iotrace")
+    failing = ["strace", "-f", "-o", tmp_path / "log", "-e", "inject=madvise:error=EFAULT"]
+    command = [*failing, ENGINE, path, f"--directory={tmp_path / 'image'}", "--cache=warm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("f00000001 into the page cache: Input/output error\n")
+
+
 @pytest.mark.parametrize("count", [3, 300])
 def test_what_is_laid_out_is_not_cached_and_what_was_cached_stays(engine, tmp_path, count):
     """By mincore(2): many files are flushed in another way than few. Each is read whole before it is to grow."""
