@@ -22,6 +22,7 @@ from tests.running_replay import wait_until
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 MADV_PAGEOUT, SYS_PROCESS_MADVISE = 21, 440
+FSYNC = 74  # number of the call
 
 
 @contextlib.contextmanager
@@ -86,6 +87,15 @@ def has_open(process: int, file: Path) -> bool:
     for descriptor in Path(f"/proc/{process}/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
             if str(descriptor.readlink()).removesuffix(" (deleted)") == str(file):
+                return True
+    return False
+
+
+def is_in_call(process: int, number: int) -> bool:
+    """Whether a thread of a process is in a call that holds it."""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with contextlib.suppress(OSError):  # it ends meanwhile
+            if (thread / "syscall").read_text().split()[0] == str(number):
                 return True
     return False
 

@@ -18,7 +18,18 @@ import characterize
 from characterize.layout import Fileop, Source
 from replayer.run import CLOSES, INTERRUPTED, SAME_S, replay
 from replayer.running.recorder import recorder_command
-from tests.hung_storage import BLKIO, frozen, has_open, holding, let_go, page_out, rest_of_document, unreadable
+from tests.hung_storage import (
+    BLKIO,
+    FSYNC,
+    frozen,
+    has_open,
+    holding,
+    is_in_call,
+    let_go,
+    page_out,
+    rest_of_document,
+    unreadable,
+)
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import playing, started, wait_until
@@ -160,6 +171,24 @@ def test_who_comes_back_after_the_stop_and_waits_again_is_given_up(tmp_path, eng
     operations = document["operations"]
     assert (document["unanswered"], operations["failed"]) == (0, 0)
     assert operations["records"] == len(writes) + len(ends) == operations["done"] + operations["skipped"]
+
+
+@needs_strace
+def test_nor_for_what_puts_the_files_back_between_two_passes(tmp_path):
+    """Which syncs them; no pass does."""
+    trace, image = made(tmp_path / "t.iotrace", [write(0, PAGE, 1), write(PAGE, PAGE, 10**8)], []), tmp_path / "image"
+    with (
+        playing_small(trace, image, "--loop") as process,
+        holding(process.pid, "fsync", image / "f00000001"),
+    ):
+        wait_until(lambda: is_in_call(process.pid, FSYNC))
+        process.send_signal(signal.SIGTERM)
+        document = rest_of_document(process)
+        assert process.stdout.read() == ""
+    operations = document["operations"]
+    assert (document["unanswered"], operations["failed"], operations["skipped"]) == (0, 0, 0)
+    assert operations["done"] == operations["records"] > 0
+    assert any("storage did not answer" in reason for reason in document["reasons"])
 
 
 @pytest.mark.skipif(not (BLKIO / "blkio.throttle.read_bps_device").exists(), reason="needs blkio of version 1")
