@@ -21,11 +21,13 @@ from replayer.running.recorder import recorder_command
 from tests.hung_storage import (
     BLKIO,
     FSYNC,
+    IO_URING_ENTER,
     frozen,
     has_open,
     holding,
     is_in_call,
     let_go,
+    opened_by_nobody,
     page_out,
     rest_of_document,
     unreadable,
@@ -171,6 +173,23 @@ def test_who_comes_back_after_the_stop_and_waits_again_is_given_up(tmp_path, eng
     operations = document["operations"]
     assert (document["unanswered"], operations["failed"]) == (0, 0)
     assert operations["records"] == len(writes) + len(ends) == operations["done"] + operations["skipped"]
+
+
+@needs_strace
+def test_who_has_to_open_a_file_after_the_stop_is_given_up(tmp_path):
+    """The stop comes while the thread is about to hand a request to its ring, behind which it makes a call."""
+    begin = 8 * 10**9
+    io = [read(0, PAGE, begin, 10**6, source=Source.IO_URING), read(0, PAGE, begin + 10, 10, file=2)]
+    trace, image = made(tmp_path / "t.iotrace", io, [op(Fileop.CLOSE, 1, file=2)]), tmp_path / "image"
+    with playing_small(trace, image) as process, holding(process.pid, "io_uring_enter", delay="delay_exit=1s"):
+        wait_until(lambda: not has_open(process.pid, image / "f00000002"))
+        with opened_by_nobody(image / "f00000002"):
+            wait_until(lambda: is_in_call(process.pid, IO_URING_ENTER))
+            process.send_signal(signal.SIGTERM)
+            document = rest_of_document(process)
+    operations = document["operations"]
+    assert any("storage did not answer" in reason for reason in document["reasons"])
+    assert (operations["done"], document["skipped_reasons"]) == (2, {"stopped": 1})
 
 
 @needs_strace

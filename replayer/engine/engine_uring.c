@@ -228,7 +228,7 @@ static bool launch(struct worker *worker, const struct operation *operation, con
 		return true;
 	}
 	if (!take_flight(worker, &request, &index)) {
-		descriptors_release(&worker->run->descriptors, request.file, request.class);
+		request_release(worker, &request);
 		return false;
 	}
 	struct flight *flight = &ring->flights[index];
