@@ -81,6 +81,7 @@ def test_an_untrustworthy_result_exits_with_3_and_says_why(tmp_path, capsys):
     [
         (["--loop"], "--max-time"),
         (["--speed", "-1"], "-1"),
+        (["--timing", "think", "--speed", "2e9"], "--speed needs a positive number up to 1e9"),
         (["--memory", "lots"], "lots"),
         (["--memory", "1k"], "1024 bytes"),
         (["--output", "/no/such/place/r.json"], "/no/such/place"),
