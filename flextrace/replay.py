@@ -7,7 +7,6 @@ import argparse
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,12 @@ from replayer.run import (
     SYNC_CHOICES,
     THREADS_MAX,
     TIMINGS,
+    RecorderCommand,
     replay,
 )
 from replayer.running.confine import parse_limit
 from replayer.running.engine_options import EngineOptions
-from replayer.running.phases import LaidOut, replay_in_phases
+from replayer.running.files import replay_in_files
 from selfscale.comparing.recorded_replay import recorded_replay
 
 
@@ -273,30 +273,25 @@ def _replay(
 ) -> dict[str, Any]:
     """The result of what was placed, made of the trace; recorded, it has the comparison as ``fidelity``."""
     options = _engine_options(arguments)
+    in_files = arguments.directory and arguments.engine != "null"
     progress.step("laying out the files" if arguments.directory else "starting")
-    at_once = partial(
-        replay, placed, arguments.directory, finish_on_signal=True, on_interval=progress.on_interval, **options
-    )
-    if not (arguments.memory or arguments.record) or arguments.engine == "null":
-        if arguments.directory and not arguments.image and arguments.engine != "null":
-            # The engine removes its files itself, unless it dies.
-            return cleanup.enter_context(LaidOut(arguments.directory)).used_by(at_once())
-        return at_once()
-    in_phases = partial(
-        replay_in_phases,
-        placed,
-        arguments.directory,
-        options,
-        cleanup,
-        memory_bytes=arguments.memory,
-        on_interval=progress.on_interval,
-    )
+
+    def run(recorder: RecorderCommand | None = None) -> dict[str, Any]:
+        told = progress.on_interval
+        if in_files:
+            memory = arguments.memory
+            return replay_in_files(
+                placed, arguments.directory, options, cleanup, memory_bytes=memory, recorder=recorder, on_interval=told
+            )
+        command = recorder(None) if recorder else ()
+        return replay(placed, arguments.directory, recorder=command, finish_on_signal=True, on_interval=told, **options)
+
     if not arguments.record:
-        return in_phases()
+        return run()
     return recorded_replay(
         placed,
         arguments.directory or arguments.device,
-        lambda recorder: in_phases(recorder=recorder) if arguments.directory else at_once(recorder=recorder(None)),
+        run,
         cleanup,
         original=None if arguments.directory else trace,
         keep_as=arguments.record if isinstance(arguments.record, Path) else None,

@@ -2,15 +2,17 @@
 """Storage that does not answer.
 
 A frozen file system holds who writes to it, in the kernel, where no signal comes; a control group holds who reads from
-a disk, and strace who makes a call on a file.
+a disk, strace who makes a call, and a lease who opens a file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from tests.running_replay import wait_until
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 MADV_PAGEOUT, SYS_PROCESS_MADVISE = 21, 440
+FSYNC, IO_URING_ENTER = 74, 426  # numbers of calls
 
 
 @contextlib.contextmanager
@@ -67,10 +70,22 @@ def unreadable(device: str, process: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def holding(process: int, call: str, file: Path) -> Iterator[None]:
-    """Whoever of a process makes this call on a file, as long as this lasts, for a minute at most."""
-    options = ["-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:delay_enter=60s"]
-    command = ["strace", "-f", "-p", str(process), "-P", str(file), *options]
+def opened_by_nobody(file: Path) -> Iterator[None]:
+    """Who opens it waits, as long as this lasts, for 45 s at most (/proc/sys/fs/lease-break-time)."""
+    descriptor = os.open(file, os.O_RDWR)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # which is ignored
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def holding(process: int, call: str, file: Path | None = None, delay: str = "delay_enter=60s") -> Iterator[None]:
+    """Whoever of a process makes this call, on a file, as long as this lasts, for a minute at most."""
+    options = ["-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:{delay}"]
+    command = ["strace", "-f", "-p", str(process), *(["-P", str(file)] if file else []), *options]
     tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr
     try:
@@ -86,6 +101,15 @@ def has_open(process: int, file: Path) -> bool:
     for descriptor in Path(f"/proc/{process}/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
             if str(descriptor.readlink()).removesuffix(" (deleted)") == str(file):
+                return True
+    return False
+
+
+def is_in_call(process: int, number: int) -> bool:
+    """Whether a thread of a process is in a call that holds it."""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with contextlib.suppress(OSError):  # it ends meanwhile
+            if (thread / "syscall").read_text().split()[0] == str(number):
                 return True
     return False
 

@@ -161,7 +161,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(engine, tmp_path):
 def test_a_run_without_its_image_is_refused(engine):
     done = engine(one_file(4096), "--phase=run")
     assert done.returncode == 1
-    assert "--phase prepare" in done.stderr
+    assert "holds no finished image: lay it out again" in done.stderr
 
 
 def test_a_directory_in_use_is_refused(engine, tmp_path):
@@ -303,6 +303,17 @@ def test_the_page_cache_is_as_asked_for(engine, tmp_path):
     kept = document_of(engine(trace, "--cache=keep", "--keep-image", "--phase=run"))
     assert kept["image"]["cache_resident_bytes"] >= 8192
     assert any("cached whole" in warning for warning in document_of(engine(trace))["warnings"])
+
+
+@needs_strace
+def test_what_a_disk_cannot_read_into_the_page_cache_is_its_error(tmp_path):
+    """strace has madvise(2) say what the kernel says there."""
+    path = characterize.write(one_file(4096), tmp_path / "t.iotrace")
+    failing = ["strace", "-f", "-o", tmp_path / "log", "-e", "inject=madvise:error=EFAULT"]
+    command = [*failing, ENGINE, path, f"--directory={tmp_path / 'image'}", "--cache=warm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("f00000001 into the page cache: Input/output error\n")
 
 
 @pytest.mark.parametrize("count", [3, 300])

@@ -18,7 +18,20 @@ import characterize
 from characterize.layout import Fileop, Source
 from replayer.run import CLOSES, INTERRUPTED, SAME_S, replay
 from replayer.running.recorder import recorder_command
-from tests.hung_storage import BLKIO, frozen, has_open, holding, let_go, page_out, rest_of_document, unreadable
+from tests.hung_storage import (
+    BLKIO,
+    FSYNC,
+    IO_URING_ENTER,
+    frozen,
+    has_open,
+    holding,
+    is_in_call,
+    let_go,
+    opened_by_nobody,
+    page_out,
+    rest_of_document,
+    unreadable,
+)
 from tests.loop_file_system import loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import playing, started, wait_until
@@ -162,6 +175,41 @@ def test_who_comes_back_after_the_stop_and_waits_again_is_given_up(tmp_path, eng
     assert operations["records"] == len(writes) + len(ends) == operations["done"] + operations["skipped"]
 
 
+@needs_strace
+def test_who_has_to_open_a_file_after_the_stop_is_given_up(tmp_path):
+    """The stop comes while the thread is about to hand a request to its ring, behind which it makes a call."""
+    begin = 8 * 10**9
+    io = [read(0, PAGE, begin, 10**6, source=Source.IO_URING), read(0, PAGE, begin + 10, 10, file=2)]
+    trace, image = made(tmp_path / "t.iotrace", io, [op(Fileop.CLOSE, 1, file=2)]), tmp_path / "image"
+    with playing_small(trace, image) as process, holding(process.pid, "io_uring_enter", delay="delay_exit=1s"):
+        wait_until(lambda: not has_open(process.pid, image / "f00000002"))
+        with opened_by_nobody(image / "f00000002"):
+            wait_until(lambda: is_in_call(process.pid, IO_URING_ENTER))
+            process.send_signal(signal.SIGTERM)
+            document = rest_of_document(process)
+    operations = document["operations"]
+    assert any("storage did not answer" in reason for reason in document["reasons"])
+    assert (operations["done"], document["skipped_reasons"]) == (2, {"stopped": 1})
+
+
+@needs_strace
+def test_nor_for_what_puts_the_files_back_between_two_passes(tmp_path):
+    """Which syncs them; no pass does."""
+    trace, image = made(tmp_path / "t.iotrace", [write(0, PAGE, 1), write(PAGE, PAGE, 10**8)], []), tmp_path / "image"
+    with (
+        playing_small(trace, image, "--loop") as process,
+        holding(process.pid, "fsync", image / "f00000001"),
+    ):
+        wait_until(lambda: is_in_call(process.pid, FSYNC))
+        process.send_signal(signal.SIGTERM)
+        document = rest_of_document(process)
+        assert process.stdout.read() == ""
+    operations = document["operations"]
+    assert (document["unanswered"], operations["failed"], operations["skipped"]) == (0, 0, 0)
+    assert operations["done"] == operations["records"] > 0
+    assert any("storage did not answer" in reason for reason in document["reasons"])
+
+
 @pytest.mark.skipif(not (BLKIO / "blkio.throttle.read_bps_device").exists(), reason="needs blkio of version 1")
 def test_its_result_does_not_wait_for_the_trace(tmp_path):
     with file_system(tmp_path) as system:
@@ -236,9 +284,9 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, options):
                 process.send_signal(signal.SIGINT)
                 out, said = process.communicate(timeout=60)
                 assert playing(image)
-            # What was laid out beforehand leaves its directory, empty.
+            # What was laid out before the recording leaves its directory, empty.
             wait_until(lambda: not playing(image) and not list(image.glob("*")))
-            assert image.exists() == bool(options)
+            assert image.exists() == ("--record" in options)
             assert not list(Path("/sys/fs/cgroup").rglob(f"flextrace-{process.pid}-*"))
         finally:
             process.kill()

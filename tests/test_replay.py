@@ -81,6 +81,7 @@ def test_an_untrustworthy_result_exits_with_3_and_says_why(tmp_path, capsys):
     [
         (["--loop"], "--max-time"),
         (["--speed", "-1"], "-1"),
+        (["--timing", "think", "--speed", "2e9"], "--speed needs a positive number up to 1e9"),
         (["--memory", "lots"], "lots"),
         (["--memory", "1k"], "1024 bytes"),
         (["--output", "/no/such/place/r.json"], "/no/such/place"),
@@ -198,6 +199,7 @@ def test_in_a_memory_group_only_so_much_stays_cached(tmp_path, capsys):
     assert document["image"]["cache_resident_bytes"] < 32 << 20
     assert document["image"]["built_bytes"] == size
     assert document["environment"]["memory_limit_bytes"] == 32 << 20
+    assert document["phase"] == "all"  # one engine, which has its directory locked from the layout on
     assert not (tmp_path / "image").exists()
 
 

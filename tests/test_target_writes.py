@@ -12,7 +12,7 @@ import pytest
 import characterize
 from characterize.layout import Fileop, FileType
 from tests.block_device import run
-from tests.guarded_device import PUNCHED, SIZE, WRITES, digest, trace_of
+from tests.guarded_device import PUNCH, PUNCHED, SIZE, WRITES, digest, trace_of
 from tests.made_trace import made_trace, read, write
 from tests.running_replay import wait_until
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
@@ -47,6 +47,31 @@ def test_without_write_nothing_is_written_and_all_of_it_is_counted(disk, tmp_pat
     assert "pwrite64" not in names
     assert "fallocate" not in names
     assert sum(call.name == "pread64" and call.numbers[0] == 4096 and call.numbers[1] < 7 * 4096 for call in calls) == 7
+
+
+def test_a_trace_that_only_writes_is_refused_without_write(disk, tmp_path):
+    """Beside other files, which go to a directory, they are left out and counted."""
+    files = [{"file": 1, "type": FileType.BLOCK_DEVICE, "size_bytes": 8192}, {"file": 2, "size_bytes": 8192}]
+    fileops = [op(Fileop.FSYNC, 9), op(Fileop.FALLOCATE, 10, flags=PUNCH, argument=0, length=4096)]
+    io = [write(4096, 4096, 1)]
+    alone = characterize.write(made_trace(io, fileops=fileops, files=files[:1]), tmp_path / "alone.iotrace")
+    both = made_trace([*io, write(0, 100, 5, file=2)], fileops=fileops, files=files)
+    beside = characterize.write(both, tmp_path / "beside.iotrace")
+
+    def call(*options):
+        command = [ENGINE, *options, f"--device={disk.path}"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    before = digest(tmp_path)
+    done = call(alone)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is nothing to do; for its writes give --write and --confirm" in done.stderr
+    document = json.loads(call(beside, f"--directory={tmp_path / 'image'}").stdout)
+    assert document["skipped_reasons"] == {"writes_off": 2}
+    assert document["requests"] == {"read": 0, "write": 1}
+    assert digest(tmp_path) == before
+    document = json.loads(call(alone, "--write", f"--confirm={SIZE}").stdout)
+    assert document["requests"] == {"read": 0, "write": 1}
 
 
 def test_with_write_only_what_the_trace_writes_changes(engine, disk, tmp_path):

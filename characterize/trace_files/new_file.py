@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from characterize.errors import FlextraceError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_replaceable(path: Path) -> None:
@@ -111,6 +114,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
             os.fsync(stream.fileno())
         _give_name(unfinished, path, force=force)
     except OSError as error:
-        raise FlextraceError(f"cannot write {path}: {error.strerror or error}") from error
+        remedy = "make room there, or choose another place" if error.errno in FULL else "choose another place"
+        raise FlextraceError(f"cannot write {path}: {error.strerror or error}; {remedy}") from error
     finally:
         unfinished.unlink(missing_ok=True)

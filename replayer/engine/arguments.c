@@ -132,7 +132,7 @@ static double parse_positive(const char *option, const char *text, struct argp_s
 	double value = strtod(text, &end);
 
 	if (end == text || *end || !(value > 0) || !isfinite(value) || value > 1e9)
-		argp_error(state, "--%s needs a positive number, not '%s'", option, text);
+		argp_error(state, "--%s needs a positive number up to 1e9, not '%s'", option, text);
 	return value;
 }
 

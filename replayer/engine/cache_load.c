@@ -47,8 +47,9 @@ static int populate_chunk(int descriptor, uint64_t offset, size_t bytes, bool in
 	if (map.address == MAP_FAILED)
 		return -errno;
 	madvise(map.address, bytes, in_sequence ? MADV_SEQUENTIAL : MADV_RANDOM);
+	/* What the device cannot read it calls a bad address. */
 	if (madvise(map.address, bytes, MADV_POPULATE_READ) < 0 && errno != EINVAL)
-		return -errno;
+		return errno == EFAULT ? -EIO : -errno;
 	if (copy)
 		memcpy(copy, map.address, bytes);
 	/*

@@ -144,9 +144,8 @@ static int open_file(struct open_file *open, const struct image *image, const ch
 		open->descriptor = openat(image->directory, name, O_RDONLY | flags);
 	if (open->descriptor >= 0)
 		return 0;
-	int error = errno;
-	complain("cannot open %s/%s: %s", image->path, name, strerror(error));
-	return -error;
+	complain("cannot open %s/%s: %s", image->path, name, strerror(errno));
+	return -errno;
 }
 
 /* Evicts a file and loads what is wanted of it. */
@@ -200,10 +199,8 @@ static int evict_target(const struct target *target)
 {
 	/* A dirty page cannot be evicted. */
 	if (target->writable && fdatasync(target->descriptor) < 0) {
-		int error = errno;
-
-		complain("cannot write what is cached of %s: %s", target->path, strerror(error));
-		return -error;
+		complain("cannot write what is cached of %s: %s", target->path, strerror(errno));
+		return -errno;
 	}
 	posix_fadvise(target->descriptor, 0, 0, POSIX_FADV_DONTNEED);
 	return 0;

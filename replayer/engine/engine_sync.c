@@ -62,6 +62,7 @@ void pass_in_turn(struct worker *worker, action *act)
 
 	for (const struct operation *operation;
 	     !run_stopped(worker->run) && (operation = cursor_next(&worker->cursor));) {
+		cursor_prefetch(&worker->cursor);
 		if (keeps_step && lead_count(worker))
 			lead_wait(worker);
 		if (!take_turn(worker, operation, act)) {

@@ -70,16 +70,22 @@ static bool is_blocked(const struct worker *worker, const union record *record)
 	return false;
 }
 
+/* Hands over what is prepared, or waits for what is under way. */
+static void get_on(struct worker *worker)
+{
+	if (worker->ring->batch_count)
+		ring_submit(worker);
+	else
+		ring_wait(worker, UINT64_MAX);
+}
+
 /* Waits until this thread's own flights let the operation begin. Sets *ready when that took a while. */
 static void wait_own(struct worker *worker, const union record *record, struct readiness *ready)
 {
 	struct ring *ring = worker->ring;
 
 	while (!run_stopped(worker->run) && (ring->in_flight >= ring->depth || is_blocked(worker, record))) {
-		if (ring->batch_count)
-			ring_submit(worker);
-		else
-			ring_wait(worker, UINT64_MAX);
+		get_on(worker);
 		*ready = (struct readiness){.at_ns = worker->finished_ns};
 	}
 	if (worker->run->options->timing != TIMING_THINK)
@@ -199,10 +205,7 @@ static bool take_flight(struct worker *worker, const struct request *request, ui
 		if (!ring->in_flight)
 			break; /* nor without any: it fails */
 		ring_give_back(ring, *index);
-		if (ring->batch_count)
-			ring_submit(worker);
-		else
-			ring_wait(worker, UINT64_MAX);
+		get_on(worker);
 		if (run_stopped(worker->run))
 			return false;
 		if (worker->run->options->timing == TIMING_THINK)
@@ -225,7 +228,7 @@ static bool launch(struct worker *worker, const struct operation *operation, con
 		return true;
 	}
 	if (!take_flight(worker, &request, &index)) {
-		descriptors_release(&worker->run->descriptors, request.file, request.class);
+		request_release(worker, &request);
 		return false;
 	}
 	struct flight *flight = &ring->flights[index];
@@ -255,9 +258,8 @@ static void keep_step(struct worker *worker)
 {
 	if (!lead_count(worker))
 		return;
-	ring_submit(worker);
 	while (worker->ring->in_flight && !run_stopped(worker->run))
-		ring_wait(worker, UINT64_MAX);
+		get_on(worker);
 	lead_wait(worker);
 }
 
@@ -321,12 +323,8 @@ static void drain(struct worker *worker)
 /* The next operation may need the memory of those in flight: then they complete first. */
 static const struct operation *next_operation(struct worker *worker)
 {
-	while (worker->ring->in_flight && cursor_must_wait(&worker->cursor) && !run_stopped(worker->run)) {
-		if (worker->ring->batch_count)
-			ring_submit(worker);
-		else
-			ring_wait(worker, UINT64_MAX);
-	}
+	while (worker->ring->in_flight && cursor_must_wait(&worker->cursor) && !run_stopped(worker->run))
+		get_on(worker);
 	return run_stopped(worker->run) ? NULL : cursor_next(&worker->cursor);
 }
 

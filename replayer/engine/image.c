@@ -69,10 +69,8 @@ int image_open(struct image *image)
 	}
 	image->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (image->directory < 0) {
-		int error = errno;
-
-		complain("cannot use %s as the directory of a replay: %s", path, strerror(error));
-		return -error;
+		complain("cannot use %s as the directory of a replay: %s", path, strerror(errno));
+		return -errno;
 	}
 	if (flock(image->directory, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
 		complain("%s is used by another replay: wait for it, or give another directory", path);
@@ -232,20 +230,22 @@ static int check_seal(struct image *image, const struct file_table *table)
 		return error;
 	}
 	if (!seal.found || !seal.finished) {
-		complain("%s holds no finished image: run with --phase prepare first", image->path);
+		complain("%s holds no finished image: lay it out again, and let no other replay in meanwhile",
+			 image->path);
 		return -ENOENT;
 	}
 	if (seal.data_percent != image->data_percent) {
 		data_name(there, seal.data_percent);
 		data_name(wanted, image->data_percent);
-		complain("the image in %s has --data %s, not %s: run with --phase prepare first", image->path, there,
-			 wanted);
+		complain(
+			"the image in %s has --data %s, not %s: lay it out again, and let no other replay in meanwhile",
+			image->path, there, wanted);
 		return -ENOENT;
 	}
 	image->other_trace = seal.files_hash != image_hash(image, table);
 	if (image->other_trace && image->places && image->places->count) {
 		complain(
-			"the image in %s was not made with --layout recorded of this trace: run with --phase prepare first",
+			"the image in %s was not made with --layout recorded of this trace: lay it out again, and let no other replay in meanwhile",
 			image->path);
 		return -ENOENT;
 	}
@@ -269,8 +269,9 @@ int image_check(struct image *image, const struct file_table *table)
 			return -EINTR;
 		image_name(name, file->directory, id);
 		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0) {
-			complain("%s/%s of the image is missing (%s): run with --phase prepare first", image->path,
-				 name, strerror(errno));
+			complain(
+				"%s/%s of the image is missing (%s): lay it out again, and let no other replay in meanwhile",
+				image->path, name, strerror(errno));
 			return -ENOENT;
 		}
 		if (file->directory ? !S_ISDIR(status.st_mode) : !S_ISREG(status.st_mode)) {
@@ -281,7 +282,7 @@ int image_check(struct image *image, const struct file_table *table)
 		if (!file->directory &&
 		    (size < file->layout_bytes || (size > file->layout_bytes && file->exact_size))) {
 			complain(
-				"%s/%s of the image has %lld bytes, the trace needs %llu: run with --phase prepare first",
+				"%s/%s of the image has %lld bytes, the trace needs %llu: lay it out again, and let no other replay in meanwhile",
 				image->path, name, (long long)status.st_size, (unsigned long long)file->layout_bytes);
 			return -ENOENT;
 		}
@@ -306,7 +307,7 @@ int image_check_links(const struct image *image, const struct file_table *table)
 		image_name(name, false, id);
 		if (fstatat(image->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_nlink > 1) {
 			complain(
-				"%s/%s of the image has another name as well, by a link that a replay of another trace made: run with --phase prepare first",
+				"%s/%s of the image has another name as well, by a link that a replay of another trace made: lay it out again, and let no other replay in meanwhile",
 				image->path, name);
 			return -ENOENT;
 		}
@@ -324,10 +325,8 @@ int image_remove_name(const struct image *image, const char *name)
 		failed = unlinkat(image->directory, name, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0);
 	if (!failed || errno == ENOENT)
 		return 0;
-	int error = errno;
-
-	complain("cannot remove %s/%s: %s", image->path, name, strerror(error));
-	return -error;
+	complain("cannot remove %s/%s: %s", image->path, name, strerror(errno));
+	return -errno;
 }
 
 int image_remove_created(const struct image *image, const struct file_table *table)

@@ -39,10 +39,8 @@ int image_make_holes(const struct image *image, const struct file_table *table, 
 		if (fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
 			      (off_t)(end - offset)) < 0 &&
 		    errno != EOPNOTSUPP) {
-			int error = errno;
-
-			complain("cannot make a recorded hole of %s/%s again: %s", image->path, name, strerror(error));
-			return -error;
+			complain("cannot make a recorded hole of %s/%s again: %s", image->path, name, strerror(errno));
+			return -errno;
 		}
 	}
 	return 0;
@@ -60,10 +58,8 @@ int image_check_holes(const struct image *image, const struct file_table *table,
 		return 0;
 	_cleanup_close_ int descriptor = openat(image->directory, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (descriptor < 0) {
-		int error = errno;
-
-		complain("cannot open %s/%s: %s", image->path, name, strerror(error));
-		return -error;
+		complain("cannot open %s/%s: %s", image->path, name, strerror(errno));
+		return -errno;
 	}
 	const struct file_range *holes = file_holes(table, id, &count);
 	for (size_t i = 0; i <= count; i++) {
@@ -71,7 +67,7 @@ int image_check_holes(const struct image *image, const struct file_table *table,
 
 		if (image_find_hole(descriptor, from, end) < end) {
 			complain(
-				"%s/%s of the image has a hole where the trace's file has data: run with --phase prepare first",
+				"%s/%s of the image has a hole where the trace's file has data: lay it out again, and let no other replay in meanwhile",
 				image->path, name);
 			return -ENOENT;
 		}

@@ -106,10 +106,8 @@ static int lay_out_file(struct image *image, const struct file_table *table, uin
 	struct stat status;
 
 	if (descriptor < 0 || fstat(descriptor, &status) < 0) {
-		int error = errno;
-
-		complain("cannot lay out %s/%s: %s", image->path, name, strerror(error));
-		return -error;
+		complain("cannot lay out %s/%s: %s", image->path, name, strerror(errno));
+		return -errno;
 	}
 	if (!S_ISREG(status.st_mode)) {
 		complain("%s/%s is not what a replay made: remove it", image->path, name);
@@ -121,11 +119,9 @@ static int lay_out_file(struct image *image, const struct file_table *table, uin
 	/* What is not written then is a hole. */
 	bool too_small = file->hole_bytes && there < file->layout_bytes;
 	if ((too_large || too_small) && ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
-		int error = errno;
-
 		complain("cannot give %s/%s its size of %llu bytes: %s", image->path, name,
-			 (unsigned long long)file->layout_bytes, strerror(error));
-		return -error;
+			 (unsigned long long)file->layout_bytes, strerror(errno));
+		return -errno;
 	}
 	uint64_t written_from = there;
 	int error = image_make_holes(image, table, id, name, descriptor);
@@ -140,11 +136,9 @@ static int lay_out_file(struct image *image, const struct file_table *table, uin
 	}
 	/* xfs keeps as much again reserved behind a file that has grown before, and counts it as used. */
 	if (flush && there && there < file->layout_bytes && ftruncate(descriptor, (off_t)file->layout_bytes) < 0) {
-		int code = errno;
-
 		complain("cannot end %s/%s after %llu bytes: %s", image->path, name,
-			 (unsigned long long)file->layout_bytes, strerror(code));
-		return -code;
+			 (unsigned long long)file->layout_bytes, strerror(errno));
+		return -errno;
 	}
 	posix_fadvise(descriptor, (off_t)*evict_from, 0, POSIX_FADV_DONTNEED);
 	return 0;
@@ -182,10 +176,8 @@ static int write_seal(const struct image *image, const struct file_table *table,
 static int flush_files(const struct image *image, const struct file_table *table, const uint64_t *evict_from)
 {
 	if (syncfs(image->directory) < 0) {
-		int error = errno;
-
-		complain("cannot write the image in %s to its device: %s", image->path, strerror(error));
-		return -error;
+		complain("cannot write the image in %s to its device: %s", image->path, strerror(errno));
+		return -errno;
 	}
 	for (uint32_t id = 1; id < table->count && !atomic_load(image->stop); id++) {
 		char name[IMAGE_NAME_BYTES];

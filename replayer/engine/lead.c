@@ -6,8 +6,8 @@
 #include "replayer/engine/worker.h"
 
 enum {
-	LOOK_NS = 20 * 1000 * 1000, /* between two looks for a stop */
-	IDLE_LOOKS_MAX = 100, /* in a row in which no thread moved anything */
+	LOOK_NS = 50 * 1000 * 1000, /* between two looks for a stop */
+	IDLE_LOOKS_MAX = 40, /* in a row in which no thread moved anything */
 };
 
 void lead_init(struct lead *lead, uint32_t operations, uint32_t threads)
@@ -62,13 +62,16 @@ void lead_wait(struct worker *worker)
 {
 	struct run *run = worker->run;
 	struct lead *lead = &run->lead;
-	uint64_t moved = moved_requests(run);
+	uint64_t moved = UINT64_MAX;
 	uint32_t begun;
 	int idle = 0;
 
 	pacer_asleep(&run->pacer);
 	while (is_ahead(&worker->lead, begun = atomic_load(&lead->begun)) && !run_stopped(run)) {
 		futex_sleep(&lead->begun, begun, LOOK_NS);
+		/* All threads that wait wake up with each block: to ask all others each time would be the most that they do. */
+		if (atomic_load(&lead->begun) != begun)
+			continue;
 		uint64_t now_moved = moved_requests(run);
 
 		idle = now_moved == moved ? idle + 1 : 0;

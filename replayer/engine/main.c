@@ -89,9 +89,8 @@ static int see_places(struct image *image)
 	int error = image->places ? image_see_places(image, &image->seen) : 0;
 
 	if (error && error != -EINTR)
-		complain(
-			"the files in %s do not lie as --layout recorded had put them (%s): run with --phase prepare first",
-			image->path, strerror(-error));
+		complain("cannot see whether the files in %s lie as --layout recorded has put them (%s): leave it out",
+			 image->path, strerror(-error));
 	return error == -EINTR ? 0 : error; /* the run then ends with its result */
 }
 
@@ -277,6 +276,16 @@ static int survey(const struct trace *trace, struct class_choice classes, struct
 	return error ? error : files_survey_end(files, table);
 }
 
+/* What a device that may only be read is there for. */
+static bool reads_something(const struct schedule *schedule)
+{
+	for (uint32_t t = 0; t < schedule->thread_count; t++) {
+		if (schedule->threads[t].read_bytes_max)
+			return true;
+	}
+	return false;
+}
+
 static int replay(struct arguments *arguments)
 {
 	__attribute__((cleanup(trace_close))) struct trace trace = {0};
@@ -315,6 +324,12 @@ static int replay(struct arguments *arguments)
 			       .stop = &stop};
 	if (image.target && image_use_target(&image, &table))
 		return EXIT_FAILURE;
+	if (image.target && !image.path && !target.writable && !reads_something(&schedule)) {
+		complain(
+			"the trace reads nothing, and %s is only read: there is nothing to do; for its writes give --write and --confirm",
+			target.path);
+		return EXIT_FAILURE;
+	}
 	if (arguments->layout == LAYOUT_RECORDED && arguments->run.engine != ENGINE_NULL) {
 		if (recorded_places_read(&places, &trace, &table))
 			return EXIT_FAILURE;

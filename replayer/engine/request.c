@@ -54,6 +54,7 @@ bool request_prepare(struct worker *worker, const struct io_record *io, uint32_t
 		class &= (uint8_t)~CLASS_DIRECT;
 		worker->tally.unaligned[!!(io->flags & IO_DIRECT)]++;
 	}
+	worker_waits(worker);
 	int descriptor = descriptors_acquire(&run->descriptors, index, class);
 	/* The sync after a write to a file whose times somebody had asked for takes longer. */
 	if (descriptor >= 0 && io->op == IO_WRITE && io->flags & IO_CTIME_QUERIED) {

@@ -160,6 +160,13 @@ static inline const struct operation *cursor_next(struct cursor *cursor)
 	return cursor->at < cursor->end || cursor_advance(cursor, true) ? cursor->at++ : NULL;
 }
 
+/* Begins to load the one after it: what a processor reads ahead by itself is lost over a call that moves data. */
+static inline void cursor_prefetch(const struct cursor *cursor)
+{
+	if (cursor->at < cursor->end)
+		__builtin_prefetch(cursor->at->record);
+}
+
 /*
  * Whether cursor_next() would wait. Then an engine has to complete the operations that it has in flight first: the
  * memory of the next segment may be that of theirs.

@@ -28,10 +28,8 @@ static int open_exclusively(struct target *target, bool write)
 
 	/* Looked at first: opening a tape or a watchdog does something. */
 	if (stat(target->path, &named) < 0) {
-		int error = errno;
-
-		complain("cannot use device %s: %s", target->path, strerror(error));
-		return -error;
+		complain("cannot use device %s: %s", target->path, strerror(errno));
+		return -errno;
 	}
 	if (!S_ISBLK(named.st_mode)) {
 		complain("%s is not a block device: give one, or --directory to replay in files", target->path);
@@ -64,10 +62,8 @@ static int measure(struct target *target)
 
 	if (ioctl(target->descriptor, BLKGETSIZE64, &target->size_bytes) < 0 ||
 	    ioctl(target->descriptor, BLKSSZGET, &block_bytes) < 0) {
-		int error = errno;
-
-		complain("cannot ask %s for its size: %s", target->path, strerror(error));
-		return -error;
+		complain("cannot ask %s for its size: %s", target->path, strerror(errno));
+		return -errno;
 	}
 	if (!target->size_bytes) {
 		complain("%s has no medium (its size is 0)", target->path);

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a replay by the engine needs around it: its programs, options, phases, memory group, recorder."""
+"""What a replay by the engine needs around it: its programs, options, files, memory group, recorder."""

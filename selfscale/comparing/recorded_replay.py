@@ -35,8 +35,8 @@ def recorded_replay(
     directory : Path
         Of the replay, or its block device.
     run : callable
-        Replays in two phases, the second one with `replayer.run.replay`'s ``recorder`` as the given function makes it
-        of the memory group; returns the result.
+        Replays, with `replayer.run.replay`'s ``recorder`` as the given function makes it of the memory group; returns
+        the result.
     cleanup : ExitStack
         Removes a recording that is not kept when it is closed: not before the result has been told.
     original : Path, optional

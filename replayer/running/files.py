@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a trace into a replay in two runs of the engine: one lays out its files, the other is confined or recorded.
+"""Turns a trace into a replay in files, which are gone behind it: confined, and recorded.
 
-Laid out and evicted outside of the memory group: pages stay charged to whoever read them first. And of the recording.
+A recorded one is two runs of the engine, since a recording is of the run and not of its preparation: the first one lays
+out the files. Pages stay charged to whoever read them first, so the engine joins a memory group behind that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -83,7 +85,7 @@ class LaidOut:
                 self._directory.rmdir()
 
 
-def replay_in_phases(
+def replay_in_files(
     trace: Path,
     directory: Path,
     options: EngineOptions,
@@ -93,7 +95,7 @@ def replay_in_phases(
     recorder: RecorderCommand | None = None,
     on_interval: OnInterval | None = None,
 ) -> dict[str, Any]:
-    """Replay a trace in a memory group, or recorded, or both.
+    """Replay a trace in a directory, if that is wanted in a memory group, or recorded, or both.
 
     Parameters
     ----------
@@ -101,7 +103,8 @@ def replay_in_phases(
     options : EngineOptions
         Without ``keep_image`` the files are removed, whatever comes.
     cleanup : ExitStack
-        Removes files and group when it is closed: not before the result has been told, which it must not cost.
+        Removes group and files, unless the engine has, when it is closed: not before the result has been told, which it
+        must not cost.
     memory_bytes : int, optional
         Limit of the group.
     recorder : callable, optional
@@ -121,20 +124,16 @@ def replay_in_phases(
     files = None if options.get("keep_image") else cleanup.enter_context(LaidOut(directory))
     # Left before the files are removed: it ends who still uses them, unless that is to remove them itself.
     group = cleanup.enter_context(MemoryGroup(memory_bytes)) if memory_bytes else None
-    # With all options, so that those which do not go together are refused before anything is laid out.
-    built = replay(trace, directory, **(options | {"phase": "prepare"}))
-    if files is not None:
-        files.mine = True
-    document = replay(
-        trace,
-        directory,
-        memory_group=group,
-        recorder=recorder(group) if recorder else (),
-        on_interval=on_interval,
-        finish_on_signal=True,
-        **(options | {"phase": "run"}),
-    )
-    document["image"]["built_bytes"] = built["image"]["built_bytes"]
+    run = partial(replay, trace, directory, memory_group=group, on_interval=on_interval, finish_on_signal=True)
+    if recorder is None:
+        document = run(**options)
+    else:
+        # With all options, so that those which do not go together are refused before anything is laid out.
+        built = replay(trace, directory, **(options | {"phase": "prepare"}))
+        if files is not None:
+            files.mine = True
+        document = run(recorder=recorder(group), **(options | {"phase": "run"}))
+        document["image"]["built_bytes"] = built["image"]["built_bytes"]
     if group is not None and "unanswered" in document:
         group.let_go()
     return files.used_by(document) if files is not None else document
