@@ -259,10 +259,10 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
     }
     if access.mode == "device":
         from replayer.devices.device_trace import geometry_of  # noqa: PLC0415
-        from selfscale.exploring.plan import ALIGN_BYTES  # noqa: PLC0415
+        from selfscale.measuring.measurable_sizes import PAGE_BYTES  # noqa: PLC0415
 
         machine["block_bytes"] = geometry_of(Path(arguments.device)).block_bytes
-        if machine["block_bytes"] > ALIGN_BYTES:
+        if machine["block_bytes"] > PAGE_BYTES:
             raise FlextraceError(
                 f"{arguments.device} has blocks of more than 4 KiB, of which workloads consist: it cannot be measured"
             )

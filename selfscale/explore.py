@@ -18,10 +18,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from selfscale.exploring.plan import align
-from selfscale.exploring.sampling import REQUESTS_PER_FILE_MIN
 from selfscale.exploring.self_scaling import RUN_S_MIN, SIZE_MAX, SIZE_STEP, SelfScaling
 from selfscale.measure import Point
+from selfscale.measuring.measurable_sizes import REQUESTS_PER_FILE_MIN, align
 from selfscale.profile import Region
 from selfscale.profiles.direction_caches import READS, WRITES, DirectionCache, direction_cache, fastest
 from selfscale.profiles.regions import APART, CACHED_DEVICE_FRAC, Border, find_borders, halfway

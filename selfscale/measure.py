@@ -101,7 +101,7 @@ class Point:
     device_reads, device_writes : float or None
         Requests that the device had done over those of the workload, whosever they were; None where unknown.
     disturbed_bytes_per_s : float or None
-        Throughput of another run of it, which was put aside (`disturbed`); None where there was none.
+        Throughput of another run of it, which was put aside (`selfscale.exploring.disturbed`); None if there was none.
     resumed_s : float
         Before it, where it is the first one of a run that was resumed: what laying out files and ageing the cache took
         again. It counts to the budget, and is none of its cost.
