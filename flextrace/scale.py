@@ -314,16 +314,16 @@ def _check(arguments: argparse.Namespace) -> None:
         raise FlextraceError("--target needs a share above 0, such as 5%, and --stop-rule confidence", 2)
     access_options.check(arguments)
     measuring.check_run_options(arguments, arguments.device)
+    check_directory_of(arguments.output)
+    check_replaceable(arguments.output)
+    check_nothing_is_lost(arguments, arguments.output)
     if arguments.directory:
         make_directory(arguments.directory)
         if not os.access(arguments.directory, os.W_OK | os.X_OK):
             raise FlextraceError(
                 f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2
             )
-    check_directory_of(arguments.output)
-    measuring.check_kept(arguments.output, arguments.directory)
-    check_replaceable(arguments.output)
-    check_nothing_is_lost(arguments, arguments.output)
+        measuring.check_kept(arguments.output, arguments.directory)
 
 
 def _same_options(arguments: argparse.Namespace) -> str:
