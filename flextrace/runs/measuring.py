@@ -111,14 +111,14 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
                 shutil.rmtree(image, ignore_errors=True)
 
 
-def check_kept(output: Path, directory: Path | None) -> None:
+def check_kept(output: Path, directory: Path) -> None:
     """Refuse an output among the files that are measured, which are removed at the end.
 
     Raises
     ------
     FlextraceError
     """
-    if directory and (directory / IMAGE).resolve() in output.resolve().parents:
+    if (directory / IMAGE).resolve() in output.resolve().parents:
         raise FlextraceError(f"cannot write {output}: its directory is removed at the end; choose another", 2)
 
 
