@@ -298,10 +298,9 @@ def _point_of(
     cost_s: float,
 ) -> Point:
     if failed := failures(result, "io"):
-        raise FlextraceError(
-            f"cannot measure {describe(workload)}: of its requests {failed}; look into the kernel's log for the cause, "
-            "or measure another place"
-        )
+        full = {"ENOSPC", "EDQUOT"} & result["errors"].keys()
+        remedy = "make room there" if full else "look into the kernel's log for the cause, or measure another place"
+        raise FlextraceError(f"cannot measure {describe(workload)}: of its requests {failed}; {remedy}")
     # Such as the sync of a directory, where a file system has none: of the requests it says nothing.
     failed = failures(result, "fileop")
     mean = estimate.bytes_per_s

@@ -213,8 +213,8 @@ def test_a_file_system_of_documents_that_fills_up(tmp_path, small_file_system, d
     assert main(command(tmp_path / "d", output)) == 1
     error = capsys.readouterr().err
     journal = small_file_system / "p.json.points.ndjson"
-    assert f"cannot write {journal}: No space left on device" in error
-    assert f"cannot write {output}: No space left on device" in error
+    assert f"cannot write {journal}: No space left on device; make room there" in error
+    assert f"cannot write {output}: No space left on device; make room there" in error
     assert f"is kept in {journal}; continue with: flextrace scale --resume --directory" in error
     assert not output.exists()
     kept = sum(line.endswith("\n") for line in journal.read_text().splitlines(keepends=True)) - 1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, room_remedy
 
 
 def check_replaceable(path: Path) -> None:
@@ -111,6 +111,6 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
             os.fsync(stream.fileno())
         _give_name(unfinished, path, force=force)
     except OSError as error:
-        raise FlextraceError(f"cannot write {path}: {error.strerror or error}") from error
+        raise FlextraceError(f"cannot write {path}: {error.strerror or error}{room_remedy(error)}") from error
     finally:
         unfinished.unlink(missing_ok=True)
