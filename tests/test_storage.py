@@ -338,6 +338,8 @@ def test_processors_compute_for_as_long_as_they_should():
             while not all(map(alive, processes)) and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert all(map(alive, processes)), "both have had a processor"
+            groups = [os.getpgid(int(process)) for process in processes]
+            assert groups == list(map(int, processes)), "an interrupt at the terminal does not reach them"
             if killed:
                 starter.kill()
             assert starter.wait() == (-signal.SIGKILL if killed else 0)
