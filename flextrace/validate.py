@@ -130,9 +130,12 @@ def run(arguments: argparse.Namespace) -> int:
             return 130
         except (FlextraceError, OSError) as error:
             raise kept([error], journal, again) from error
-    journal.remove()
-    print(text if arguments.format == "json" else format_rows(result["rows"], arguments.workloads - result["dropped"]))
-    _say(f"every measured point is in {output}{_left_out(result['dropped'])}")
+        # What was done is told also where something cannot be cleaned up, or that is interrupted.
+        progress.close()
+        journal.remove()
+        workloads = arguments.workloads - result["dropped"]
+        print(text if arguments.format == "json" else format_rows(result["rows"], workloads))
+        _say(f"every measured point is in {output}{_left_out(result['dropped'])}")
     return 3 if warnings else 0
 
 
