@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress.close()
         missing = missing_of(exploration, arguments.random)
         found = unsteady(exploration.points)
-        if _worth_a_profile(exploration, journal, ends[0]):
+        if _worth_a_profile(arguments.output, exploration, journal, ends[0]):
             profile = exploration.profile()
             profile.environment = environment
             profile.settings = {**chosen, "spent_s": exploration.spent_s}
@@ -239,10 +239,10 @@ def _unfinished(ends: Sequence[BaseException | None], journal: Journal, again: s
     return 130
 
 
-def _worth_a_profile(exploration: SelfScaling, journal: Journal, end: BaseException | None) -> bool:
-    """Whether there is no failure without a point, and no earlier profile of the same run that may hold more."""
+def _worth_a_profile(output: Path, exploration: SelfScaling, journal: Journal, end: BaseException | None) -> bool:
+    """Whether no earlier profile of the same run may hold more; without a point, whether nothing failed or is there."""
     measured = len(exploration.points) + len(exploration.storage)
-    return measured >= len(journal.points) and (measured > 0 or not isinstance(end, Exception))
+    return measured >= len(journal.points) and (measured > 0 or not (isinstance(end, Exception) or output.exists()))
 
 
 def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
