@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from statistics import geometric_mean
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Exploration(SelfScaling):
                 measured[size] = point.throughput_bytes_per_s
             self._sizes = sorted({*self._sizes, *measured})
             halves.append(_halfway(measured))
-        self._focal = self._focal.replace(size_mean=align(_geometric_mean(halves)))
+        self._focal = self._focal.replace(size_mean=align(geometric_mean(halves)))
         halves = []
         tried = 1.0
         for end in ends:
@@ -98,7 +99,7 @@ class Exploration(SelfScaling):
             tried = max([tried, *measured])
             halves.append(_halfway(measured) if measured else 1.0)
         self._process_nums = [count for count in self._process_nums if count <= tried]
-        self._focal = self._focal.replace(process_num=float(max(1, round(_geometric_mean(halves)))))
+        self._focal = self._focal.replace(process_num=float(max(1, round(geometric_mean(halves)))))
 
     # ---- step 2 ----
 
@@ -313,7 +314,3 @@ def _without_neighbours(sizes: list[float], known: list[float]) -> list[float]:
     near = math.log(sizes[1] / sizes[0]) / 2
     inner = [size for size in sizes[1:-1] if all(abs(math.log(size / other)) > near for other in known)]
     return [sizes[0], *inner, sizes[-1]]
-
-
-def _geometric_mean(values: list[float]) -> float:
-    return math.prod(values) ** (1 / len(values))
