@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class FlextraceError(Exception):
     """An error to show to the user as one message.
@@ -18,3 +20,8 @@ class FlextraceError(Exception):
     def __init__(self, message: str, exit_code: int = 1):
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def room_remedy(error: OSError) -> str:
+    """What to do, to stand behind what could not be written: where there is no room, to make some; else nothing."""
+    return "; make room there" if error.errno in {errno.ENOSPC, errno.EDQUOT} else ""

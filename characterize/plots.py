@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from characterize.colours import LINE, READ, REGION, SYNC, WRITE
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, room_remedy
 from characterize.figure_data import PERCENTILES, TITLES, FigureData
 from characterize.places import Places
 from characterize.printable import printable
@@ -216,7 +216,7 @@ def write_figures(data: Mapping[Layer, FigureData], paths: Mapping[tuple[Layer, 
         except FileExistsError as error:
             raise FlextraceError(f"{path} exists already: choose another directory", 2) from error
         except OSError as error:
-            raise FlextraceError(f"cannot write figure {path}: {error.strerror}") from error
+            raise FlextraceError(f"cannot write figure {path}: {error.strerror}{room_remedy(error)}") from error
         written.append(path)
     return written
 

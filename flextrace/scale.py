@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress.close()
         missing = missing_of(exploration, arguments.random)
         found = unsteady(exploration.points)
-        if _worth_a_profile(exploration, journal, ends[0]):
+        if _worth_a_profile(arguments.output, exploration, journal, ends[0]):
             profile = exploration.profile()
             profile.environment = environment
             profile.settings = {**chosen, "spent_s": exploration.spent_s}
@@ -239,10 +239,10 @@ def _unfinished(ends: Sequence[BaseException | None], journal: Journal, again: s
     return 130
 
 
-def _worth_a_profile(exploration: SelfScaling, journal: Journal, end: BaseException | None) -> bool:
-    """Whether there is no failure without a point, and no earlier profile of the same run that may hold more."""
+def _worth_a_profile(output: Path, exploration: SelfScaling, journal: Journal, end: BaseException | None) -> bool:
+    """Whether no earlier profile of the same run may hold more; without a point, whether nothing failed or is there."""
     measured = len(exploration.points) + len(exploration.storage)
-    return measured >= len(journal.points) and (measured > 0 or not isinstance(end, Exception))
+    return measured >= len(journal.points) and (measured > 0 or not (isinstance(end, Exception) or output.exists()))
 
 
 def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
@@ -259,10 +259,10 @@ def _machine(arguments: argparse.Namespace, access: Access) -> dict[str, Any]:
     }
     if access.mode == "device":
         from replayer.devices.device_trace import geometry_of  # noqa: PLC0415
-        from selfscale.exploring.plan import ALIGN_BYTES  # noqa: PLC0415
+        from selfscale.measuring.measurable_sizes import PAGE_BYTES  # noqa: PLC0415
 
         machine["block_bytes"] = geometry_of(Path(arguments.device)).block_bytes
-        if machine["block_bytes"] > ALIGN_BYTES:
+        if machine["block_bytes"] > PAGE_BYTES:
             raise FlextraceError(
                 f"{arguments.device} has blocks of more than 4 KiB, of which workloads consist: it cannot be measured"
             )
@@ -314,16 +314,16 @@ def _check(arguments: argparse.Namespace) -> None:
         raise FlextraceError("--target needs a share above 0, such as 5%, and --stop-rule confidence", 2)
     access_options.check(arguments)
     measuring.check_run_options(arguments, arguments.device)
+    check_directory_of(arguments.output)
+    check_replaceable(arguments.output)
+    check_nothing_is_lost(arguments, arguments.output)
     if arguments.directory:
         make_directory(arguments.directory)
         if not os.access(arguments.directory, os.W_OK | os.X_OK):
             raise FlextraceError(
                 f"cannot measure in {arguments.directory}: it is not writable; choose another directory", 2
             )
-    check_directory_of(arguments.output)
-    measuring.check_kept(arguments.output, arguments.directory)
-    check_replaceable(arguments.output)
-    check_nothing_is_lost(arguments, arguments.output)
+        measuring.check_kept(arguments.output, arguments.directory)
 
 
 def _same_options(arguments: argparse.Namespace) -> str:

@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     access = Access.of(profile.settings)
     directory = _directory(arguments, profile, access.device)
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
-    _try_place(arguments, access, directory)
+    _try_place(arguments, access, directory, output)
     how: dict[str, Any] = {"seed": arguments.seed, "orthogonal": not arguments.no_orthogonal}
     validation = plan(profile, arguments.workloads, seconds=arguments.max_time, **how)
     chosen = {
@@ -130,9 +130,12 @@ def run(arguments: argparse.Namespace) -> int:
             return 130
         except (FlextraceError, OSError) as error:
             raise kept([error], journal, again) from error
-    journal.remove()
-    print(text if arguments.format == "json" else format_rows(result["rows"], arguments.workloads - result["dropped"]))
-    _say(f"every measured point is in {output}{_left_out(result['dropped'])}")
+        # What was done is told also where something cannot be cleaned up, or that is interrupted.
+        progress.close()
+        journal.remove()
+        workloads = arguments.workloads - result["dropped"]
+        print(text if arguments.format == "json" else format_rows(result["rows"], workloads))
+        _say(f"every measured point is in {output}{_left_out(result['dropped'])}")
     return 3 if warnings else 0
 
 
@@ -165,16 +168,16 @@ def _check(arguments: argparse.Namespace, profile: Profile, output: Path) -> Non
         raise FlextraceError(f"profile {arguments.profile} is of {device}: leave --directory and --memory out", 2)
     if arguments.directory is None and not device and not profile.environment.get("directory"):
         raise FlextraceError(f"profile {arguments.profile} names no directory: give --directory DIR", 2)
-    measuring.check_kept(output, _directory(arguments, profile, device))
     check_nothing_is_lost(arguments, output)
 
 
-def _try_place(arguments: argparse.Namespace, access: Access, directory: Path | None) -> None:
-    """Refuse a device that may not be used, and a directory that cannot be made."""
+def _try_place(arguments: argparse.Namespace, access: Access, directory: Path | None, output: Path) -> None:
+    """Refuse a device that may not be used, and a directory that cannot be made, or has the output among its files."""
     if access.device:
         measuring.try_device(access, arguments.confirm)
     if directory:
         make_directory(directory)
+        measuring.check_kept(output, directory)
 
 
 def _check_models(profile: Profile, path: Path) -> None:

@@ -15,13 +15,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from statistics import geometric_mean
 
 import numpy as np
 
-from selfscale.exploring.plan import align
-from selfscale.exploring.sampling import REQUESTS_PER_FILE_MIN
 from selfscale.exploring.self_scaling import RUN_S_MIN, SIZE_MAX, SIZE_STEP, SelfScaling
 from selfscale.measure import Point
+from selfscale.measuring.measurable_sizes import REQUESTS_PER_FILE_MIN, align
 from selfscale.profile import Region
 from selfscale.profiles.direction_caches import READS, WRITES, DirectionCache, direction_cache, fastest
 from selfscale.profiles.regions import APART, CACHED_DEVICE_FRAC, Border, find_borders, halfway
@@ -82,7 +82,7 @@ class Exploration(SelfScaling):
                 measured[size] = point.throughput_bytes_per_s
             self._sizes = sorted({*self._sizes, *measured})
             halves.append(_halfway(measured))
-        self._focal = self._focal.replace(size_mean=align(_geometric_mean(halves)))
+        self._focal = self._focal.replace(size_mean=align(geometric_mean(halves)))
         halves = []
         tried = 1.0
         for end in ends:
@@ -99,7 +99,7 @@ class Exploration(SelfScaling):
             tried = max([tried, *measured])
             halves.append(_halfway(measured) if measured else 1.0)
         self._process_nums = [count for count in self._process_nums if count <= tried]
-        self._focal = self._focal.replace(process_num=float(max(1, round(_geometric_mean(halves)))))
+        self._focal = self._focal.replace(process_num=float(max(1, round(geometric_mean(halves)))))
 
     # ---- step 2 ----
 
@@ -314,7 +314,3 @@ def _without_neighbours(sizes: list[float], known: list[float]) -> list[float]:
     near = math.log(sizes[1] / sizes[0]) / 2
     inner = [size for size in sizes[1:-1] if all(abs(math.log(size / other)) > near for other in known)]
     return [sizes[0], *inner, sizes[-1]]
-
-
-def _geometric_mean(values: list[float]) -> float:
-    return math.prod(values) ** (1 / len(values))

@@ -101,7 +101,7 @@ class Point:
     device_reads, device_writes : float or None
         Requests that the device had done over those of the workload, whosever they were; None where unknown.
     disturbed_bytes_per_s : float or None
-        Throughput of another run of it, which was put aside (`disturbed`); None where there was none.
+        Throughput of another run of it, which was put aside (`selfscale.exploring.disturbed`); None if there was none.
     resumed_s : float
         Before it, where it is the first one of a run that was resumed: what laying out files and ageing the cache took
         again. It counts to the budget, and is none of its cost.
@@ -298,10 +298,9 @@ def _point_of(
     cost_s: float,
 ) -> Point:
     if failed := failures(result, "io"):
-        raise FlextraceError(
-            f"cannot measure {describe(workload)}: of its requests {failed}; look into the kernel's log for the cause, "
-            "or measure another place"
-        )
+        full = {"ENOSPC", "EDQUOT"} & result["errors"].keys()
+        remedy = "make room there" if full else "look into the kernel's log for the cause, or measure another place"
+        raise FlextraceError(f"cannot measure {describe(workload)}: of its requests {failed}; {remedy}")
     # Such as the sync of a directory, where a file system has none: of the requests it says nothing.
     failed = failures(result, "fileop")
     mean = estimate.bytes_per_s

@@ -63,7 +63,7 @@ def test_on_real_files_it_takes_its_time_and_needs_no_others(tmp_path, monkeypat
     monkeypatch.setattr(ageing, "measure", keep)
     measuring.lay_out(SETTINGS, tmp_path, print)
     laid_out = {path.name: path.stat().st_size for path in tmp_path.glob("f*")}
-    cost_s = ageing.age(SETTINGS, tmp_path, None, 1.5, print)
+    cost_s = ageing.age(tmp_path, None, 1.5, print, cache_bytes=SETTINGS.cache_bytes, cpus=SETTINGS.cpus)
     (point,) = points
     # It ends with its last request, which may be done shortly before the end is noticed.
     assert point.elapsed_s > 1.49

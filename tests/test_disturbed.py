@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from characterize.workload import Workload
 from flextrace.runs.measuring import measure_in
+from selfscale.exploring.disturbed import DISTURBED_FRAC, POINTS_MIN, undisturbed
 from selfscale.exploring.plan import Step
 from selfscale.measure import Point
 from selfscale.measuring import storage
 from selfscale.measuring.access import BUFFERED
-from selfscale.measuring.disturbed import DISTURBED_FRAC, POINTS_MIN, undisturbed
 
 pytestmark = pytest.mark.parallel
 

@@ -34,8 +34,9 @@ WORKLOAD = Workload(64 * MIB, 0.5, 0.5, 65536.0, 2.0)
 class FakeReplay:
     """Plays a series of throughputs; remembers how it was called."""
 
-    def __init__(self, rates, failed=0, failed_fileops=0, device=lambda line_bytes: {}):
+    def __init__(self, rates, failed=0, error="EIO", failed_fileops=0, device=lambda line_bytes: {}):
         self.rates = rates
+        self.error = error
         self.failed_fileops = failed_fileops
         self.device = device
         self.failed = failed
@@ -51,7 +52,7 @@ class FakeReplay:
                 line = {"t_s": elapsed, "bytes": line_bytes, "requests": line_bytes / 65536, **self.device(line_bytes)}
                 if elapsed >= options["max_seconds"] or options["on_interval"](line):
                     break
-        counts = {"EIO": self.failed, "EINVAL": self.failed_fileops}
+        counts = {self.error: self.failed, "EINVAL": self.failed_fileops}
         return {
             "operations": {
                 "io": {"failed": self.failed, "short": 0},
@@ -202,11 +203,11 @@ def test_so_many_writes_are_followed_by_a_sync_of_their_file(tmp_path, sync_frac
     assert not (io[io["op"] == IoOp.READ]["flags"] & IoFlag.DSYNC).any()
 
 
-def test_failed_requests_are_no_point(tmp_path):
-    with pytest.raises(
-        FlextraceError, match=r"cannot measure uniqueBytes 64 MiB, .*: of its requests 3 failed .*\(3 EIO\)"
-    ):
-        run(FakeReplay(quiet(1e9), failed=3), tmp_path)
+@pytest.mark.parametrize(("error", "remedy"), [("EIO", "look into the kernel's log"), ("ENOSPC", "make room there")])
+def test_failed_requests_are_no_point(tmp_path, error, remedy):
+    said = rf"cannot measure uniqueBytes 64 MiB, .*: of its requests 3 failed .*\(3 {error}\); {remedy}"
+    with pytest.raises(FlextraceError, match=said):
+        run(FakeReplay(quiet(1e9), failed=3, error=error), tmp_path)
 
 
 def test_failed_file_operations_are_said_of_a_point(tmp_path):

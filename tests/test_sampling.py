@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale.exploring.sampling import feasible, orthogonal_levels, orthogonal_sample, random_workload
+from selfscale.exploring.sampling import orthogonal_levels, orthogonal_sample, random_workload
 from selfscale.measure import Point
+from selfscale.measuring.measurable_sizes import feasible
 from selfscale.profile import Profile
 from tests.synthetic_machine import MIB
 

@@ -378,7 +378,8 @@ def test_refused_before_anything_is_measured(place, formula, capsys, monkeypatch
     (place / "file").touch()
     assert main(["scale", "--directory", str(place / "file"), "-o", str(place / "p.json")]) == 2
     assert main(["scale", "--directory", str(place / "no" / "where"), "-o", str(place / "p.json")]) == 2
-    assert main(["scale", "--directory", str(place / "d"), "-o", str(place / "none" / "p.json")]) == 2
+    assert main(["scale", "--directory", str(place / "new"), "-o", str(place / "none" / "p.json")]) == 2
+    assert not (place / "new").exists()
     assert main([*command(place), "--budget", "1s"]) == 2
     image = place / "d" / measuring.IMAGE
     image.mkdir()

@@ -28,6 +28,7 @@ from tests.page_cache import resident_pages
 from tests.small_file_system import small_file_system  # noqa: F401
 from tests.straced import needs_engine
 from tests.synthetic_machine import Machine
+from tests.test_scale_lost import fill_up
 
 pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
 pytest_plugins = ["brief_points"]
@@ -264,6 +265,14 @@ def test_a_file_system_without_a_device_is_refused(small_file_system, tmp_path, 
     assert main(command) == 2
     assert "O_DIRECT" in capsys.readouterr().err
     assert not list(tmp_path.glob("p.json*"))
+
+
+def test_a_full_directory_is_not_taken_for_one_without_direct_io(tmp_path):
+    with loop_device(tmp_path / "disk", 16 * MIB) as device, mounted("ext4", device, tmp_path / "mount") as place:
+        fill_up(place)
+        with pytest.raises(FlextraceError, match="No space left on device; make room there"):
+            direct_block_bytes(place)
+        assert not list(place.glob(".flextrace*"))
 
 
 def test_requests_are_whole_blocks_of_a_device_with_large_ones(tmp_path):

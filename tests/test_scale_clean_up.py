@@ -79,6 +79,19 @@ def test_a_whole_profile_is_there_with_what_to_do_next(tmp_path, stuck, monkeypa
     assert not (tmp_path / "p.json.points.ndjson").exists()
 
 
+@pytest.mark.parametrize("code", [1, 130])
+@pytest.mark.usefixtures("machine")
+def test_a_whole_validation_is_told(place, stuck, monkeypatch, capsys, code):  # noqa: F811
+    monkeypatch.setattr(measuring, "check_space", lambda *arguments: None)
+    monkeypatch.setattr(stuck, "end", FlextraceError(LEFT) if code == 1 else KeyboardInterrupt())
+    assert main(validation(place, "--no-orthogonal", "--memory", "64M")) == code
+    told = capsys.readouterr()
+    assert "error on 12 random workloads" in told.out
+    assert f"every measured point is in {place / 'p-validation.json'}" in told.err
+    assert told.err.splitlines()[-1] == f"flextrace validate: {LEFT if code == 1 else 'interrupted'}"
+    assert not (place / "p-validation.json.points.ndjson").exists()
+
+
 @pytest.mark.usefixtures("stuck")
 def test_an_interrupted_validation_stays_one(place, machine, monkeypatch, capsys):  # noqa: F811
     monkeypatch.setattr(measuring, "check_space", lambda *arguments: None)

@@ -194,6 +194,17 @@ def test_a_failure_leaves_a_profile_that_says_why_it_is_not_whole(tmp_path, dist
     assert disturbed.measured == len(points_of(whole))
 
 
+def test_a_profile_stays_until_the_run_that_is_to_replace_it_has_a_point(tmp_path, disturbed):
+    output = tmp_path / "p.json"
+    output.write_text("old")
+    for points in (0, 1):
+        assert output.read_text() == "old"
+        disturbed.measured = 0
+        disturbed.before[points] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+        assert main(command(tmp_path / "d", output, "--force")) == 130
+    assert len(points_of(Profile.load(output))) == 1
+
+
 def test_a_journal_that_does_not_fit_leaves_the_better_profile(tmp_path, disturbed, capsys):
     """Of a run that was resumed, and fails before it has come to where it was."""
     disturbed.before[9] = lambda: os.kill(os.getpid(), signal.SIGTERM)
@@ -213,8 +224,8 @@ def test_a_file_system_of_documents_that_fills_up(tmp_path, small_file_system, d
     assert main(command(tmp_path / "d", output)) == 1
     error = capsys.readouterr().err
     journal = small_file_system / "p.json.points.ndjson"
-    assert f"cannot write {journal}: No space left on device" in error
-    assert f"cannot write {output}: No space left on device" in error
+    assert f"cannot write {journal}: No space left on device; make room there" in error
+    assert f"cannot write {output}: No space left on device; make room there" in error
     assert f"is kept in {journal}; continue with: flextrace scale --resume --directory" in error
     assert not output.exists()
     kept = sum(line.endswith("\n") for line in journal.read_text().splitlines(keepends=True)) - 1

@@ -78,7 +78,8 @@ def test_a_measured_file_system_that_fills_up(tmp_path, disk, disturbed_engine, 
         disturbed_engine.before[4] = fill
         assert main(command(place, output, *DIRECT)) == 1
         error = capsys.readouterr().err
-        assert f"cannot write to {place / measuring.IMAGE}: No space left on device" in error
+        told = f"cannot write to {place / measuring.IMAGE}: No space left on device; make room there, or give another"
+        assert told in error
         assert "continue with: flextrace scale --resume --directory" in error
         kept = Profile.load(output)
         assert len(kept.measured) == disturbed_engine.measured >= 4

@@ -13,6 +13,7 @@ from tests.made_trace import made_trace, read
 
 pytestmark = pytest.mark.parallel
 
+ROOT = Path(characterize.__file__).parents[1]
 LOADED = (
     "import sys; from flextrace.main import main; assert main(['characterize', sys.argv[1]]) == 0; "
     "print(*sorted(sys.modules), file=sys.stderr)"
@@ -36,20 +37,30 @@ def test_scipy_can_be_imported_behind_the_kernels():
 
 
 def imported_by(path: Path) -> set[str]:
-    """Packages that a file imports, wherever in it."""
+    """Modules that a file imports, wherever in it."""
     nodes = list(ast.walk(ast.parse(path.read_bytes())))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-    return {name.partition(".")[0] for name in names}
+    return names | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def against_the_way(inside: str, *steps: set[str]) -> list[str]:
+    """Files of the packages inside of one ("": of all) that import what stands in a later step."""
+    return [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for place, step in enumerate(steps)
+        for package in step
+        for path in (ROOT / inside / package).rglob("*.py")
+        for name in imported_by(path)
+        if name.removeprefix(f"{inside}.").partition(".")[0] in set().union(*steps[place + 1 :])
+    ]
 
 
 def test_imports_run_one_way():
-    packages = ("characterize", "replayer", "selfscale", "flextrace")
-    root = Path(characterize.__file__).parents[1]
-    against = [
-        f"{path.relative_to(root)} imports {above}"
-        for place, package in enumerate(packages)
-        for path in (root / package).rglob("*.py")
-        for above in imported_by(path).intersection(packages[place + 1 :])
-    ]
-    assert against == []
+    assert against_the_way("", {"characterize"}, {"replayer"}, {"selfscale"}, {"flextrace"}) == []
+
+
+def test_what_is_measured_decides_what_is_explored_and_not_the_other_way_round():
+    known = {"profiles", "models", "simulation"}
+    steps = ({"measuring"}, known, {"exploring"}, {"predicting"}, {"comparing"}, {"reporting"})
+    assert against_the_way("selfscale", *steps) == []
+    assert set().union(*steps) == {path.parent.name for path in (ROOT / "selfscale").glob("*/__init__.py")}

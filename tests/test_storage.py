@@ -23,7 +23,8 @@ from flextrace.runs.measuring import measure_in
 from replayer.willy import PROCESSES_MAX
 from selfscale.explore import Exploration
 from selfscale.exploring.knee import KneeExploration
-from selfscale.exploring.plan import END_SHARE, Settings, Step
+from selfscale.exploring.plan import END_SHARE, STORAGE_SHARE_MAX, Settings, Step
+from selfscale.exploring.self_scaling import STORAGE_ROUNDS
 from selfscale.measure import Point
 from selfscale.measuring.access import BUFFERED
 from selfscale.measuring.environment import read_ahead_bytes, request_bytes
@@ -34,8 +35,6 @@ from selfscale.measuring.storage import (
     PAUSE_NS,
     REST_NS,
     ROLE,
-    ROUNDS,
-    SHARE_MAX,
     TIMED,
     StorageTimes,
     options_of,
@@ -157,7 +156,7 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
         assert not {point.role for point in run.points} & {ROLE}
         return [point.parameter for point in run.profile().storage]
 
-    assert storage(budget_s=600.0) == list(probes(1.0)) * ROUNDS
+    assert storage(budget_s=600.0) == list(probes(1.0)) * STORAGE_ROUNDS
     of_100_s = (1 - END_SHARE) * 100.0
     assert storage(budget_s=of_100_s) == list(probes(1.0)), "which predict's advice and docs/predicting.md state"
     assert storage(budget_s=30.0) == []
@@ -166,7 +165,7 @@ def test_probes_are_measured_where_the_budget_pays_for_them(benchmark):
 
 
 def test_they_get_a_fifth_of_what_a_user_gives():
-    assert SHARE_MAX * Settings(1.0, budget_s=(1 - END_SHARE) * 100.0).budget_s == pytest.approx(20.0)
+    assert STORAGE_SHARE_MAX * Settings(1.0, budget_s=(1 - END_SHARE) * 100.0).budget_s == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("benchmark", [Exploration, KneeExploration])
@@ -339,6 +338,8 @@ def test_processors_compute_for_as_long_as_they_should():
             while not all(map(alive, processes)) and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert all(map(alive, processes)), "both have had a processor"
+            groups = [os.getpgid(int(process)) for process in processes]
+            assert groups == list(map(int, processes)), "an interrupt at the terminal does not reach them"
             if killed:
                 starter.kill()
             assert starter.wait() == (-signal.SIGKILL if killed else 0)

@@ -242,6 +242,9 @@ def test_refusals(made, place, machine, capsys):
     assert main(command(place, "-o", str(image / "v.json"))) == 2
     assert "its directory is removed at the end" in capsys.readouterr().err
     image.rmdir()
+    (place / "loop").symlink_to(place / "loop")
+    assert main(command(place, "--directory", str(place / "loop"))) == 2
+    assert f"{place / 'loop'} is not a directory: name another" in capsys.readouterr().err
     (place / "p-validation.json").write_text("")
     assert main(command(place)) == 2
     assert "--force" in capsys.readouterr().err

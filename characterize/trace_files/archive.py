@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, room_remedy
 from characterize.layout import (
     HEADER_DTYPE,
     RECORD_DTYPE,
@@ -392,6 +392,6 @@ def _expand(archive: _Archive, output: BinaryIO, trace: Path) -> None:
         try:
             output.write(part)
         except OSError as error:
-            raise FlextraceError(f"cannot write {trace}: {error.strerror}") from error
+            raise FlextraceError(f"cannot write {trace}: {error.strerror}{room_remedy(error)}") from error
     if digest.hexdigest() != archive.sha256:
         raise ValueError("its content does not have the checksum that was stored with it")

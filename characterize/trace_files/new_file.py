@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from characterize.errors import FlextraceError
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
+from characterize.errors import FlextraceError, room_remedy
 
 
 def check_replaceable(path: Path) -> None:
@@ -114,7 +111,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
             os.fsync(stream.fileno())
         _give_name(unfinished, path, force=force)
     except OSError as error:
-        remedy = "make room there, or choose another place" if error.errno in FULL else "choose another place"
-        raise FlextraceError(f"cannot write {path}: {error.strerror or error}; {remedy}") from error
+        remedy = room_remedy(error) or "; choose another place"
+        raise FlextraceError(f"cannot write {path}: {error.strerror or error}{remedy}") from error
     finally:
         unfinished.unlink(missing_ok=True)

@@ -62,10 +62,8 @@ def span_bytes(access: Access, directory: Path | None, settings: Settings, wante
     FlextraceError
         There is too little of it, or less than is wanted.
     """
-    from dataclasses import replace  # noqa: PLC0415
-
     from replayer.devices.device_trace import geometry_of  # noqa: PLC0415
-    from selfscale.exploring.plan import align_down  # noqa: PLC0415
+    from selfscale.measuring.measurable_sizes import align_down  # noqa: PLC0415
 
     if directory is None:
         room = float(geometry_of(Path(str(access.device))).size_bytes - DEVICE_MARGIN_BYTES)
@@ -86,8 +84,8 @@ def span_bytes(access: Access, directory: Path | None, settings: Settings, wante
 
 def fill_device(access: Access, confirm: str | None, settings: Settings, say: Callable[[str], None]) -> None:
     """Write every place of a device that a workload can touch, see `selfscale.measuring.fill`."""
-    from selfscale.exploring.plan import align_down  # noqa: PLC0415
     from selfscale.measuring.fill import fill  # noqa: PLC0415
+    from selfscale.measuring.measurable_sizes import align_down  # noqa: PLC0415
 
     fill(align_down(settings.high_bytes + DEVICE_MARGIN_BYTES), access, confirm, say)
 
@@ -113,14 +111,14 @@ def image_directory(directory: Path | None, *, keep: bool) -> Iterator[Path | No
                 shutil.rmtree(image, ignore_errors=True)
 
 
-def check_kept(output: Path, directory: Path | None) -> None:
+def check_kept(output: Path, directory: Path) -> None:
     """Refuse an output among the files that are measured, which are removed at the end.
 
     Raises
     ------
     FlextraceError
     """
-    if directory and (directory / IMAGE).resolve() in output.resolve().parents:
+    if (directory / IMAGE).resolve() in output.resolve().parents:
         raise FlextraceError(f"cannot write {output}: its directory is removed at the end; choose another", 2)
 
 
@@ -147,7 +145,7 @@ def check_space(directory: Path, memory_bytes: int | None, settings: Settings) -
     from selfscale.measuring import storage  # noqa: PLC0415
 
     # Probes of storage have files of their own, beside those that are laid out.
-    probed_bytes = storage.image_bytes(settings.cache_bytes) if storage.set_aside_s(settings) else 0
+    probed_bytes = storage.image_bytes(settings.cache_bytes) if settings.storage_s else 0
     needed = settings.image_bytes * DISK_MARGIN + probed_bytes
     free = free_bytes(directory)
     if needed > free:
@@ -179,7 +177,8 @@ def lay_out(settings: Settings, image: Path | None, say: Callable[[str], None], 
     from characterize.workload import Workload  # noqa: PLC0415
     from replayer.run import prepare  # noqa: PLC0415
     from replayer.willy import make_trace  # noqa: PLC0415
-    from selfscale.exploring.plan import align, files_bytes  # noqa: PLC0415
+    from selfscale.exploring.plan import files_bytes  # noqa: PLC0415
+    from selfscale.measuring.measurable_sizes import align  # noqa: PLC0415
     from selfscale.measuring.scratch import scratch_directory, willy_bytes  # noqa: PLC0415
 
     if image is None:
@@ -224,7 +223,8 @@ def age_cache(
 
     if image is None or not access.cached:
         return 0.0
-    return age(settings, image, group, min(AGEING_S, SHARE_MAX * budget_s), say)
+    seconds = min(AGEING_S, SHARE_MAX * budget_s)
+    return age(image, group, seconds, say, cache_bytes=settings.cache_bytes, cpus=settings.cpus)
 
 
 def measure_in(
@@ -240,9 +240,9 @@ def measure_in(
     What is usual is told by the points that are known already, of a run that is resumed; when a run stops, by ``rule``
     and ``target`` (`selfscale.measure.measure`).
     """
+    from selfscale.exploring.disturbed import undisturbed  # noqa: PLC0415
     from selfscale.measure import measure  # noqa: PLC0415
     from selfscale.measuring import storage  # noqa: PLC0415
-    from selfscale.measuring.disturbed import undisturbed  # noqa: PLC0415
 
     device = image.stat().st_dev if image else 0
 

@@ -35,15 +35,16 @@ static int write_data(struct image *image, int descriptor, const char *name, uin
 		if (done <= 0) {
 			int error = done < 0 ? errno : EIO;
 
-			complain("cannot lay out %s/%s (%llu bytes): %s", image->path, name, (unsigned long long)size,
-				 strerror(error));
+			complain("cannot lay out %s/%s (%llu bytes): %s%s", image->path, name, (unsigned long long)size,
+				 strerror(error), room_remedy(error));
 			return -error;
 		}
 		from += (uint64_t)done;
 		image->built_bytes += (uint64_t)done;
 		if (from - flushed >= FLUSH_BYTES) {
 			if (fdatasync(descriptor) < 0) {
-				complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
+				complain("cannot write %s/%s to its device: %s%s", image->path, name, strerror(errno),
+					 room_remedy(errno));
 				return -errno;
 			}
 			posix_fadvise(descriptor, (off_t)flushed, 0, POSIX_FADV_DONTNEED);
@@ -106,7 +107,7 @@ static int lay_out_file(struct image *image, const struct file_table *table, uin
 	struct stat status;
 
 	if (descriptor < 0 || fstat(descriptor, &status) < 0) {
-		complain("cannot lay out %s/%s: %s", image->path, name, strerror(errno));
+		complain("cannot lay out %s/%s: %s%s", image->path, name, strerror(errno), room_remedy(errno));
 		return -errno;
 	}
 	if (!S_ISREG(status.st_mode)) {
@@ -131,7 +132,8 @@ static int lay_out_file(struct image *image, const struct file_table *table, uin
 		return error;
 	*evict_from = image->keep_cached ? written_from : 0;
 	if (flush && fsync(descriptor) < 0) {
-		complain("cannot write %s/%s to its device: %s", image->path, name, strerror(errno));
+		complain("cannot write %s/%s to its device: %s%s", image->path, name, strerror(errno),
+			 room_remedy(errno));
 		return -errno;
 	}
 	/* xfs keeps as much again reserved behind a file that has grown before, and counts it as used. */
@@ -154,7 +156,7 @@ static int write_marker(const struct image *image)
 	if (descriptor < 0 || pwrite(descriptor, text, sizeof(text) - 1, 0) != (ssize_t)sizeof(text) - 1) {
 		int error = errno ? errno : EIO;
 
-		complain("cannot write to %s: %s", image->path, strerror(error));
+		complain("cannot write to %s: %s%s", image->path, strerror(error), room_remedy(error));
 		return -error;
 	}
 	return 0;
@@ -168,7 +170,7 @@ static int write_seal(const struct image *image, const struct file_table *table,
 		seal.files_hash = image_hash(image, table);
 	int error = seal_write(image->directory, &seal);
 	if (error)
-		complain("cannot write to %s: %s", image->path, strerror(-error));
+		complain("cannot write to %s: %s%s", image->path, strerror(-error), room_remedy(-error));
 	return error;
 }
 
@@ -176,7 +178,8 @@ static int write_seal(const struct image *image, const struct file_table *table,
 static int flush_files(const struct image *image, const struct file_table *table, const uint64_t *evict_from)
 {
 	if (syncfs(image->directory) < 0) {
-		complain("cannot write the image in %s to its device: %s", image->path, strerror(errno));
+		complain("cannot write the image in %s to its device: %s%s", image->path, strerror(errno),
+			 room_remedy(errno));
 		return -errno;
 	}
 	for (uint32_t id = 1; id < table->count && !atomic_load(image->stop); id++) {

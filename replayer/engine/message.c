@@ -26,3 +26,8 @@ const char *errno_name(int error)
 
 	return name ? name : "EUNKNOWN";
 }
+
+const char *room_remedy(int error)
+{
+	return error == ENOSPC || error == EDQUOT ? "; make room there, or give another directory" : "";
+}

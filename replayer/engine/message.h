@@ -9,4 +9,7 @@ __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 /* Name of an errno such as "ENOSPC"; takes the positive number. */
 const char *errno_name(int error);
 
+/* What to do where there is no room for what was to be written, to stand behind what the error says; else "". */
+const char *room_remedy(int error);
+
 #endif

@@ -32,7 +32,6 @@ from replayer.run import replay
 from replayer.running.confine import MemoryGroup
 from replayer.willy import check_workload, make_trace
 from selfscale.comparing.comparison import COLD_TOLERANCE, Row, Sample, sample_of
-from selfscale.exploring.plan import Settings
 from selfscale.measure import Point, measure
 from selfscale.measuring.ageing import AGEING_S, BEYOND, age
 from selfscale.measuring.scratch import scratch_directory, willy_bytes
@@ -225,8 +224,8 @@ def _age(setting: Setting, directory: Path, group: MemoryGroup | None, say: Say)
     needed_bytes = BEYOND * group.limit_bytes
     if needed_bytes > shutil.disk_usage(directory).free:
         return f"there is no room for files of {format_bytes(needed_bytes)}"
-    settings = Settings(group.limit_bytes, budget_s=0.0, cpus=len(os.sched_getaffinity(0)))
-    age(settings, directory, group, min(AGEING_S, setting.max_seconds), say)
+    seconds, cpus = min(AGEING_S, setting.max_seconds), len(os.sched_getaffinity(0))
+    age(directory, group, seconds, say, cache_bytes=group.limit_bytes, cpus=cpus)
     return None
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from characterize.errors import FlextraceError
+from characterize.errors import FlextraceError, room_remedy
 from selfscale.exploring.plan import Step
 from selfscale.measure import Point
 from selfscale.profiles.profile_shape import check_machine, check_point
@@ -132,7 +132,7 @@ class Journal:
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
-            raise FlextraceError(f"cannot write {self.path}: {error.strerror}") from error
+            raise FlextraceError(f"cannot write {self.path}: {error.strerror}{room_remedy(error)}") from error
 
     def wrap(self, measure: Callable[[Step], Point], resumed_s: float = 0.0) -> Callable[[Step], Point]:
         """The same as `measure`, but answered from the journal as long as it has points, and appended to it after.

@@ -22,10 +22,10 @@ import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
 from selfscale.exploring.good_ranges import GOOD, good_ranges
-from selfscale.exploring.plan import Settings, Step, align, align_request
-from selfscale.exploring.sampling import REQUESTS_PER_FILE_MIN
+from selfscale.exploring.plan import Settings, Step
 from selfscale.exploring.self_scaling import SIZE_MAX, SelfScaling
 from selfscale.measure import Point
+from selfscale.measuring.measurable_sizes import REQUESTS_PER_FILE_MIN, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.profiles.regions import find_borders
 

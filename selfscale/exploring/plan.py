@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from characterize.workload import Workload
 from selfscale.measure import Point
+from selfscale.measuring import storage
+from selfscale.measuring.measurable_sizes import PROCESS_NUM_MAX, align
 
-ALIGN_BYTES = 4096
 END_SHARE = 0.02
 """Of what a user gives: what comes behind the last point, the errors of all models above all. A `Settings.budget_s` is
 without it."""
@@ -19,6 +20,8 @@ NOMINAL_POINT_S, OVERHEAD_S = 2.0, 0.5
 beside its run, before any was measured."""
 RANDOM_SHARE_MAX = 0.6
 """Of the time from the first point on, for random workloads."""
+STORAGE_SHARE_MAX = 0.2 / (1 - END_SHARE)
+"""Of the budget, that probes of storage may cost: a fifth of what was given."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,14 @@ class Settings:
         return affordable if self.points_max is None else min(affordable, self.points_max)
 
     @property
+    def storage_s(self) -> float:
+        """Seconds of the budget that measure all probes of storage once; 0 where that is too much, and none is."""
+        if self.span_bytes is not None or self.read_only or self.stable_writes:
+            return 0.0
+        round_s = storage.round_s(OVERHEAD_S)
+        return round_s if round_s <= STORAGE_SHARE_MAX * self.budget_s else 0.0
+
+    @property
     def low_bytes(self) -> float:
         """Smallest uniqueBytes."""
         return align(max(self.high_bytes / 48, 256 * 1024))
@@ -92,7 +103,7 @@ class Settings:
     @property
     def process_num_max(self) -> int:
         """Largest processNum that is tried."""
-        return 2 ** math.ceil(math.log2(min(16, max(4, 2 * self.cpus))))
+        return 2 ** math.ceil(math.log2(min(PROCESS_NUM_MAX, max(4, 2 * self.cpus))))
 
     @property
     def layout(self) -> list[tuple[int, float]]:
@@ -145,18 +156,3 @@ def files_bytes(layout: Iterable[tuple[int, float]]) -> float:
         for file in range(count):
             sizes[file] = max(sizes.get(file, 0), size / count)
     return sum(sizes.values())
-
-
-def align_request(size: float) -> float:
-    """The request size next to `size` that Willy makes: a multiple of 4 KiB, or a power of two from 512 bytes on."""
-    return align(size) if size >= ALIGN_BYTES else float(2 ** max(9, round(math.log2(size))))
-
-
-def align_down(size: float) -> float:
-    """The largest multiple of 4 KiB that is not above a size."""
-    return float(size // ALIGN_BYTES * ALIGN_BYTES)
-
-
-def align(size: float) -> float:
-    """The multiple of 4 KiB next to a size, at least one."""
-    return float(max(1, round(size / ALIGN_BYTES)) * ALIGN_BYTES)

@@ -10,12 +10,10 @@ import random
 import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale.exploring.plan import align, align_request
+from selfscale.measuring.measurable_sizes import REQUESTS_PER_FILE_MIN, align, align_request, feasible
+from selfscale.models.measured import LOGARITHMIC
 from selfscale.profile import Profile
 
-LOGARITHMIC = frozenset({"uniqueBytes", "sizeMean", "processNum"})
-"""Parameters that are spread, and interpolated, on a logarithmic axis (docs/decisions/0004)."""
-REQUESTS_PER_FILE_MIN = 8
 LEVELS_FIRST = ("uniqueBytes", "sizeMean", "readFrac", "seqFrac", "processNum")
 """Which parameters get a third level first: throughput changes most with uniqueBytes (thesis 5.3)."""
 LEVELS_MAX = 7
@@ -92,12 +90,6 @@ def orthogonal_sample(profile: Profile, points: int) -> list[tuple[Workload, Wor
         node = Workload(**dict(zip(FIELD_OF.values(), values, strict=True)))
         sample.append((node, feasible(node)))
     return sample
-
-
-def feasible(workload: Workload) -> Workload:
-    """The workload with a sizeMean of which a file holds at least eight requests."""
-    largest = workload.unique_bytes / workload.process_num / REQUESTS_PER_FILE_MIN
-    return workload if workload.size_mean <= largest else workload.replace(size_mean=align_request(largest))
 
 
 def ends_first(values: list[float]) -> list[float]:

@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale.exploring.plan import NOMINAL_POINT_S, OVERHEAD_S, Settings, Step, align, align_request
-from selfscale.exploring.sampling import REQUESTS_PER_FILE_MIN, ends_first, random_workload
+from selfscale.exploring.plan import NOMINAL_POINT_S, OVERHEAD_S, STORAGE_SHARE_MAX, Settings, Step
+from selfscale.exploring.sampling import ends_first, random_workload
 from selfscale.measure import Point
 from selfscale.measuring import storage
+from selfscale.measuring.measurable_sizes import REQUESTS_PER_FILE_MIN, align, align_request
 from selfscale.profile import Profile, Region
 from selfscale.profiles.direction_caches import next_probe
 from selfscale.profiles.drift import drift_of
@@ -43,6 +44,9 @@ POINT_SHARE_MAX = 0.04
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads and what was before the first point: until then the curves, and the
 caches by direction, must be done."""
+STORAGE_ROUNDS = 3
+"""How often all probes of storage are measured, at most: the median counts. Whether processors sleep changes by the
+second, and a virtual machine's storage takes as long as its host lets it."""
 DIRECTION_POINTS = 8
 """That the rest of their time is divided among, whichever of them is next: some twelve are needed."""
 NARROW_FRAC, FEW_PER_CURVE = 0.1, 4
@@ -107,7 +111,7 @@ class SelfScaling(ABC):
         """Measure until everything is known or the budget is spent; interrupted, what was measured stays."""
         try:
             rest = self.settings.budget_s - self.settings.random_s
-            set_aside_s = storage.set_aside_s(self.settings, self._overhead_s())
+            set_aside_s = self.settings.storage_s
             self._find_regions(rest - set_aside_s)
             self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))
             if set_aside_s > 0:
@@ -303,8 +307,8 @@ class SelfScaling(ABC):
         # The probes have files of their own, which are laid out as those of the points were.
         files_s = settings.spent_s * storage.image_bytes(settings.cache_bytes) / settings.image_bytes
         self.storage_missed = self.spent_s + files_s + storage.round_s(self._overhead_s()) > until_s
-        until_s = min(until_s, self.spent_s + storage.SHARE_MAX * settings.budget_s)
-        for repeat in range(0 if self.storage_missed else storage.ROUNDS):
+        until_s = min(until_s, self.spent_s + STORAGE_SHARE_MAX * settings.budget_s)
+        for repeat in range(0 if self.storage_missed else STORAGE_ROUNDS):
             begin_s = self.spent_s
             if not self._storage_round(repeat):
                 self.storage_missed = repeat == 0

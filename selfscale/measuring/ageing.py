@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from characterize.units import format_duration
 from characterize.workload import Workload
-from selfscale.exploring.plan import Settings, align
 from selfscale.measure import measure
 from selfscale.measuring.access import Access
+from selfscale.measuring.measurable_sizes import PAGE_BYTES, PROCESS_NUM_MAX, align
 
 if TYPE_CHECKING:
     from replayer.running.confine import MemoryGroup
@@ -26,18 +26,21 @@ AGEING_S, SHARE_MAX = 10.0, 0.04
 """How long it is done, by then most of it has happened (docs/decisions/0023); and at most so much of a budget."""
 BEYOND = 2.0
 """uniqueBytes over the cache: half of the requests miss, and each of them has another page reclaimed."""
-PAGE_BYTES = 4096.0
 
 
 def age(
-    settings: Settings, image: Path, group: MemoryGroup | None, seconds: float, say: Callable[[str], None]
+    image: Path,
+    group: MemoryGroup | None,
+    seconds: float,
+    say: Callable[[str], None],
+    *,
+    cache_bytes: float,
+    cpus: int,
 ) -> float:
     """Read and write single pages at random places, more than the cache holds.
 
     Parameters
     ----------
-    settings : Settings
-        Of which the image's files were laid out.
     image : Path
     group : MemoryGroup or None
         An entered group that is measured in.
@@ -45,6 +48,10 @@ def age(
         For which it is done.
     say : callable
         Is told before.
+    cache_bytes : float
+        What it holds at most.
+    cpus : int
+        A process for each.
 
     Returns
     -------
@@ -57,7 +64,7 @@ def age(
         The engine failed, or requests did.
     """
     say(f"ageing the page cache for {format_duration(seconds)}")
-    processes = float(min(settings.cpus, settings.process_num_max))
-    workload = Workload(align(BEYOND * settings.cache_bytes), 0.0, 0.5, PAGE_BYTES, processes)
+    processes = float(min(cpus, PROCESS_NUM_MAX))
+    workload = Workload(align(BEYOND * cache_bytes), 0.0, 0.5, float(PAGE_BYTES), processes)
     point = measure(workload, image, access=Access(), memory_group=group, min_seconds=seconds, max_seconds=seconds)
     return point.cost_s

@@ -23,7 +23,8 @@ def computing(processes: int) -> Iterator[None]:
     """So many processes that do nothing but compute, until the context ends."""
     with ExitStack() as stack:
         for _ in range(processes):
-            process = subprocess.Popen([sys.executable, "-c", _COMPUTE, str(os.getpid())])
+            # A group of its own: of an interrupt at the terminal each would tell a traceback.
+            process = subprocess.Popen([sys.executable, "-c", _COMPUTE, str(os.getpid())], process_group=0)
             stack.callback(process.wait)
             stack.callback(process.kill)
         yield

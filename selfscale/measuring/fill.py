@@ -17,8 +17,8 @@ from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_duration
 from characterize.workload import Workload
 from replayer.result_text import failures
-from selfscale.exploring.plan import align
 from selfscale.measuring.access import Access
+from selfscale.measuring.measurable_sizes import align
 from selfscale.measuring.point_trace import REQUESTS_MAX, write_willy
 from selfscale.measuring.scratch import scratch_directory, willy_bytes
 

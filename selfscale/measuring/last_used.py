@@ -11,8 +11,8 @@ import numpy as np
 
 from characterize.layout import RESIDENT_DTYPE, RecordKind
 from characterize.trace import Trace
+from selfscale.measuring.measurable_sizes import PAGE_BYTES
 
-PAGE_BYTES = 4096
 USES = 6.0
 """Times a file that is looked at, back from the end of the trace: of 400 pages then one was not used."""
 RANGES_MAX = 4000

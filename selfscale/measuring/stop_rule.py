@@ -183,17 +183,12 @@ class ConfidenceRule:
     settle_bytes : float
         The window begins only after this many bytes were moved (what the page cache absorbs before writes cost what
         they cost; see `selfscale.measure.settle_bytes`).
-    check_every : int
-        Intervals between two looks; looking at every one makes chance agreement likelier.
     """
 
-    def __init__(
-        self, target: float = TARGET, min_seconds: float = 1.0, settle_bytes: float = 0.0, check_every: int = MSER_BATCH
-    ):
+    def __init__(self, target: float = TARGET, min_seconds: float = 1.0, settle_bytes: float = 0.0):
         self.target = target
         self.min_seconds = min_seconds
         self.settle_bytes = settle_bytes
-        self.check_every = check_every
         self._series = _Series()
         self._settled_at: int | None = None if settle_bytes > 0 else 0
         self._moved = 0.0
@@ -207,7 +202,8 @@ class ConfidenceRule:
             if self._moved < self.settle_bytes:
                 return False
             self._settled_at = count
-        if count - self._settled_at < BATCHES_MIN or count % self.check_every:
+        # Looking at every interval would make chance agreement likelier.
+        if count - self._settled_at < BATCHES_MIN or count % MSER_BATCH:
             return False
         return self.estimate().steady
 
@@ -289,15 +285,10 @@ class RaidPerfRule:
         return SeriesThroughput(moved / seconds, half_width(rates), half_width(rates, 0.9), steady, reason, 0, seconds)
 
 
-def _confidence(target: float, min_seconds: float, settle: float) -> StopRule:
-    return ConfidenceRule(target, min_seconds, settle)
-
-
-def _raidperf(target: float, min_seconds: float, settle: float) -> StopRule:
-    return RaidPerfRule()
-
-
-RULES: dict[str, Callable[[float, float, float], StopRule]] = {CONFIDENCE: _confidence, RAIDPERF: _raidperf}
+RULES: dict[str, Callable[[float, float, float], StopRule]] = {
+    CONFIDENCE: ConfidenceRule,
+    RAIDPERF: lambda target, min_seconds, settle_bytes: RaidPerfRule(),
+}
 """Rules by name: ``(target, min_seconds, settle_bytes) -> StopRule``."""
 
 

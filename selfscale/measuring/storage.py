@@ -24,8 +24,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from characterize.workload import Workload
-from selfscale.exploring.plan import END_SHARE, OVERHEAD_S, Settings, align
 from selfscale.measure import Point
+from selfscale.measuring.measurable_sizes import PAGE_BYTES, align
 from selfscale.measuring.point_trace import write_willy
 from selfscale.measuring.probe_trace import (
     FIRST_READ_FILE,
@@ -35,15 +35,10 @@ from selfscale.measuring.probe_trace import (
     write_overwrites,
     write_reads_behind_bursts,
 )
-from selfscale.models.service_time import PAGE_BYTES
 
 ROLE = "storage"
-RUN_S, ROUNDS = 0.6, 3
-"""Of a probe, and how often all of them are measured: the median counts. Whether processors sleep changes by the
-second, and a virtual machine's storage takes as long as its host lets it. With what a run costs beside it, a budget of
-100 s pays for one round."""
-SHARE_MAX = 0.2 / (1 - END_SHARE)
-"""Of the budget of an exploration, that probes may cost: a fifth of what was given."""
+RUN_S = 0.6
+"""Of a probe. With what a run costs beside it, a budget of 100 s pays for all of them once."""
 BEYOND, READ_BYTES_MAX = 2.0, float(4 << 30)
 """uniqueBytes of what is read: over the cache, and at most. Nothing is cached when a probe begins, and no more is read
 in `RUN_S`."""
@@ -88,8 +83,8 @@ def probes(cache_bytes: float) -> dict[str, Workload]:
     cache_bytes : float
         Most that the page cache can hold.
     """
-    random = Workload(align(min(BEYOND * cache_bytes, READ_BYTES_MAX)), 0.0, 1.0, PAGE_BYTES, 1.0)
-    append = Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, PAGE_BYTES, 1.0)
+    random = Workload(align(min(BEYOND * cache_bytes, READ_BYTES_MAX)), 0.0, 1.0, float(PAGE_BYTES), 1.0)
+    append = Workload(SYNC_UNIQUE_BYTES, 1.0, 0.0, float(PAGE_BYTES), 1.0)
     overwrite = append.replace(seq_frac=0.0)
     return {
         "random": random,
@@ -116,14 +111,6 @@ def probes(cache_bytes: float) -> dict[str, Workload]:
 def round_s(overhead_s: float) -> float:
     """What it costs to measure all of them once, each so much beside its run."""
     return len(probes(0.0)) * (RUN_S + overhead_s)
-
-
-def set_aside_s(settings: Settings, overhead_s: float = OVERHEAD_S) -> float:
-    """Of the budget of an exploration: enough to measure all of them once, or nothing; then none is measured."""
-    if settings.span_bytes is not None or settings.read_only or settings.stable_writes:
-        return 0.0
-    cost_s = round_s(overhead_s)
-    return cost_s if cost_s <= SHARE_MAX * settings.budget_s else 0.0
 
 
 def image_bytes(cache_bytes: float) -> float:

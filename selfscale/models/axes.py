@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from characterize.workload import FIELD_OF, Workload
-from selfscale.exploring.sampling import LOGARITHMIC
-from selfscale.models.measured import distance
+from selfscale.models.measured import LOGARITHMIC, distance
 
 WIDE = 10.0
 """Another parameter than the five has a logarithmic axis if its largest value is this many times its least."""

@@ -12,10 +12,11 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
-from selfscale.exploring.sampling import LOGARITHMIC
 from selfscale.measure import Point
 from selfscale.profile import Region
 
+LOGARITHMIC = frozenset({"uniqueBytes", "sizeMean", "processNum"})
+"""Parameters that are spread, and interpolated, on a logarithmic axis (docs/decisions/0004)."""
 NOISE_MIN, NOISE_UNSTEADY, NOISE_UNKNOWN = 0.02, 0.08, 0.3
 """Standard deviation of ln(throughput) of a point: at least, at least where it was not steady, and of a run too short
 for an interval."""

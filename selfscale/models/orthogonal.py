@@ -15,9 +15,9 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, Workload
-from selfscale.exploring.sampling import LOGARITHMIC, feasible
 from selfscale.measure import Point
-from selfscale.models.measured import beyond, columns, region_of
+from selfscale.measuring.measurable_sizes import feasible
+from selfscale.models.measured import LOGARITHMIC, beyond, columns, region_of
 from selfscale.models.predicted import THAT_END, predictions
 from selfscale.profile import Region
 
@@ -36,7 +36,7 @@ class OrthogonalModel:
         """Put the points of role ``orthogonal`` on a grid.
 
         A node whose sizeMean does not fit into a file was measured with the largest that does
-        (`selfscale.exploring.sampling.feasible`), and has that throughput.
+        (`selfscale.measuring.measurable_sizes.feasible`), and has that throughput.
 
         Raises
         ------

@@ -16,9 +16,8 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import FIELD_OF, PARAMETERS, Workload
-from selfscale.exploring.sampling import LOGARITHMIC
 from selfscale.measure import Point
-from selfscale.models.measured import Z90, Z95, beyond, columns
+from selfscale.models.measured import LOGARITHMIC, Z90, Z95, beyond, columns
 from selfscale.models.predicted import THAT_END
 from selfscale.profile import Curve, Profile, Region
 

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from characterize.workload import Workload
-from selfscale.exploring.plan import align
 from selfscale.measure import Point
+from selfscale.measuring.measurable_sizes import align
 from selfscale.profile import Region
 from selfscale.profiles.regions import CACHED_DEVICE_FRAC, DROP_MIN, last_cached
 

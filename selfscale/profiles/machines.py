@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from characterize.workload import FIELD_OF, PARAMETERS
-from selfscale.exploring.sampling import LOGARITHMIC
 from selfscale.measuring.access import Access
+from selfscale.models.measured import LOGARITHMIC
 from selfscale.profile import Curve, Profile
 from selfscale.profiles.conclusions import file_cache_bytes
 

@@ -19,8 +19,8 @@ from characterize.workload import Workload
 from flextrace.runs import measuring
 from replayer.run import replay
 from replayer.running.confine import MemoryGroup
-from selfscale.exploring.plan import align
 from selfscale.measure import describe, measure
+from selfscale.measuring.measurable_sizes import align
 from tests.bench.lab_machines import MACHINES, LabMachine, ended_as_interrupted, lab_machine
 from tests.bench.lab_measurements import Effort, settings_of
 

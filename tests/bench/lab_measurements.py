@@ -22,9 +22,10 @@ from typing import Any
 from characterize.workload import Workload
 from selfscale.explore import Exploration
 from selfscale.exploring.informative import most_informative
-from selfscale.exploring.plan import Settings, Step, align
+from selfscale.exploring.plan import Settings, Step
 from selfscale.exploring.sampling import random_workload
 from selfscale.measure import Point
+from selfscale.measuring.measurable_sizes import align
 from selfscale.models import MODELS
 from selfscale.predict import Predictor
 from selfscale.profile import Profile
