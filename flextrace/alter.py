@@ -73,13 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
     trace.header.metadata["alter_command"] = command_words()
     trace_file.write(trace, arguments.output, force=arguments.force)
     if arguments.format == "json":
-        print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **manifest.as_document()}, indent=1))
+        origin = {"schema": SCHEMA, "command": command_words(), "output": str(arguments.output)}
+        print(json.dumps(origin | manifest.as_document(), indent=1))
     else:
         print(render(manifest))
     if manifest.off:
-        text = ", ".join(f"{name} by {value:+.1%}" for name, value in manifest.off.items())
         print(
-            f"flextrace alter: {arguments.output}: off the wanted value: {text}: "
+            f"flextrace alter: {arguments.output}: off the wanted value: {manifest.off_text}: "
             "change less at once, or use the trace for what it achieved",
             file=sys.stderr,
         )
@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 def render(manifest: Manifest) -> str:
     """The five parameters before and after, as a table, and what moved."""
     from replayer.flexible.curve import CURVE_HELD  # noqa: PLC0415 (pandas is slow to import)
+    from replayer.flexible.manifest import deviation_text  # noqa: PLC0415
 
     before, wanted, achieved = (
         workload.as_document() for workload in (manifest.before, manifest.wanted, manifest.achieved)
@@ -106,7 +107,7 @@ def render(manifest: Manifest) -> str:
     for name in OPTIONS:
         values = [show_parameter(name, document[name]) for document in (before, wanted, achieved)]
         off = manifest.deviation.get(name)
-        deviation = "" if off is None else f"{off:+.4f}" if name in ("seqFrac", "readFrac") else f"{off:+.2%}"
+        deviation = "" if off is None else deviation_text(name, off)
         held = "" if name in manifest.changes else "  held"
         lines.append(f"{name:<12} {values[0]:>12} {values[1]:>12} {values[2]:>12} {deviation:>10}{held}")
     for name, (want, got) in manifest.times.items():

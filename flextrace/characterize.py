@@ -95,12 +95,12 @@ def sample_of(text: str) -> Sample:
     """
     from characterize.layer_summary import Sample  # noqa: PLC0415 (numba)
 
-    if text.endswith("%") or text.replace(".", "", 1).isdigit():
-        rate = parse_fraction(text)
-        if not rate:
-            raise FlextraceError("a sample of no blocks says nothing: give a share above 0, such as 1%", 2)
-        return Sample(rate=rate)
-    return Sample(size_bytes=parse_size(text))
+    if text[-1:].isalpha():
+        return Sample(size_bytes=parse_size(text))
+    rate = parse_fraction(text)
+    if not rate:
+        raise FlextraceError("a sample of no blocks says nothing: give a share above 0, such as 1%", 2)
+    return Sample(rate=rate)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.provenance import command_words
 from flextrace.checks.check import Check, Status, Verdict, verdict_of
 from flextrace.checks.groups import group_checks
 from flextrace.checks.host import Host
@@ -99,6 +100,8 @@ def as_document(checks: list[Check], directory: Path) -> dict[str, Any]:
     """What ``--format json`` prints (schema flextrace.doctor/1)."""
     return {
         "schema": SCHEMA,
+        "tool_version": own_version(),
+        "command": command_words(),
         "verdict": verdict_of(checks),
         "kernel": platform.release(),
         "user": os.geteuid(),

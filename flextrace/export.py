@@ -123,7 +123,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if output is None:
         if arguments.dry_run:
             return
-        raise FlextraceError("say where to by -o OUT", 2)
+        raise FlextraceError("there is no output: give -o OUT, whose name says the format", 2)
     suffix = output.suffix.lower()
     known = (
         ARCHIVE_SUFFIX,

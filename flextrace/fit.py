@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--leave-out", metavar="COLUMN,...", default="", help="columns that are no parameters, such as a latency"
     )
-    parser.add_argument("--skip-bad", action="store_true", help="leave out, and count, lines that cannot be used")
+    parser.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave lines out that cannot be used, and count them; the exit code is then 3",
+    )
     parser.add_argument(
         "--cost", type=parse_positive, metavar="N", help="what the machine costs, in any currency, for 'rank --by cost'"
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.printable import printable
+from characterize.trace_files.provenance import command_words
 from characterize.units import format_bytes, format_duration
 
 WIDTH = 90
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in document["warnings"]:
         print(f"flextrace info: warning: {warning}", file=sys.stderr)
     if arguments.format == "json":
-        print(json.dumps(document, indent=1, allow_nan=False))
+        print(json.dumps(document | {"command": command_words()}, indent=1, allow_nan=False))
     else:
         # Whatever a program was called, a line stays one.
         print("\n".join(map(printable, _render(document))))

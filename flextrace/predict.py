@@ -81,8 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     3 if the trace lacks records.
     """
+    from characterize.document import plain  # noqa: PLC0415 (pandas only after the cheap refusals)
     from selfscale.predict import predictor_of  # noqa: PLC0415
-    from selfscale.predicting.estimates import estimates  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.predicting.estimates import estimates  # noqa: PLC0415
     from selfscale.predicting.mismatches import mismatches, recorded_machine  # noqa: PLC0415
     from selfscale.predicting.treatment import treatment  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
@@ -120,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     if measured_on is not None:
         made.relatives = _relatives(measured_on, made)
     if arguments.format == "json":
-        print(json.dumps(_document(arguments, profile, predictor, made), indent=1))
+        print(json.dumps(plain(_document(arguments, profile, predictor, made)), indent=1, allow_nan=False))
     else:
         print("\n".join(_lines(arguments, profile, predictor, made)))
     for warning in dict.fromkeys(warnings):  # one profile may be named twice
@@ -229,7 +230,6 @@ def _repeatability(profile: Profile) -> Repeatability | None:
 
 
 def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predictor, made: Made) -> dict[str, Any]:
-    from characterize.document import plain  # noqa: PLC0415
     from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
     from flextrace.output.prediction_text import document_of  # noqa: PLC0415
 
@@ -247,19 +247,19 @@ def _document(arguments: argparse.Namespace, profile: Profile, predictor: Predic
             {
                 "basis": estimate.basis,
                 "workload": estimate.workload.as_document(),
-                **plain(estimate.prediction.as_document()),
-                "application": plain(document_of(estimate)),
+                **estimate.prediction.as_document(),
+                "application": document_of(estimate),
             }
             for estimate in made.estimates
         ],
-        "recorded": None if times is None else plain({**asdict(times), "outside_s": times.outside_s}),
-        "models": [plain(asdict(score)) for score in predictor.scores],
+        "recorded": None if times is None else {**asdict(times), "outside_s": times.outside_s},
+        "models": [asdict(score) for score in predictor.scores],
         "repeatability": asdict(repeated) if repeated else None,
         "against": input_of(arguments.against),
         "ratios": [asdict(ratio) if ratio else None for ratio in made.ratios],
         "measured_on": input_of(arguments.measured_on),
-        "relative": [plain(asdict(relative)) if relative else None for relative in made.relatives],
-        "extended": plain(made.application.extended),
+        "relative": [asdict(relative) if relative else None for relative in made.relatives],
+        "extended": made.application.extended,
         "used": [name for name, _, _ in made.used],
         "ignored": [name for name, _, _ in made.ignored],
         "unknown": [name for name, value, _ in made.ignored if math.isnan(value)],

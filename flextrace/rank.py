@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FlextraceError("give at least one profile behind the trace, or --workloads table5.2", 2)
     if arguments.workloads and (arguments.measured_on or arguments.by == "elapsed"):
         raise FlextraceError("--measured-on and --by elapsed need a recording: give a trace instead of --workloads", 2)
-    from selfscale.predicting.mismatches import mismatches, recorded_machine  # noqa: PLC0415 (pandas after cheap refusals)
+    from characterize.document import plain  # noqa: PLC0415 (pandas only after the cheap refusals)
+    from selfscale.predicting.mismatches import mismatches, recorded_machine  # noqa: PLC0415
     from selfscale.predicting.ranking import machines_of, rank  # noqa: PLC0415
     from selfscale.profile import Profile  # noqa: PLC0415
 
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     warnings = list(dict.fromkeys(warnings))  # it may be one of those that are ranked
     tables = rank(machines, application, arguments.by, measured_on)
     if arguments.format == "json":
-        print(json.dumps(_document(arguments, machines, tables, warnings), indent=1))
+        print(json.dumps(plain(_document(arguments, machines, tables, warnings)), indent=1, allow_nan=False))
     else:
         lines = (
             _ratio_lines(machines, tables) if arguments.workloads else _ranking_lines(application, tables, arguments.by)
@@ -176,7 +177,6 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415
 
-    from characterize.document import plain  # noqa: PLC0415
     from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
     from selfscale.predicting.ranking import ratio_to  # noqa: PLC0415
 
@@ -203,14 +203,14 @@ def _document(
         "ratio_to": machines[0].name if arguments.workloads else "the first of the order",
         "measured_on": provenance_of(arguments.measured_on)["input"],
         "machines": [
-            {"name": machine.name, "cost": plain(machine.cost), **(provenance_of(machine.path)["input"] or {})}
+            {"name": machine.name, "cost": machine.cost, **(provenance_of(machine.path)["input"] or {})}
             for machine in machines
         ],
         "workloads": [
             {
                 "basis": entries[0].estimate.basis,
                 "workload": entries[0].estimate.workload.as_document(),
-                "order": plain(cells(entries)),
+                "order": cells(entries),
             }
             for entries in tables
         ],

@@ -18,7 +18,7 @@ from types import FrameType
 
 from characterize.errors import FlextraceError
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX
-from characterize.trace_files.new_file import check_replaceable
+from characterize.trace_files.new_file import check_new_file, check_replaceable
 from flextrace.export import write_archive
 from replayer.run import EXIT_INTERRUPTED
 from replayer.running.binaries import find_binary
@@ -183,13 +183,12 @@ def archive_name(arguments: argparse.Namespace) -> Path | None:
     Raises
     ------
     FlextraceError
-        The archive exists and is not to be overwritten.
+        There is no place for the archive, or it exists and is not to be overwritten.
     """
     archive = Path(arguments.output or "")
     if archive.suffix.lower() != ARCHIVE_SUFFIX:
         return None
-    if archive.exists() and not arguments.force:
-        raise FlextraceError(f"{archive} exists already: choose another name or give --force", 2)
+    check_new_file(archive, force=arguments.force)
     # Of this process alone, so that no older trace can be taken for the one that was recorded.
     arguments.output = str(archive.with_suffix(f".{os.getpid()}.iotrace"))
     return archive

@@ -118,9 +118,9 @@ def _add_engine_arguments(group: argparse._ArgumentGroup) -> None:
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="auto: io_uring where requests of a thread were in flight at once, else sync (default); sync: calls, one "
-        "at a time per thread; io_uring: requests of a thread overlap as recorded; null: keeps times and order, does "
-        "nothing",
+        help="auto: io_uring for what AIO or io_uring made, where requests of a thread of another tool's trace "
+        "overlap, and with --depth above 1, else sync (default); sync: calls, one at a time per thread; io_uring: for "
+        "all, requests of a thread overlap as recorded; null: keeps times and order, does nothing",
     )
     group.add_argument(
         "--depth", type=int, metavar="N", help="at most N requests in flight per thread (default: as recorded)"

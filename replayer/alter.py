@@ -183,12 +183,13 @@ def _refusal(
     trace: Trace, changes: Mapping[str, float | Relative], manifest: Manifest, *, queued: bool
 ) -> UnreachableError:
     """The error for a result that is off; of a single change with the range in which nothing is off."""
-    off = ", ".join(f"{name} by {value:+.1%}" for name, value in manifest.off.items())
     remedy = "change less at once, change what moved with it, or take the trace for what it achieves with --nearest"
     names = [name for name in changes if name in FIELD_OF]
     if len(changes) > 1 or not names:
         wished = ", ".join(f"{name} {change}" for name, change in manifest.changes.items())
-        return UnreachableError(f"{wished} is not reachable: off would be {off}: {remedy}", math.nan, math.nan)
+        return UnreachableError(
+            f"{wished} is not reachable: off would be {manifest.off_text}: {remedy}", math.nan, math.nan
+        )
     name = names[0]
     present, target = (getattr(workload, FIELD_OF[name]) for workload in (manifest.before, manifest.wanted))
     good, bad = present, target
@@ -204,8 +205,8 @@ def _refusal(
     show = "{:.3g}".format if name in (*SHARES, "processNum") else format_bytes
     low, high = sorted((present, good))
     return UnreachableError(
-        f"{name} {show(target)} is not reachable with the others held: off would be {off}; reachable is about "
-        f"{show(low)} to {show(high)}; {remedy}",
+        f"{name} {show(target)} is not reachable with the others held: off would be {manifest.off_text}; reachable is "
+        f"about {show(low)} to {show(high)}; {remedy}",
         low,
         high,
     )

@@ -106,6 +106,7 @@ def test_what_is_no_file_stays_what_it_is(trace, archive, tmp_path, cli):
         ("p.iotrace", ("import", archive)),
         ("p.csv", ("export", trace)),
         ("p", ("record", "--", "true")),
+        ("p.parquet", ("record", "--", "false")),
         ("p", ("scale", "--directory", tmp_path / "none")),
     ):
         pipe = tmp_path / name

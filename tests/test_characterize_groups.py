@@ -176,7 +176,7 @@ def test_verb_side_by_side(written, tmp_path, capsys):
     assert [trace["layers"]["vfs"]["counts"]["writes"] for trace in document["traces"]] == [1, 1]
 
 
-@pytest.mark.parametrize("sample", ["50%", "0.5", "2MiB"])
+@pytest.mark.parametrize("sample", ["50%", "0.5", "5e-1", "2MiB"])
 def test_verb_sample(written, capsys, sample):
     assert main(["characterize", str(written), "--sample", sample, "--format", "json"]) == 0
     locality = json.loads(capsys.readouterr().out)["layers"]["vfs"]["locality"]

@@ -389,6 +389,7 @@ def test_verdict_text_and_document(tmp_path):
     ]
     document = json.loads(json.dumps(doctor.as_document([good, bad], tmp_path)))
     assert (document["schema"], document["verdict"]) == ("flextrace.doctor/1", "fails")
+    assert (document["command"][0], document["tool_version"]) == ("flextrace", doctor.own_version())
     assert list(document["checks"][1].values()) == ["recording", "c", "fail", "z", "do that"]
     assert list(document["checks"][1]) == ["area", "name", "status", "cause", "remedy"]
 

@@ -127,6 +127,7 @@ def test_text(path, capsys):
 def test_json(path, capsys):
     assert main(["info", str(path), "--format", "json"]) == 3
     document = json.loads(capsys.readouterr().out)
+    assert document["command"][0] == "flextrace"
     assert document["version"] == f"1.{TRACE_VERSION_MINOR}"
     assert document["programs"] == METADATA["programs"]
     assert document["skips"] == METADATA["skips"]

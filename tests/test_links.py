@@ -186,6 +186,21 @@ def test_a_trace_of_stacked_devices_alone_counts_them():
     assert (links.written_bytes, links.stacked_requests) == (8192, 0)
 
 
+def test_a_report_has_no_shares_among_the_bytes_that_moved():
+    trace = linked_trace(metadata={"command": ["cat", "a b"]})
+    section = trace_section(1, stream_of(trace), characterize(trace))
+    assert section.sentences[0] == "Command: cat 'a b'"
+    tables = {table.title: [[cell.text for cell in row] for row in table.rows] for table in section.tables}
+    moved = tables["Why block bytes moved"]
+    assert len(moved) == 7
+    assert ["fill", "48 KiB", "0 B"] in moved
+    assert tables["Block bytes whose cause is known"] == [
+        ["direct, fill", "72 KiB", "their operation", "88.89%"],
+        ["write-back", "64 KiB", "the process that dirtied them", "93.75%"],
+        ["write-back", "64 KiB", "the operation that dirtied them", "75.00%"],
+    ]
+
+
 def test_text_and_document(tmp_path, capsys):
     path = package.write(linked_trace(), tmp_path / "a.iotrace")
     text = render(characterize(package.open(path)))

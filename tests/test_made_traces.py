@@ -352,7 +352,7 @@ def test_commands(tmp_path, capsys):
     ):
         assert main([*words, "-o", str(out), "--force", "--format", "json"]) == 0
         document = json.loads(capsys.readouterr().out)
-        assert document["schema"] == "flextrace.made/1"
+        assert (document["schema"], document["command"][0]) == ("flextrace.made/1", "flextrace")
         made = trace_file.open(out)
         assert document["parameters"] == workload_of(made).as_document()
         assert made.header.metadata["made_by"] == words[0]

@@ -76,9 +76,10 @@ def test_refused_before_the_work(tmp_path):
     check_new_file(there, force=True, inputs=[tmp_path / "other"])
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for write in (lambda: check_new_file(pipe, force=True), lambda: write_text(pipe, "text", force=True)):
-        with pytest.raises(FlextraceError, match="not a regular file"):
-            write()
+    for force in (False, True):  # which would not help
+        for write in (check_new_file, lambda path, **how: write_text(path, "text", **how)):
+            with pytest.raises(FlextraceError, match="not a regular file"):
+                write(pipe, force=force)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 

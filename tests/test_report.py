@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 import resource
@@ -26,6 +27,7 @@ from selfscale.predicting.prediction_errors import applications_of, errors_of
 from selfscale.profile import Profile, Region
 from selfscale.report import write_report
 from selfscale.reporting.machine_report import machine_section
+from selfscale.reporting.machines_figures import machines_figures
 from selfscale.reporting.prediction_figures import prediction_figures
 from selfscale.reporting.profile_figures import single_parameter_graphs
 from selfscale.reporting.report_parts import Cell
@@ -44,7 +46,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
         "before": {"sizeMean": 4096},
         "wanted": {"sizeMean": 16384},
         "achieved": {"sizeMean": 16380.5},
-        "deviation": {"sizeMean": -0.0002},
+        "deviation": {"sizeMean": -0.0002, "seqFrac": -0.0031, "thinkScale": 0.0},
+        "times": {"thinkScale": {"wanted": 2.5, "achieved": 2.5}},
     }
     traces = [
         make_trace(directory / "one.iotrace"),
@@ -76,6 +79,8 @@ def test_every_section_and_figure_is_there(page: Page) -> None:
         "uniqueBytes",
         "16380.5",
         "-0.02%",
+        "-0.0031",
+        "2.5x",
         "0% of its read bytes cold",
         "Remarks",
     ):
@@ -89,6 +94,7 @@ def test_the_page_is_well_formed_and_plots_have_sentence_and_data(page: Page) ->
     # Comparison, five of the machine, six per trace at each of two layers.
     assert len(plots) == 1 + 5 + 2 * (6 + 6)
     assert page.tags.count("figure") == page.tags.count("figcaption") == len(plots)
+    assert all(inside == "figcaption" for tag, inside in itertools.pairwise(page.tags) if tag == "figure")
     assert " ".join(page.text).count("Show data") == len(plots)
     assert all(plot["data"] for plot in plots)
     targets = [value for tag, name, value in page.attributes if name == "id"]
@@ -139,6 +145,24 @@ def test_a_file_name_with_markup_stays_text(page: Page) -> None:
         "alert('owned" in text for attributes, text in page.scripts if attributes.get("class") != "plot-data"
     )
     assert all(text.count("<") == 0 for attributes, text in page.scripts if attributes.get("class") == "plot-data")
+
+
+def test_plotly_shows_names_as_they_are(tmp_path: Path) -> None:
+    """It takes tags for those of HTML, and of entities knows `&lt;`, `&gt;` and `&amp;`, but not `&quot;`."""
+    trace = make_trace(tmp_path / "t.iotrace")
+    data = figure_data_of(trace, numbers_of(trace))["vfs"].places
+    assert data is not None
+    shown = by_file(data, "file").plot.layout.yaxis.ticktext
+    assert [text for text in shown if "quoted" in text] == ["…ipt&gt;alert('owned')&lt;/script&gt;&amp;\"quoted\".db"]
+    profiles = [make_profile(), make_profile()]
+    for name, profile in zip(("a<b>", "c"), profiles, strict=True):
+        profile.path = tmp_path / f"{name}.json"
+    figures = machines_figures(profiles)
+    assert len(figures) == 5
+    for figure in figures:
+        drawn = json.dumps(json.loads(figure.json)["data"])
+        assert "a<b>" not in drawn
+        assert "a&lt;b&gt;" in drawn
 
 
 def test_figure_4_7_has_a_column_per_region_and_a_row_per_parameter() -> None:

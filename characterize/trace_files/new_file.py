@@ -55,9 +55,19 @@ def check_new_file(path: Path, *, force: bool, inputs: Iterable[Path] = ()) -> N
     check_directory_of(path)
     if path.exists() and any(it.exists() and it.samefile(path) for it in inputs):
         raise FlextraceError(f"{path} is a file that is read: choose another name for the result", exit_code=2)
+    _check_place(path, force=force)
+
+
+def _check_place(path: Path, *, force: bool) -> None:
+    """Refuse what is there; first what --force would not help with.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    check_replaceable(path)
     if path.exists() and not force:
         raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
-    check_replaceable(path)
 
 
 def write_text(path: Path, text: str, *, force: bool = False) -> None:
@@ -100,9 +110,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     FlextraceError
         The file exists and `force` is not given, what is there is no regular file, or it cannot be written.
     """
-    if path.exists() and not force:
-        raise FlextraceError(f"{path} exists already: choose another name or give --force", exit_code=2)
-    check_replaceable(path)
+    _check_place(path, force=force)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         with unfinished.open("x+b") as stream:

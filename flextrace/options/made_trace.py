@@ -53,7 +53,8 @@ def make(arguments: argparse.Namespace, files: Sequence[Path], maker: Callable[[
     trace_file.write(made, arguments.output, force=arguments.force)
     lineage = made.header.metadata["lineage"]
     if arguments.format == "json":
-        print(json.dumps({"schema": SCHEMA, "output": str(arguments.output), **lineage}, indent=1))
+        origin = {"schema": SCHEMA, "command": command_words(), "output": str(arguments.output)}
+        print(json.dumps(origin | lineage, indent=1))
     else:
         print(render(lineage))
     tell_next(arguments, made)

@@ -81,7 +81,7 @@ static const struct argp_option options[] = {
 	{"max-seconds", KEY_MAX_SECONDS, "S", 0, "Stop after S seconds", 1},
 	{NULL, 0, NULL, 0, "How it does it:", 2},
 	{"engine", KEY_ENGINE, "NAME", 0,
-	 "auto (default): io_uring where requests of a thread were in flight at once, else sync; sync: calls, one at a time per thread; io_uring: requests of a thread overlap as recorded; null: waits for times and order, does nothing, needs no directory",
+	 "auto (default): io_uring for what AIO or io_uring made, where requests of a thread of another tool's trace overlap, and with --depth above 1, else sync; sync: calls, one at a time per thread; io_uring: for all, requests of a thread overlap as recorded; null: waits for times and order, does nothing, needs no directory",
 	 2},
 	{"depth", KEY_DEPTH, "N", 0,
 	 "io_uring: at most N requests in flight per thread (default: as recorded, or 1 for synthetic traces)", 2},

@@ -17,6 +17,11 @@ TOLERANCE = 0.01
 """Of a target and of what is held: relative, of shares absolute; one request, where that is more (`tolerance_of`)."""
 
 
+def deviation_text(name: str, deviation: float) -> str:
+    """How far something is off, as it is told: of shares the difference, else a percentage of what was wanted."""
+    return f"{deviation:+.4f}" if name in SHARES else f"{deviation:+.2%}"
+
+
 @dataclass
 class Manifest:
     """What an alteration did, for the lineage in the trace's header.
@@ -69,6 +74,11 @@ class Manifest:
     def off(self) -> dict[str, float]:
         """Deviations beyond what is tolerated."""
         return {name: value for name, value in self.deviation.items() if abs(value) > self.tolerance_of(name)}
+
+    @property
+    def off_text(self) -> str:
+        """The same in words."""
+        return ", ".join(f"{name} by {deviation_text(name, value)}" for name, value in self.off.items())
 
     def tolerance_of(self, name: str) -> float:
         """How far a parameter may be off: `TOLERANCE`, or what one request of the parent makes of it."""

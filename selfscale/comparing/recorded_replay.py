@@ -11,6 +11,7 @@ from typing import Any
 
 from characterize.errors import FlextraceError
 from characterize.trace_files.expansion import ARCHIVE_SUFFIX
+from characterize.trace_files.new_file import check_new_file
 from replayer.run import INTERRUPTED, RecorderCommand
 from replayer.running.recorder import check_recorder, recorder_command
 
@@ -64,8 +65,7 @@ def recorded_replay(
         if keep_as.suffix.lower() == ARCHIVE_SUFFIX:
             name = keep_as.with_suffix(".iotrace")
             raise FlextraceError(f"--record writes a trace file: name it {name}; 'flextrace export' archives it", 2)
-        if keep_as.exists() and not force:
-            raise FlextraceError(f"{keep_as} exists already: choose another name or give --force", 2)
+        check_new_file(keep_as, force=force)
     if original:
         directory = directory.resolve()  # a name of udev's; files are recorded by their own
     check_recorder(directory)

@@ -10,8 +10,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from characterize.colours import LINE, READ, REGION, SYNC, WRITE
 from selfscale.comparing.comparison import table_of
-from selfscale.reporting.figures import LINE, READ, REGION, SYNC, WRITE, Figure, log_axis
+from selfscale.reporting.figures import Figure, log_axis
 
 _TIMES = (
     ("read_mean_ns", "read", READ),

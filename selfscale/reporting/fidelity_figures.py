@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from selfscale.reporting.figures import LINE, READ, REGION, SYNC, WRITE, Figure, log_axis
+from characterize.colours import LINE, READ, REGION, SYNC, WRITE
+from selfscale.reporting.figures import Figure, log_axis
 
 _COLOURS = {"read": READ, "write": WRITE, "sync": SYNC, "think": LINE}
 _DASHES = {"original": "solid", "replay": "dot"}

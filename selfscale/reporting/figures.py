@@ -11,15 +11,14 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from characterize.colours import LINE, READ, REGION, SYNC, WRITE
+from characterize.colours import LINE, REGION
 from characterize.units import format_bytes
-
-__all__ = ["LINE", "READ", "REGION", "SYNC", "WRITE", "Figure", "byte_ticks", "format_cell", "log_axis", "mark_size"]
 
 SHOWN_ROWS = 200
 """Longest "show data" table; the documents that the report is made from have all of it."""
@@ -103,6 +102,11 @@ def mark_size(figure: go.Figure, size_bytes: float, text: str, *, level: float =
         xanchor="right",
         xshift=-3,
     )
+
+
+def as_shown(name: str) -> str:
+    """What Plotly shows as this name: it takes <b>, <a> and others for what they are in HTML, and knows no &quot;."""
+    return escape(name, quote=False)
 
 
 def log_axis(values: Iterable[float]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from characterize.colours import LINE, READ, REGION, SYNC, WRITE
 from characterize.units import format_bytes
 from selfscale.profile import Profile
 from selfscale.profiles import machines
-from selfscale.reporting.figures import LINE, READ, REGION, SYNC, WRITE, Figure, byte_ticks, log_axis
+from selfscale.reporting.figures import Figure, as_shown, byte_ticks, log_axis
 
 _COLOURS = (READ, WRITE, LINE, SYNC, "#c9a227", "#b3546b", "#4f7cac", "#7a8b3c")
 _LEVEL_COLOURS = {"file cache": READ, "disk": WRITE}
@@ -33,7 +34,7 @@ def cache_sizes(profiles: Sequence[Profile]) -> Figure | None:
     if found.empty:
         return None
     figure = go.Figure()
-    x = found["machine"].tolist()
+    x = list(map(as_shown, found["machine"]))
     share = (100 * found["share"]).tolist()
     figure.add_trace(go.Bar(x=x, y=share, marker_color=READ, name="percent of the memory (left axis)"))
     size = found["cache_bytes"].tolist()
@@ -152,8 +153,8 @@ def _level_bars(data: pd.DataFrame, column: str, half_width: str | None = None) 
             known = part[half_width].where(np.isfinite(part[half_width]), 0.0)
             more["error_y"] = {"type": "data", "array": known.tolist(), "thickness": 1.5, "color": REGION}
         colour = _LEVEL_COLOURS.get(level, SYNC)
-        y = part[column].tolist()
-        figure.add_trace(go.Bar(x=part["machine"].tolist(), y=y, name=level, marker_color=colour, **more), 1, place)
+        x, y = list(map(as_shown, part["machine"])), part[column].tolist()
+        figure.add_trace(go.Bar(x=x, y=y, name=level, marker_color=colour, **more), 1, place)
     figure.update_layout(height=420, showlegend=False)
     figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title_text="MB/s", row=1, col=1)
@@ -165,10 +166,7 @@ def _lines(data: pd.DataFrame, x: str) -> go.Figure:
     figure = go.Figure()
     for number, (machine, part) in enumerate(data.groupby("machine", sort=False)):
         line = {"color": _COLOURS[number % len(_COLOURS)], "width": 2}
-        figure.add_trace(
-            go.Scatter(
-                x=part[x].tolist(), y=part["MB_per_s"].tolist(), mode="lines+markers", line=line, name=str(machine)
-            )
-        )
+        of_machine = {"x": part[x].tolist(), "y": part["MB_per_s"].tolist(), "name": as_shown(str(machine))}
+        figure.add_trace(go.Scatter(mode="lines+markers", line=line, **of_machine))
     figure.update_layout(height=420)
     return figure

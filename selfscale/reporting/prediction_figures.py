@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from characterize.colours import LINE, READ, REGION, SYNC, WRITE
 from characterize.units import format_bytes
 from characterize.workload import PARAMETERS
 from selfscale.predicting.prediction_errors import (
@@ -19,7 +20,7 @@ from selfscale.predicting.prediction_errors import (
     cumulative,
     median_interval,
 )
-from selfscale.reporting.figures import LINE, READ, REGION, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
+from selfscale.reporting.figures import Figure, as_shown, byte_ticks, log_axis, mark_size
 
 _COLUMNS = 3
 _OTHERS = (READ, WRITE, SYNC, "#c9a227", "#b3546b", "#4f7cac")
@@ -101,7 +102,7 @@ def scatter(errors: PredictionErrors, applications: pd.DataFrame) -> Figure:
                     y=letters["estimated_MB_per_s"].tolist(),
                     mode="markers+text",
                     marker={"color": WRITE, "size": 10, "symbol": "diamond"},
-                    text=letters["workload"].tolist(),
+                    text=list(map(as_shown, letters["workload"])),
                     textposition="top center",
                     name=f"applications, {model}",
                 ),

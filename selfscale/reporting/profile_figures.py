@@ -11,11 +11,12 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from characterize.colours import LINE, REGION
 from characterize.units import format_bytes
 from characterize.workload import FIELD_OF
 from selfscale.measure import describe
 from selfscale.profile import Curve, Profile
-from selfscale.reporting.figures import LINE, REGION, Figure, byte_ticks, mark_size
+from selfscale.reporting.figures import Figure, byte_ticks, mark_size
 
 CURVES = ("sizeMean", "readFrac", "processNum", "seqFrac")
 """Rows of figure 4.7, in its order."""

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,11 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from characterize.colours import LINE, READ, SYNC, WRITE
 from characterize.figure_data import PERCENTILES, TITLES, FigureData
 from characterize.places import FILES_SHOWN, OTHERS, Places
 from characterize.units import format_bytes, format_duration
-from selfscale.reporting.figures import LINE, READ, SYNC, WRITE, Figure, byte_ticks, log_axis, mark_size
+from selfscale.reporting.figures import Figure, as_shown, byte_ticks, log_axis, mark_size
 
 _DIRECTIONS = (("reads", READ), ("writes", WRITE))
 _SINCE = "time since the trace's first operation, s"
@@ -158,8 +158,7 @@ def by_file(data: Places, thing: str) -> Figure:
     figure.add_trace(_heat_map(x, list(range(len(labels))), moved, "%{x:.4g} s: %{customdata:.3s}B"))
     figure.update_layout(height=160 + 22 * max(len(labels), 6), coloraxis=scale)
     figure.update_xaxes(title_text=_SINCE)
-    # Plotly takes <b>, <a> and others in a text for what they are in HTML.
-    figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=list(map(escape, labels)), autorange="reversed")
+    figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=list(map(as_shown, labels)), autorange="reversed")
     sentence = (
         f"Bytes that were read from and written to each {thing} in steps of {format_duration(data.window_s)}, the one "
         "with most bytes at the top; the colour is on a logarithmic scale."

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from characterize.characterization import Characterization
 from characterize.definitions import DEFINITIONS
@@ -15,6 +17,7 @@ from characterize.stream import Stream
 from characterize.trace import Trace
 from characterize.units import format_bytes, format_duration
 from characterize.workload import PARAMETERS
+from replayer.flexible.manifest import deviation_text
 from selfscale.reporting.figures import format_cell
 from selfscale.reporting.report_parts import Cell, Section, Table, flat_rows, name_of_file
 from selfscale.reporting.trace_figures import trace_figures
@@ -27,13 +30,14 @@ def trace_section(number: int, stream: Stream, characterization: Characterizatio
     layers = {name: characterization.layers[name] for name in LAYERS if characterization.layers[name].requests}
     command = facts.header.metadata.get("command")
     if command:
-        section.sentences.append(f"Command: {' '.join(map(str, command)) if isinstance(command, list) else command}")
+        words = shlex.join(map(str, command)) if isinstance(command, list) else command
+        section.sentences.append(f"Command: {words}")
     if not layers:
         section.sentences.append("This trace holds no request.")
         return section
     if characterization.elapsed_s > 0:
         section.sentences.append(f"Elapsed time {format_duration(characterization.elapsed_s)}.")
-    section.tables = [_parameter_table(layers), *_links_table(characterization.links), _more_table(layers)]
+    section.tables = [_parameter_table(layers), *_links_tables(characterization.links), _more_table(layers)]
     for data in figure_data_of(stream, characterization).values():
         section.figures += trace_figures(data)
     return section
@@ -55,16 +59,26 @@ def _parameter_table(layers: Mapping[Layer, LayerCharacterization]) -> Table:
     return Table("The five parameters", ["parameter", *(TITLES[name] for name in layers)], rows)
 
 
-def _links_table(links: Links) -> list[Table]:
-    """Why block bytes moved; no table where the trace does not say."""
+def _links_tables(links: Links) -> list[Table]:
+    """Why block bytes moved, and of how many it is known who made them move; none where the trace does not say."""
     rows = [
         [Cell(row["class"].lower()), *(Cell(format_bytes(row[f"{way}_bytes"])) for way in ("read", "written"))]
         for row in links.by_class.to_dict("records")
     ]
-    for share, text in ((links.issued, "direct and fill: operation"), (links.written_back, "write-back: process")):
-        if share.bytes:
-            rows.append([Cell(f"linked, {text} known"), Cell(f"{share.share:.2%}"), Cell("")])
-    return [Table("Why block bytes moved", ["class", "read", "written"], rows)] if len(links.by_class) else []
+    linked = [
+        [Cell(text) for text in (of, format_bytes(share.bytes), known, f"{share.share:.2%}")]
+        for share, of, known in (
+            (links.issued, "direct, fill", "their operation"),
+            (links.written_back, "write-back", "the process that dirtied them"),
+            (links.written_back_to_operation, "write-back", "the operation that dirtied them"),
+        )
+        if share.bytes
+    ]
+    tables = [
+        Table("Why block bytes moved", ["class", "read", "written"], rows),
+        Table("Block bytes whose cause is known", ["class", "bytes", "what is known", "of this share"], linked),
+    ]
+    return [table for table in tables if table.rows]
 
 
 def _more_table(layers: Mapping[Layer, LayerCharacterization]) -> Table:
@@ -85,27 +99,40 @@ def alterations_section(traces: Sequence[Trace]) -> Section:
     rows = []
     for trace in traces:
         lineage = trace.header.metadata.get("lineage")
-        if not isinstance(lineage, dict) or "achieved" not in lineage:
-            continue
-        before, wanted, achieved, off, changes = (
-            lineage.get(name) or {} for name in ("before", "wanted", "achieved", "deviation", "changes")
-        )
-        for parameter in PARAMETERS:
-            deviation = off.get(parameter)
-            rows.append(
-                [
-                    Cell(name_of_file(trace.path)),
-                    Cell(parameter),
-                    Cell(format_cell(before.get(parameter))),
-                    Cell(format_cell(wanted.get(parameter)), changes.get(parameter, "held")),
-                    Cell(format_cell(achieved.get(parameter))),
-                    Cell("-" if deviation is None else f"{deviation:+.2%}"),
-                ]
-            )
+        if isinstance(lineage, dict) and "achieved" in lineage:
+            rows += [[Cell(name_of_file(trace.path)), *cells] for cells in _altered_rows(lineage)]
     if rows:
         section.sentences = [
-            "What each altered trace was to become, and what it is when characterized again (thesis, 6.2)."
+            "What each altered trace was to become, and what it is when characterized again (thesis, 6.2). Deviations "
+            "of seqFrac and readFrac are differences, all others shares of what was wanted."
         ]
         headings = ["trace", "parameter", "original", "wanted", "achieved", "deviation"]
         section.tables = [Table("Wanted and achieved", headings, rows)]
     return section
+
+
+def _altered_rows(lineage: Mapping[str, Any]) -> list[list[Cell]]:
+    """The five parameters of an altered trace, and the factors of its times where these were changed."""
+    before, wanted, achieved, off, changes, times = (
+        lineage.get(name) or {} for name in ("before", "wanted", "achieved", "deviation", "changes", "times")
+    )
+    rows = [
+        [
+            Cell(parameter, "bytes" if parameter in ("uniqueBytes", "sizeMean") else ""),
+            Cell(format_cell(before.get(parameter))),
+            Cell(format_cell(wanted.get(parameter)), changes.get(parameter, "held")),
+            Cell(format_cell(achieved.get(parameter))),
+            Cell(deviation_text(parameter, off[parameter]) if parameter in off else "-"),
+        ]
+        for parameter in PARAMETERS
+    ]
+    return rows + [
+        [
+            Cell(name),
+            Cell("1x"),
+            Cell(f"{factor['wanted']:g}x"),
+            Cell(f"{factor['achieved']:.4g}x"),
+            Cell(deviation_text(name, off[name])),
+        ]
+        for name, factor in times.items()
+    ]
