@@ -11,19 +11,19 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 import characterize
+import pytest
 from characterize.layout import IoOp
-from tests import ordinary_user
-from tests.small_file_system import small_file_system  # noqa: F401
 from tests.told import PROGRAMS, ROOT, without_map_iterators
+
+from tests import ordinary_user
 
 FLEXTRACE = [sys.executable, "-m", "flextrace.main"]
 USER = ordinary_user.as_user()
 UNCONFINED = ["setpriv", f"--reuid={ordinary_user.NUMBER}", f"--regid={ordinary_user.NUMBER}", "--clear-groups"]
 OTHERS_FILES = {"CAP_FOWNER", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}
 
+pytest_plugins = ["small_file_system"]
 pytestmark = [
     pytest.mark.root,
     pytest.mark.parallel,
@@ -141,7 +141,7 @@ def test_the_doctor_is_right_about_a_recording(place, name):
         assert not names["warn"] & OTHERS_FILES
 
 
-def test_little_room_is_a_limit(small_file_system):  # noqa: F811
+def test_little_room_is_a_limit(small_file_system):
     verdict, names = diagnosis(run([], small_file_system, "doctor", "--format", "json"))
     assert verdict == "limited"
     assert "directory" in names["warn"]

@@ -13,15 +13,14 @@ import termios
 import time
 from pathlib import Path
 
-import pytest
-
 import characterize
+import pytest
 from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
-from tests.small_file_system import small_file_system  # noqa: F401
 from tests.told import RECORDER, run_recorder, wait_for_recording, without_map_iterators
 
+pytest_plugins = ["small_file_system"]
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
@@ -278,7 +277,7 @@ def test_same_disk_is_told_once_and_not_for_memory(tmp_path):
         in_memory.unlink(missing_ok=True)
 
 
-def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_path):  # noqa: F811
+def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_path):
     program = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=150000"
     done = run_recorder(small_file_system / "t", *program.split(), options=("--layer", "vfs"))
     assert done.returncode == 1
