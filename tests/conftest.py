@@ -13,6 +13,8 @@ from functools import partial
 import pytest
 from hypothesis import settings
 
+from tests.kernel import BTF
+
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
@@ -22,6 +24,20 @@ for number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(number) is signal.SIG_IGN:
         # What is ignored stays ignored in a program that is started, what is handled does not.
         signal.signal(number, lambda *_: None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip what needs root or the recorder where these are not."""
+    from tests.told import RECORDER  # noqa: PLC0415 (most tests have imported it by now)
+
+    records = item.get_closest_marker("records")
+    if os.geteuid() != 0 and (records or item.get_closest_marker("root")):
+        pytest.skip("needs root")
+    if records and not BTF.exists():
+        pytest.skip("this kernel has no BTF")
+    if records and not RECORDER.exists():
+        pytest.skip(f"{RECORDER} is not built (make build)")
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import characterize
 import pytest
-from characterize.layout import IoOp
-from tests.told import PROGRAMS, ROOT, without_map_iterators
 
+import characterize
+from characterize.layout import IoOp
 from tests import ordinary_user
+from tests.told import PROGRAMS, ROOT, without_map_iterators
 
 FLEXTRACE = [sys.executable, "-m", "flextrace.main"]
 USER = ordinary_user.as_user()
@@ -24,12 +24,7 @@ UNCONFINED = ["setpriv", f"--reuid={ordinary_user.NUMBER}", f"--regid={ordinary_
 OTHERS_FILES = {"CAP_FOWNER", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}
 
 pytest_plugins = ["small_file_system"]
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.parallel,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording, and becoming somebody else, need root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 def in_mounts(script: str) -> list[str]:

@@ -7,6 +7,7 @@ import stat
 import subprocess
 
 import pytest
+
 from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file, new_file, write_text
 from flextrace.main import main

@@ -10,8 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import characterize
 import pytest
+
+import characterize
 from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import loop_device, run
 from tests.told import PROGRAMS, RECORDER, ROOT, run_recorder, wait_for_recording
@@ -19,11 +20,7 @@ from tests.told import PROGRAMS, RECORDER, ROOT, run_recorder, wait_for_recordin
 SECONDS_MAX = 30
 
 pytest_plugins = ["small_file_system"]
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def test_little_is_written_soon_as_well(tmp_path):

@@ -8,9 +8,10 @@ import threading
 import zlib
 from pathlib import Path
 
-import characterize
 import numpy as np
 import pytest
+
+import characterize
 from characterize.counting.intervals import union_length
 from characterize.errors import FlextraceError
 from characterize.layout import RecordKind
@@ -27,7 +28,7 @@ from tests.page_cache import resident_pages
 from tests.straced import needs_engine
 from tests.synthetic_machine import Machine
 
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
+pytestmark = [needs_engine, pytest.mark.root]
 pytest_plugins = ["brief_points", "small_file_system"]
 
 MIB = 1 << 20

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from flextrace.main import main
 from flextrace.runs import interruption, measuring
 from selfscale.profile import Profile
@@ -20,7 +21,6 @@ pytest_plugins = ["small_file_system"]
 pytestmark = pytest.mark.parallel
 
 CACHE_BYTES = 16 * MIB
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
 
 
 class Disturbed:
@@ -205,7 +205,7 @@ def test_a_journal_that_does_not_fit_leaves_the_better_profile(tmp_path, disturb
     assert len(points_of(Profile.load(tmp_path / "p.json"))) == 9
 
 
-@needs_root
+@pytest.mark.root
 def test_a_file_system_of_documents_that_fills_up(tmp_path, small_file_system, disturbed, capsys):
     output = small_file_system / "p.json"
     disturbed.before[5] = lambda: fill_up(small_file_system)
@@ -241,7 +241,7 @@ def test_a_directory_of_documents_that_vanishes(tmp_path, disturbed, capsys):
     assert disturbed.measured == len(points_of(Profile.load(output)))
 
 
-@needs_root
+@pytest.mark.root
 def test_no_journal_is_begun_below_a_mount_point_whose_file_system_vanished(
     tmp_path,
     small_file_system,
