@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from functools import partial
 
 import pytest
 from hypothesis import settings
 
+from tests import left_behind
 from tests.kernel import BTF
 
 settings.register_profile("local", deadline=None)
@@ -38,6 +40,15 @@ def pytest_runtest_setup(item):
         pytest.skip("this kernel has no BTF")
     if records and not RECORDER.exists():
         pytest.skip(f"{RECORDER} is not built (make build)")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_of_killed_runs(tmp_path_factory):
+    """A loop device or a mount that is left takes its number, its disk's room, and maybe a test's time."""
+    with left_behind.claimed(tmp_path_factory.getbasetemp()):
+        if os.geteuid() == 0 and (left := left_behind.take_away()):
+            warnings.warn(f"tests that were killed had left {', '.join(left)}", stacklevel=1)
+        yield
 
 
 @pytest.fixture
