@@ -13,19 +13,17 @@ import termios
 import time
 from pathlib import Path
 
-import characterize
 import pytest
+
+import characterize
 from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
+from tests.own_group import GROUPS, made_group
 from tests.told import RECORDER, run_recorder, wait_for_recording, without_map_iterators
 
 pytest_plugins = ["small_file_system"]
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def written(trace: characterize.Trace) -> dict[str, int]:
@@ -121,20 +119,12 @@ def test_a_disk_stands_for_what_lies_on_it(tmp_path, kind):
 @pytest.fixture(params=["freezer", "unified", "."])
 def group(request):
     """A control group of version 1 or 2 with one below it."""
-    root = Path("/sys/fs/cgroup") / request.param
-    if not (root / "cgroup.procs").exists():
-        pytest.skip(f"{root} is no hierarchy of control groups here")
-    place = root / f"flextrace-test-{os.getpid()}"
-    inner = place / "inner"
-    place.mkdir()
-    inner.mkdir()
-    yield place
-    for _ in range(50):
-        with contextlib.suppress(OSError):
-            inner.rmdir()
-            place.rmdir()
-            return
-        time.sleep(0.1)
+    hierarchy = GROUPS / request.param
+    if not (hierarchy / "cgroup.procs").exists():
+        pytest.skip(f"{hierarchy} is no hierarchy of control groups here")
+    with made_group(hierarchy) as place:
+        (place / "inner").mkdir()
+        yield place
 
 
 def test_in_cgroup_takes_who_is_there_who_comes_and_who_is_born(tmp_path, group):
