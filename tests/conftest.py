@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from functools import partial
 
 import pytest
 from hypothesis import settings
+
+from tests import left_behind
+from tests.kernel import BTF
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -22,6 +26,29 @@ for number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(number) is signal.SIG_IGN:
         # What is ignored stays ignored in a program that is started, what is handled does not.
         signal.signal(number, lambda *_: None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip what needs root or the recorder where these are not."""
+    from tests.told import RECORDER  # noqa: PLC0415 (most tests have imported it by now)
+
+    records = item.get_closest_marker("records")
+    if os.geteuid() != 0 and (records or item.get_closest_marker("root")):
+        pytest.skip("needs root")
+    if records and not BTF.exists():
+        pytest.skip("this kernel has no BTF")
+    if records and not RECORDER.exists():
+        pytest.skip(f"{RECORDER} is not built (make build)")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_of_killed_runs(tmp_path_factory):
+    """A loop device or a mount that is left takes its number, its disk's room, and maybe a test's time."""
+    with left_behind.claimed(tmp_path_factory.getbasetemp()):
+        if os.geteuid() == 0 and (left := left_behind.take_away()):
+            warnings.warn(f"tests that were killed had left {', '.join(left)}", stacklevel=1)
+        yield
 
 
 @pytest.fixture

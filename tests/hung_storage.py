@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.own_group import made_group
 from tests.page_cache import resident_pages
-from tests.running_replay import wait_until
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 MADV_PAGEOUT, SYS_PROCESS_MADVISE = 21, 440
@@ -54,19 +54,16 @@ def page_out(process: int, file: Path) -> None:
 @contextlib.contextmanager
 def unreadable(device: str, process: int) -> Iterator[None]:
     """A disk (MAJOR:MINOR) for one process, as long as this lasts."""
-    group = BLKIO / f"flextrace-test-{os.getpid()}"
-    group.mkdir()
-    limit = group / "blkio.throttle.read_bps_device"
-    try:
-        limit.write_text(f"{device} 1")
-        (group / "cgroup.procs").write_text(str(process))
-        yield
-    finally:
-        limit.write_text(f"{device} 0")
-        with contextlib.suppress(OSError):  # it has ended
-            (BLKIO / "cgroup.procs").write_text(str(process))
-        wait_until(lambda: not (group / "cgroup.procs").read_text())
-        group.rmdir()
+    with made_group(BLKIO) as group:
+        limit = group / "blkio.throttle.read_bps_device"
+        try:
+            limit.write_text(f"{device} 1")
+            (group / "cgroup.procs").write_text(str(process))
+            yield
+        finally:
+            limit.write_text(f"{device} 0")
+            with contextlib.suppress(OSError):  # it has ended
+                (BLKIO / "cgroup.procs").write_text(str(process))
 
 
 @contextlib.contextmanager

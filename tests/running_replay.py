@@ -37,6 +37,11 @@ def wait_until(happens: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+def wait_for_calls(log: Path, call: str, count: int = 1) -> None:
+    """Poll the log of strace until it has so many of them."""
+    wait_until(lambda: log.exists() and log.read_text().count(f"{call}(") >= count, 100)
+
+
 def threads(process: Path) -> Iterator[str]:
     """Names of the threads of a process."""
     with suppress(OSError):  # it ends meanwhile

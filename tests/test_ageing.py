@@ -14,6 +14,8 @@ from selfscale.measuring import ageing
 from selfscale.measuring.access import BUFFERED, Access
 from tests.test_scale_real import needs_engine
 
+pytestmark = pytest.mark.parallel
+
 MIB = 1 << 20
 SETTINGS = Settings(cache_bytes=8 * MIB, budget_s=60.0, cpus=2)
 

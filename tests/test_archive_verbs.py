@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,13 +29,9 @@ from tests.synthetic_machine import MIB, Machine
 from tests.told import wait_for_recording
 
 pytest_plugins = ["archive_fixtures", "small_file_system"]
+pytestmark = pytest.mark.parallel
 
 WILLY = ["--unique-bytes", "1M", "--seq-frac", "0", "--read-frac", "1", "--size-mean", "4K", "--process-num", "1"]
-
-needs_recorder = pytest.mark.skipif(
-    os.geteuid() != 0 or not Path("/sys/kernel/btf/vmlinux").exists(),
-    reason="recording needs root and a kernel with BTF",
-)
 
 
 def run_flextrace(*words):
@@ -230,7 +225,7 @@ def test_predict_compare_and_report_take_an_archive(tmp_path, capsys, monkeypatc
 # ---- recording into an archive ----
 
 
-@needs_recorder
+@pytest.mark.records
 @pytest.mark.parametrize("confined", [[], ["--memory", "64M"]])
 def test_record_into_an_archive(tmp_path, confined):
     """The command's status is passed on; nothing but the archive is left."""
@@ -246,7 +241,7 @@ def test_record_into_an_archive(tmp_path, confined):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "in", "out"]
 
 
-@needs_recorder
+@pytest.mark.records
 def test_record_keeps_the_trace_if_there_is_no_room_for_the_archive(small_file_system):
     """Room for the trace and not for both: the file that the command leaves takes the rest."""
     fill = f"head -c 4130000 /dev/zero >{small_file_system}/rest"
@@ -273,7 +268,7 @@ def test_archiving_that_is_interrupted_keeps_the_trace_and_says_how_to_go_on(tmp
     assert trace.read_bytes() == b"recorded"
 
 
-@needs_recorder
+@pytest.mark.records
 def test_record_does_not_begin_over_an_existing_archive(tmp_path):
     (tmp_path / "a.parquet").write_text("precious")
     done = run_flextrace("record", "-o", tmp_path / "a.parquet", "--", "touch", tmp_path / "ran")
@@ -294,7 +289,7 @@ def started(tmp_path, *words, hangup):
     return recording
 
 
-@needs_recorder
+@pytest.mark.records
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_recording_and_not_the_archiving(tmp_path, number):
     with started(tmp_path, "sleep", "60", hangup="default") as recording:
@@ -306,7 +301,7 @@ def test_a_signal_ends_the_recording_and_not_the_archiving(tmp_path, number):
     assert metadata["exit_status"] == 128 + number
 
 
-@needs_recorder
+@pytest.mark.records
 def test_nohup_keeps_a_recording_when_the_terminal_goes(tmp_path):
     with started(tmp_path, "sleep", "1", hangup="ignore") as recording:
         os.killpg(recording.pid, signal.SIGHUP)
@@ -322,7 +317,7 @@ ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 time.sleep(0.3)
 os.kill(os.getppid(), signal.SIGHUP)
-taken = signal.sigtimedwait(signals, 1)
+taken = signal.sigtimedwait(signals, 1 if ignored else 60)
 print("ignored" if ignored else "default", signal.Signals(taken.si_signo).name if taken else "nothing")
 """
 

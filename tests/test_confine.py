@@ -6,8 +6,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -15,14 +13,12 @@ from characterize.errors import FlextraceError
 from flextrace.record import warm
 from replayer.running import confine
 from replayer.running.confine import MemoryGroup, current_limit
+from tests.running_replay import wait_until
+from tests.straced import ROOT
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="making a memory control group needs root"),
-]
+pytestmark = [pytest.mark.root, pytest.mark.parallel]
 
 LIMIT_BYTES = 64 << 20
-ROOT = Path(__file__).parent.parent
 
 
 def output(command: list[str]) -> str:
@@ -70,9 +66,7 @@ def test_group_is_removed_after_an_error_with_a_process_still_in_it():
         with MemoryGroup(LIMIT_BYTES) as group:
             process = subprocess.Popen(group.wrap(["sleep", "100"]))
             started.append((group.path, process))
-            deadline = time.monotonic() + 10
-            while str(process.pid) not in (group.path / "cgroup.procs").read_text().split():
-                assert time.monotonic() < deadline
+            wait_until(lambda: str(process.pid) in (group.path / "cgroup.procs").read_text().split())
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

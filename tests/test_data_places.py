@@ -11,7 +11,7 @@ from characterize.layout import IoFlag
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, ENGINE, needs_engine, needs_strace
 
-pytestmark = [needs_engine, needs_strace]
+pytestmark = [needs_engine, needs_strace, pytest.mark.parallel]
 
 PAGE = 4096
 READ_PLACES, WRITE_PLACES, WRITE_PLACES_SHARED = 1024, 256, 4096

@@ -15,8 +15,8 @@ import pytest
 import characterize
 from characterize.errors import FlextraceError
 from tests.demo import demo, sizes
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.straced import ROOT, needs_engine
+from tests.told import PROGRAMS
 
 
 def test_without_root_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,21 +54,12 @@ def test_a_result_that_distrusts_itself_does_not_end_the_demo(
     assert "not to be trusted" in capsys.readouterr().out
 
 
-def why_not() -> str | None:
-    if os.geteuid() != 0:
-        return "needs root"
-    if not Path("/sys/kernel/btf/vmlinux").exists():
-        return "needs a kernel with BTF"
-    for name in ("flextrace-record", "flextrace-replay", "tests/debit_credit"):
-        if not (ROOT / "build" / name).exists():
-            return f"build/{name} is not built"
-    return None
-
-
-@pytest.mark.root
+@pytest.mark.records
+@needs_engine
+@pytest.mark.skipif(
+    not (PROGRAMS / "debit_credit").exists(), reason="debit_credit is not built (make build/test-programs)"
+)
 def test_quick_demo(tmp_path: Path) -> None:
-    if reason := why_not():
-        pytest.skip(reason)
     output = tmp_path / "out"
     process = subprocess.run(
         [sys.executable, "-m", "tests.demo.demo", "--quick", "--output", str(output)],

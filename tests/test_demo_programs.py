@@ -12,6 +12,8 @@ import pytest
 
 from tests.demo.sort_input import LINE_BYTES, write_sort_input
 
+pytestmark = pytest.mark.parallel
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "tests/programs/debit_credit.c"
 

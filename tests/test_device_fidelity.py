@@ -3,7 +3,6 @@
 
 import json
 import math
-import os
 
 import numpy as np
 import pytest
@@ -15,14 +14,8 @@ from flextrace.main import main
 from tests.block_device import loop_device, partition
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine
-from tests.told import RECORDER
 
-pytestmark = [
-    needs_engine,
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(not RECORDER.exists(), reason="build/flextrace-record is not built"),
-]
+pytestmark = [needs_engine, pytest.mark.records, pytest.mark.parallel]
 
 SIZE = 64 << 20
 COUNT, FLUSHES = 211, 13

@@ -17,7 +17,7 @@ from tests.made_trace import made_trace, read, write
 from tests.straced import needs_engine
 from tests.told import RECORDER, ROOT, run_recorder
 
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
+pytestmark = [needs_engine, pytest.mark.root, pytest.mark.parallel]
 
 SIZE = 64 << 20
 COUNT = 211

@@ -17,7 +17,7 @@ from tests.loop_file_system import IMAGE_BYTES
 from tests.made_trace import made_trace, read, write
 from tests.straced import DATA, ENGINE, needs_engine, needs_strace, strace_run_phase
 
-pytestmark = [needs_engine, needs_strace, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
+pytestmark = [needs_engine, needs_strace, pytest.mark.root, pytest.mark.parallel]
 
 PAGE = 4096
 WHOLE = [(0, PAGE), (2 * PAGE, 8 * PAGE)]

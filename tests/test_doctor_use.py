@@ -16,7 +16,6 @@ import pytest
 import characterize
 from characterize.layout import IoOp
 from tests import ordinary_user
-from tests.small_file_system import small_file_system  # noqa: F401
 from tests.told import PROGRAMS, ROOT, without_map_iterators
 
 FLEXTRACE = [sys.executable, "-m", "flextrace.main"]
@@ -24,12 +23,8 @@ USER = ordinary_user.as_user()
 UNCONFINED = ["setpriv", f"--reuid={ordinary_user.NUMBER}", f"--regid={ordinary_user.NUMBER}", "--clear-groups"]
 OTHERS_FILES = {"CAP_FOWNER", "CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE"}
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.parallel,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording, and becoming somebody else, need root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytest_plugins = ["small_file_system"]
+pytestmark = [pytest.mark.records, pytest.mark.parallel]
 
 
 def in_mounts(script: str) -> list[str]:
@@ -141,7 +136,7 @@ def test_the_doctor_is_right_about_a_recording(place, name):
         assert not names["warn"] & OTHERS_FILES
 
 
-def test_little_room_is_a_limit(small_file_system):  # noqa: F811
+def test_little_room_is_a_limit(small_file_system):
     verdict, names = diagnosis(run([], small_file_system, "doctor", "--format", "json"))
     assert verdict == "limited"
     assert "directory" in names["warn"]

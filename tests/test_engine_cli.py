@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -159,9 +158,7 @@ def test_a_replay_whose_reader_is_gone_ends_and_removes_its_files(trace, image, 
     """As when a front end is killed: it forwards nothing."""
     command = [ENGINE, trace, image, "--loop", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "image" / "f00000001").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until((tmp_path / "image" / "f00000001").exists)
     process.stdout.close()
     try:
         assert process.wait(timeout=30) == 1

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
@@ -18,15 +17,9 @@ from characterize.layout import Fileop, IoFlag, IoOp, Source
 from characterize.requests import left_out
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine, op
-from tests.told import PROGRAMS, RECORDER, record, run_recorder
+from tests.told import PROGRAMS, record, run_recorder
 
-pytestmark = [
-    needs_engine,
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not RECORDER.exists(), reason="build/flextrace-record is not built (make build)"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = [needs_engine, pytest.mark.records, pytest.mark.parallel]
 
 PAGE = 4096
 needs_programs = pytest.mark.skipif(

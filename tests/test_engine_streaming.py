@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -25,6 +24,7 @@ from characterize.layout import (
 from tests.bench.engine_memory import measure_memory
 from tests.bench.large_trace import REQUEST_BYTES, make_large_trace
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import wait_for_calls
 from tests.straced import DATA, ENGINE, needs_engine, needs_strace, strace
 from tests.told import PROGRAMS
 
@@ -176,9 +176,7 @@ def test_an_interrupt_ends_every_scan_of_a_trace(tmp_path, scan):
     if scan == "places":
         command.append("--layout=recorded")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text().count("madvise(") >= begin) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_calls(log, "madvise", begin)
     os.kill(int(log.read_text().split()[0]), signal.SIGINT)
     complaint = process.communicate(timeout=60)[1]
     assert process.returncode == 1

@@ -327,7 +327,7 @@ def test_direct_on_leaves_odd_requests_to_the_page_cache_and_says_so(tmp_path):
         (["--late=never", "--timing=recorded"], "never"),
         (["--late-limit-ms=-1"], "-1"),
         (["--direct=maybe"], "maybe"),
-        (["--sync=on"], "on"),
+        (["--sync=fua"], "--sync does not know 'fua'"),
         (["--engine=null", "--phase=prepare"], "prepare"),
     ],
 )

@@ -2,12 +2,10 @@
 """Traces exported for fio: fio runs them as they are, and strace and the recorder see the exported operations."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +19,10 @@ from tests.straced import ROOT, needs_engine, needs_strace, op, strace
 
 pytest_plugins = ["archive_fixtures"]
 pytestmark = [
+    pytest.mark.parallel,
     needs_engine,
     pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed"),
 ]
-needs_recorder = pytest.mark.skipif(
-    os.geteuid() != 0 or not Path("/sys/kernel/btf/vmlinux").exists(),
-    reason="recording needs root and a kernel with BTF",
-)
 
 CALLS = "openat,pread64,pwrite64,fsync,fdatasync"
 MILLISECOND = 1_000_000
@@ -96,8 +91,7 @@ def test_fio_does_exactly_the_exported_operations(tmp_path, capsys):
     assert sorted(threads.values()) == sorted(wanted(trace).values())
 
 
-@needs_recorder
-@pytest.mark.root
+@pytest.mark.records
 def test_a_recording_of_fio_has_the_requests_of_the_trace(tmp_path):
     """In another instrument than strace, with asynchronous requests, whose order strace cannot tell."""
     aio = [

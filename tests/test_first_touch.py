@@ -11,7 +11,7 @@ import characterize
 from characterize.layout import IO_FAULTS_MAX, IO_FAULTS_SHIFT, IoFlag, IoOp, Source
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine
-from tests.told import RECORDER, run_recorder
+from tests.told import run_recorder
 
 PAGE = 4096
 PAGES, REQUESTS, MANY = 7, 13, 300
@@ -52,7 +52,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-pytestmark = pytest.mark.skipif(not RECORDER.exists(), reason="the recorder is not built")
+pytestmark = pytest.mark.records
 
 
 def faults_of(trace, path, op):

@@ -43,15 +43,12 @@ PAGE = 4096
 PAGES = 16
 GAP_NS = 2_000_000
 ROUNDS = 5003
-FROZEN_S = 0.2  # until everybody has met it
+SOME_S = 0.2  # for what nobody tells of to have happened
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root"),
     pytest.mark.skipif(not SMALL.exists(), reason=f"{SMALL} is not built (make build/test-programs)"),
 ]
-
-needs_recorder = pytest.mark.skipif(not RECORDER.exists(), reason="recorder not built (make build)")
 
 
 def repeated(make, **fields):
@@ -93,12 +90,14 @@ def file_system(directory):
             let_go(system.place)
 
 
-def state_of(process, thread):
-    """As the kernel calls it: D where no signal comes."""
-    for comm in Path(f"/proc/{process}/task").glob("*/comm"):
-        if comm.read_text() == f"{thread}\n":
-            return (comm.parent / "stat").read_text().rpartition(")")[2].split()[0]
-    return None
+def held_threads(process):
+    """Names of those that are where no signal comes."""
+    names = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        with contextlib.suppress(OSError):  # it ends meanwhile
+            name, _, state = (task / "stat").read_text().partition("(")[2].rpartition(") ")
+            names += [name] * state.startswith("D")
+    return names
 
 
 @contextlib.contextmanager
@@ -133,7 +132,7 @@ def test_its_result_is_of_what_has_come_back(tmp_path, name):
         playing_small(trace, system.place / "image", *options) as process,
         frozen(system.place),
     ):
-        time.sleep(FROZEN_S)
+        wait_until(lambda: len(held_threads(process.pid)) >= held)
         process.send_signal(signal.SIGTERM)
         document = rest_of_document(process)
         assert process.stdout.read() == ""  # it has ended
@@ -168,7 +167,7 @@ def test_who_comes_back_after_the_stop_and_waits_again_is_given_up(tmp_path, eng
             with frozen(system.place):
                 wait_until(lambda: has_open(process.pid, image / "f00000003"))
                 process.send_signal(signal.SIGTERM)
-                time.sleep(FROZEN_S)
+                time.sleep(SOME_S)
             document = rest_of_document(process)
     operations = document["operations"]
     assert (document["unanswered"], operations["failed"]) == (0, 0)
@@ -218,7 +217,7 @@ def test_its_result_does_not_wait_for_the_trace(tmp_path):
             os.fsync(stream.fileno())
             with unreadable(system.disk.name, process.pid):
                 page_out(process.pid, trace)
-                wait_until(lambda: state_of(process.pid, "feed") == "D")
+                wait_until(lambda: "feed" in held_threads(process.pid))
                 process.send_signal(signal.SIGTERM)
                 document = rest_of_document(process)
                 assert process.stdout.read() == ""
@@ -262,7 +261,7 @@ def test_nor_does_who_waits_for_the_engine(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [(), ("--memory", "64M"), pytest.param(("--record",), marks=needs_recorder)],
+    [(), ("--memory", "64M"), pytest.param(("--record",), marks=pytest.mark.records)],
     ids=["alone", "confined", "recorded"],
 )
 def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, options):
@@ -278,9 +277,9 @@ def test_the_verb_tells_it_and_does_not_wait(tmp_path, monkeypatch, options):
         process = started(trace, image, "--timing", "think", *options)
         try:
             wait_until(lambda: playing(image))
-            time.sleep(FROZEN_S)
+            time.sleep(SOME_S)
             with frozen(system.place):
-                time.sleep(FROZEN_S)
+                wait_until(lambda: held_threads(playing(image)))
                 process.send_signal(signal.SIGINT)
                 out, said = process.communicate(timeout=60)
                 assert playing(image)
@@ -307,7 +306,7 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
-@needs_recorder
+@pytest.mark.records
 @pytest.mark.usefixtures("interruptible")
 def test_a_recorder_that_it_holds_costs_no_result(tmp_path, monkeypatch):
     """Another signal ends the waiting for it."""
@@ -319,7 +318,7 @@ def test_a_recorder_that_it_holds_costs_no_result(tmp_path, monkeypatch):
     def interrupt():
         wait_until(lambda: not playing(image))
         for _ in range(2):
-            if not ended.wait(SAME_S + FROZEN_S):
+            if not ended.wait(SAME_S + SOME_S):
                 os.kill(os.getpid(), signal.SIGINT)
 
     interrupts = threading.Thread(target=interrupt)
@@ -353,7 +352,7 @@ def test_an_error_does_not_wait_for_it_either(tmp_path, monkeypatch):
 
             def fail(_line):
                 stack.enter_context(frozen(system.place))
-                time.sleep(FROZEN_S)
+                wait_until(lambda: held_threads(playing(image)))
                 raise RuntimeError("enough")
 
             with pytest.raises(RuntimeError, match="enough"):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded holes in the image of a replay: where they are by lseek(2), what they leave free by stat(2)."""
 
-import os
 import re
 
 import pytest
@@ -21,7 +20,6 @@ PAGE = 4096
 SIZE = 9 * MIB + 17
 HOLES = [(0, MIB), (3 * MIB, 5 * MIB), (7 * MIB, SIZE)]
 DATA_BYTES = 4 * MIB
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
 
 def rows(holes, file=1):
@@ -148,7 +146,7 @@ def test_data_and_what_is_written_into_holes_count_as_room(engine, small_file_sy
     assert list(small_file_system.iterdir()) == []
 
 
-@as_root
+@pytest.mark.root
 def test_what_was_cached_in_large_folios_is_not_written_into_holes(engine, tmp_path):
     """The data of such ranges is written once more, where there are no holes."""
     with loop_file_system("ext4", tmp_path) as system:
@@ -159,7 +157,7 @@ def test_what_was_cached_in_large_folios_is_not_written_into_holes(engine, tmp_p
         assert data_ranges(image / "f00000001") == between(HOLES, SIZE)
 
 
-@as_root
+@pytest.mark.root
 def test_places_of_what_was_written_into_holes_are_not_given(engine, tmp_path):
     """One piece of data, and behind it on the device one of a hole that the trace has filled."""
     place = {"class": BlockDataClass.WRITEBACK, "file": 1, "bytes": MIB}

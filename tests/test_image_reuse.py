@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -16,9 +15,10 @@ from characterize.layout import FileFlag, Fileop, FileType, HeaderFlag, IoFlag
 from flextrace.main import main
 from tests.laid_out import document_of
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import wait_for_calls, wait_until
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 
-pytestmark = needs_engine
+pytestmark = [needs_engine, pytest.mark.parallel]
 pytest_plugins = ["image_engine"]
 
 SIZE = 3_000_017
@@ -149,11 +149,7 @@ def interrupt_layout(tmp_path, directory, *options):
     path = characterize.write(one_file(40 << 30), tmp_path / "large.iotrace", force=True)
     command = [ENGINE, path, f"--directory={directory}", "--force-space", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (directory / "f00000001").exists() and (directory / "f00000001").stat().st_size > 1 << 20:
-            break
-        time.sleep(0.01)
+    wait_until(lambda: any(path.stat().st_size > 1 << 20 for path in directory.glob("f00000001")))
     process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=120)
     assert process.returncode == 1
@@ -324,9 +320,7 @@ def test_a_stop_while_a_pass_is_undone_leaves_the_result(tmp_path):
     log = tmp_path / "log"
     slow = ["strace", "-f", "-o", log, "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter=20000"]
     process = subprocess.Popen([*slow, *command, "--phase=run", "--loop"], stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 100
-    while not (log.exists() and log.read_text().count("pwrite64(") > 3) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_calls(log, "pwrite64", 4)
     os.kill(int(log.read_text().split()[0]), signal.SIGINT)
     document = json.loads(process.communicate(timeout=100)[0])
     assert process.returncode == 0
@@ -349,9 +343,7 @@ def test_looking_at_the_files_of_an_image_is_interrupted(engine, tmp_path, phase
     slow = ["-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=10000:when=100+"]
     command = ["strace", "-f", "-o", log, *slow, ENGINE, path, f"--directory={tmp_path / 'image'}", f"--phase={phase}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text().count(f"{calls}(") > 120) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_calls(log, calls, 121)
     os.kill(int(log.read_text().split()[0]), signal.SIGINT)
     complaint = process.communicate(timeout=60)[1]
     assert process.returncode == 1

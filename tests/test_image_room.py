@@ -14,7 +14,7 @@ from tests.laid_out import loop_place
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine
 
-pytestmark = [needs_engine, pytest.mark.root]
+pytestmark = [needs_engine, pytest.mark.root, pytest.mark.parallel]
 
 MIB = 1 << 20
 

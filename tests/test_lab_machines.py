@@ -136,22 +136,20 @@ def test_many_small_dirty_blocks_are_no_reason_to_write_back(tmp_path, nothing_l
         pytest.skip(str(error))
 
 
+@pytest.mark.root
 def test_what_fails_inside_takes_everything_away(tmp_path, nothing_left):
     def fail() -> None:
         with lab_machine(MACHINES[1], tmp_path) as place:
             (place / "file").write_bytes(b"x" * 4096)
             raise RuntimeError("measured nothing")
 
-    if os.geteuid() != 0:
-        pytest.skip("loop devices and mounts need root")
     with pytest.raises(RuntimeError, match="measured nothing"):
         fail()
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_program_takes_everything_away(number, tmp_path, nothing_left):
-    if os.geteuid() != 0:
-        pytest.skip("loop devices and mounts need root")
     program = f"""
 import signal, sys, time
 from pathlib import Path
@@ -174,9 +172,8 @@ with lab_machines.ended_as_interrupted(), lab_machines.lab_machine(machine, Path
     assert "KeyboardInterrupt" in said
 
 
+@pytest.mark.root
 def test_machine_without_room_says_how_much_it_needs(tmp_path):
-    if os.geteuid() != 0:
-        pytest.skip("loop devices and mounts need root")
     huge = LabMachine("huge", 1 << 50, "ext4", "disk")
     with pytest.raises(UnavailableError, match=r"machine huge: \d+ MiB are needed"), lab_machine(huge, tmp_path):
         pass

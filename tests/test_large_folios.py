@@ -16,7 +16,9 @@ from characterize.layout import LARGE_FOLIOS_ALL, LARGE_FOLIOS_NONE, Fileop
 from tests.made_trace import made_trace
 from tests.page_cache import PAGE_BYTES, cache_only, cached_ranges, folio_pages, large_folio_share
 from tests.straced import ENGINE, needs_engine, op
-from tests.told import RECORDER, run_recorder
+from tests.told import run_recorder
+
+pytestmark = pytest.mark.root  # only root is told the frames of pages
 
 MIB = 1 << 20
 SIZE = 8 * MIB
@@ -37,9 +39,7 @@ def written(path, request_bytes, size=SIZE):
 
 
 @pytest.fixture(autouse=True)
-def _root_on_large_folios(tmp_path):
-    if os.geteuid():
-        pytest.skip("only root is told the frames of pages")
+def _on_large_folios(tmp_path):
     if large_folio_share(written(tmp_path / "trial", MIB)) < LARGE:
         pytest.skip("this file system has no large folios")
     if large_folio_share(written(tmp_path / "trial-small", PAGE_BYTES)) > FEW:
@@ -68,10 +68,7 @@ def share_of(code):
     return (code - LARGE_FOLIOS_NONE) / (LARGE_FOLIOS_ALL - LARGE_FOLIOS_NONE)
 
 
-needs_recorder = pytest.mark.skipif(not RECORDER.exists(), reason="the recorder is not built")
-
-
-@needs_recorder
+@pytest.mark.records
 def test_recorded_as_the_frames_of_its_pages_say(tmp_path):
     files = {
         name: written(tmp_path / name, request_bytes)
@@ -99,7 +96,7 @@ def test_recorded_as_the_frames_of_its_pages_say(tmp_path):
     assert told.max().map(share_of).to_dict() == pytest.approx(expected, abs=2 / 32)
 
 
-@needs_recorder
+@pytest.mark.records
 def test_their_size_is_recorded_as_the_frames_say(tmp_path):
     """Of each request size, as large as this file system makes folios of it; of a file of several the median."""
     files = {str(order): written(tmp_path / str(order), PAGE_BYTES << order) for order in (0, 1, 4, 7, 9)}
@@ -121,7 +118,7 @@ def test_their_size_is_recorded_as_the_frames_say(tmp_path):
     assert told.unique().map(list).to_dict() == {name: [order] for name, order in expected.items()}
 
 
-@needs_recorder
+@pytest.mark.records
 def test_nothing_is_read_for_it(tmp_path):
     """What is looked at is mapped for a moment: of a file of which little is cached no more is so afterwards."""
     path = written(tmp_path / "sparse", PAGE_BYTES)

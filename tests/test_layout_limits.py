@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from tests.laid_out import (
 )
 from tests.made_trace import write
 from tests.page_cache import cached_ranges
+from tests.running_replay import wait_for_calls
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 from tests.told import PROGRAMS
 
@@ -139,9 +139,7 @@ def test_a_stop_in_the_middle_leaves_an_image_that_is_known_as_unfinished(engine
     options = ["--layout=recorded", *(["--keep-image"] if kept else [])]
     command = [*slow, ENGINE, path, f"--directory={image}", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text().count("ioctl(") > 8) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_calls(log, "ioctl", 9)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(children[0]), signal.SIGINT)
     output, complaint = process.communicate(timeout=60)
@@ -185,11 +183,16 @@ def test_a_file_system_that_cannot_is_refused_before_anything_is_written(engine,
 
 
 def check_refusal(engine, image):
-    image.mkdir()
-    done = engine(trace_of(alternating()), image, "--layout=recorded", "--keep-image")
-    assert done.returncode == 1
-    assert "nobody can choose blocks" in done.stderr
-    assert list(image.iterdir()) == []
+    """Of a new directory, and of one that is to stay."""
+    for options in ((), ("--keep-image",)):
+        if options:
+            image.mkdir()
+        done = engine(trace_of(alternating()), image, "--layout=recorded", *options)
+        assert done.returncode == 1
+        assert "nobody can choose blocks" in done.stderr
+        assert "leave out --layout recorded" in done.stderr
+        assert list(image.parent.glob("image/*")) == []
+        assert image.exists() == bool(options)
 
 
 REWRITE = [write(at, PIECE_BYTES, 20 + at // PIECE_BYTES) for at in range(0, SIZES[1], PIECE_BYTES)]

@@ -13,9 +13,8 @@ import pytest
 import characterize
 from characterize.layout import Fileop, HeaderFlag
 from tests.made_trace import made_trace, read
-from tests.told import ROOT
+from tests.straced import ENGINE
 
-ENGINE = ROOT / "build" / "flextrace-replay"
 SMALL, LARGE = 512, 1 << 20
 FILES = [{"file": 1, "size_bytes": LARGE}, {"file": 2, "size_bytes": LARGE}]
 

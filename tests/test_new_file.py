@@ -12,8 +12,8 @@ from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file, new_file, write_text
 from flextrace.main import main
 from selfscale.profile import Profile
-from tests.small_file_system import small_file_system  # noqa: F401
 
+pytest_plugins = ["small_file_system"]
 pytestmark = pytest.mark.parallel
 
 
@@ -126,7 +126,7 @@ def test_links_in_a_circle_are_no_place_for_a_result(words, tmp_path, capsys, mo
     assert "cannot write loop: its links lead in a circle" in capsys.readouterr().err
 
 
-def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_system, tmp_path, capsys):  # noqa: F811
+def test_a_directory_that_takes_no_file_is_refused_before_the_work(small_file_system, tmp_path, capsys):
     subprocess.run(["mount", "-o", "remount,ro", small_file_system], check=True)
     output = small_file_system / "p.json"
     with pytest.raises(FlextraceError, match="its directory is not writable; choose another"):

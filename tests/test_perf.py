@@ -12,7 +12,7 @@ from characterize.layout import BlockOp
 
 
 @pytest.mark.root
-@pytest.mark.skipif(not shutil.which("perf") or os.geteuid() != 0, reason="needs perf and root")
+@pytest.mark.skipif(not shutil.which("perf"), reason="perf is not installed")
 def test_perf_on_this_machine(tmp_path):
     """41 direct writes of 12 KiB arrive as 41 requests of that size, with the sectors in order."""
     data, file = tmp_path / "perf.data", tmp_path / "file"

@@ -18,8 +18,6 @@ from replayer.alter import Relative, alter
 from replayer.merge import clone, merge
 from replayer.repeat import repeat
 from replayer.willy import make_trace
-from selfscale.explore import Exploration
-from selfscale.exploring.plan import Settings
 from selfscale.measuring.access import Access
 from selfscale.measuring.storage import storage_times
 from selfscale.predict import Predictor
@@ -30,8 +28,8 @@ from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import operations_of
 from tests.formula_predictor import FormulaPredictor
 from tests.made_trace import made_trace, read, write
-from tests.synthetic_machine import MIB, Machine
-from tests.test_storage import TIMES_US, measured
+from tests.probed_profile import probed_profile
+from tests.synthetic_machine import MIB
 
 pytestmark = pytest.mark.parallel
 
@@ -46,9 +44,7 @@ KNEE = {"converged": True, "rounds": 1, "moving": [], "ranges": {}}
 
 @pytest.fixture(scope="module")
 def predictor():
-    exploration = Exploration(Settings(256 * MIB, 90.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
-    exploration.run()
-    return Predictor(replace(exploration.profile(), storage=[measured(name) for name in TIMES_US]))
+    return Predictor(probed_profile())
 
 
 def cached_reads():

@@ -8,7 +8,6 @@ import os
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,15 +20,11 @@ from replayer.running.binaries import find_binary
 from replayer.running.processors import processor_options
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine
-from tests.told import RECORDER, run_recorder
+from tests.told import run_recorder
 
 PAGE = 4096
 NS = 10**9
 
-needs_recorder = pytest.mark.skipif(
-    os.geteuid() != 0 or not RECORDER.exists() or not Path("/sys/kernel/btf/vmlinux").exists(),
-    reason="recording needs root, a recorder and BTF",
-)
 
 # Computes for 3 ms of processor time and sleeps for 5 ms, in turns.
 OTHER = """
@@ -58,8 +53,7 @@ print(after[0] - before[0], after[1] - before[1])
 """
 
 
-@pytest.mark.root
-@needs_recorder
+@pytest.mark.records
 def test_how_long_programs_had_processors_that_were_not_recorded(tmp_path):
     """As much as the kernel charged the one that ran, and no more than all had, as far as it is looked at."""
     other = subprocess.Popen([sys.executable, "-c", OTHER])
@@ -82,8 +76,7 @@ def test_how_long_programs_had_processors_that_were_not_recorded(tmp_path):
         assert 1_000_000 < told["others_burst_ns"] < 4_000_000
 
 
-@pytest.mark.root
-@needs_recorder
+@pytest.mark.records
 def test_for_how_long_at_a_time_a_thread_computes_that_sleeps_between_its_calls(tmp_path):
     """Seven times 2 ms before each of 31 calls."""
     code = """
@@ -105,8 +98,7 @@ for _ in range(31):
     assert 1_500_000 < told["thinking_burst_ns"] < 2_500_000
 
 
-@pytest.mark.root
-@needs_recorder
+@pytest.mark.records
 def test_what_recording_takes_of_the_time_between_two_calls(tmp_path):
     """Of a program that does nothing but calls it is all of that, but for the way into the kernel and back."""
     done = run_recorder(tmp_path / "t.iotrace", find_binary("tests/burst"), tmp_path, options=[f"--path={tmp_path}"])

@@ -2,7 +2,6 @@
 """Memory that threads read into: what the machine lacks is refused before anything is laid out; limits are named."""
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -20,11 +19,6 @@ WINDOW = 8 << 20  # of a larger buffer no more is there (buffer.h)
 THREADS_MAX = 8192  # that are to run at once
 MIB = 1 << 20
 REGISTERED = 8  # flights of 1 MiB that have memory without asking (ring.c)
-
-told_otherwise = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="to tell the engine of another memory needs root"),
-]
 
 
 def threads_that_read(place, count, size=WINDOW):
@@ -66,7 +60,7 @@ def test_the_limit_of_mappings_is_named_where_memory_cannot_be_mapped(tmp_path):
 class TestInFlight:
     """Requests of a ring have memory of their own each, while they are in flight."""
 
-    pytestmark = told_otherwise
+    pytestmark = pytest.mark.root
 
     def run(self, place, io, *options, available_bytes, flags=0):
         """The engine, where the kernel says that so much memory is available."""

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,30 +15,14 @@ import pytest
 
 import characterize
 from characterize.layout import FileFlag, Fileop, IoFlag, IoOp, RecordKind, Source
-from tests.told import wait_for_recording
+from tests.running_replay import wait_until
+from tests.told import PROGRAMS, RECORDER, interrupt_command, run_recorder, wait_for_recording
 
-ROOT = Path(__file__).parent.parent
-RECORDER = ROOT / "build" / "flextrace-record"
-KNOWN_IO = ROOT / "build" / "tests" / "known_io"
+KNOWN_IO = PROGRAMS / "known_io"
 RUNS = 3 if os.environ.get("FLEXTRACE_VM") else 20
 FILEOPS = {"open", "close", "fsync", "fdatasync", "truncate", "rename", "unlink"}
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
-
-
-def record(trace: Path, *command: str, options: tuple[str, ...] = (), **keywords) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [RECORDER, "-o", trace, *options, "--", *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **keywords,
-    )
+pytestmark = pytest.mark.records
 
 
 def names_below(trace: characterize.Trace, directory: Path) -> dict[int, str]:
@@ -77,7 +60,7 @@ def known_runs(tmp_path_factory) -> list[tuple[characterize.Trace, list[tuple], 
     for number in range(RUNS):
         directory = tmp_path_factory.mktemp("known")
         trace_path = directory.parent / f"known-{number}.iotrace"
-        done = record(trace_path, str(KNOWN_IO), str(directory))
+        done = run_recorder(trace_path, str(KNOWN_IO), str(directory))
         assert done.returncode == 0, done.stderr
         runs.append((characterize.open(trace_path), told(done.stdout), directory))
     return runs
@@ -170,7 +153,7 @@ def test_inherited_descriptor_and_exit_status(tmp_path):
     source = tmp_path / "source"
     source.write_bytes(bytes(1009 * 7))
     with source.open("rb") as stream:
-        done = record(tmp_path / "t", "sh", "-c", "dd of=/dev/null bs=1009; exit 41", stdin=stream)
+        done = run_recorder(tmp_path / "t", "sh", "-c", "dd of=/dev/null bs=1009; exit 41", stdin=stream)
     assert done.returncode == 41, done.stderr
     trace = characterize.open(tmp_path / "t")
     reads = [row for row in operations_of(trace, tmp_path) if row[1] == "source"]
@@ -186,7 +169,7 @@ def test_agrees_with_strace(tmp_path):
         "-c",
         f"cat {source} | gzip -1 > {tmp_path}/packed; cp {source} {tmp_path}/copy; sync {tmp_path}/copy",
     ]
-    done = record(tmp_path / "t", *command)
+    done = run_recorder(tmp_path / "t", *command)
     assert done.returncode == 0, done.stderr
     log = tmp_path / "strace"
     calls = "read,write,pread64,pwrite64,readv,writev,copy_file_range"
@@ -215,7 +198,7 @@ def test_block_bytes_agree_with_the_device_statistics(tmp_path):
         check=True,
         capture_output=True,
     )
-    done = record(tmp_path / "t", "dd", f"if={path}", "of=/dev/null", "bs=65536", "iflag=direct")
+    done = run_recorder(tmp_path / "t", "dd", f"if={path}", "of=/dev/null", "bs=65536", "iflag=direct")
     assert done.returncode == 0, done.stderr
     trace = characterize.open(tmp_path / "t")
     names = names_below(trace, tmp_path)
@@ -239,7 +222,7 @@ def test_block_bytes_agree_with_the_device_statistics(tmp_path):
 def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
     operations = 200_003
     program = f"dd if=/dev/zero of={tmp_path}/file bs=7 count={operations}"
-    done = record(tmp_path / "t", *program.split(), options=("--ring-bytes", "32K", "--layer", "vfs"))
+    done = run_recorder(tmp_path / "t", *program.split(), options=("--ring-bytes", "32K", "--layer", "vfs"))
     trace = characterize.open(tmp_path / "t")
     if not trace.header.lost:
         pytest.skip("even the smallest ring lost nothing: the drain kept up")
@@ -257,7 +240,9 @@ def test_forced_loss_is_counted_and_the_sum_is_the_truth(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_ends_a_recording_cleanly(tmp_path, number):
-    loop = f"while :; do echo x >> {tmp_path}/log; done"
+    log = tmp_path / "log"
+    log.touch()
+    loop = f"while :; do echo x >> {log}; done"
     recorder = subprocess.Popen(
         # Whoever runs the tests in the background of a shell hands an ignored SIGINT down to the shell in here.
         ["env", "--default-signal=INT,HUP,QUIT", RECORDER, "-o", tmp_path / "t", "--", "sh", "-c", loop],
@@ -267,7 +252,7 @@ def test_a_signal_ends_a_recording_cleanly(tmp_path, number):
     )
     try:
         wait_for_recording(recorder.stderr)
-        time.sleep(0.3)
+        wait_until(lambda: log.stat().st_size)
         recorder.send_signal(number)
         assert recorder.wait(timeout=120) == 128 + number
     finally:
@@ -285,11 +270,7 @@ def test_a_command_that_is_killed_before_it_begins_leaves_no_trace(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     )
-    children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
-    while not (command := children.read_text().split()):
-        time.sleep(0.001)
-    # It waits until the programs are loaded and attached, which takes some hundred times as long.
-    os.kill(int(command[0]), signal.SIGINT)
+    interrupt_command(recorder.pid)
     assert "before it began" in recorder.communicate(timeout=120)[1]
     assert recorder.returncode == 128 + signal.SIGINT
     assert not (tmp_path / "t").exists()
@@ -308,16 +289,23 @@ def test_a_recording_outlives_the_reader_of_its_messages(tmp_path):
 
 
 def test_a_killed_recorder_leaves_a_readable_trace(tmp_path):
-    program = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=300000"
+    """Killed while it writes the records of a command that does not end."""
+    program = f"dd if=/dev/zero of={tmp_path}/file bs=1"
     recorder = subprocess.Popen(
-        [RECORDER, "-o", tmp_path / "t", "--layer", "vfs", "--", *program.split()], stderr=subprocess.PIPE, text=True
+        [RECORDER, "-o", tmp_path / "t", "--layer", "vfs", "--", *program.split()],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    wait_for_recording(recorder.stderr)
-    time.sleep(0.2)
-    recorder.kill()
+    try:
+        wait_for_recording(recorder.stderr)
+        wait_until(lambda: (tmp_path / "t").stat().st_size > 1 << 18)
+    finally:
+        os.killpg(recorder.pid, signal.SIGKILL)
     recorder.wait(timeout=120)
     trace = characterize.open(tmp_path / "t")
     assert any("not closed cleanly" in warning for warning in trace.warnings)
+    assert len(trace.io) > 1_000
 
 
 @pytest.mark.parametrize(
@@ -345,9 +333,9 @@ def test_bad_usage(tmp_path, arguments, code, words):
 def test_an_existing_trace_is_not_overwritten(tmp_path):
     trace = tmp_path / "t"
     trace.write_text("precious")
-    assert record(trace, "true").returncode == 2
+    assert run_recorder(trace, "true").returncode == 2
     assert trace.read_text() == "precious"
-    assert record(trace, "true", options=("--force",)).returncode == 0
+    assert run_recorder(trace, "true", options=("--force",)).returncode == 0
     characterize.open(trace)
 
 
@@ -379,7 +367,7 @@ def test_paths_are_those_that_the_task_sees(tmp_path):
     binds = [place for place in ("bin", "lib", "lib64", "usr") if Path(f"/{place}").exists()]
     script = " && ".join(f"mount --bind /{place} {tmp_path}/{place}" for place in binds)
     command = "cd /inside && echo x > made && mv made moved && rm moved"
-    done = record(
+    done = run_recorder(
         tmp_path / "t",
         *("unshare", "--mount", "sh", "-c", f"{script} && exec chroot {tmp_path} /bin/sh -c '{command}'"),
     )

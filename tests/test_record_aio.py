@@ -7,24 +7,19 @@ The truth is what tests/programs/aio.c told.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from characterize.layout import Source
-from tests.kernel import BTF, has_tracepoint
+from tests.kernel import has_tracepoint
 from tests.told import PROGRAMS, compare, record, run_recorder
 
 REQUESTS_MAX = Path("/proc/sys/fs/aio-max-nr")
 REQUESTS_OF_ALL = 1 << 16  # of the contexts of tests/programs/aio.c
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 @contextlib.contextmanager

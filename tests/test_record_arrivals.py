@@ -18,11 +18,7 @@ from characterize.layout import FileFlag, IoOp, Source
 from tests.told import RECORDER, run_recorder, wait_for_recording
 
 pytest_plugins = ["own_group"]
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 ARRIVAL_SEEN_S = 1  # the recorder looks for arrivals a hundred times a second
 
 COMES_LATER = """

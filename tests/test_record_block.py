@@ -26,6 +26,7 @@ from tests.block_device import (
     zram_device,
 )
 from tests.kernel import has_tracepoint
+from tests.own_group import made_group
 from tests.told import run_recorder
 
 DEVICE_BYTES = 512 << 20
@@ -33,11 +34,7 @@ FILE_BYTES = 8 << 20
 DATA_OPS = [BlockOp.READ, BlockOp.WRITE]
 FILELESS = [BlockDataClass.METADATA, BlockDataClass.JOURNAL, BlockDataClass.SWAP, BlockDataClass.UNTRACED]
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 @dataclass
@@ -324,16 +321,14 @@ THROTTLED = Path("/sys/fs/cgroup/blkio")
 )
 def test_what_a_control_group_holds_back_is_not_taken_for_the_doing_of_others(tmp_path):
     """A thread of the kernel submits it when its time has come."""
-    group = THROTTLED / f"flextrace-test-{os.getpid()}"
-    with loop_device(tmp_path / "image", DEVICE_BYTES) as device, mounted("ext4", device, tmp_path / "place") as place:
+    with (
+        loop_device(tmp_path / "image", DEVICE_BYTES) as device,
+        mounted("ext4", device, tmp_path / "place") as place,
+        made_group(THROTTLED) as group,
+    ):
         make_cold(place / "file")
-        group.mkdir()
-        try:
-            number = f"{device.number >> 20}:{device.number & 0xFFFFF}"
-            (group / "blkio.throttle.read_bps_device").write_text(f"{number} {FILE_BYTES // 2}")
-            held = record(device, tmp_path / "t", f"echo $$ >{group}/cgroup.procs; cat {place}/file >/dev/null")
-        finally:
-            group.rmdir()
+        (group / "blkio.throttle.read_bps_device").write_text(f"{device.name} {FILE_BYTES // 2}")
+        held = record(device, tmp_path / "t", f"echo $$ >{group}/cgroup.procs; cat {place}/file >/dev/null")
     pieces = pieces_of(held, "file")
     assert pieces["bytes"].sum() == FILE_BYTES
     assert set(pieces["class"]) == {BlockDataClass.FILL}

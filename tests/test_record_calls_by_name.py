@@ -12,18 +12,15 @@ import pytest
 
 import characterize
 from characterize.layout import BlockDataClass, BlockOp, Fileop
-from tests.kernel import BTF, has_tracepoint
+from tests.kernel import has_tracepoint
 from tests.loop_file_system import loop_file_system
+from tests.page_cache import cache_only
 from tests.told import run_recorder
 
 PAGE_BYTES = 4096
 FILE_BYTES = 61 * PAGE_BYTES
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +30,8 @@ def place(tmp_path_factory):
 
 
 def make_cold(file: Path) -> None:
-    with file.open("wb") as stream:
-        stream.write(os.urandom(FILE_BYTES))
-        os.fsync(stream.fileno())
-        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    file.write_bytes(os.urandom(FILE_BYTES))
+    cache_only(file, [])
 
 
 def record(trace_path: Path, script: str, *arguments: Path) -> characterize.Trace:

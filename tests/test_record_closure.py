@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -31,11 +30,7 @@ LOADS = [
     "write-fsync",
 ]
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 @pytest.fixture(scope="module")

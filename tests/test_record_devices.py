@@ -51,11 +51,7 @@ LOAD = (
     "dd if=/dev/urandom of={node} bs=1M count=5 seek=20 conv=fsync"
 )
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 DISKS = {
     "loop": lambda place: loop_device(place / "image", SIZE_BYTES),

@@ -15,16 +15,12 @@ import pytest
 import characterize
 from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import loop_device, run
-from tests.small_file_system import small_file_system  # noqa: F401
 from tests.told import PROGRAMS, RECORDER, ROOT, run_recorder, wait_for_recording
 
 SECONDS_MAX = 30
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytest_plugins = ["small_file_system"]
+pytestmark = pytest.mark.records
 
 
 def test_little_is_written_soon_as_well(tmp_path):
@@ -89,7 +85,7 @@ def test_a_command_finds_the_signals_that_python_ignores_as_they_are(tmp_path):
     assert not [number for number in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (number - 1) & 1]
 
 
-def test_a_disk_that_takes_nothing_is_told_though_the_page_cache_takes_it(tmp_path, small_file_system):  # noqa: F811
+def test_a_disk_that_takes_nothing_is_told_though_the_page_cache_takes_it(tmp_path, small_file_system):
     """Its disk is a sparse file where no space is left: what is written fails when it is written back."""
     place = tmp_path / "place"
     place.mkdir()

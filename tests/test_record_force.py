@@ -6,29 +6,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from pathlib import Path
 
 import pytest
 
 import characterize
 from characterize.layout import HeaderFlag
-from tests.told import RECORDER
+from tests.told import RECORDER, interrupt_command
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
-
-
-def interrupt_command(recorder: int) -> None:
-    """Before it has begun: it waits until the programs are attached, which takes some hundred times as long."""
-    children = Path(f"/proc/{recorder}/task/{recorder}/children")
-    deadline = time.monotonic() + 60
-    while not (command := children.read_text().split()) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    os.kill(int(command[0]), signal.SIGINT)
+pytestmark = pytest.mark.records
 
 
 @pytest.mark.parametrize("begins", [True, False])

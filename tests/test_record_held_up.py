@@ -13,8 +13,8 @@ import pytest
 
 import characterize
 from characterize.layout import Fileop, RecordKind, Source
-from tests.kernel import BTF
 from tests.loop_file_system import loop_file_system
+from tests.own_group import made_group
 from tests.told import PROGRAMS, compare, recorded, run_recorder
 
 THROTTLED = Path("/sys/fs/cgroup/blkio")
@@ -76,11 +76,7 @@ call_without_page(libc.pwritev, "296", file, vectors, 2, ctypes.c_long(11))
 """
 )
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 knows_numbers = pytest.mark.skipif(os.uname().machine != "x86_64", reason="calls have other numbers here")
 
@@ -134,15 +130,10 @@ def test_a_request_does_not_end_where_one_that_looks_alike_finds_no_room(tmp_pat
 )
 def test_requests_of_a_process_that_has_ended_find_no_room(tmp_path):
     """A thread of the kernel hears of their ends."""
-    group = THROTTLED / f"flextrace-test-{os.getpid()}"
-    with loop_file_system("ext4", tmp_path) as system:
-        group.mkdir()
-        try:
-            (group / "blkio.throttle.read_iops_device").write_text(f"{system.disk.name} {READS_PER_SECOND}")
-            command = f"echo $$ >{group}/cgroup.procs; exec {PROGRAMS}/io_uring {system.place} left"
-            done = run_recorder(tmp_path / "t", "sh", "-c", command)
-        finally:
-            group.rmdir()
+    with loop_file_system("ext4", tmp_path) as system, made_group(THROTTLED) as group:
+        (group / "blkio.throttle.read_iops_device").write_text(f"{system.disk.name} {READS_PER_SECOND}")
+        command = f"echo $$ >{group}/cgroup.procs; exec {PROGRAMS}/io_uring {system.place} left"
+        done = run_recorder(tmp_path / "t", "sh", "-c", command)
     assert done.returncode == 0, done.stderr
     run = recorded(system.place, done.stdout, tmp_path / "t", done.stderr)
     told = [row[:7] for row in run.told_data() if row.source == Source.IO_URING]

@@ -20,11 +20,7 @@ WRITTEN_BYTES = 23 << 20  # of the one that is written in part
 READ = ("dd", "of=/dev/null", "bs=128K")
 DROPPED = Path("/proc/sys/vm/drop_caches")
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 SENDFILE = """
 import os, sys

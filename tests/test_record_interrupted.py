@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 
 from characterize.layout import RecordKind, Source
-from tests.kernel import BTF
 from tests.told import compare, record
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def test_calls_that_are_interrupted_keep_what_they_are(tmp_path):

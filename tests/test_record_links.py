@@ -6,10 +6,7 @@ The truth is what the program did (tests/programs/load.c) and what mincore(2) sa
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +17,7 @@ import characterize
 from characterize.layout import BlockDataClass, BlockOp, IoOp
 from tests.kernel import has_tracepoint, has_type
 from tests.loop_file_system import LoopFileSystem, loop_file_system
+from tests.overlay import overlay
 from tests.told import PROGRAMS, RECORDER, Recorded, parse, run_recorder
 
 PAGE_BYTES = 4096
@@ -34,11 +32,7 @@ CLASS = {
 
 BTRFS_MAGIC = 0x9123683E
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 @dataclass
@@ -152,26 +146,12 @@ def test_direct_io_is_linked(loads, mode):
     assert (linked["start_ns"] + linked["duration_ns"] <= linked["start_ns_io"] + linked["duration_ns_io"]).all()
 
 
-@contextlib.contextmanager
-def overlay_on(below: LoopFileSystem) -> Iterator[LoopFileSystem]:
-    places = [below.place / name for name in ("lower", "upper", "work", "merged")]
-    for place in places:
-        place.mkdir()
-    options = ",".join(f"{place.name}dir={place}" for place in places[:3])
-    if subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", places[3]], check=False).returncode:
-        pytest.skip("this kernel does not mount overlays")
-    try:
-        yield LoopFileSystem("overlay", places[3], below.disk)
-    finally:
-        subprocess.run(["umount", places[3]], check=True)
-
-
 @pytest.mark.skipif(not has_type("backing_aio"), reason="before 6.8 overlays do that in a way that is not known here")
 @pytest.mark.parametrize("mode", [mode for mode in DIRECT if "syscall" not in mode])
 def test_direct_io_on_an_overlay_is_linked(tmp_path, mode):
     """Which hands it on to a file of the file system below, in a request of its own."""
-    with loop_file_system("ext4", tmp_path) as below, overlay_on(below) as system:
-        load = record_load(system, mode, tmp_path / "t")
+    with loop_file_system("ext4", tmp_path) as below, overlay(below.place, {}) as place:
+        load = record_load(LoopFileSystem("overlay", place, below.disk), mode, tmp_path / "t")
     linked, bytes_told = load.linked(), sum(row.result for row in load.run.told_data())
     assert 0.99 * bytes_told <= linked["bytes"].sum() <= bytes_told
     assert (linked["offset"] >= linked["offset_io"]).all()

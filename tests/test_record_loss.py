@@ -19,11 +19,7 @@ RING_BYTES_MIN = 32 << 10
 ATTEMPTS = 5
 WRITE_BYTES, READ_BYTES = 7, 11  # of tests/programs/burst.c
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 @pytest.fixture(scope="module")

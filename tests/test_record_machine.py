@@ -17,37 +17,19 @@ import characterize
 from characterize.layout import BlockFlag, IoFlag, IoOp, RecordKind
 from tests import ordinary_user
 from tests.loop_file_system import loop_file_system
-from tests.page_cache import resident_pages
+from tests.page_cache import cache_only, resident_pages
 from tests.told import PROGRAMS, ROOT, run_recorder
 
 PAGE = mmap.PAGESIZE
 ATTEMPTS = 5
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
-def make_cold(path: Path, size: int) -> None:
-    write_cold(path, os.urandom(size))
-
-
-def write_cold(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
-
-
-def warm(path: Path, ranges: list[tuple[int, int]]) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
-    for first, pages in ranges:
-        os.pread(descriptor, pages * PAGE, first * PAGE)
-    os.close(descriptor)
+def partly_cached(path: Path, size: int, ranges: list[tuple[int, int]]) -> None:
+    """A new file, of which these pages ``(first, count)`` are cached."""
+    path.write_bytes(os.urandom(size))
+    cache_only(path, [(PAGE * first, PAGE * (first + count)) for first, count in ranges])
 
 
 def recorded_pages(trace: characterize.Trace, path: Path, pages: int) -> list[bool]:
@@ -75,8 +57,7 @@ def test_resident_ranges_are_those_of_mincore(tmp_path):
     script = " ".join(f"exec 3<{tmp_path}/{name};" for name in cases)
     for _ in range(ATTEMPTS):
         for name, ranges in cases.items():
-            make_cold(tmp_path / name, size)
-            warm(tmp_path / name, ranges)
+            partly_cached(tmp_path / name, size, ranges)
         before = {name: resident_pages(tmp_path / name) for name in cases}
         done = run_recorder(tmp_path / "t", "sh", "-c", f"{script} sleep 0.2", options=("--force",))
         after = {name: resident_pages(tmp_path / name) for name in cases}
@@ -100,8 +81,7 @@ def test_resident_ranges_on_any_file_system(tmp_path, kind):
     with loop_file_system(kind, tmp_path) as system:
         file = system.place / "some"
         for _ in range(ATTEMPTS):
-            make_cold(file, 300 * PAGE)
-            warm(file, [(3, 5), (200, 1)])
+            partly_cached(file, 300 * PAGE, [(3, 5), (200, 1)])
             before = resident_pages(file)
             done = run_recorder(tmp_path / "t", "sh", "-c", f"exec 3<{file}; sleep 0.2", options=("--force",))
             if before == resident_pages(file):
@@ -120,8 +100,7 @@ def test_ranges_that_the_kernel_hides_from_a_user_are_left_out(more):
     with ordinary_user.directory_of_user() as place:
         for _ in range(ATTEMPTS):
             for name in names:
-                make_cold(place / name, 64 * PAGE)
-                warm(place / name, [(3, 5)])
+                partly_cached(place / name, 64 * PAGE, [(3, 5)])
                 (place / name).chmod(0o644)
             os.chown(place / "owned", ordinary_user.NUMBER, ordinary_user.NUMBER)
             seen = {name: resident_pages(place / name) for name in names}
@@ -146,8 +125,7 @@ def test_ranges_that_the_kernel_hides_from_a_user_are_left_out(more):
 
 def test_too_many_ranges_are_joined(tmp_path):
     pages = 2 * 9000
-    make_cold(tmp_path / "comb", pages * PAGE)
-    warm(tmp_path / "comb", [(page, 1) for page in range(0, pages, 2)])
+    partly_cached(tmp_path / "comb", pages * PAGE, [(page, 1) for page in range(0, pages, 2)])
     truth = resident_pages(tmp_path / "comb")
     assert sum(truth) > 4096
     done = run_recorder(tmp_path / "t", "sh", "-c", f"exec 3<{tmp_path}/comb; sleep 0.3")
@@ -164,8 +142,7 @@ def test_a_file_of_another_root_is_found(tmp_path):
     """The path is that of the chroot, where the recorder's own file system has nothing."""
     for place in ("bin", "lib", "lib64", "usr"):
         (tmp_path / place).mkdir()
-    make_cold(tmp_path / "inside", 10 * PAGE)
-    warm(tmp_path / "inside", [(2, 3)])
+    partly_cached(tmp_path / "inside", 10 * PAGE, [(2, 3)])
     binds = [place for place in ("bin", "lib", "lib64", "usr") if Path(f"/{place}").exists()]
     script = " && ".join(f"mount --bind /{place} {tmp_path}/{place}" for place in binds)
     command = f"{script} && exec chroot {tmp_path} /bin/sh -c 'exec 3</inside; sleep 0.2'"
@@ -298,7 +275,8 @@ def test_direct_reads_that_go_through_the_page_cache_miss_what_others_would(tmp_
         compressed, hole = system.place / "compressed", system.place / "hole"
         compressed.touch()
         subprocess.run(["chattr", "+c", compressed], check=True)
-        write_cold(compressed, b"abcdefgh" * (size // 8))
+        compressed.write_bytes(b"abcdefgh" * (size // 8))
+        cache_only(compressed, [])
         hole.touch()
         os.truncate(hole, size)
         read = f"for pass in $(seq {passes}); do dd if=$file of=/dev/null bs=64k iflag=direct; done"

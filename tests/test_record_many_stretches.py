@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
 
 import characterize
 from characterize.layout import BlockDataClass, BlockOp
-from tests.kernel import BTF
 from tests.loop_file_system import loop_file_system
 from tests.told import run_recorder
 
@@ -32,11 +30,7 @@ os.ftruncate(many, 0)
 os.fsync(early)
 """
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def classes_of_early_write(directory, trace_path, stretches: int) -> set[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,7 @@ from tests.told import run_recorder
 
 CALLS = 10_007
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 # On two processors, by processes whose numbers are a multiple of 64 apart.
 RENAMES = """
@@ -68,7 +63,6 @@ def test_the_smallest_ring_holds_the_names_of_a_rename(tmp_path):
     ]
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 def test_what_is_next_is_a_command_whatever_the_trace_is_called(tmp_path):
     trace = tmp_path / "Bob's trace, $HOME.iotrace"
     told = run_recorder(trace, "true").stderr.splitlines()[-1]
@@ -77,6 +71,7 @@ def test_what_is_next_is_a_command_whatever_the_trace_is_called(tmp_path):
     assert run_recorder(plain, "true").stderr.splitlines()[-1].endswith(f" characterize {plain}")
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 def test_names_of_calls_at_the_same_time_are_told_apart(tmp_path):
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:

@@ -17,7 +17,7 @@ import pytest
 
 import characterize
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
-from tests.kernel import BTF, has_tracepoint
+from tests.kernel import has_tracepoint
 from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.told import (
     MAPPED_KINDS,
@@ -44,11 +44,7 @@ tells_page_faults = pytest.mark.skipif(
     reason="this kernel has no tracepoint for reads of mapped files (before 6.11): a named limit",
 )
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 @pytest.fixture(scope="module")

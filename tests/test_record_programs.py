@@ -22,11 +22,7 @@ from tests.overlay import overlay
 from tests.page_cache import PAGE_BYTES, resident_pages
 from tests.told import PROGRAMS, run_recorder
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 FILE_PAGES, TOUCHED, STEP_PAGES = 997, 13, 41
 TOUCHED_OFFSETS = [page * STEP_PAGES * PAGE_BYTES for page in range(TOUCHED)]
 needs_mapped_reads = pytest.mark.skipif(

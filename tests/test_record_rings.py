@@ -13,16 +13,11 @@ import pytest
 
 import characterize
 from characterize.layout import IoOp, RecordKind
-from tests.kernel import BTF
 from tests.told import run_recorder
 
 CPUS = Path("/sys/devices/system/cpu")
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not BTF.exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def seeing(tmp_path: Path, **lists: str) -> list[str]:

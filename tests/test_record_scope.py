@@ -21,11 +21,7 @@ from tests.overlay import overlay
 from tests.told import NAMED_BY_ARGUMENT, RECORDER, run_recorder, wait_for_recording
 
 pytest_plugins = ["own_group"]
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def open_trace(path: Path) -> characterize.Trace:

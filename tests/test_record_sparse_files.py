@@ -19,9 +19,7 @@ PAGE = mmap.PAGESIZE
 SECONDS_MAX = 30
 
 pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
+    pytest.mark.records,
     pytest.mark.skipif(not has_type("cachestat"), reason="before 6.5 the kernel counts no cached pages: a named limit"),
 ]
 

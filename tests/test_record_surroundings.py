@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,7 @@ import characterize
 from tests.running_replay import wait_until
 from tests.told import RECORDER, run_recorder
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def test_closed_streams_are_nothing_that_the_recorder_writes_to(tmp_path):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -21,11 +20,7 @@ READS = 5
 ISSUED = 2  # enum request_phase of bpf/block_requests.bpf.c
 DEVICE_BYTES = 64 << 20
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 
 def bpftool(*arguments: str) -> list | dict:

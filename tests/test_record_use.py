@@ -19,14 +19,11 @@ import characterize
 from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import BlockDevice, loop_device, mounted, partition
 from tests.loop_file_system import loop_file_system
-from tests.small_file_system import small_file_system  # noqa: F401
+from tests.own_group import GROUPS, made_group
 from tests.told import RECORDER, run_recorder, wait_for_recording, without_map_iterators
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytest_plugins = ["small_file_system"]
+pytestmark = pytest.mark.records
 
 
 def written(trace: characterize.Trace) -> dict[str, int]:
@@ -122,20 +119,12 @@ def test_a_disk_stands_for_what_lies_on_it(tmp_path, kind):
 @pytest.fixture(params=["freezer", "unified", "."])
 def group(request):
     """A control group of version 1 or 2 with one below it."""
-    root = Path("/sys/fs/cgroup") / request.param
-    if not (root / "cgroup.procs").exists():
-        pytest.skip(f"{root} is no hierarchy of control groups here")
-    place = root / f"flextrace-test-{os.getpid()}"
-    inner = place / "inner"
-    place.mkdir()
-    inner.mkdir()
-    yield place
-    for _ in range(50):
-        with contextlib.suppress(OSError):
-            inner.rmdir()
-            place.rmdir()
-            return
-        time.sleep(0.1)
+    hierarchy = GROUPS / request.param
+    if not (hierarchy / "cgroup.procs").exists():
+        pytest.skip(f"{hierarchy} is no hierarchy of control groups here")
+    with made_group(hierarchy) as place:
+        (place / "inner").mkdir()
+        yield place
 
 
 def test_in_cgroup_takes_who_is_there_who_comes_and_who_is_born(tmp_path, group):
@@ -278,7 +267,7 @@ def test_same_disk_is_told_once_and_not_for_memory(tmp_path):
         in_memory.unlink(missing_ok=True)
 
 
-def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_path):  # noqa: F811
+def test_full_disk_is_told_and_leaves_what_was_written(small_file_system, tmp_path):
     program = f"dd if=/dev/zero of={tmp_path}/file bs=1 count=150000"
     done = run_recorder(small_file_system / "t", *program.split(), options=("--layer", "vfs"))
     assert done.returncode == 1

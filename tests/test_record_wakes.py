@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who woke a thread before a call: programs hand over a known number of times, in ways that are known."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import characterize
 from characterize.layout import Fileop, RecordKind
+from tests.told import run_recorder
 
-RECORDER = Path(__file__).parent.parent / "build" / "flextrace-record"
 ROUNDS, FEW_ROUNDS = 101, 23
 MS = 1_000_000
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 # Two threads write in turn. Before one wakes the other it sleeps for so long that the other is asleep for certain.
 IN_TURN = """
@@ -166,13 +159,7 @@ def record(tmp_path, program, rounds=ROUNDS):
     trace = tmp_path / "t.iotrace"
     names = [str(tmp_path / name) for name in ("first", "second")]
     command = [sys.executable, "-c", program.format(rounds=rounds), *names]
-    done = subprocess.run(
-        [RECORDER, "-o", trace, "--layer=vfs", f"--path={tmp_path}", "--", *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_recorder(trace, *command, options=("--layer=vfs", f"--path={tmp_path}"))
     assert done.returncode == 0, done.stderr
     if "sched_waking" in done.stderr:
         pytest.skip("this kernel refuses the program that sees wake-ups: " + done.stderr)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -15,11 +14,7 @@ from tests.loop_file_system import loop_file_system
 from tests.sparse_file import Ranges, between, data_ranges, write_sparse
 from tests.told import run_recorder
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="recording needs root"),
-    pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF"),
-]
+pytestmark = pytest.mark.records
 
 BLOCK = 4096
 MIB = 1 << 20

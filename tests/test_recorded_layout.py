@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import random
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +38,7 @@ from tests.laid_out import (
 )
 from tests.page_cache import cache_only
 from tests.straced import needs_engine
-from tests.told import RECORDER, run_recorder
+from tests.told import run_recorder
 
 pytestmark = needs_engine
 
@@ -141,16 +140,6 @@ def test_places_are_cut_to_blocks_and_of_the_same_data_the_earliest_counts(engin
     holds_random_data(ext4)
 
 
-def test_a_file_system_that_cannot_is_refused(engine):
-    if not Path("/dev/shm").is_dir() or kind_of("/dev/shm") != "tmpfs":
-        pytest.skip("/dev/shm is not a tmpfs")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
-        done = engine(trace_of(alternating()), Path(place) / "image", "--layout=recorded")
-        assert done.returncode == 1
-        assert "--layout recorded" in done.stderr
-        assert list(Path(place).iterdir()) == []
-
-
 @pytest.mark.parametrize("pieces", [[], [piece(1, 0, BLOCK_BYTES, 0, BlockDataClass.METADATA)]], ids=["none", "other"])
 def test_a_trace_without_places_is_replayed_with_a_warning(engine, ext4, pieces):
     document = document_of(engine(trace_of(pieces), ext4, "--layout=recorded", "--keep-image"))
@@ -198,9 +187,7 @@ def test_a_run_alone_refuses_an_image_without_the_layout(engine, ext4):
     document_of(engine(trace_of(alternating()), ext4, "--layout=recorded", "--phase=run", "--keep-image"))
 
 
-@pytest.mark.root
-@pytest.mark.skipif(not RECORDER.exists(), reason="build/flextrace-record is not built (make build)")
-@pytest.mark.skipif(not Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has no BTF")
+@pytest.mark.records
 def test_a_recording_gives_an_image_the_order_of_its_original(engine, tmp_path):
     """Two equal files that grew in turn, with an fsync of each piece, and were recorded when they were compared."""
     with loop_place("ext4", tmp_path) as place:

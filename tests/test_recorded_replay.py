@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -24,14 +23,10 @@ from replayer.running.recorder import check_recorder
 from tests import ordinary_user
 from tests.kernel import has_tracepoint
 from tests.running_replay import playing, slow, started, wait_until
-from tests.straced import ENGINE, ROOT
-from tests.told import PROGRAMS, RECORDER, arguments_of, run_recorder
+from tests.straced import ROOT, needs_engine
+from tests.told import PROGRAMS, arguments_of, run_recorder
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(not (RECORDER.exists() and ENGINE.exists()), reason="recorder or engine not built (make build)"),
-]
+pytestmark = [needs_engine, pytest.mark.records]
 
 RELAY = Path(__file__).with_name("relay.py")
 ROUNDS = 37

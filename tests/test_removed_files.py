@@ -103,7 +103,7 @@ def test_a_file_that_is_made_again_is_a_new_one(run_phase, tmp_path):
     assert (tmp_path / "image" / "f00000001").stat().st_size == 5000
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a ramfs needs root")
+@pytest.mark.root
 def test_direct_reads_of_a_removed_file_go_through_the_page_cache_where_they_are_refused(tmp_path):
     """A program that has asked for O_DIRECT only when the file, which it still has open, had no name any more."""
     fileops = [op(Fileop.OPEN, 10), op(Fileop.UNLINK, 20), op(Fileop.CLOSE, 50)]

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -20,11 +19,10 @@ from replayer.run import prepare, replay
 from replayer.running.confine import MemoryGroup
 from replayer.willy import make_trace
 from tests.made_trace import made_trace, read, write
+from tests.running_replay import playing, wait_until
 from tests.straced import ROOT, needs_engine
 
 pytestmark = needs_engine
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def test_wrong_usage(trace, tmp_path, capsys, options, word):
     assert not (tmp_path / "image").exists()
 
 
-@needs_root
+@pytest.mark.root
 @pytest.mark.parametrize("options", [["--late", "skip"], ["--engine", "sync", "--depth", "2"]], ids=" ".join)
 def test_options_that_do_not_go_together_lay_nothing_out_in_a_group_either(trace, tmp_path, capsys, options):
     image = tmp_path / "image"
@@ -173,10 +171,7 @@ def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path, number)
     process = subprocess.Popen(
         [*command, "--loop", "--max-time", "60", "--format", "json"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "image" / "f00000001").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.3)  # let it run; also right when it has not begun
+    wait_until(lambda: playing(tmp_path / "image"))
     process.send_signal(number)
     out = process.communicate(timeout=30)[0]
     assert json.loads(out)["stopped"] == "signal"
@@ -184,7 +179,7 @@ def test_an_interrupt_ends_the_verb_with_its_result(synthetic, tmp_path, number)
     assert not (tmp_path / "image").exists()
 
 
-@needs_root
+@pytest.mark.root
 def test_in_a_memory_group_only_so_much_stays_cached(tmp_path, capsys):
     size = 64 << 20
     trace = made_trace([read(0, 4096, 1)], files=[{"file": 1, "size_bytes": size}])
@@ -203,7 +198,7 @@ def test_in_a_memory_group_only_so_much_stays_cached(tmp_path, capsys):
     assert not (tmp_path / "image").exists()
 
 
-@needs_root
+@pytest.mark.root
 def test_what_the_engine_keeps_of_a_trace_takes_nothing_from_the_page_cache(tmp_path):
     """Of 2 M requests it keeps some 25 MB. With the file that is more than the limit; without, it fits."""
     workload = Workload(unique_bytes=56 << 20, seq_frac=0.5, read_frac=1.0, size_mean=4096.0, process_num=1.0)
@@ -228,7 +223,7 @@ def test_what_the_engine_keeps_of_a_trace_takes_nothing_from_the_page_cache(tmp_
     assert sum(line["device_read_bytes"] for line in lines) < 1 << 20
 
 
-@needs_root
+@pytest.mark.root
 def test_what_the_engine_reads_to_takes_nothing_from_the_page_cache(tmp_path):
     """Eight threads read 4 MiB at a time: 32 MiB of buffers beside 16 MiB of file."""
     size = 4 << 20
@@ -251,7 +246,7 @@ def test_what_the_engine_reads_to_takes_nothing_from_the_page_cache(tmp_path):
     assert 16 << 20 <= max(used_bytes) < 32 << 20
 
 
-@needs_root
+@pytest.mark.root
 def test_a_group_that_is_none_is_refused(trace, tmp_path):
     class Nowhere:
         path = tmp_path / "nowhere"
@@ -261,18 +256,7 @@ def test_a_group_that_is_none_is_refused(trace, tmp_path):
         replay(trace, tmp_path / "image", memory_group=Nowhere())
 
 
-@needs_root
-def test_the_group_is_gone_after_an_error(tmp_path):
-    with MemoryGroup(64 << 20) as group:
-        path = group.path
-        with pytest.raises(FlextraceError, match="cannot read trace"):
-            replay(tmp_path / "missing", tmp_path / "image", memory_group=group)
-    assert not path.exists()
-
-
-@needs_root
-@pytest.mark.root
-@pytest.mark.skipif(not (ROOT / "build" / "flextrace-record").exists(), reason="build/flextrace-record is not built")
+@pytest.mark.records
 def test_a_recording_of_a_replay_equals_the_original(tmp_path):
     """The end of the chain: trace, replay, record, and the five parameters and every request are the same.
 

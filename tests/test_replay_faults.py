@@ -3,7 +3,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.made_devices import mapped, scsi_disk
 from tests.made_trace import made_trace, read
 from tests.straced import ENGINE, needs_engine
 
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="disks need root")]
+pytestmark = [needs_engine, pytest.mark.root]
 
 SIZE = 64 << 20
 SECTORS = SIZE >> 9

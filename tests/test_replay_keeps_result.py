@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,16 +21,9 @@ from selfscale.profile import Profile
 from tests.made_trace import made_trace, read
 from tests.running_replay import children, playing, slow, started, wait_until
 from tests.straced import ROOT, needs_engine
-from tests.told import RECORDER
 
 pytest_plugins = ["small_file_system"]
 pytestmark = needs_engine
-
-records = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(not RECORDER.exists(), reason="recorder not built (make build)"),
-]
 
 READS = 10_007
 
@@ -115,7 +107,7 @@ def test_a_comparison_is_printed_where_it_cannot_be_written(tmp_path, small_file
 
 
 class TestRecorded:
-    pytestmark = records
+    pytestmark = pytest.mark.records
 
     def test_a_comparison_that_is_interrupted_is_missing_and_the_rest_is_there(self, tmp_path):
         count, image = 300_007, tmp_path / "image"

@@ -20,11 +20,7 @@ from tests.running_replay import endless_layout, playing, slow, started, wait_un
 from tests.straced import ENGINE, needs_engine, needs_strace
 from tests.told import RECORDER
 
-pytestmark = [
-    needs_engine,
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="memory groups need root"),
-]
+pytestmark = [needs_engine, pytest.mark.root, pytest.mark.parallel]
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 

@@ -15,6 +15,7 @@ import characterize
 from characterize.layout import Fileop
 from tests.made_trace import made_trace
 from tests.page_cache import PAGE_BYTES, cache_only, cached_ranges
+from tests.running_replay import wait_for_calls
 from tests.straced import ENGINE, needs_engine, needs_strace, op
 from tests.told import RECORDER
 
@@ -211,7 +212,7 @@ os.pread(descriptor, 1, int(sys.argv[2]))  # of a cached page: changes nothing
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not RECORDER.exists(), reason="recording needs root and the recorder")
+@pytest.mark.records
 def test_what_a_recording_found_cached_is_cached_again(engine, tmp_path):
     data = tmp_path / "data"
     data.write_bytes(np.random.default_rng(5).bytes(SIZE))
@@ -245,9 +246,7 @@ def test_an_interrupt_while_the_cache_is_filled_ends_it_with_a_result(tmp_path, 
     command = [ENGINE, trace, f"--directory={image}", *(["--keep-image"] * kept)]
     slow = ["strace", "-f", "-o", log, "-e", "trace=readahead", "-e", "inject=readahead:delay_enter=10000"]
     process = subprocess.Popen([*slow, *command], stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 100
-    while not (log.exists() and "readahead(" in log.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_calls(log, "readahead")
     engine = int(log.read_text().split()[0])
     os.kill(engine, signal.SIGINT)
     out = process.communicate(timeout=100)[0]

@@ -3,7 +3,6 @@
 
 import errno
 import json
-import os
 import re
 import subprocess
 
@@ -16,11 +15,7 @@ from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.made_trace import made_trace, read, write
 from tests.straced import ENGINE, needs_engine, op
 
-pytestmark = [
-    needs_engine,
-    pytest.mark.parallel,
-    pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root"),
-]
+pytestmark = [needs_engine, pytest.mark.parallel, pytest.mark.root]
 pytest_plugins = ["small_file_system"]
 
 MIB = 1 << 20

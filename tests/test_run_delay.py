@@ -21,7 +21,9 @@ from selfscale.simulation.operations import Kind, operations_of
 from selfscale.simulation.run import run
 from tests.made_trace import made_trace, read, write
 from tests.test_page_cache import ACCESS_NS, MACHINE, SYNC_NS, operations
-from tests.told import RECORDER, run_recorder
+from tests.told import run_recorder
+
+pytestmark = pytest.mark.parallel
 
 TIMES = {"start_monotonic_ns": 1, "end_monotonic_ns": 1_000_000}
 PAGE, WRITES, BYTES = 4096, 211, 2 << 20
@@ -53,7 +55,7 @@ def flags_of(share):
     return IO_RUN_DELAY_NONE + round(share * (IO_RUN_DELAY_ALL - IO_RUN_DELAY_NONE)) << IO_RUN_DELAY_SHIFT
 
 
-@pytest.mark.skipif(not RECORDER.exists(), reason="the recorder is not built")
+@pytest.mark.records
 @pytest.mark.parametrize("place", ["alone", "crowded"])
 def test_recorded_as_the_kernel_counts_it(tmp_path, place):
     path = tmp_path / "file"
@@ -75,7 +77,7 @@ def test_recorded_as_the_kernel_counts_it(tmp_path, place):
         assert found_ns > 0.2 * took_ns
 
 
-@pytest.mark.skipif(not RECORDER.exists(), reason="the recorder is not built")
+@pytest.mark.records
 def test_other_file_operations_keep_what_their_flags_say(tmp_path):
     program = "import os, sys; os.posix_fallocate(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), 0, 4096)"
     done = run_recorder(tmp_path / "t.iotrace", sys.executable, "-c", program, tmp_path / "file")

@@ -25,13 +25,12 @@ from selfscale.measuring.fill import fill
 from selfscale.profile import Profile
 from tests.block_device import loop_device, mounted
 from tests.page_cache import resident_pages
-from tests.small_file_system import small_file_system  # noqa: F401
 from tests.straced import needs_engine
 from tests.synthetic_machine import Machine
 from tests.test_scale_lost import fill_up
 
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
-pytest_plugins = ["brief_points"]
+pytestmark = [needs_engine, pytest.mark.root]
+pytest_plugins = ["brief_points", "small_file_system"]
 
 MIB = 1 << 20
 SIZE = 64 * MIB
@@ -260,7 +259,7 @@ def test_block_size_is_what_the_file_system_takes(tmp_path, kind, block_bytes):
         assert not list(place.glob(".flextrace*"))
 
 
-def test_a_file_system_without_a_device_is_refused(small_file_system, tmp_path, capsys):  # noqa: F811
+def test_a_file_system_without_a_device_is_refused(small_file_system, tmp_path, capsys):
     command = ["scale", "--directory", str(small_file_system), "--direct", "-o", str(tmp_path / "p.json")]
     assert main(command) == 2
     assert "O_DIRECT" in capsys.readouterr().err

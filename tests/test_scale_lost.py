@@ -15,13 +15,12 @@ from flextrace.main import main
 from flextrace.runs import interruption, measuring
 from selfscale.profile import Profile
 from tests.block_device import run
-from tests.small_file_system import small_file_system  # noqa: F401
 from tests.synthetic_machine import MIB, Machine
 
+pytest_plugins = ["small_file_system"]
 pytestmark = pytest.mark.parallel
 
 CACHE_BYTES = 16 * MIB
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a mount needs root")
 
 
 class Disturbed:
@@ -217,8 +216,8 @@ def test_a_journal_that_does_not_fit_leaves_the_better_profile(tmp_path, disturb
     assert len(points_of(Profile.load(tmp_path / "p.json"))) == 9
 
 
-@needs_root
-def test_a_file_system_of_documents_that_fills_up(tmp_path, small_file_system, disturbed, capsys):  # noqa: F811
+@pytest.mark.root
+def test_a_file_system_of_documents_that_fills_up(tmp_path, small_file_system, disturbed, capsys):
     output = small_file_system / "p.json"
     disturbed.before[5] = lambda: fill_up(small_file_system)
     assert main(command(tmp_path / "d", output)) == 1
@@ -253,10 +252,10 @@ def test_a_directory_of_documents_that_vanishes(tmp_path, disturbed, capsys):
     assert disturbed.measured == len(points_of(Profile.load(output)))
 
 
-@needs_root
+@pytest.mark.root
 def test_no_journal_is_begun_below_a_mount_point_whose_file_system_vanished(
     tmp_path,
-    small_file_system,  # noqa: F811
+    small_file_system,
     disturbed,
     capsys,
 ):

@@ -17,7 +17,7 @@ from tests.straced import needs_engine
 from tests.synthetic_machine import MIB
 from tests.test_scale_lost import Disturbed, command, fill_up
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")
+pytestmark = pytest.mark.root
 pytest_plugins = ["brief_points"]
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,7 +19,6 @@ from selfscale.measuring.scratch import device_trace_bytes, recording_bytes, scr
 from tests.block_device import loop_device
 from tests.made_trace import made_trace, read
 from tests.straced import needs_engine
-from tests.told import RECORDER
 
 pytest_plugins = ["small_file_system"]
 
@@ -57,8 +55,7 @@ def test_too_little_room_is_told_with_what_helps(small_file_system, monkeypatch)
 
 
 @needs_engine
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0 or not RECORDER.exists(), reason="needs root and the recorder")
+@pytest.mark.records
 def test_a_recording_is_estimated_before_anything_is_laid_out(tmp_path, small_file_system, capsys, monkeypatch):
     trace, image = direct_reads(tmp_path / "t.iotrace"), tmp_path / "image"
     monkeypatch.setattr(scratch, "MEMORY_SHARE", 0)
@@ -78,7 +75,7 @@ def test_a_copy_for_a_device_takes_no_more_than_its_operations(tmp_path):
     assert device_trace_bytes(open_stream(trace)) == 4096 + 64 * (1 + READS)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.root
 def test_a_trace_for_a_device_is_not_begun_where_it_has_no_room(tmp_path, small_file_system, capsys, monkeypatch):
     monkeypatch.setattr(scratch, "MEMORY_SHARE", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(small_file_system))

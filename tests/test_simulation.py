@@ -14,8 +14,6 @@ from characterize.characterization import characterize as characterization_of
 from flextrace.main import main
 from selfscale.comparing.comparison_predictions import prediction_rows
 from selfscale.comparing.comparison_runs import Setting
-from selfscale.explore import Exploration
-from selfscale.exploring.plan import Settings
 from selfscale.measuring.storage import storage_times
 from selfscale.models.service_time import CONSTANTS
 from selfscale.predict import Predictor
@@ -25,9 +23,9 @@ from selfscale.predicting.estimates import REST_ERROR, SIMULATION, SYNC_ERROR, e
 from selfscale.simulation.machine_costs import machine_costs
 from selfscale.simulation.operations import Kind, operations_of
 from selfscale.simulation.simulate import simulate
-from tests.synthetic_machine import MIB, Machine
+from tests.probed_profile import probed_profile
+from tests.synthetic_machine import MIB
 from tests.test_simulated_operations import trace_of_two_threads
-from tests.test_storage import TIMES_US, measured
 
 pytestmark = pytest.mark.parallel
 
@@ -37,9 +35,7 @@ PAGE = 4096
 
 @pytest.fixture(scope="module")
 def profile():
-    exploration = Exploration(Settings(256 * MIB, 90.0, 2), Machine([(256 * MIB, 500e-6)]).measure)
-    exploration.run()
-    return replace(exploration.profile(), storage=[measured(name) for name in TIMES_US])
+    return probed_profile()
 
 
 @pytest.fixture

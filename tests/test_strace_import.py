@@ -2,11 +2,9 @@
 """Logs of strace: of a program whose calls are known, beside flextrace's own recording of it, and made by hand."""
 
 import errno
-import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +17,9 @@ from characterize.formats.strace_arguments import unescaped
 from characterize.layout import FileFlag, Fileop, FileType, IoFlag, IoOp, RecordKind, Source
 from characterize.workload import workload_of
 from flextrace.main import main
-from tests.straced import ROOT, needs_engine
+from tests.straced import ROOT, needs_engine, needs_strace
 
-needs_strace = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
-needs_recorder = pytest.mark.skipif(
-    os.geteuid() != 0 or not Path("/sys/kernel/btf/vmlinux").exists(),
-    reason="recording needs root and a kernel with BTF",
-)
+pytestmark = pytest.mark.parallel
 
 # Reads, writes and what else is done with files, by descriptors that are copied, inherited and closed.
 PROGRAM = """
@@ -134,8 +128,7 @@ def test_a_log_on_the_terminal_names_the_first_thread_only_beside_others(place):
 
 
 @needs_strace
-@needs_recorder
-@pytest.mark.root
+@pytest.mark.records
 def test_the_five_are_those_of_a_recording(place):
     """Two runs of one program, seen by two instruments."""
     log = straced(place, "-ttt", "-T", "-y")

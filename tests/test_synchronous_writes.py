@@ -2,8 +2,6 @@
 """--sync dsync and sync: every write is synchronous, as strace sees it, and as a device counts its flushes."""
 
 import json
-import os
-import subprocess
 
 import pytest
 
@@ -12,7 +10,7 @@ from characterize.layout import BlockFlag, BlockOp, Fileop, IoFlag
 from flextrace.main import main
 from tests.block_device import loop_device
 from tests.made_trace import made_trace, read, write
-from tests.straced import ENGINE, needs_engine, needs_strace, op
+from tests.straced import needs_engine, needs_strace, op
 
 pytestmark = needs_engine
 
@@ -67,7 +65,7 @@ def test_every_write_goes_through_a_descriptor_of_that_kind(run_phase, choice, f
     assert document["operations"]["fileop"]["done"] == (0 if choice == "off" else 2)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")
+@pytest.mark.root
 @pytest.mark.parametrize("engine", ["sync", "io_uring"])
 def test_a_device_flushes_for_every_write(tmp_path, engine, capsys):
     """A loop device has no FUA. One request at a time, as the kernel joins flushes; for a call it makes two of each."""
@@ -101,12 +99,3 @@ def test_the_summary_says_what_was_changed(tmp_path, capsys):
     trace = characterize.write(trace_of_files(), tmp_path / "t.iotrace")
     assert main(["replay", str(trace), "--directory", str(tmp_path / "image"), "--sync", "dsync"]) == 0
     assert f", sync dsync ({PLAIN + SYNC} writes changed)" in capsys.readouterr().out
-
-
-def test_an_unknown_kind_is_refused(tmp_path):
-    trace = characterize.write(trace_of_files(), tmp_path / "t.iotrace")
-    command = [ENGINE, trace, f"--directory={tmp_path / 'image'}", "--sync=fua"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "--sync does not know 'fua'" in done.stderr
-    assert not (tmp_path / "image").exists()

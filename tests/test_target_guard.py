@@ -14,7 +14,7 @@ from tests.guarded_device import SIZE, digest
 from tests.straced import ROOT, needs_engine
 
 pytest_plugins = ["guarded_device"]
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
+pytestmark = [needs_engine, pytest.mark.root]
 
 
 def refused(engine, tmp_path, device, words, **keywords) -> None:

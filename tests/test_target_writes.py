@@ -18,7 +18,7 @@ from tests.running_replay import wait_until
 from tests.straced import ENGINE, needs_engine, needs_strace, op, strace
 
 pytest_plugins = ["guarded_device"]
-pytestmark = [needs_engine, pytest.mark.skipif(os.geteuid() != 0, reason="a loop device needs root")]
+pytestmark = [needs_engine, pytest.mark.root]
 
 
 @needs_strace

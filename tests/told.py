@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterable
@@ -16,6 +18,7 @@ import pytest
 import characterize
 from characterize.layout import IO_RUN_DELAY_SHIFT, NOT_MEASURED_U32, Fileop, IoFlag, IoOp, Source
 from tests.kernel import has_tracepoint
+from tests.running_replay import children, wait_until
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "build" / "tests"
@@ -173,6 +176,12 @@ def wait_for_recording(said: IO[str]) -> None:
     while "Ctrl-C ends it" not in (line := said.readline()):
         assert line, f"it ended before it recorded: {''.join(lines)}"
         lines.append(line)
+
+
+def interrupt_command(recorder: int) -> None:
+    """Before it has begun: it waits until the programs are attached, which takes some hundred times as long."""
+    wait_until(lambda: children(recorder))
+    os.kill(int(children(recorder)[0]), signal.SIGINT)
 
 
 def record(directory: Path, program: str, *arguments: str, options: tuple[str, ...] = ()) -> Recorded:

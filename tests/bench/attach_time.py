@@ -12,17 +12,15 @@ import pandas as pd
 
 from replayer.running.binaries import find_binary
 from tests.bench.recording import END_SECONDS_MAX
+from tests.told import wait_for_recording
 
 
 def _record_once(process: int, trace: Path) -> dict[str, float]:
     command = [str(find_binary("flextrace-record")), "--force", "-o", str(trace), "-p", str(process)]
     begin = time.monotonic()
     recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    said = ""
-    while recorder.stderr and "Ctrl-C ends it" not in said:
-        if not (line := recorder.stderr.readline()):
-            raise RuntimeError(f"the recorder did not start: {said}")
-        said += line
+    assert recorder.stderr
+    wait_for_recording(recorder.stderr)
     attached = time.monotonic()
     recorder.send_signal(signal.SIGINT)
     recorder.communicate(timeout=END_SECONDS_MAX)

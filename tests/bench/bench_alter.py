@@ -21,7 +21,6 @@ from characterize.layout import RecordKind
 from characterize.trace import Header, Trace
 from replayer.alter import Relative, alter
 from replayer.flexible.curve import CURVE_HELD
-from replayer.flexible.draft import UnreachableError
 from replayer.flexible.manifest import SHARES, TIMES, Manifest
 from replayer.running.binaries import find_binary
 from tests.demo.sort_input import write_sort_input
@@ -66,8 +65,6 @@ def outcomes_of(trace: Trace, parameter: str) -> Iterator[Outcome]:
     for change in changes:
         try:
             yield Outcome(str(change), alter(trace, {parameter: change})[1])
-        except UnreachableError as error:
-            yield Outcome(str(change), None, str(error))
         except FlextraceError as error:
             yield Outcome(str(change), None, str(error))
 

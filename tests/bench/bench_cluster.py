@@ -61,9 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 runs = [measure(path, engine, parts) for _ in range(options.runs)]
             assert all(document == whole for _, _, document in runs)
             elapsed, used = (median(run[place] for run in runs) for place in (0, 1))
+            least, most = (extreme(run[0] for run in runs) for extreme in (min, max))
             first = elapsed if first is None else first
             print(
-                f"{workers} workers, {parts} parts: {elapsed:.1f} s elapsed, {used:.1f} s of processors, "
+                f"{workers} workers, {parts} parts: {elapsed:.1f} s elapsed ({least:.1f} to {most:.1f}), "
+                f"{used:.1f} s of processors, "
                 f"{first / elapsed:.2f} times as fast as with {options.workers[0]}; same document"
             )
 

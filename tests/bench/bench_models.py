@@ -52,11 +52,12 @@ def main() -> None:
         for multiple in (1, 2):
             sample = [_measured(machine, w) for _, w in orthogonal_sample(profile, multiple * points)]
             _line(name, "orthogonal", profile=profile, points=sample, note=f"x {multiple}", **truth)
-        table = Predictor(profile).table(workloads)
+        predictor = Predictor(profile)
+        table = predictor.table(workloads)
         noise = np.random.default_rng(arguments.seed).normal(0, arguments.noise, WORKLOADS)
         measured = np.array([machine.throughput(workload) for workload in workloads]) * np.exp(noise)
         inside = (table["interval_low"] <= measured) & (measured <= table["interval_high"])
-        print(f"{name:8}{Predictor(profile).score.model} is used; its 90 % intervals cover {inside.mean():.0%}")
+        print(f"{name:8}{predictor.score.model} is used; its 90 % intervals cover {inside.mean():.0%}")
 
 
 def _curves_only(machine: StorageMachine, arguments: argparse.Namespace, points: int) -> Profile:

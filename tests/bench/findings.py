@@ -36,6 +36,10 @@ class Finding:
         median = round(abs(self.measured.median) if self.either_way else self.measured.median, self.digits)
         return median >= self.target if self.at_least else median <= self.target
 
+    def told(self, low: float, high: float) -> str:
+        """Two ends of the spread, if there is one."""
+        return f"{low:.{self.digits}f} to {high:.{self.digits}f}" if self.measured.known else "-"
+
 
 def exactly(value: float) -> Spread:
     """A number without spread."""
@@ -58,8 +62,8 @@ def print_findings(findings: Sequence[Finding], skipped: Mapping[str, str]) -> N
             "what": finding.what,
             "target": finding.limit,
             "measured": f"{finding.measured.median:.{finding.digits}f} {finding.unit}".rstrip(),
-            "quartiles": f"{finding.measured.q1:.{finding.digits}f} to {finding.measured.q3:.{finding.digits}f}",
-            "95 % interval": f"{finding.measured.low:.{finding.digits}f} to {finding.measured.high:.{finding.digits}f}",
+            "quartiles": finding.told(finding.measured.q1, finding.measured.q3),
+            "95 % interval": finding.told(finding.measured.low, finding.measured.high),
             "met": "yes" if finding.met else "NO",
         }
         for finding in findings

@@ -39,9 +39,8 @@ def events_lost(text: str) -> int:
 class NoTracer:
     """The load alone."""
 
-    def __init__(self, name: str = "no recording"):
-        self.name = name
-        self.lost = 0
+    name = "no recording"
+    lost = 0
 
     @contextmanager
     def around(self, load: Load, directory: Path) -> Iterator[list[str]]:

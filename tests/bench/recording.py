@@ -15,6 +15,7 @@ from characterize.trace import Trace
 from characterize.trace import open as open_trace
 from replayer.running.binaries import find_binary
 from tests.bench.load import Load
+from tests.told import wait_for_recording
 
 RING_RECORD_BYTES = TRACE_RECORD_BYTES + 8  # and the header that the kernel's ring buffer gives each event
 RING_KINDS = (RecordKind.IO, RecordKind.FILEOP, RecordKind.BLOCK)
@@ -60,11 +61,8 @@ def recording_of_process(process: int, trace: Path, *options: str) -> Iterator[N
     command = [str(find_binary("flextrace-record")), "--force", "-o", str(trace), *options, "-p", str(process)]
     recorder = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        said = ""
-        while recorder.stderr and "Ctrl-C ends it" not in said:
-            if not (line := recorder.stderr.readline()):
-                raise RuntimeError(f"the recorder did not start: {said}")
-            said += line
+        assert recorder.stderr
+        wait_for_recording(recorder.stderr)
         yield
     finally:
         recorder.send_signal(signal.SIGINT)

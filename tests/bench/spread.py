@@ -21,6 +21,11 @@ class Spread:
     low: float
     high: float
 
+    @property
+    def known(self) -> bool:
+        """Whether there is one: not of a number that was measured once."""
+        return self.low < self.high
+
 
 def spread_of(values: pd.Series) -> Spread:
     """Spread of the values; NaN where there are none."""

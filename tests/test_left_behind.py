@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run of tests leaves that is killed is taken away by the next one, and nothing of a run that lives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.left_behind import take_away
+from tests.running_replay import wait_until
+from tests.straced import ROOT
+
+pytestmark = [pytest.mark.root, pytest.mark.parallel]
+
+FIRST_SECTOR = 4321
+LEAVES = f"""
+import signal
+
+from tests.block_device import loop_device, partition, run
+from tests.loop_file_system import loop_file_system
+
+pytest_plugins = ["tests.own_group", "tests.small_file_system"]
+
+
+def test_that_does_not_end(tmp_path, group, small_file_system):
+    (group / "inner").mkdir()
+    with (
+        loop_file_system("ext4", tmp_path) as system,
+        loop_device(tmp_path / "alone", 8 << 20) as disk,
+        partition(disk, {FIRST_SECTOR}),
+        loop_device(small_file_system / "inside", 1 << 20),
+    ):
+        run("fsfreeze", "--freeze", system.place)
+        print("made", group, flush=True)
+        signal.pause()
+"""
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def left(base: Path, group: Path) -> tuple[int, int, int, bool]:
+    """Mounts and loop devices of files below a directory, partitions, and whether there is the group."""
+    return (
+        said("findmnt", "--list", "--noheadings", "--output", "TARGET").count(f"{base}/"),
+        said("losetup", "--list", "--noheadings", "--output", "BACK-FILE").count(f"{base}/"),
+        said("lsblk", "--raw", "--noheadings", "--output", "START").split().count(str(FIRST_SECTOR)),
+        group.exists(),
+    )
+
+
+def test_what_is_left_goes_when_its_run_has_ended(tmp_path):
+    test, base = tmp_path / "test_leaves.py", tmp_path / "base"
+    test.write_text(LEAVES)
+    command = [sys.executable, "-m", "pytest", "-s", "-q", "-p", "tests.conftest", "-c", "/dev/null"]
+    command += [f"--rootdir={ROOT}", f"--basetemp={base}", str(test)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        try:
+            group = Path(next(line.split()[1] for line in run.stdout if line.startswith("made ")))
+            take_away()
+            assert left(base, group) == (2, 3, 1, True)
+        finally:
+            run.kill()
+    take_away()
+    wait_until(lambda: left(base, group) == (0, 0, 0, False))
