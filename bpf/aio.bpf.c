@@ -70,8 +70,8 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u6
 {
 	struct async_key key = {.request = iocb, .process = process};
 	struct async_operation *operation = async_operation_of(&key);
-	/* The event of an earlier request with this struct iocb. */
-	if (operation && context && operation->context != context)
+	/* The event of an earlier request with this struct iocb: of another ring, or taken by another thread. */
+	if (operation && context && (operation->context != context || operation->start_ns > end_ns))
 		return 0;
 	/* Several threads can look at the same event: it ends for the first. */
 	if (!operation || __sync_val_compare_and_swap(&operation->ended, 0, 1))
