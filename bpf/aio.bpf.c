@@ -74,7 +74,7 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u6
 	if (operation && context && (operation->context != context || operation->start_ns > end_ns))
 		return 0;
 	/* Several threads can look at the same event: it ends for the first. */
-	if (!operation || __sync_val_compare_and_swap(&operation->ended, 0, 1))
+	if (!operation || __sync_val_compare_and_swap(&operation->phase, ASYNC_LIVE, ASYNC_ENDED) != ASYNC_LIVE)
 		return 0;
 	aio_await(operation, &key, 0);
 	if (operation->noted_ns)
@@ -87,7 +87,6 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u6
 	} else {
 		async_send_fileop(operation, result, end_ns);
 	}
-	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 
