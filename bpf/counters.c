@@ -106,6 +106,11 @@ uint64_t counters_in_flight_max(const struct tracer *tracer)
 	return tracer->bpf->bss->in_flight_max;
 }
 
+uint64_t counters_in_flight(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->in_flight;
+}
+
 uint64_t counters_lost_beyond(const struct tracer *tracer)
 {
 	return tracer->bpf->bss->lost_beyond;
