@@ -20,11 +20,17 @@
 #include "file_identity.bpf.h"
 #include "io_flags.bpf.h"
 
+/* Of the read and write families. */
+static __always_inline bool call_reads(__u32 call)
+{
+	return call == CALL_READ || call == CALL_PREAD || call == CALL_READV || call == CALL_PREADV ||
+	       call == CALL_PREADV2;
+}
+
 /* Whether the caller names the offset, and whether the kernel appends whatever the caller names. */
 static __always_inline void note_position_rule(struct pt_regs *regs, struct task_state *state, __u32 call)
 {
-	bool writes = call == CALL_WRITE || call == CALL_PWRITE || call == CALL_WRITEV || call == CALL_PWRITEV ||
-		      call == CALL_PWRITEV2;
+	bool writes = !call_reads(call);
 	state->positioned = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
 	/* pwrite on an O_APPEND file appends too (pwrite(2), BUGS), without moving the position. */
 	state->appends = writes && (state->descriptor_flags & OPEN_APPEND);

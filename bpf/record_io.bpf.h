@@ -10,12 +10,6 @@
 #include "processor_time.bpf.h"
 #include "wake_ups.bpf.h"
 
-static __always_inline bool call_reads(__u32 call)
-{
-	return call == CALL_READ || call == CALL_PREAD || call == CALL_READV || call == CALL_PREADV ||
-	       call == CALL_PREADV2;
-}
-
 static __always_inline __u64 call_asked_bytes(struct pt_regs *regs, __u32 call)
 {
 	return call >= CALL_READV && call <= CALL_DATA_LAST ? vector_bytes(regs->si, regs->dx) : regs->dx;
