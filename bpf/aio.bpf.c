@@ -26,7 +26,6 @@ enum {
 	COMMAND_PWRITEV = 8,
 	REQUESTS_PER_CALL_MAX = 1 << 16, /* default of fs.aio-max-nr, which is for the whole machine */
 	REQUESTS_SEARCHED_MAX = 1 << 8,
-	OFFSET_WIDTH_MAX = 0xfffffffe, /* as implicit_offset (file_position.bpf.h) */
 };
 
 /* struct iocb, of the user interface. */
@@ -62,19 +61,18 @@ static __always_inline __u32 append_width(const struct async_operation *operatio
 	struct inode *inode = (struct inode *)operation->inode_pointer;
 	if (!operation->appends || operation->kiocb || done <= 0)
 		return 0;
-	__s64 width = BPF_CORE_READ(inode, i_size) - done - operation->position;
-	return width <= 0 ? 0 : width > OFFSET_WIDTH_MAX ? OFFSET_WIDTH_MAX : width;
+	return offset_width(BPF_CORE_READ(inode, i_size) - done - operation->position);
 }
 
 int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u64 context)
 {
 	struct async_key key = {.request = iocb, .process = process};
 	struct async_operation *operation = async_operation_of(&key);
-	/* The event of an earlier request with this struct iocb. */
-	if (operation && context && operation->context != context)
+	/* The event of an earlier request with this struct iocb: of another ring, or taken by another thread. */
+	if (operation && context && (operation->context != context || operation->start_ns > end_ns))
 		return 0;
 	/* Several threads can look at the same event: it ends for the first. */
-	if (!operation || __sync_val_compare_and_swap(&operation->ended, 0, 1))
+	if (!operation || __sync_val_compare_and_swap(&operation->phase, ASYNC_LIVE, ASYNC_ENDED) != ASYNC_LIVE)
 		return 0;
 	aio_await(operation, &key, 0);
 	if (operation->noted_ns)
@@ -87,7 +85,6 @@ int aio_request_ends(__u64 iocb, __u64 process, __s64 result, __u64 end_ns, __u6
 	} else {
 		async_send_fileop(operation, result, end_ns);
 	}
-	operation->phase = ASYNC_ENDED;
 	return 0;
 }
 

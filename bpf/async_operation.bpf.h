@@ -48,7 +48,6 @@ struct async_operation {
 	__u32 flags; /* enum io_flag, and the high half of a FILEOP's */
 	__u32 descriptor_flags; /* f_flags */
 	int directory, new_directory; /* where names start */
-	__u32 ended; /* of aio: whoever set it sends the record */
 	__u8 kind; /* RECORD_IO or RECORD_FILEOP */
 	__u8 op;
 	__u8 source;
@@ -59,7 +58,7 @@ struct async_operation {
 	__u8 silent; /* io_uring tells nobody of its success (IOSQE_CQE_SKIP_SUCCESS) */
 	__u8 punted; /* given to a worker */
 	__u8 awaited; /* of aio: counted in its context */
-	__u8 phase; /* enum async_phase; the last field (async_enter) */
+	__u32 phase; /* enum async_phase; the last field (async_enter) */
 };
 
 /*

@@ -121,16 +121,32 @@ static __always_inline void note_direct(struct bio *bio, struct task_state *stat
 	state->direct_bio = (__u64)bio;
 }
 
+static __always_inline __u64 end_in_file(struct bio *bio, __u64 file_pointer)
+{
+	__u64 end = end_in_iomap(bio->bi_private, file_pointer);
+	return end ? end : end_of_front(bio, file_pointer);
+}
+
+static __always_inline bool may_be_direct(const struct bio *bio)
+{
+	return bio->bi_iter.bi_size && moves_data(bio->bi_opf) && !has_request_flag(bio->bi_opf, __REQ_META);
+}
+
+static __always_inline void place_at_end(struct submission *submission, const struct bio *bio, __u64 end)
+{
+	submission->direct = 1;
+	submission->placed = end != 0;
+	submission->offset = end - bio->bi_iter.bi_size;
+}
+
 /* Whether a bio that a thread submits during an operation on a file that was opened for direct I/O is part of that. */
 static __always_inline void place_direct(struct submission *submission, struct bio *bio, const struct task_state *state,
 					 __u64 file_pointer)
 {
 	__u32 bytes = bio->bi_iter.bi_size;
-	if (has_request_flag(bio->bi_opf, __REQ_META) || !moves_data(bio->bi_opf) || !bytes)
+	if (!may_be_direct(bio))
 		return;
-	__u64 end = end_in_iomap(bio->bi_private, file_pointer);
-	if (!end)
-		end = end_of_front(bio, file_pointer);
+	__u64 end = end_in_file(bio, file_pointer);
 	if (!end)
 		end = end_of_noted(bio, state);
 	if (!end) {
@@ -143,9 +159,23 @@ static __always_inline void place_direct(struct submission *submission, struct b
 		else if (bytes == state->asked_bytes)
 			end = state->position + state->asked_bytes;
 	}
-	submission->direct = 1;
-	submission->placed = end != 0;
-	submission->offset = end - bytes;
+	place_at_end(submission, bio, end);
+}
+
+/*
+ * A bio by which sendfile, splice or copy_file_range writes. It is for the second file, also where its pages are those
+ * of the first one, as in direct I/O.
+ */
+static __always_inline void note_target(struct submission *submission, struct bio *bio, const struct task_state *state)
+{
+	struct file *file = (struct file *)state->target_file_pointer;
+	submission->cause = state->target_id;
+	submission->file = state->target_file == FILE_BEYOND ? 0 : state->target_file;
+	if (!(state->target_flags & IO_DIRECT) || !may_be_direct(bio))
+		return;
+	__u64 end = end_in_file(bio, state->target_file_pointer);
+	if (end || !is_cached_page(bio, (__u64)BPF_CORE_READ(file, f_mapping, host)))
+		place_at_end(submission, bio, end);
 }
 
 /* Outside of calls, what a thread reads is read by its page faults. */
@@ -220,6 +250,10 @@ static __always_inline void note_submission(struct submission *submission, struc
 	if (state->call == CALL_IO_SUBMIT)
 		switch_to_submitted(state, bio);
 	submission->traced = 1;
+	if (state->target_id && writes_data(bio->bi_opf)) {
+		note_target(submission, bio, state);
+		return;
+	}
 	submission->cause = state->id;
 	if (!state->id) {
 		note_fault(submission, task);

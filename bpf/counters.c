@@ -11,22 +11,16 @@
 #include "cleanup.h"
 #include "record.skel.h"
 
-/* Every value of these maps is an array of 64-bit counters. */
-static bool read_sum(const struct tracer *tracer, const struct bpf_map *map, const void *key, uint64_t *sum,
+/* Every value of these maps is an array of 64-bit counters, of which each CPU has its own. */
+static void read_sum(const struct tracer *tracer, const struct bpf_map *map, const void *key, uint64_t *sum,
 		     size_t bytes)
 {
 	size_t words = bytes / sizeof(*sum);
-	enum bpf_map_type type = bpf_map__type(map);
-	int copies = type == BPF_MAP_TYPE_PERCPU_ARRAY || type == BPF_MAP_TYPE_PERCPU_HASH ||
-				     type == BPF_MAP_TYPE_LRU_PERCPU_HASH
-			     ? tracer->cpu_count
-			     : 1;
-	_cleanup_free_ uint64_t *of_cpu = calloc(copies, bytes);
+	_cleanup_free_ uint64_t *of_cpu = calloc(tracer->cpu_count, bytes);
 	if (!of_cpu || bpf_map_lookup_elem(bpf_map__fd(map), key, of_cpu))
-		return false;
-	for (size_t i = 0; i < copies * words; i++)
+		return;
+	for (size_t i = 0; i < tracer->cpu_count * words; i++)
 		sum[i % words] += of_cpu[i];
-	return true;
 }
 
 uint64_t counters_skip(const struct tracer *tracer, enum skip skip)
@@ -104,6 +98,11 @@ uint64_t counters_missed_records(const struct tracer *tracer)
 uint64_t counters_in_flight_max(const struct tracer *tracer)
 {
 	return tracer->bpf->bss->in_flight_max;
+}
+
+uint64_t counters_in_flight(const struct tracer *tracer)
+{
+	return tracer->bpf->bss->in_flight;
 }
 
 uint64_t counters_lost_beyond(const struct tracer *tracer)

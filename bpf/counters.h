@@ -23,6 +23,8 @@ int counters_missed_runs(const struct tracer *tracer, struct missed_runs of[MISS
 /* At most so many records are missing for them: the programs also run for what nobody traces. */
 uint64_t counters_missed_records(const struct tracer *tracer);
 uint64_t counters_in_flight_max(const struct tracer *tracer);
+/* Data operations that have begun, and whose end was not seen yet. */
+uint64_t counters_in_flight(const struct tracer *tracer);
 /* Records that were lost because their file was one more than are told apart. */
 uint64_t counters_lost_beyond(const struct tracer *tracer);
 /* Records that were lost because there was no room in a ring, and for no other reason. */

@@ -20,11 +20,17 @@
 #include "file_identity.bpf.h"
 #include "io_flags.bpf.h"
 
+/* Of the read and write families. */
+static __always_inline bool call_reads(__u32 call)
+{
+	return call == CALL_READ || call == CALL_PREAD || call == CALL_READV || call == CALL_PREADV ||
+	       call == CALL_PREADV2;
+}
+
 /* Whether the caller names the offset, and whether the kernel appends whatever the caller names. */
 static __always_inline void note_position_rule(struct pt_regs *regs, struct task_state *state, __u32 call)
 {
-	bool writes = call == CALL_WRITE || call == CALL_PWRITE || call == CALL_WRITEV || call == CALL_PWRITEV ||
-		      call == CALL_PWRITEV2;
+	bool writes = !call_reads(call);
 	state->positioned = call == CALL_PREAD || call == CALL_PWRITE || call >= CALL_PREADV;
 	/* pwrite on an O_APPEND file appends too (pwrite(2), BUGS), without moving the position. */
 	state->appends = writes && (state->descriptor_flags & OPEN_APPEND);
@@ -63,23 +69,14 @@ static __always_inline __s64 position_after(const struct task_state *state)
 	return state->appends && state->positioned ? read_field(inode, i_size) : read_field(file, f_pos);
 }
 
-/*
- * Where the data of a call without an explicit offset went or came from. *width is 0 if the answer is exact, else the
- * answer is the lowest possible offset and the highest is *width further.
- */
-static __always_inline __u64 implicit_offset(const struct task_state *state, __s64 after, __s64 done, __u32 *width)
+/* At the end of a call: by how much more than state->position its offset may be; 0 = that is where its data is. */
+static __always_inline __u32 position_width(const struct task_state *state, __s64 done)
 {
-	*width = 0;
 	/* A call that failed moved nothing; a position read under the lock is exact. */
-	if (done <= 0 || state->position_exact)
-		return state->position;
-	__s64 highest = after - done;
-	if (highest > state->position) {
-		__u64 difference = highest - state->position;
-		*width = difference > 0xfffffffe ? 0xfffffffe : difference;
-	}
-	/* highest < position: someone called lseek or truncate; the position at entry is the better guess. */
-	return state->position;
+	if (!uses_position(state) || done <= 0 || state->position_exact)
+		return 0;
+	/* Less than nothing: someone called lseek or truncate; the position at entry is the better guess. */
+	return offset_width(position_after(state) - done - state->position);
 }
 
 #endif /* FLEXTRACE_FILE_POSITION_BPF_H */

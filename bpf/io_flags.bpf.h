@@ -86,6 +86,12 @@ static __always_inline __u32 saturated_u32(__u64 value)
 	return value > 0xffffffff ? 0xffffffff : value;
 }
 
+/* By how much more than it is said an offset may be, as missed_bytes holds it beside IO_OFFSET_INFERRED; 0 = none. */
+static __always_inline __u32 offset_width(__s64 width)
+{
+	return width <= 0 ? 0 : width >= TRACE_NOT_MEASURED_U32 ? TRACE_NOT_MEASURED_U32 - 1 : width;
+}
+
 struct vector_sum {
 	__u64 vectors; /* their address in the memory of the task that runs */
 	__u64 bytes;

@@ -85,7 +85,6 @@ struct inode___since_6_11 {
 struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
-	struct inode *d_inode;
 };
 
 struct vfsmount {
@@ -169,7 +168,6 @@ struct sched_info {
 
 struct task_struct {
 	struct thread_info thread_info;
-	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct task_io_accounting ioac;
 	unsigned long min_flt;
@@ -196,26 +194,19 @@ struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
-	__u64 session_id;
-	__u64 seq_num;
 };
 
 struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 };
 
 struct bpf_iter__bpf_map_elem {
-	struct bpf_iter_meta *meta;
-	struct bpf_map *map;
 	void *key; /* NULL after the last one */
-	void *value;
 };
 
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
-	__u32 fd;
 	struct file *file;
 };
 

@@ -73,7 +73,6 @@ struct io_ring_ctx {
 };
 
 struct io_uring_cqe {
-	__u64 user_data;
 	__s32 res;
 	__u32 flags;
 };
@@ -163,10 +162,7 @@ struct io_worker {
 };
 
 struct io_event {
-	__u64 data;
 	__u64 obj;
-	__s64 res;
-	__s64 res2;
 };
 
 struct aio_kiocb {

@@ -360,11 +360,17 @@ static __always_inline void operation_is_abandoned(void)
 	__sync_fetch_and_add(&in_flight, -1);
 }
 
+/* sendfile, splice and copy_file_range. */
+static __always_inline bool is_between_files(__u32 call)
+{
+	return call > CALL_DESCRIPTOR_LAST && call <= CALL_TWO_FILES_LAST;
+}
+
 /* The call that runs in a thread, if it moves data: it will not end, or it will begin anew. */
 static __always_inline void abandon_call(const struct task_state *state)
 {
-	bool two_files = state->call > CALL_DESCRIPTOR_LAST && state->call <= CALL_TWO_FILES_LAST;
-	if (state->id && state->call != CALL_NONE && (state->call <= CALL_DATA_LAST || two_files))
+	bool moves = state->call <= CALL_DATA_LAST || is_between_files(state->call);
+	if (state->id && state->call != CALL_NONE && moves)
 		operation_is_abandoned();
 	if (state->target_id)
 		operation_is_abandoned();

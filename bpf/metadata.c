@@ -124,7 +124,8 @@ static void put_counters(FILE *json, const struct metadata *metadata)
 	put_op_totals(json, tracer, IO_READ);
 	fputs("},\"write\":{", json);
 	put_op_totals(json, tracer, IO_WRITE);
-	fprintf(json, "}},\"in_flight_max\":%llu,\"skips\":{", (unsigned long long)counters_in_flight_max(tracer));
+	fprintf(json, "}},\"in_flight_max\":%llu,\"in_flight_end\":%llu,\"skips\":{",
+		(unsigned long long)counters_in_flight_max(tracer), (unsigned long long)counters_in_flight(tracer));
 	for (int skip = 0; skip < SKIP_KINDS; skip++) {
 		uint64_t here = skip == SKIP_FILTERED ? metadata->drain->filtered_count : 0;
 		if (skips[skip])

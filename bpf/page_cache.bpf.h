@@ -250,10 +250,10 @@ static __always_inline void forget_holes(const struct task_state *state)
 		take_marked(state->file, first << PAGE_SHIFT, (end - first) << PAGE_SHIFT, end << PAGE_SHIFT);
 }
 
-static __always_inline __u32 take_missed(const struct task_state *state, __u64 offset, __s64 done)
+static __always_inline __u32 take_missed(const struct task_state *state, __s64 done)
 {
 	forget_holes(state);
-	return take_missed_of(state->file, state->inode_pointer, offset, done);
+	return take_missed_of(state->file, state->inode_pointer, state->position, done);
 }
 
 /* Files that are mapped as programs: their pages are not the program's data. */

@@ -111,7 +111,6 @@ static __always_inline void send_open(struct task_struct *task, struct task_stat
 				      __s64 result, __u64 now_ns)
 {
 	__u32 flags = 0;
-	state->file = 0;
 	if (result >= 0) {
 		struct file *file = file_of_descriptor(task, result);
 		if (!file)
@@ -318,8 +317,6 @@ static __always_inline void send_name_operation(struct task_struct *task, struct
 		count_loss(RECORD_FILEOP, now_ns);
 		return;
 	}
-	state->file = 0;
-	state->descriptor_flags = 0;
 	struct fileop_record *record = reserve_fileop(task, state, result, now_ns);
 	if (!record)
 		return;
@@ -331,8 +328,6 @@ static __always_inline void send_name_operation(struct task_struct *task, struct
 
 static __always_inline void send_sync(struct task_struct *task, struct task_state *state, __s64 result, __u64 now_ns)
 {
-	state->file = 0;
-	state->descriptor_flags = 0;
 	struct fileop_record *record = reserve_fileop(task, state, result, now_ns);
 	if (!record)
 		return;
@@ -368,7 +363,6 @@ static __always_inline void send_msync(struct pt_regs *regs, struct task_struct 
 	if (!found.file)
 		return;
 	state->file = found.file;
-	state->descriptor_flags = 0;
 	struct fileop_record *record = reserve_fileop(task, state, result, now_ns);
 	if (!record)
 		return;

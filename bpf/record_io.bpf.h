@@ -10,12 +10,6 @@
 #include "processor_time.bpf.h"
 #include "wake_ups.bpf.h"
 
-static __always_inline bool call_reads(__u32 call)
-{
-	return call == CALL_READ || call == CALL_PREAD || call == CALL_READV || call == CALL_PREADV ||
-	       call == CALL_PREADV2;
-}
-
 static __always_inline __u64 call_asked_bytes(struct pt_regs *regs, __u32 call)
 {
 	return call >= CALL_READV && call <= CALL_DATA_LAST ? vector_bytes(regs->si, regs->dx) : regs->dx;
@@ -71,13 +65,13 @@ static __always_inline bool is_served_by_cache(const struct task_state *state)
 }
 
 /* Of a read, as the record has it. */
-static __always_inline __u32 missed_bytes(struct task_state *state, __u64 offset, __s64 done)
+static __always_inline __u32 missed_bytes(const struct task_state *state, __s64 done)
 {
 	if (done <= 0)
 		return 0;
 	if (state->descriptor_flags & OPEN_DIRECT && !state->in_memory && !is_served_by_cache(state))
 		return done;
-	return take_missed(state, offset, done);
+	return take_missed(state, done);
 }
 
 enum {
@@ -162,9 +156,7 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 	if (!state->id)
 		return;
 	/* Read before the end is taken, so that whoever moved it before overlaps this call in time. */
-	__u32 width = 0;
-	__u64 offset = uses_position(state) ? implicit_offset(state, position_after(state), done, &width)
-					    : (__u64)state->position;
+	__u32 width = position_width(state, done);
 	__u64 now_ns = bpf_ktime_get_ns();
 	operation_ends(reads ? IO_READ : IO_WRITE, SOURCE_SYSCALL, done);
 
@@ -196,10 +188,10 @@ static __always_inline void data_call_ends(struct pt_regs *regs, struct task_str
 		state->asked_bytes = bytes > state->asked_bytes ? bytes : state->asked_bytes;
 	}
 	record->asked_bytes = saturated_u32(state->asked_bytes);
-	record->offset = offset;
+	record->offset = state->position;
 	record->result = done;
 	/* Until the recorder has resolved an inferred offset this carries the width of its interval. */
-	record->missed_bytes = width ? width : reads ? missed_bytes(state, offset, done) : TRACE_NOT_MEASURED_U32;
+	record->missed_bytes = width ? width : reads ? missed_bytes(state, done) : TRACE_NOT_MEASURED_U32;
 	record->id = state->id;
 	submit_event(record);
 	note_call_end(state, state->id, now_ns);
@@ -300,7 +292,7 @@ static __always_inline void send_one_side(struct task_struct *task, struct task_
 	record->asked_bytes = saturated_u32(state->asked_bytes);
 	record->offset = reads ? state->position : state->target_position;
 	record->result = done;
-	record->missed_bytes = reads ? missed_bytes(state, state->position, done) : TRACE_NOT_MEASURED_U32;
+	record->missed_bytes = reads ? missed_bytes(state, done) : TRACE_NOT_MEASURED_U32;
 	record->id = id;
 	submit_event(record);
 	note_call_end(state, id, now_ns);

@@ -210,8 +210,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 	if (!state || state->call == CALL_NONE)
 		return 0;
 	__u32 call = state->call;
-	bool two_files = call > CALL_DESCRIPTOR_LAST && call <= CALL_TWO_FILES_LAST;
-	if (call <= CALL_DATA_LAST || two_files)
+	if (call <= CALL_DATA_LAST || is_between_files(call))
 		account_call(regs, call, result);
 	if (call >= CALL_EXIT)
 		requests_call_ends(regs, call, result);
@@ -219,7 +218,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 		abandon_call(state); /* it has moved nothing, and its second entry begins it anew */
 	else if (call <= CALL_DATA_LAST)
 		data_call_ends(regs, task, state, result);
-	else if (two_files)
+	else if (is_between_files(call))
 		two_files_call_ends(task, state, result);
 	else if (state->id || call == CALL_MMAP)
 		other_call_ends(regs, task, state, result);

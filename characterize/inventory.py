@@ -51,6 +51,7 @@ def inventory_of(trace: Trace, files: int = 20) -> dict[str, Any]:
         "gaps": plain(gaps_of(trace)),
         "sources": plain(sources_of(trace)),
         "in_flight_max": header.metadata.get("in_flight_max"),
+        "in_flight_end": header.metadata.get("in_flight_end"),
         "closure": plain(closure_of(trace)),
         # The second name of each is that of format 1.0.
         "skips": header.metadata.get("skips") or header.metadata.get("skipped") or {},

@@ -31,7 +31,7 @@ MEANS = ("readFrac", "sizeMean")
 
 # What a recorder says of its own run: of no meaning for a trace that was made from the recording.
 RECORDING_KEYS = (
-    *("totals", "in_flight_max", "closure", "skips", "skipped", "ring", "records_out_of_order"),
+    *("totals", "in_flight_max", "in_flight_end", "closure", "skips", "skipped", "ring", "records_out_of_order"),
     *("ends_unseen", "missed_runs", "holes"),
 )
 

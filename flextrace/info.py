@@ -19,7 +19,7 @@ WIDTH = 90
 PATH_COLUMNS = 42
 _SHOWN_APART = (
     *("made_by", "command", "kernel", "devices", "parent", "imported", "declared"),
-    *("totals", "in_flight_max", "closure", "skips", "skipped", "lost", "programs", "probes", "holes"),
+    *("totals", "in_flight_max", "in_flight_end", "closure", "skips", "skipped", "lost", "programs", "probes", "holes"),
 )
 
 
@@ -141,6 +141,8 @@ def _sources(document: dict[str, Any]) -> list[str]:
             )
     if document["in_flight_max"] is not None:
         lines.append(f"  most in flight at once, as counted: {document['in_flight_max']}")
+    if document["in_flight_end"]:
+        lines.append(f"  in flight when recording ended, and not in the trace: {document['in_flight_end']}")
     return lines
 
 

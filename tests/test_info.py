@@ -20,6 +20,7 @@ METADATA = {
         "write": {"mmap": {"count": 1, "bytes": 4096, "failed": 0}},
     },
     "in_flight_max": 7,
+    "in_flight_end": 2,
     "skips": {"not_a_file": 12, "pseudo_file": 0, "compat_call": 0, "own_block_request": 3, "filtered": 5},
     "closure": {
         "tasks": {
@@ -113,6 +114,7 @@ def test_text(path, capsys):
         "counted 9 900 B 0 0 B",
         "io_uring 1 200 B 0 0 B 0 0",
         "most in flight at once, as counted: 7",
+        "in flight when recording ended, and not in the trace: 2",
         "tasks rchar 999 1000 0.999000",
         "tasks wchar 0 0 -",
         "8:0 read_bytes 4096 4096 1.000000",
@@ -131,7 +133,7 @@ def test_json(path, capsys):
     assert document["version"] == f"1.{TRACE_VERSION_MINOR}"
     assert document["programs"] == METADATA["programs"]
     assert document["skips"] == METADATA["skips"]
-    assert document["in_flight_max"] == 7
+    assert (document["in_flight_max"], document["in_flight_end"]) == (7, 2)
     assert document["closure"][1] == {"of": "tasks", "account": "wchar", "seen": 0, "kernel": 0, "ratio": None}
     assert document["gaps"]["count"] == 3
     assert document["sources"][0]["counted_reads"] == 3

@@ -7,11 +7,14 @@ The truth is what tests/programs/aio.c told.
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import characterize
 from characterize.layout import Source
 from tests.kernel import has_tracepoint
 from tests.told import PROGRAMS, compare, record, run_recorder
@@ -72,6 +75,18 @@ def test_requests_that_another_context_had_before(tmp_path):
     syncs = run.trace.fileops[run.trace.fileops["source"] == Source.AIO].sort_values("start_ns")
     ends = (syncs["start_ns"] + syncs["duration_ns"]).to_numpy()
     assert (ends[:-13] <= syncs["start_ns"].to_numpy()[13:]).all()
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="two threads are to look at the same time")
+def test_a_request_does_not_end_by_an_event_from_before_it(tmp_path):
+    """One thread is through with a ring, and uses a struct iocb again whose last event another has yet to look at."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        done = run_recorder(tmp_path / "t", PROGRAMS / "aio_reapers", file.name, options=("--layer", "vfs"))
+    assert done.returncode == 0, done.stderr
+    trace = characterize.open(tmp_path / "t")
+    syncs = trace.fileops[trace.fileops["source"] == Source.AIO]
+    assert len(syncs) == int(done.stdout)
+    assert (syncs["duration_ns"] >= 0).all()
 
 
 def test_what_no_ring_is_too_small_for_asks_for_no_larger_one(tmp_path):

@@ -185,6 +185,34 @@ def are_caused(pieces: pd.DataFrame, operations: pd.DataFrame) -> None:
     assert (begins & ends)[direct].all()
 
 
+SEND_DIRECTLY = """
+import os, sys
+source = os.open(sys.argv[1], os.O_RDONLY)
+target = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+while os.sendfile(target, source, None, 1 << 20):
+    pass
+"""
+
+
+def test_what_sendfile_writes_directly_is_not_of_the_file_that_it_reads(system, tmp_path):
+    """Though its pages are, which the program has written before."""
+    kind, device, place = system
+    if kind == "btrfs":
+        pytest.skip("a named limit: what bypasses the cache is of no file there")
+    source, target = place / "source", place / "target"
+    (tmp_path / "send").write_text(SEND_DIRECTLY)
+    make = f"dd if=/dev/urandom of={source} bs=1M count={FILE_BYTES >> 20} conv=fsync;"
+    recorded = record(device, tmp_path / "trace", make, f"python3 -I {tmp_path}/send {source} {target}")
+    agrees(recorded)
+    is_covered(recorded)
+    assert adds_up(recorded, pieces_of(recorded, "source"), FILE_BYTES)
+    pieces = pieces_of(recorded, "target")
+    assert set(pieces["class"]) == {BlockDataClass.DIRECT}
+    assert adds_up(recorded, pieces, FILE_BYTES)
+    are_placed(pieces, target, [])
+    are_caused(pieces, recorded.trace.io.set_index("id"))
+
+
 def test_many_small_files_and_an_fsync_of_each(system, tmp_path):
     _, device, place = system
     script = f"for i in $(seq 40); do dd if=/dev/urandom of={place}/small$i bs=4k count=$i conv=fsync; done"

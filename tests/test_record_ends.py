@@ -15,6 +15,7 @@ import pytest
 import characterize
 from characterize.layout import HeaderFlag, IoOp
 from tests.block_device import loop_device, run
+from tests.running_replay import wait_until
 from tests.told import PROGRAMS, RECORDER, ROOT, run_recorder, wait_for_recording
 
 SECONDS_MAX = 30
@@ -140,6 +141,39 @@ def test_a_signal_reaches_the_command_once_and_its_end_is_recorded(tmp_path, sen
     trace = characterize.open(tmp_path / "t")
     assert trace.header.metadata["stopped_by"] == "end"
     assert f"{tmp_path}/count" in trace.paths.values()
+
+
+WAIT_FOR_A_PIPE = """
+import os, sys
+source, _ = os.pipe()
+sys.stdin.readline()
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.write(file, b"x")
+os.splice(source, file, 1009)
+"""
+
+
+def test_what_is_in_flight_when_recording_ends_is_counted(tmp_path):
+    """A call that waits for a pipe."""
+    file, pipes = tmp_path / "file", {"stdin": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-I", "-c", WAIT_FOR_A_PIPE, file], **pipes) as program:
+        try:
+            command = [RECORDER, "-o", tmp_path / "t", "--layer", "vfs", "-p", str(program.pid)]
+            with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as recorder:
+                wait_for_recording(recorder.stderr)
+                program.stdin.write("go\n")
+                program.stdin.flush()
+                status = Path(f"/proc/{program.pid}/status")
+                wait_until(lambda: file.exists() and file.stat().st_size and "State:\tS" in status.read_text())
+                recorder.send_signal(signal.SIGINT)
+                said = recorder.communicate(timeout=120)[1]
+        finally:
+            program.kill()
+    assert recorder.returncode == 0, said
+    trace = characterize.open(tmp_path / "t")
+    written = [row.result for row in trace.io.itertuples() if trace.paths.get(row.file) == str(file)]
+    assert written == [1]
+    assert trace.header.metadata["in_flight_end"] == 1
 
 
 def records_of(program, file, rounds):

@@ -197,6 +197,7 @@ def recorded(directory: Path, output: str, trace: Path, stderr: str) -> Recorded
     told, others = parse(output)
     opened = characterize.open(trace)
     assert not opened.header.lost
+    assert opened.header.metadata["in_flight_end"] == 0
     return Recorded(directory, told, others, opened, stderr)
 
 
