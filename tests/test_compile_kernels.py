@@ -15,8 +15,8 @@ import pytest
 from selfscale.explore import Exploration
 from selfscale.exploring.plan import Settings
 from tests.synthetic_machine import MIB, Machine
-from tests.test_record import record
 from tests.test_storage import TIMES_US, measured
+from tests.told import run_recorder
 
 ROOT = Path(__file__).parent.parent
 STAMP = ROOT / "build" / ".kernels"
@@ -90,7 +90,7 @@ def trace(tmp_path_factory):
     (directory / "in").write_text("".join(f"{number * 7919 % 100003}\n" for number in range(100_003)))
     path = directory / "sort.iotrace"
     command = ["sort", "--buffer-size=256K", f"--temporary-directory={directory}", "-o", directory / "out"]
-    assert record(path, *command, directory / "in").returncode == 0
+    assert run_recorder(path, *command, directory / "in").returncode == 0
     return path
 
 
