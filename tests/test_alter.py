@@ -271,7 +271,7 @@ def test_the_range_that_it_names_is_reached():
 def test_what_cannot_be_held_is_refused_with_the_range_in_which_it_is():
     # Of 1025 requests the 12 first ones of parts of the input do not follow the part before them any more.
     parent = sort_like(4, 4 << 20)
-    with pytest.raises(UnreachableError, match=r"off would be seqFrac by -0\.01.*--nearest") as raised:
+    with pytest.raises(UnreachableError, match=r"off would be seqFrac by -0\.0117.*--nearest") as raised:
         alter(parent, {"processNum": 1})
     assert raised.value.exit_code == 2
     _, manifest = alter(parent, {"processNum": raised.value.low})
@@ -339,7 +339,7 @@ def test_command_writes_what_is_off_only_if_asked(tmp_path, capsys):
     assert main(["alter", str(parent), "-o", str(out), "--process-num", "1"]) == 2
     assert not out.exists()
     assert main(["alter", str(parent), "-o", str(out), "--process-num", "1", "--nearest"]) == 3
-    assert "seqFrac by -0.01" in capsys.readouterr().err
+    assert "seqFrac by -0.0117" in capsys.readouterr().err
     assert out.exists()
 
 

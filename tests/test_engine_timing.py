@@ -138,6 +138,13 @@ def test_no_operation_begins_early(tmp_path, engine, timing):
     assert fast["speed"] == 10
 
 
+def test_a_schedule_that_is_longer_than_any_counter(tmp_path):
+    command = [ENGINE, easy(tmp_path), "--engine=null", "--timing=recorded", "--speed=1e-300", "--max-seconds=0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    accuracy = json.loads(done.stdout)["accuracy"]
+    assert (accuracy["limit_ns"], accuracy["schedule_ns"]) == (10**18, 10**18)
+
+
 def thinking_with_a_stop(path, *options):
     """A replay of a second of think times that is stopped for 0.8 s once it has begun; its document, and the stop."""
     command = [ENGINE, path, "--engine=null", "--timing=think", "--interval-ms=20", *options]

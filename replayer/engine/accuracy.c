@@ -52,7 +52,7 @@ struct accuracy accuracy_of(const struct run *run, const struct tally *tally)
 	struct accuracy accuracy = {
 		.drift_ns = drift_of(run),
 		.schedule_ns =
-			(uint64_t)((double)(schedule->last_start_ns - schedule->first_start_ns) / options->speed),
+			bounded_ns((double)(schedule->last_start_ns - schedule->first_start_ns) / options->speed),
 	};
 
 	accuracy.schedules_ns = (double)accuracy.schedule_ns * run->passes;

@@ -3,13 +3,6 @@
 #include "replayer/engine/due.h"
 #include "replayer/engine/worker.h"
 
-#define WAIT_NS_MAX 1e18 /* longer than 30 years is damage; it then waits until somebody stops it */
-
-static uint64_t bounded(double wait_ns)
-{
-	return (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
-}
-
 /* For how much of its think time a thread had a processor. */
 static double computed_of(double think_ns, uint8_t processor_share)
 {
@@ -34,7 +27,7 @@ static double compute_ns_of(const struct worker *worker, const union record *rec
 		return 0;
 	uint64_t gap_ns = record->io.start_ns - worker->recorded_end_ns;
 	double computed_ns = computed_of((double)gap_ns, record->io.processor_share);
-	return (double)without_recording(worker, bounded(computed_ns)) / worker->run->options->speed;
+	return (double)without_recording(worker, bounded_ns(computed_ns)) / worker->run->options->speed;
 }
 
 static struct due due_after_thinking(const struct worker *worker, const union record *record)
@@ -58,10 +51,10 @@ static struct due due_after_thinking(const struct worker *worker, const union re
 	uint64_t repaid_ns = wait_ns < (double)worker->debt_ns ? (uint64_t)wait_ns : worker->debt_ns;
 
 	due.owed_ns = worker->debt_ns - repaid_ns;
-	due.at_ns = base_ns + bounded(wait_ns - (double)repaid_ns);
+	due.at_ns = base_ns + bounded_ns(wait_ns - (double)repaid_ns);
 	if (woken->from_ns) {
-		uint64_t then_ns =
-			woken->base_ns + bounded((double)without_recording(worker, start_ns - woken->from_ns) / speed);
+		uint64_t then_ns = woken->base_ns +
+				   bounded_ns((double)without_recording(worker, start_ns - woken->from_ns) / speed);
 
 		/*
 		 * A new thread follows who made it, whenever that was. It owes no more than what it begins after both
@@ -75,7 +68,7 @@ static struct due due_after_thinking(const struct worker *worker, const union re
 		}
 	}
 	/* What it owes it makes up for by sleeping less, as far as that goes. */
-	due.compute_ns = bounded(compute_ns);
+	due.compute_ns = bounded_ns(compute_ns);
 	return due;
 }
 
@@ -92,7 +85,7 @@ struct due due_of(const struct worker *worker, const union record *record)
 	uint64_t gap_ns = record->io.start_ns > from_ns ? record->io.start_ns - from_ns : 0;
 
 	due.slip_ns = atomic_load_explicit(&run->slip_ns, memory_order_relaxed);
-	due.at_ns = run->pass_start_ns + due.slip_ns + bounded((double)gap_ns / run->options->speed);
+	due.at_ns = run->pass_start_ns + due.slip_ns + bounded_ns((double)gap_ns / run->options->speed);
 	return due;
 }
 
@@ -103,7 +96,7 @@ static void compute_first(struct worker *worker, const union record *record, con
 	double compute_ns = compute_ns_of(worker, record) - (double)wake_up->awake_ns / worker->run->options->speed;
 
 	if (compute_ns > 0)
-		compute(worker, bounded(compute_ns));
+		compute(worker, bounded_ns(compute_ns));
 }
 
 void due_wait_for_waker(struct worker *worker, const struct operation *operation, compute *compute, place_wait *wait,

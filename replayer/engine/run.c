@@ -255,7 +255,7 @@ int run_prepare(struct run *run)
 		    (run->ordered || run->table->namespace_changes || run->options->timing != TIMING_ASAP);
 	uint64_t span_ns = schedule->last_start_ns - schedule->first_start_ns;
 	double gap_ns = schedule->count > 1 ? (double)span_ns / run->options->speed / (double)(schedule->count - 1) : 0;
-	run->late_after_ns = gap_ns / 10 > 100e3 ? (uint64_t)(gap_ns / 10) : 100 * 1000;
+	run->late_after_ns = gap_ns / 10 > 100e3 ? bounded_ns(gap_ns / 10) : 100 * 1000;
 	atomic_store(&run->running, schedule->thread_count);
 	return 0;
 }

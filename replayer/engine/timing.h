@@ -32,6 +32,14 @@ static inline uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+#define WAIT_NS_MAX 1e18 /* longer than 30 years is damage; it then waits until somebody stops it */
+
+/* Of what a factor may have made longer than any counter. */
+static inline uint64_t bounded_ns(double wait_ns)
+{
+	return (uint64_t)(wait_ns < WAIT_NS_MAX ? wait_ns : WAIT_NS_MAX);
+}
+
 static inline void pause_processor(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
