@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from characterize.errors import FlextraceError
 from characterize.trace_files.provenance import command_words
 from characterize.units import parse_duration, parse_fraction, parse_size
-from flextrace.options.foreign_options import add_foreign_arguments, assumptions, foreign_options
+from flextrace.options.foreign_options import add_foreign_arguments, assumptions, foreign_options, refuse_for_own
 
 if TYPE_CHECKING:
     from characterize.characterization import Characterization
@@ -130,6 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     if divided:
         results.append(_divided(arguments, sample, grouping, figures))
     for file in [] if divided else arguments.files:
+        refuse_for_own(arguments, file)
         stream = open_stream(file, foreign=foreign_options(arguments))
         if assumed := assumptions(stream.facts):
             print(f"flextrace characterize: {file}: {assumed}", file=sys.stderr)

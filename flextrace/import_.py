@@ -12,12 +12,12 @@ from pathlib import Path
 from characterize.errors import FlextraceError
 from characterize.trace_files.expansion import is_trace_archive, refuse_archive_name
 from characterize.trace_files.new_file import check_new_file
-from characterize.trace_files.trace_head import is_foreign
+from characterize.trace_files.trace_head import is_trace
 from characterize.units import format_duration
 from flextrace.options.foreign_options import (
     add_foreign_arguments,
-    foreign_options,
     read_options,
+    refuse_for_own,
     renamed_columns,
     stacked_devices,
 )
@@ -36,15 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     file, output = arguments.file, arguments.output
     refuse_archive_name(output)
     check_new_file(output, force=arguments.force, inputs=[file])
-    if file.is_file() and file.stat().st_size and not arguments.foreign_format and not is_foreign(file):
+    if is_trace(file) and not arguments.foreign_format:
         raise FlextraceError(f"{file} is a flextrace trace already: there is nothing to import", 2)
     if is_trace_archive(file):
-        if foreign_options(arguments):
-            raise FlextraceError(
-                f"{file} is an archive of a trace, which says all of it: omit --input-format, --sector-bytes, "
-                "--time-unit, --columns and --skip-bad",
-                2,
-            )
+        refuse_for_own(arguments, file)
         said, exit_code = _import_archive(file, output, force=arguments.force)
     else:
         said, exit_code = _import_foreign(arguments)

@@ -79,7 +79,12 @@ def test_nonsense_is_refused(trace, archive, tmp_path, cli):
         (("willy", "-o", tmp_path / "b.parquet", *WILLY), "is the name of an archive"),
         (("import", trace, "-o", tmp_path / "b.iotrace"), "is a flextrace trace already"),
         *(
-            (("import", archive, *options, "-o", tmp_path / "b.iotrace"), "omit --input-format")
+            ((*words, *options), "omit --input-format")
+            for words in (
+                ("import", archive, "-o", tmp_path / "b.iotrace"),
+                ("characterize", archive),
+                ("characterize", trace),
+            )
             for options in (
                 ("--input-format", "mqsim"),
                 ("--columns", "start=when"),

@@ -24,14 +24,22 @@ TRUNCATED = "is truncated"
 
 def is_foreign(path: Path) -> bool:
     """Whether a file has some content, and other than a trace has; one that cannot be read is none."""
+    return _begin(path) not in (b"", TRACE_MAGIC)
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file begins as a trace; one that cannot be read is none."""
+    return _begin(path) == TRACE_MAGIC
+
+
+def _begin(path: Path) -> bytes:
     try:
         if not path.is_file():
-            return False
+            return b""
         with path.open("rb") as stream:
-            begin = stream.read(len(TRACE_MAGIC))
+            return stream.read(len(TRACE_MAGIC))
     except OSError:
-        return False
-    return bool(begin) and begin != TRACE_MAGIC
+        return b""
 
 
 def read_head(path: Path) -> tuple[bytes, int]:

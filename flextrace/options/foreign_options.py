@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from characterize.trace_files.trace_head import is_foreign
+from characterize.errors import FlextraceError
+from characterize.trace_files.expansion import is_trace_archive
+from characterize.trace_files.trace_head import is_foreign, is_trace
 from characterize.units import parse_size
 from flextrace.options.column_names import parse_columns
 
@@ -70,6 +73,22 @@ def foreign_options(arguments: argparse.Namespace) -> ReadOptions | None:
 
     options = read_options(arguments)
     return None if options == ReadOptions() else options
+
+
+def refuse_for_own(arguments: argparse.Namespace, file: Path) -> None:
+    """Refuse the options for a trace of flextrace, and for an archive of one.
+
+    Raises
+    ------
+    FlextraceError
+    """
+    own = is_trace_archive(file) or is_trace(file)
+    if own and foreign_options(arguments) is not None:
+        raise FlextraceError(
+            f"{file} is a trace of flextrace, which says all of it: omit --input-format, --sector-bytes, --time-unit, "
+            "--columns and --skip-bad",
+            2,
+        )
 
 
 def assumptions(trace: Trace) -> str:
