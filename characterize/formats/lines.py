@@ -23,6 +23,9 @@ from characterize.errors import FlextraceError
 from characterize.formats.compressed import BYTE_ORDER_MARK, opened
 from characterize.formats.reading import FILETIME, FILETIME_OF_1970, NS_PER_TICK, TICKS, TIME_DIGITS, Reading
 
+# Else Arrow takes SIGINT for itself while it parses a block, and one that comes as it gives it back is lost.
+pa.enable_signal_handlers(False)
+
 BLOCK_BYTES = 8 << 20
 LINE_BYTES_MAX = 1 << 20
 CSV_BLOCK_BYTES = 1 << 20
