@@ -80,8 +80,8 @@ class Runs:
         times = {name: result()["response_time"][name] for name in ("read", "write")}
         return SimpleNamespace(throughput_bytes_per_s=200e6, response_time=times, steady=True, reason="")
 
-    def age(self, settings: Any, image: Path, group: Any, seconds: float, say: Any) -> float:
-        self.aged.append({"settings": settings, "directory": image, "memory_group": group, "seconds": seconds})
+    def age(self, image: Path, group: Any, seconds: float, say: Any, **machine: Any) -> float:
+        self.aged.append({"directory": image, "memory_group": group, "seconds": seconds, **machine})
         self.aged[-1]["measured_before"] = len(self.measured)
         return seconds
 
@@ -240,7 +240,7 @@ def test_willy_is_measured_in_an_aged_page_cache_as_the_points_of_a_profile_are(
 
     document = compare(recording(tmp_path / "a.iotrace"), profile(), tmp_path, max_seconds=7.0).document
     (aged,) = runs.aged  # once for all its runs, which have one group
-    assert aged["settings"].cache_bytes == 128 * MIB
+    assert aged["cache_bytes"] == 128 * MIB
     assert (aged["seconds"], aged["measured_before"]) == (7.0, 0)
     assert {(one["directory"], one["memory_group"]) for one in runs.measured} == {
         (aged["directory"], aged["memory_group"])

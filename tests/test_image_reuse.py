@@ -105,7 +105,7 @@ def test_an_image_of_another_trace_serves_where_its_sizes_do_and_that_is_said(en
     document_of(engine(one_file(), "--phase=prepare"))
     assert warnings(one_file(), "--phase=run") == []
     assert any("another trace" in warning for warning in warnings(one_file(SIZE - 1), "--phase=run"))
-    assert "run with --phase prepare" in engine(one_file(SIZE + 1), "--phase=run", "--keep-image").stderr
+    assert "lay it out again" in engine(one_file(SIZE + 1), "--phase=run", "--keep-image").stderr
     # A preparation for it repairs it: nothing is to be said any more.
     document_of(engine(one_file(SIZE + 1), "--phase=prepare"))
     assert warnings(one_file(SIZE + 1), "--phase=run") == []
@@ -141,7 +141,7 @@ def test_a_file_with_two_names_is_no_two_files_of_a_run(engine, tmp_path):
     second.hardlink_to(first)
     done = engine(trace, "--phase=run", "--keep-image")
     assert done.returncode == 1
-    assert "run with --phase prepare first" in done.stderr
+    assert "lay it out again" in done.stderr
 
 
 def interrupt_layout(tmp_path, directory, *options):
