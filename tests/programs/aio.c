@@ -11,13 +11,13 @@
  * allows; moved: requests with a struct iocb that another context had before; twice: two requests at once with the same
  * struct iocb, which are told as one.
  */
-#include <linux/aio_abi.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
+#include "aio_ring.h"
 #include "told.h"
 
 #ifndef RWF_NOAPPEND
@@ -33,20 +33,6 @@ enum {
 	IDLE_PROCESSES = 43, /* one after the other */
 	IDLE_CONTEXTS = 101, /* of each */
 	REQUESTS_OF_ALL = 1 << 16, /* fs.aio-max-nr */
-	AIO_RING_MAGIC = 0xa10a10a1,
-};
-
-/* What the kernel maps where an aio_context_t points (fs/aio.c): not in its headers, but libaio relies on it too. */
-struct aio_ring {
-	unsigned int id;
-	unsigned int entries;
-	_Atomic unsigned int head;
-	_Atomic unsigned int tail;
-	unsigned int magic;
-	unsigned int compat_features;
-	unsigned int incompat_features;
-	unsigned int header_bytes;
-	struct io_event events[];
 };
 
 /* One request: what the kernel gets, and what will be told at its end. */

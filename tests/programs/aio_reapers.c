@@ -9,7 +9,6 @@
  */
 #include <err.h>
 #include <fcntl.h>
-#include <linux/aio_abi.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -19,23 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "aio_ring.h"
+
 enum {
 	REQUESTS = 4093, /* at once: to look at all of their events takes some ms */
 	ROUNDS = 31,
 	BEHIND_NS = 100000000, /* longer than that */
-};
-
-/* As in aio.c. */
-struct aio_ring {
-	unsigned int id;
-	unsigned int entries;
-	_Atomic unsigned int head;
-	_Atomic unsigned int tail;
-	unsigned int magic;
-	unsigned int compat_features;
-	unsigned int incompat_features;
-	unsigned int header_bytes;
-	struct io_event events[];
 };
 
 static aio_context_t context;
