@@ -141,10 +141,13 @@ def test_keep_is_of_what_was_there_and_not_of_what_is_laid_out(engine, tmp_path)
 
 
 def wait_for(condition, timeout_s=60):
+    """Whether it was true once: it may not be any more."""
     deadline = time.monotonic() + timeout_s
-    while not condition() and time.monotonic() < deadline:
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.005)
-    return condition()
+    return True
 
 
 @pytest.mark.parametrize("choice", ["recorded", "warm", "keep"])
