@@ -16,10 +16,7 @@ import numpy as np
 import pytest
 
 import characterize
-from characterize.characterization import characterize as numbers_of
 from characterize.errors import FlextraceError
-from characterize.figure_data import figure_data_of
-from characterize.places import POINTS_MAX
 from characterize.trace import Header, Trace
 from characterize.trace_files.provenance import sha256_of
 from characterize.workload import Workload
@@ -27,13 +24,10 @@ from selfscale.predicting.prediction_errors import applications_of, errors_of
 from selfscale.profile import Profile, Region
 from selfscale.report import write_report
 from selfscale.reporting.machine_report import machine_section
-from selfscale.reporting.machines_figures import machines_figures
 from selfscale.reporting.prediction_figures import prediction_figures
 from selfscale.reporting.profile_figures import single_parameter_graphs
 from selfscale.reporting.report_parts import Cell
-from selfscale.reporting.trace_figures import by_file, places, trace_figures
 from tests.made_report import EVIL, MIB, Page, make_comparison, make_profile, make_trace
-from tests.made_trace import made_trace, read
 
 pytestmark = pytest.mark.parallel
 
@@ -145,24 +139,6 @@ def test_a_file_name_with_markup_stays_text(page: Page) -> None:
         "alert('owned" in text for attributes, text in page.scripts if attributes.get("class") != "plot-data"
     )
     assert all(text.count("<") == 0 for attributes, text in page.scripts if attributes.get("class") == "plot-data")
-
-
-def test_plotly_shows_names_as_they_are(tmp_path: Path) -> None:
-    """It takes tags for those of HTML, and of entities knows `&lt;`, `&gt;` and `&amp;`, but not `&quot;`."""
-    trace = make_trace(tmp_path / "t.iotrace")
-    data = figure_data_of(trace, numbers_of(trace))["vfs"].places
-    assert data is not None
-    shown = by_file(data, "file").plot.layout.yaxis.ticktext
-    assert [text for text in shown if "quoted" in text] == ["…ipt&gt;alert('owned')&lt;/script&gt;&amp;\"quoted\".db"]
-    profiles = [make_profile(), make_profile()]
-    for name, profile in zip(("a<b>", "c"), profiles, strict=True):
-        profile.path = tmp_path / f"{name}.json"
-    figures = machines_figures(profiles)
-    assert len(figures) == 5
-    for figure in figures:
-        drawn = json.dumps(json.loads(figure.json)["data"])
-        assert "a<b>" not in drawn
-        assert "a&lt;b&gt;" in drawn
 
 
 def test_figure_4_7_has_a_column_per_region_and_a_row_per_parameter() -> None:
@@ -323,37 +299,6 @@ def test_several_profiles_stand_side_by_side_and_validations_find_theirs(tmp_pat
     (tmp_path / "v.json").write_text("{}")
     assert main(["report", paths[1], "-o", str(target), *validation, "--force"]) == 1
     assert "flextrace validate" in capsys.readouterr().err
-
-
-def test_many_requests_are_counted_in_bins_and_the_note_says_so(tmp_path: Path) -> None:
-    many = make_trace(tmp_path / "big.iotrace", requests=POINTS_MAX + 1000)
-    data = figure_data_of(many, numbers_of(many))["vfs"].places
-    assert data is not None
-    figure = places(data, "file")
-    assert f"{POINTS_MAX + 1000:,} requests" in figure.note
-    reads, writes = figure.plot.data
-    for drawn, name in ((reads, "reads"), (writes, "writes")):
-        counts = [value for row in drawn.customdata for value in row if value]
-        assert sum(counts) == figure.data[name].sum()
-    assert figure.data[["reads", "writes"]].to_numpy().sum() == POINTS_MAX + 1000
-    files = by_file(data, "file")
-    requests = many.requests
-    moved = sum(value for row in files.plot.data[0].customdata for value in row if value)
-    assert moved == requests["bytes"].sum()
-    few = make_trace(tmp_path / "small.iotrace", requests=100)
-    data = figure_data_of(few, numbers_of(few))["vfs"].places
-    assert data is not None
-    small = places(data, "file")
-    assert small.note == ""
-    assert len(small.data) == 100 == sum(len(part.x) for part in small.plot.data)
-
-
-def test_steps_of_seconds_have_no_exponent() -> None:
-    slow = made_trace([read(0, 4096, 2 * 10**12 * at) for at in range(9)], files=[{"file": 1}])
-    sentences = [figure.sentence for figure in trace_figures(figure_data_of(slow, numbers_of(slow))["vfs"])]
-    steps = [sentence for sentence in sentences if "steps of" in sentence]
-    assert len(steps) == 2
-    assert not any("e+" in sentence for sentence in steps)
 
 
 def test_a_trace_without_requests_is_reported_as_such(tmp_path: Path) -> None:
