@@ -21,6 +21,8 @@ Where a run begins
     first ones not at all. Which part of a file matters, too: with the first part of each cached, the accesses of
     requests of 16 KiB doubled within three seconds on a device of 4000 requests/s (`selfscale.measuring.last_used`).
 
+    In files that lie in order, whatever points before have written (`selfscale.measuring.defragment`).
+
 With O_DIRECT, on files or on a device (`selfscale.measuring.access`), there is no cache to be warmed, settled or
 confined. Where writes are made stable as they come, no more is dirty than what was written since the sync before, and
 little settles.
@@ -45,6 +47,7 @@ from characterize.workload import Workload
 from replayer.result_text import failures
 from selfscale.measuring.access import BUFFERED, Access
 from selfscale.measuring.computing import computing
+from selfscale.measuring.defragment import defragment
 from selfscale.measuring.environment import cache_limit_bytes, dirty_limit_bytes
 from selfscale.measuring.point_trace import trace_length, write_willy
 from selfscale.measuring.scratch import scratch_directory, willy_bytes
@@ -270,6 +273,7 @@ def measure(
         if directory is not None:
             # Outside the group: what is read in while confined would be charged to it, what was read before would not.
             run(trace, directory, phase="prepare", keep_image=True)
+            defragment(Path(directory))
             evict(Path(directory))
         with computing(len(os.sched_getaffinity(0)) - 1 if others_compute else 0):
             result = run(
