@@ -149,8 +149,7 @@ class Predictor:
 
         if isinstance(self._model, LearnedModel | CombinedModel):
             return self._model.service_times
-        data = measured(learned_points(self.profile))
-        return service_times_of(data, self.profile.regions, self.profile.cache_environment)
+        return service_times_of(measured(learned_points(self.profile)), self.profile.regions)
 
     def table(self, workloads: Sequence[Workload]) -> pd.DataFrame:
         """Predictions of many workloads, a row each, with the columns of `Prediction`'s numbers."""

@@ -25,10 +25,10 @@ def demand(workload, **values):
     return demand_at(constants(**values), columns([workload]), BORDER_BYTES)
 
 
-def throughput(workload, cpus=0, **values):
+def throughput(workload, **values):
     at = constants(**values)
     table = columns([workload])
-    return float(np.exp(log_throughput(at, table, demand_at(at, table, BORDER_BYTES, cpus)))[0])
+    return float(np.exp(log_throughput(at, table, demand_at(at, table, BORDER_BYTES)))[0])
 
 
 @pytest.mark.parametrize("processes", [1.0, 4.0])
@@ -46,14 +46,6 @@ def test_the_flusher_holds_up_nobody_whose_reads_are_cached():
     one_queue, two_queues = (demand(written, behind_frac=frac, read_cache=1.5) for frac in (1.0, 1e-6))
     assert float(one_queue.write_frac[0]) > 0.2
     assert one_queue.seconds["process"] == pytest.approx(two_queues.seconds["process"], rel=0.05)
-
-
-@pytest.mark.parametrize(("processes", "at_once"), [(1, 1.0), (2, 2.0), (3, 1.5), (4, 2.0), (5, 5 / 3)])
-def test_processes_that_keep_step_take_turns_on_two_processors(processes, at_once):
-    sharp = {"sharpness": 100.0, "cpu_servers": 100.0, "lock_s": 1e-12, "lock_byte_s": 1e-18}
-    alone = throughput(CACHED_READS.replace(process_num=1.0), 2, **sharp)
-    together = throughput(CACHED_READS.replace(process_num=float(processes)), 2, **sharp)
-    assert together == pytest.approx(at_once * alone, rel=0.02)
 
 
 @pytest.mark.parametrize("name", ["worker_access_s", "worker_page_s"])

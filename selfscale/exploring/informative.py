@@ -34,7 +34,7 @@ def most_informative(profile: Profile, generator: random.Random, count: int) -> 
         `count` of them; none where the points are too few for the learned model.
     """
     try:
-        model = LearnedModel(profile.cache_environment).fit(profile.measured, profile.regions)
+        model = LearnedModel().fit(profile.measured, profile.regions)
     except FlextraceError:
         return []
     workloads = [random_workload(profile, generator) for _ in range(CANDIDATES + TARGETS)]

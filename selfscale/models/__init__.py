@@ -59,8 +59,8 @@ MODELS = {
     "combined": "selfscale.models.combined:CombinedModel",
 }
 """Where each model of a machine is; imported only when it is asked for."""
-OF_AN_ENVIRONMENT = ("learned", "traffic", "combined")
-"""Those that are told the environment of the profile."""
+SIMULATING = ("traffic", "combined")
+"""Those that need the environment of the profile."""
 PARTS = {"combined": ("learned", "traffic")}
 """Those that are a mean of others, and of which; they may be given these, fitted."""
 TABLE_MODELS = {
@@ -91,5 +91,5 @@ def make_model(name: str, environment: Mapping[str, Any] | None = None, fitted_p
         raise FlextraceError(f"there is no model {name!r}: choose one of {', '.join(sorted(known))}", 2)
     module, _, attribute = known[name].partition(":")
     make = getattr(importlib.import_module(module), attribute)
-    arguments = [environment or {}] if name in OF_AN_ENVIRONMENT else []
+    arguments = [environment or {}] if name in SIMULATING else []
     return make(*arguments, *([tuple(fitted_parts)] if fitted_parts else []))

@@ -34,7 +34,7 @@ class CombinedModel:
     Parameters
     ----------
     environment : mapping
-        What both have to know.
+        What `TrafficModel` has to know.
     parts : (LearnedModel, TrafficModel), optional
         Fitted already, or to be fitted by `fit`.
     """
@@ -43,7 +43,7 @@ class CombinedModel:
 
     def __init__(self, environment: Mapping[str, Any], parts: tuple[LearnedModel, TrafficModel] | None = None):
         self._environment = environment
-        self._learned, self._traffic = parts or (LearnedModel(environment), TrafficModel(environment))
+        self._learned, self._traffic = parts or (LearnedModel(), TrafficModel(environment))
 
     def fit(self, points: Sequence[Point], regions: Sequence[Region]) -> Self:
         """Fit both.

@@ -75,18 +75,13 @@ def pages_in_s(k: Constants, waited: Transfers, ahead: Transfers) -> np.ndarray:
     return (waited.bytes + np.minimum(k["ahead_page_frac"], 1.0) * ahead.bytes) / PAGE_BYTES * k["miss_page_s"]
 
 
-def resources(
-    k: Constants, table: Columns, *, cpus: int, processor: np.ndarray, storage: Storage
-) -> dict[str, np.ndarray]:
+def resources(k: Constants, table: Columns, *, processor: np.ndarray, storage: Storage) -> dict[str, np.ndarray]:
     """Seconds at every resource of a mean request that takes so much of a processor itself.
 
     The kernel's threads serve storage beside the processes: one process leaves them a processor, many do not.
 
     Reads wait behind what the flusher has given the device before, so that processes stand still while it works, but
     for what they do from one miss to the next. That takes all of them time at once, however many they are.
-
-    More processes than processors are as fast as those of them that take turns with the most others, since they keep
-    step.
     """
     waited, ahead, written, misses = storage
     workers = (waited.requests + ahead.requests + written.requests) * k["worker_access_s"]
@@ -104,18 +99,12 @@ def resources(
     queued = behind / (alone * written.requests + behind + np.finfo(float).tiny)
     return {
         "process": alone / table.process_num + np.minimum(k["behind_frac"], 1.0) * flushing * queued,
-        "turns": processor * turns_of(table.process_num, cpus) / table.process_num,
         "processors": (processor + workers) / k["cpu_servers"],
         "device": (reading + writing) / k["device_servers"],
         "reads": reading / k["direction_servers"],
         "writes": writing / k["direction_servers"],
         "lock": k["lock_s"] + table.size_mean * k["lock_byte_s"],
     }
-
-
-def turns_of(process_num: np.ndarray, cpus: int) -> np.ndarray:
-    """In how many turns n processes run, shape (n,); 0 where each has a processor, or nobody tells how many."""
-    return np.where(process_num > cpus, np.ceil(process_num / cpus), 0.0) if cpus else np.zeros_like(process_num)
 
 
 def _longer_of(k: Constants, accesses_s: np.ndarray, bytes_s: np.ndarray) -> np.ndarray:

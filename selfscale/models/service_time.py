@@ -115,7 +115,7 @@ class Demand:
     write_frac: np.ndarray
 
 
-def demand_at(constants: np.ndarray, table: Columns, border_bytes: float, cpus: int = 0) -> Demand:
+def demand_at(constants: np.ndarray, table: Columns, border_bytes: float) -> Demand:
     """What a mean request of n workloads asks of the machine.
 
     Parameters
@@ -124,8 +124,6 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float, cpus: 
         Natural logarithms of `CONSTANTS`.
     border_bytes : float
         Where the throughput falls, as the profile has it.
-    cpus : int
-        Processors of the machine; 0 where nobody tells.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     size, write, whole = table.size_mean, 1 - table.read_frac, np.maximum(table.size_mean, PAGE_BYTES)
@@ -144,7 +142,7 @@ def demand_at(constants: np.ndarray, table: Columns, border_bytes: float, cpus: 
     )
     storage = Storage(waited, ahead, written, waited.requests + filled)
     return Demand(
-        resources(k, table, cpus=cpus, processor=processor, storage=storage),
+        resources(k, table, processor=processor, storage=storage),
         (waited.bytes + ahead.bytes + filled * PAGE_BYTES) / size,
         written.bytes / size,
     )
@@ -213,18 +211,15 @@ class ServiceTimes:
         What points and guesses leave open of them (Laplace's approximation).
     border_bytes : float
         The border that the sizes of the caches are relative to.
-    cpus : int
-        Processors of the machine; 0 where nobody tells.
     """
 
     constants: np.ndarray
     covariance: np.ndarray
     border_bytes: float
-    cpus: int = 0
 
     def at(self, table: Columns) -> FormulaValues:
         """What it says of n workloads, with one share: the device's."""
-        demand = demand_at(self.constants, table, self.border_bytes, self.cpus)
+        demand = demand_at(self.constants, table, self.border_bytes)
         share = demand.seconds["device"] / (demand.seconds["device"] + demand.seconds["processors"])
         return FormulaValues(log_throughput(self.constants, table, demand), share[:, None])
 
@@ -235,13 +230,13 @@ class ServiceTimes:
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of ln(throughput) by the constants, shape (n, 36)."""
         return derivative(
-            lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes, self.cpus)),
+            lambda sets: log_throughput(sets, table, demand_at(sets, table, self.border_bytes)),
             self.constants,
         )
 
 
 def fit_service_times(
-    data: Measured, borders_bytes: Sequence[float], cpus: int = 0, start: ServiceTimes | None = None
+    data: Measured, borders_bytes: Sequence[float], start: ServiceTimes | None = None
 ) -> ServiceTimes:
     """Find the constants that explain the points, held near their guesses.
 
@@ -250,15 +245,13 @@ def fit_service_times(
     data : Measured
     borders_bytes : sequence of float
         Candidates for the border where reads begin to miss; the one that explains the points best is taken.
-    cpus : int
-        Processors of the machine; 0 where nobody tells.
     start : ServiceTimes, optional
         Of nearly the same points: the search begins, and the border stays, there.
     """
     weight = 1 / np.hypot(data.noise, PHYSICS_ERROR)
 
     def errors_at(constants: np.ndarray, border_bytes: float) -> np.ndarray:
-        demand = demand_at(constants, data.columns, border_bytes, cpus)
+        demand = demand_at(constants, data.columns, border_bytes)
         errors = [(log_throughput(constants, data.columns, demand) - data.log_throughput) * weight]
         for share, wanted in ((demand.read_frac, data.device_read_frac), (demand.write_frac, data.device_write_frac)):
             off = np.log((share + TRAFFIC_FRAC_MIN) / (wanted + TRAFFIC_FRAC_MIN)) / TRAFFIC_ERROR
@@ -270,7 +263,7 @@ def fit_service_times(
         for border_bytes, constants in ([(start.border_bytes, start.constants)] if start else _starts(borders_bytes))
     ]
     border_bytes, found = min(results, key=lambda entry: (entry[1].cost, entry[0]))
-    return ServiceTimes(found.constants, found.covariance, border_bytes, cpus)
+    return ServiceTimes(found.constants, found.covariance, border_bytes)
 
 
 def _starts(borders_bytes: Sequence[float]) -> list[tuple[float, np.ndarray]]:

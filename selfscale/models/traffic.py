@@ -66,7 +66,7 @@ class TrafficModel(ResidualModel[TrafficTimes]):
             )
         start = self._start.formula if self._start else None
         limits = start.limits if start else self._limits(points, regions)
-        return fit_traffic_times(data, limits, self._environment.get("cpus") or 0, start)
+        return fit_traffic_times(data, limits, start)
 
     def _limits(self, points: Sequence[Point], regions: Sequence[Region]) -> CacheLimits:
         cache_bytes = file_cache_size(points, regions, [region.high_bytes for region in regions[:-1]])

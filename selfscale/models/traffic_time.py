@@ -96,7 +96,7 @@ def simulated(table: Columns, limits: CacheLimits) -> Traffic:
     return Traffic(*np.array([_simulated(row, limits) for row in rows], float).reshape(-1, len(Traffic._fields)).T)
 
 
-def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, cpus: int = 0) -> dict[str, np.ndarray]:
+def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic) -> dict[str, np.ndarray]:
     """What a mean request of n workloads takes at every resource.
 
     Parameters
@@ -105,8 +105,6 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, cpus: in
         Natural logarithms of `CONSTANTS`.
     traffic : Traffic
         Of the workloads.
-    cpus : int
-        Processors of the machine; 0 where nobody tells.
     """
     k = dict(zip(CONSTANTS, np.exp(constants), strict=True))
     read, write, whole = table.read_frac, 1 - table.read_frac, np.maximum(table.size_mean, PAGE_BYTES)
@@ -123,7 +121,7 @@ def seconds_of(constants: np.ndarray, table: Columns, traffic: Traffic, cpus: in
     written = transfers(write * traffic.writes, write * whole * traffic.written_frac, "write")
     processor = call_s(k, table) + pages_in_s(k, waited, ahead) + written.bytes / PAGE_BYTES * k["spill_page_s"]
     storage = Storage(waited, ahead, written, read * traffic.waiting + filled)
-    return resources(k, table, cpus=cpus, processor=processor, storage=storage)
+    return resources(k, table, processor=processor, storage=storage)
 
 
 @dataclass(frozen=True)
@@ -138,14 +136,11 @@ class TrafficTimes:
         What points and guesses leave open of them (Laplace's approximation).
     limits : CacheLimits
         Of the machine that is simulated.
-    cpus : int
-        Its processors; 0 where nobody tells.
     """
 
     constants: np.ndarray
     covariance: np.ndarray
     limits: CacheLimits
-    cpus: int = 0
 
     @property
     def border_bytes(self) -> float:
@@ -154,7 +149,7 @@ class TrafficTimes:
 
     def at(self, table: Columns) -> FormulaValues:
         """What it says of n workloads, with two shares: what reading takes and what writing takes."""
-        seconds = seconds_of(self.constants, table, simulated(table, self.limits), self.cpus)
+        seconds = seconds_of(self.constants, table, simulated(table, self.limits))
         ways = np.column_stack([seconds["reads"], seconds["writes"]])
         shares = ways / (ways.sum(axis=1) + seconds["processors"])[:, None]
         return FormulaValues(bottleneck(seconds, table, self.constants[SHARPNESS]), shares)
@@ -162,29 +157,25 @@ class TrafficTimes:
     def explained(self, data: Measured) -> np.ndarray:
         """ln(throughput) of n points, shape (n,), by what storage did in their runs."""
         traffic = traffic_of_runs(simulated(data.columns, self.limits), data)
-        seconds = seconds_of(self.constants, data.columns, traffic, self.cpus)
+        seconds = seconds_of(self.constants, data.columns, traffic)
         return bottleneck(seconds, data.columns, self.constants[SHARPNESS])
 
     def sensitivity(self, table: Columns) -> np.ndarray:
         """Derivative of ln(throughput) by the constants, shape (n, 26)."""
         traffic = simulated(table, self.limits)
         return derivative(
-            lambda sets: bottleneck(seconds_of(sets, table, traffic, self.cpus), table, sets[SHARPNESS]),
+            lambda sets: bottleneck(seconds_of(sets, table, traffic), table, sets[SHARPNESS]),
             self.constants,
         )
 
 
-def fit_traffic_times(
-    data: Measured, limits: CacheLimits, cpus: int = 0, start: TrafficTimes | None = None
-) -> TrafficTimes:
+def fit_traffic_times(data: Measured, limits: CacheLimits, start: TrafficTimes | None = None) -> TrafficTimes:
     """Find the constants that explain the points by what storage did in their runs, held near their guesses.
 
     Parameters
     ----------
     data : Measured
     limits : CacheLimits
-    cpus : int
-        Processors of the machine; 0 where nobody tells.
     start : TrafficTimes, optional
         Of nearly the same points: the search begins there.
     """
@@ -192,12 +183,12 @@ def fit_traffic_times(
     traffic = traffic_of_runs(simulated(data.columns, limits), data)
 
     def errors_at(constants: np.ndarray) -> np.ndarray:
-        seconds = seconds_of(constants, data.columns, traffic, cpus)
+        seconds = seconds_of(constants, data.columns, traffic)
         return (bottleneck(seconds, data.columns, constants[SHARPNESS]) - data.log_throughput) * weight
 
     starts = [start.constants] if start else [_with_servers(logarithms(CONSTANTS), count) for count in SERVERS]
     found = min((find_constants(errors_at, CONSTANTS, one) for one in starts), key=lambda one: one.cost)
-    return TrafficTimes(found.constants, found.covariance, limits, cpus)
+    return TrafficTimes(found.constants, found.covariance, limits)
 
 
 def _with_servers(guess: np.ndarray, count: float) -> np.ndarray:

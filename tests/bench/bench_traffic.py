@@ -67,8 +67,8 @@ def errors_of(name: str, record: dict) -> pd.DataFrame:
     table = columns([point.workload for point in points])
     traffic = simulated(table, model.formula.limits)
     read, write = table.read_frac, 1 - table.read_frac
-    formula = service_times_of(measured(points), profile.regions, profile.cache_environment)
-    demand = demand_at(formula.constants, table, formula.border_bytes, formula.cpus)
+    formula = service_times_of(measured(points), profile.regions)
+    demand = demand_at(formula.constants, table, formula.border_bytes)
     moved, written, reads, writes = (
         np.array([getattr(point, field) for point in points], float)
         for field in ("device_frac", "device_write_frac", "device_reads", "device_writes")
