@@ -11,10 +11,6 @@
 #include "file_identity.bpf.h"
 #include "page_fault.bpf.h"
 
-enum {
-	OPEN_DIRECT = 040000, /* O_DIRECT */
-};
-
 struct submission {
 	__u64 queued_ns;
 	__u64 cause;

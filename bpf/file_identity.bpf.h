@@ -68,12 +68,10 @@ enum {
 	MODE_DIRECTORY = 0040000,
 	MODE_BLOCK_DEVICE = 0060000,
 	MODE_REGULAR = 0100000,
-	OPEN_PATH = 010000000, /* O_PATH: names a file, and cannot move data */
 	FMODE_CREATED = 1 << 20, /* the open that made this struct file created the inode (include/linux/fs.h) */
 	TMPFS_MAGIC = 0x01021994,
 	BTRFS_MAGIC = 0x9123683e, /* BTRFS_SUPER_MAGIC */
 	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
-	OPEN_TMPFILE = 020000000, /* __O_TMPFILE: created, without a name */
 	SB_KERNMOUNT = 1 << 22, /* mounted by the kernel for itself: memfd, System V shared memory, pipes, sockets */
 	PAGE_BYTES = 4096,
 	PATH_DEPTH_MAX = 40, /* components and mounts; a deeper path is cut at its front */

@@ -9,10 +9,6 @@
 
 #include "page_cache.bpf.h"
 
-enum {
-	MAPPING_LOCKED = -16, /* EBUSY of bpf_find_vma: it waits for no lock, and another thread changes the mappings */
-};
-
 static long enter_mapped_inode(struct task_struct *task, struct vm_area_struct *area, void *context)
 {
 	const __u32 *id = context;
