@@ -272,6 +272,15 @@ struct {
 	__type(value, struct submission);
 } merged_submissions __weak SEC(".maps");
 
+/* What nobody traced does is found out without, but not from what an earlier use of the bio has left. */
+static __always_inline void note_merged(const __u64 *bio, const struct submission *submission)
+{
+	if (submission->traced)
+		bpf_map_update_elem(&merged_submissions, bio, submission, BPF_ANY);
+	else
+		bpf_map_delete_elem(&merged_submissions, bio);
+}
+
 /* Who submitted a bio that was merged; nobody that is traced if there is no entry. */
 static __always_inline void take_merged(struct submission *submission, __u64 bio)
 {
