@@ -8,7 +8,7 @@
 
 #include "async_operation.bpf.h"
 #include "block_flags.bpf.h"
-#include "file_identity.bpf.h"
+#include "folio.bpf.h"
 #include "page_fault.bpf.h"
 
 struct submission {
@@ -66,11 +66,8 @@ static __always_inline bool is_cached_page(struct bio *bio, __u64 inode_pointer)
 {
 	/* Before 6.2 the verifier lets nobody add to a pointer that it knows. */
 	struct bio_vec *vectors = BPF_CORE_READ(bio, bi_io_vec);
-	struct page *page = BPF_CORE_READ(&vectors[bio->bi_iter.bi_idx], bv_page);
-	unsigned long head = BPF_CORE_READ(page, compound_head);
-	if (head & 1)
-		page = (struct page *)(head - 1);
-	struct address_space *mapping = BPF_CORE_READ(page, mapping);
+	struct folio *folio = folio_of(BPF_CORE_READ(&vectors[bio->bi_iter.bi_idx], bv_page));
+	struct address_space *mapping = BPF_CORE_READ(folio, mapping);
 	struct inode *inode = (struct inode *)inode_pointer;
 	return mapping && mapping == BPF_CORE_READ(inode, i_mapping);
 }
@@ -150,7 +147,7 @@ static __always_inline void place_direct(struct submission *submission, struct b
 		struct inode *inode = (struct inode *)state->inode_pointer;
 		if (is_cached_page(bio, state->inode_pointer))
 			return;
-		if ((BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK) == MODE_BLOCK_DEVICE)
+		if (mode_of(inode) == MODE_BLOCK_DEVICE)
 			end = end_in_device(bio);
 		else if (bytes == state->asked_bytes)
 			end = state->position + state->asked_bytes;

@@ -269,7 +269,6 @@ struct request_queue {
 
 struct page {
 	unsigned long compound_head; /* bit 0 set: a tail page, the rest points to its head */
-	struct address_space *mapping;
 };
 
 struct bio_vec {

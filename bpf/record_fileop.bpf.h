@@ -47,7 +47,7 @@ static __always_inline void send_descriptor_operation(struct pt_regs *regs, stru
 	if (!record)
 		return;
 	const struct inode *inode = (const struct inode *)state->inode_pointer;
-	if ((BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY)
+	if (mode_of(inode) == MODE_DIRECTORY)
 		record->flags |= IO_DIRECTORY;
 	switch (state->call) {
 	case CALL_CLOSE:
@@ -119,7 +119,7 @@ static __always_inline void send_open(struct task_struct *task, struct task_stat
 			return;
 		if (was_created(file))
 			flags |= IO_CREATED;
-		if ((BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY)
+		if (mode_of(BPF_CORE_READ(file, f_inode)) == MODE_DIRECTORY)
 			flags |= IO_DIRECTORY;
 	} else if (has_file_filter()) {
 		count_skip(SKIP_FILTERED);
