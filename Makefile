@@ -290,11 +290,9 @@ build/tests/known_names: PROGRAM_LIBRARIES := bpf/names.c
 build/tests/known_names: bpf/names.c bpf/names.h
 build/tests/ring_plans: PROGRAM_LIBRARIES := bpf/ring_plan.c
 build/tests/ring_plans: bpf/ring_plan.c bpf/ring_plan.h bpf/ring_event.h
-build/tests/trace_limits: PROGRAM_LIBRARIES := bpf/writer.c bpf/shared_offset.c
-build/tests/trace_limits: bpf/writer.c bpf/shared_offset.c bpf/losses.h bpf/writer.h
-build/tests/late_records build/tests/short_tracing build/tests/waiting_files: PROGRAM_LIBRARIES := \
+build/tests/late_records build/tests/short_tracing build/tests/trace_limits build/tests/waiting_files: PROGRAM_LIBRARIES := \
 	$(filter-out build/bpf/record.o,$(RECORD_OBJECTS)) $(BPF_LIBRARIES) -luring
-build/tests/late_records build/tests/short_tracing build/tests/waiting_files: $(RECORD_OBJECTS)
+build/tests/late_records build/tests/short_tracing build/tests/trace_limits build/tests/waiting_files: $(RECORD_OBJECTS)
 
 build/tests/replay_small_segments: $(wildcard replayer/engine/*.[ch]) $(wildcard bpf/*.h) | build/.apt
 	@mkdir -p $(@D)

@@ -13,8 +13,6 @@ enum {
 	OPERATIONS_IN_FLIGHT_MAX =
 		1 << 17, /* also the highest number of requests of io_submit: fs.aio-max-nr is 2^16 */
 	POSITION_OF_KERNEL = -1, /* the kernel chooses: file position or end of file */
-	TASK_IO_WORKER = 0x10, /* PF_IO_WORKER (include/linux/sched.h): runs what io_uring must not block for */
-	TASK_KERNEL_THREAD = 0x00200000, /* PF_KTHREAD */
 };
 
 /* What names an operation: a struct io_kiocb, or a process and the address of its struct iocb. */

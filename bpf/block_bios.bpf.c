@@ -133,9 +133,7 @@ int BPF_PROG(block_bio_complete, struct request_queue *queue, struct bio *bio)
 	if (!state)
 		return 0;
 	bool own = send_bio(bio, state);
-	if (own)
-		count_skip(SKIP_OWN_BLOCK);
-	add_to_total(state->device, state->flags, state->bytes, true, own);
+	count_done(state->device, state->flags, state->bytes, true, own);
 	bpf_map_delete_elem(&bios, &key);
 	return 0;
 }

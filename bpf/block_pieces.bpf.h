@@ -9,7 +9,6 @@
 #define FLEXTRACE_BLOCK_PIECES_BPF_H
 
 #include "block_submission.bpf.h"
-#include "folio.bpf.h"
 #include "page_cache.bpf.h"
 
 enum {
@@ -230,7 +229,7 @@ static __always_inline void enter_mapping(struct walk *walk, struct address_spac
 		walk->owner.file = submission->file;
 		return;
 	}
-	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+	__u16 mode = mode_of(inode);
 	__u32 file = find_inode(inode);
 	if (mode != MODE_REGULAR && !file) {
 		/* Of a block device that no traced program has open, of directories, of btrfs' trees. */
@@ -315,10 +314,8 @@ static __always_inline bool find_place(const struct walk *walk, struct place *pl
 	__u32 in_vector = vector.bv_offset + walk->vector_done;
 	__u32 page_bytes = bpf_core_type_size(struct page);
 	__u64 page = (__u64)vector.bv_page + (in_vector / PAGE_BYTES) * page_bytes;
-	__u64 head = BPF_CORE_READ((struct page *)page, compound_head);
-	head = head & 1 ? head - 1 : page;
-	place->folio = (struct folio *)head;
-	place->offset = (page - head) / page_bytes * PAGE_BYTES + in_vector % PAGE_BYTES;
+	place->folio = folio_of((struct page *)page);
+	place->offset = (page - (__u64)place->folio) / page_bytes * PAGE_BYTES + in_vector % PAGE_BYTES;
 	__u64 left = (__u64)folio_pages(place->folio) * PAGE_BYTES - place->offset;
 	place->bytes = bytes < left ? bytes : left;
 	return place->bytes > 0;

@@ -56,6 +56,14 @@ struct {
 	__type(value, struct submission);
 } flush_submissions SEC(".maps");
 
+static __always_inline void note_flush(const struct request_queue *queue, __u32 command_flags,
+				       const struct submission *submission)
+{
+	__u64 key = (__u64)queue;
+	if (has_request_flag(command_flags, __REQ_PREFLUSH) || has_request_flag(command_flags, __REQ_FUA))
+		bpf_map_update_elem(&flush_submissions, &key, submission, BPF_ANY);
+}
+
 static __always_inline struct request_state *state_of(struct request *request)
 {
 	__u64 key = (__u64)request;
@@ -141,9 +149,7 @@ static __always_inline void end_was_missed(struct request_state *state)
 {
 	bool own = state->submission.process == recorder_process;
 	state->phase = REQUEST_IDLE;
-	add_to_total(state->device, state->command_flags, state->bytes - state->done_bytes, true, own);
-	if (own)
-		count_skip(SKIP_OWN_BLOCK);
+	count_done(state->device, state->command_flags, state->bytes - state->done_bytes, true, own);
 	if (own || !state->wanted)
 		return;
 	struct block_event event = {};
@@ -170,11 +176,7 @@ int BPF_PROG(block_io_start, struct request *request)
 	note_submission(&state->submission, request->bio, bpf_ktime_get_ns());
 	request_begins(state, request);
 	state->phase = REQUEST_SUBMITTED;
-	__u32 command_flags = request->cmd_flags;
-	if (has_request_flag(command_flags, __REQ_PREFLUSH) || has_request_flag(command_flags, __REQ_FUA)) {
-		__u64 queue = (__u64)request->q;
-		bpf_map_update_elem(&flush_submissions, &queue, &state->submission, BPF_ANY);
-	}
+	note_flush(request->q, request->cmd_flags, &state->submission);
 	return 0;
 }
 
@@ -183,11 +185,7 @@ static __always_inline void bio_merges(struct bio *bio)
 	__u64 key = (__u64)bio;
 	struct submission submission;
 	note_submission(&submission, bio, bpf_ktime_get_ns());
-	/* What nobody traced does is found out without, but not from what an earlier use of the bio has left. */
-	if (submission.traced)
-		bpf_map_update_elem(&merged_submissions, &key, &submission, BPF_ANY);
-	else
-		bpf_map_delete_elem(&merged_submissions, &key);
+	note_merged(&key, &submission);
 }
 
 /* Before 6.5, in place of block_io_start: the request that is made of the bio is not known yet. */
@@ -198,10 +196,7 @@ int BPF_PROG(block_getrq, struct bio *bio)
 	struct submission submission;
 	note_submission(&submission, bio, bpf_ktime_get_ns());
 	bpf_map_update_elem(&merged_submissions, &key, &submission, BPF_ANY);
-	if (has_request_flag(bio->bi_opf, __REQ_PREFLUSH) || has_request_flag(bio->bi_opf, __REQ_FUA)) {
-		__u64 queue = (__u64)bio->bi_bdev->bd_disk->queue;
-		bpf_map_update_elem(&flush_submissions, &queue, &submission, BPF_ANY);
-	}
+	note_flush(bio->bi_bdev->bd_disk->queue, bio->bi_opf, &submission);
 	return 0;
 }
 
@@ -228,10 +223,7 @@ int BPF_PROG(block_rq_merge, struct request *request)
 	if (!state || state->phase == REQUEST_IDLE)
 		return 0;
 	state->phase = REQUEST_IDLE;
-	if (state->submission.traced)
-		bpf_map_update_elem(&merged_submissions, &state->first_bio, &state->submission, BPF_ANY);
-	else
-		bpf_map_delete_elem(&merged_submissions, &state->first_bio);
+	note_merged(&state->first_bio, &state->submission);
 	return 0;
 }
 
@@ -411,21 +403,18 @@ int BPF_PROG(block_rq_complete, struct request *request, __u8 status, unsigned i
 		*seen = key;
 	if (!state) {
 		/* It was in flight when recording began, or the table was full. */
-		add_to_total(device_number(request->q->disk), command_flags, bytes, ends, false);
+		count_done(device_number(request->q->disk), command_flags, bytes, ends, false);
 		return 0;
 	}
 	__u8 phase = state->phase;
-	if (phase == REQUEST_ISSUED && ends) {
+	if (phase == REQUEST_ISSUED && ends)
 		own = send_request(state, request, status, bpf_ktime_get_ns(), FIRST_PROGRAM);
-		if (own)
-			count_skip(SKIP_OWN_BLOCK);
-	} else if (phase == REQUEST_ISSUED) {
+	else if (phase == REQUEST_ISSUED)
 		part_is_done(state, request, bytes);
-	}
 	/* One that never was issued asked for a flush only. One with data and a flush ends a second time, after the flush. */
 	if (ends)
 		state->phase = REQUEST_IDLE;
-	add_to_total(state->device, command_flags, bytes, ends && phase != REQUEST_IDLE, own);
+	count_done(state->device, command_flags, bytes, ends && phase != REQUEST_IDLE, own);
 	return 0;
 }
 
@@ -450,10 +439,8 @@ int BPF_PROG(block_rq_complete_nested, struct request *request, __u8 status, uns
 		return 0;
 	__sync_fetch_and_add(&nested_ends, 1);
 	bool own = send_request(state, request, status, bpf_ktime_get_ns(), SECOND_PROGRAM);
-	if (own)
-		count_skip(SKIP_OWN_BLOCK);
 	state->phase = REQUEST_IDLE;
-	add_to_total(state->device, request->cmd_flags, bytes, true, own);
+	count_done(state->device, request->cmd_flags, bytes, true, own);
 	return 0;
 }
 

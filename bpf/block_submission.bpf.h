@@ -8,12 +8,8 @@
 
 #include "async_operation.bpf.h"
 #include "block_flags.bpf.h"
-#include "file_identity.bpf.h"
+#include "folio.bpf.h"
 #include "page_fault.bpf.h"
-
-enum {
-	OPEN_DIRECT = 040000, /* O_DIRECT */
-};
 
 struct submission {
 	__u64 queued_ns;
@@ -70,11 +66,8 @@ static __always_inline bool is_cached_page(struct bio *bio, __u64 inode_pointer)
 {
 	/* Before 6.2 the verifier lets nobody add to a pointer that it knows. */
 	struct bio_vec *vectors = BPF_CORE_READ(bio, bi_io_vec);
-	struct page *page = BPF_CORE_READ(&vectors[bio->bi_iter.bi_idx], bv_page);
-	unsigned long head = BPF_CORE_READ(page, compound_head);
-	if (head & 1)
-		page = (struct page *)(head - 1);
-	struct address_space *mapping = BPF_CORE_READ(page, mapping);
+	struct folio *folio = folio_of(BPF_CORE_READ(&vectors[bio->bi_iter.bi_idx], bv_page));
+	struct address_space *mapping = BPF_CORE_READ(folio, mapping);
 	struct inode *inode = (struct inode *)inode_pointer;
 	return mapping && mapping == BPF_CORE_READ(inode, i_mapping);
 }
@@ -154,7 +147,7 @@ static __always_inline void place_direct(struct submission *submission, struct b
 		struct inode *inode = (struct inode *)state->inode_pointer;
 		if (is_cached_page(bio, state->inode_pointer))
 			return;
-		if ((BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK) == MODE_BLOCK_DEVICE)
+		if (mode_of(inode) == MODE_BLOCK_DEVICE)
 			end = end_in_device(bio);
 		else if (bytes == state->asked_bytes)
 			end = state->position + state->asked_bytes;
@@ -275,6 +268,15 @@ struct {
 	__type(key, __u64);
 	__type(value, struct submission);
 } merged_submissions __weak SEC(".maps");
+
+/* What nobody traced does is found out without, but not from what an earlier use of the bio has left. */
+static __always_inline void note_merged(const __u64 *bio, const struct submission *submission)
+{
+	if (submission->traced)
+		bpf_map_update_elem(&merged_submissions, bio, submission, BPF_ANY);
+	else
+		bpf_map_delete_elem(&merged_submissions, bio);
+}
 
 /* Who submitted a bio that was merged; nobody that is traced if there is no entry. */
 static __always_inline void take_merged(struct submission *submission, __u64 bio)

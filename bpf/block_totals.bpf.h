@@ -40,11 +40,13 @@ static __always_inline bool is_counted_as_write(__u32 op)
 }
 
 /*
- * Adds a completed part of a request; `ends` if it is the last one. Atomic, as the interrupt of another disk may come between
- * the load of a sum and its store.
+ * A completed part of a request; `ends` if it is the last one, `own` if it was the recorder's, which the trace has not. Atomic,
+ * as the interrupt of another disk may come between the load of a sum and its store.
  */
-static __always_inline void add_to_total(__u32 device, __u32 command_flags, __u32 bytes, bool ends, bool own)
+static __always_inline void count_done(__u32 device, __u32 command_flags, __u32 bytes, bool ends, bool own)
 {
+	if (own)
+		count_skip(SKIP_OWN_BLOCK);
 	struct device_total *total = total_of_device(device);
 	if (!total)
 		return;

@@ -182,10 +182,10 @@ static int take_event(void *context, void *data, size_t bytes)
 	for (size_t at = 0; at + TRACE_RECORD_BYTES <= bytes; at += TRACE_RECORD_BYTES) {
 		struct pending *pending = add_pending(drain);
 		if (!pending) {
-			drain->lost_here[*((const uint8_t *)data + at) % TRACE_KINDS_MAX]++;
+			drain->lost_here[kind[at] % TRACE_KINDS_MAX]++;
 			continue;
 		}
-		memcpy(&pending->record, (const uint8_t *)data + at, TRACE_RECORD_BYTES);
+		memcpy(&pending->record, &kind[at], TRACE_RECORD_BYTES);
 		if (at == 0)
 			end_ns = end_ns_of(pending);
 		pending->end_ns = end_ns;
@@ -264,9 +264,7 @@ static int enter_new_name(struct drain *drain, const char *path, const char *old
 	if (record->op == FILEOP_SYMLINK || changes_nothing(record, old_path, path, replaced))
 		return 0;
 	int error = names_put(&drain->names, path, record->file);
-	if (record->op != FILEOP_RENAME || !old_path)
-		return error;
-	if (error)
+	if (error || record->op != FILEOP_RENAME || !old_path)
 		return error;
 	if (record->length & RENAME_EXCHANGE && replaced)
 		return exchange_names(&drain->names, old_path, path, replaced);

@@ -68,16 +68,20 @@ enum {
 	MODE_DIRECTORY = 0040000,
 	MODE_BLOCK_DEVICE = 0060000,
 	MODE_REGULAR = 0100000,
-	OPEN_PATH = 010000000, /* O_PATH: names a file, and cannot move data */
 	FMODE_CREATED = 1 << 20, /* the open that made this struct file created the inode (include/linux/fs.h) */
 	TMPFS_MAGIC = 0x01021994,
 	BTRFS_MAGIC = 0x9123683e, /* BTRFS_SUPER_MAGIC */
 	OVERLAY_MAGIC = 0x794c7630, /* OVERLAYFS_SUPER_MAGIC */
-	OPEN_TMPFILE = 020000000, /* __O_TMPFILE: created, without a name */
 	SB_KERNMOUNT = 1 << 22, /* mounted by the kernel for itself: memfd, System V shared memory, pipes, sockets */
 	PAGE_BYTES = 4096,
 	PATH_DEPTH_MAX = 40, /* components and mounts; a deeper path is cut at its front */
 };
+
+/* MODE_* */
+static __always_inline __u16 mode_of(const struct inode *inode)
+{
+	return BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+}
 
 /* Kernel file systems whose "regular files" are no data on any device: s_magic values of include/uapi/linux/magic.h. */
 static __always_inline bool is_pseudo_filesystem(unsigned long magic)
@@ -296,7 +300,7 @@ static __always_inline __u32 send_file(struct file *file, struct inode *inode, c
 	__u64 size_bytes = BPF_CORE_READ(mapping, host, i_size);
 	__u64 resident_bytes = BPF_CORE_READ(mapping, nrpages) * PAGE_BYTES;
 
-	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+	__u16 mode = mode_of(inode);
 	record->kind = RECORD_FILE;
 	record->type = mode == MODE_BLOCK_DEVICE ? FILE_TYPE_BLOCK_DEVICE
 		       : mode == MODE_DIRECTORY	 ? FILE_TYPE_DIRECTORY
@@ -362,7 +366,7 @@ static __always_inline void forget_namesake(const struct file *file)
 static __always_inline __u32 find_inode(const struct inode *inode)
 {
 	struct file_key key = {};
-	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+	__u16 mode = mode_of(inode);
 	if ((mode != MODE_REGULAR && mode != MODE_BLOCK_DEVICE) || !make_key(inode, mode, &key))
 		return 0;
 	__u32 *known = bpf_map_lookup_elem(&file_ids, &key);
@@ -397,7 +401,7 @@ __weak __u32 identify_file_of(__u64 file_pointer, __u32 how, __u64 viewer_pointe
 	struct file *file = (struct file *)file_pointer;
 	struct task_struct *viewer = (struct task_struct *)viewer_pointer;
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
-	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+	__u16 mode = mode_of(inode);
 	struct file_key key = {};
 
 	bool wanted = mode == MODE_REGULAR || mode == MODE_BLOCK_DEVICE ||

@@ -18,6 +18,12 @@ struct page_range {
 	__u64 first_folio, last_folio; /* addresses, 0 = not looked for */
 };
 
+static __always_inline struct folio *folio_of(const struct page *page)
+{
+	__u64 head = BPF_CORE_READ(page, compound_head);
+	return (struct folio *)(head & 1 ? head - 1 : (__u64)page);
+}
+
 static __always_inline unsigned long folio_flags(const struct folio *folio)
 {
 	if (bpf_core_field_exists(((struct folio___since_6_18 *)0)->flags.f))

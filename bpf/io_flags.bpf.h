@@ -7,14 +7,8 @@
 
 #include "maps.bpf.h"
 
-/* O_* and RWF_* of the generic architectures (include/uapi). */
+/* include/uapi/linux/fs.h */
 enum {
-	OPEN_CREATE = 0100,
-	OPEN_TRUNCATE = 01000,
-	OPEN_APPEND = 02000,
-	OPEN_DSYNC = 010000,
-	OPEN_DIRECT = 040000,
-	OPEN_SYNC = 04010000,
 	RWF_HIPRI = 0x1,
 	RWF_DSYNC = 0x2,
 	RWF_SYNC = 0x4,

@@ -6,10 +6,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-enum {
-	ERROR_CANCELLED = -125, /* ECANCELED */
-	DIRECTORY_OF_TASK = -100, /* AT_FDCWD */
-};
+enum { ERROR_CANCELLED = -125 }; /* ECANCELED */
 
 /* Where the kernel has put the data of a request that did not say so. */
 static __always_inline __u64 position_of_kernel(struct io_kiocb *request, const struct async_operation *operation,
@@ -74,8 +71,8 @@ static __always_inline void finish_name_of(const struct async_operation *operati
 /* Where a relative name starts. 0 if there is no room for it. */
 static __noinline int send_directory(const struct async_operation *operation, int directory, __u8 role, __u64 now_ns)
 {
-	struct file *file = directory == DIRECTORY_OF_TASK ? NULL : (struct file *)file_of_program(directory);
-	if (directory != DIRECTORY_OF_TASK && !file)
+	struct file *file = directory == AT_FDCWD ? NULL : (struct file *)file_of_program(directory);
+	if (directory != AT_FDCWD && !file)
 		return 1;
 	struct ring_name *name = try_reserve_event(sizeof(struct ring_name));
 	if (!name)

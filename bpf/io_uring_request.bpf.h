@@ -46,7 +46,6 @@ enum {
 	RING_HAS_THREAD = 1 << 1, /* IORING_SETUP_SQPOLL */
 	FSYNC_DATA_ONLY = 1 << 0, /* IORING_FSYNC_DATASYNC */
 	REGISTERED_FILES_MAX = 1 << 20, /* IORING_MAX_FIXED_FILES */
-	NAME_REMOVE_DIRECTORY = 0x200, /* AT_REMOVEDIR */
 	FIXED_FILE_POINTER_FLAGS = 7,
 	/* Descriptor of an OPEN or CLOSE of a registered file, which has none. */
 	DESCRIPTOR_NONE = 0xffffffff,
@@ -244,7 +243,7 @@ static __always_inline bool describe_name_operation(struct io_kiocb *request, __
 		names->new_directory = BPF_CORE_READ(link, new_dfd);
 		return true;
 	case URING_UNLINKAT:
-		operation->op = BPF_CORE_READ(unlink, flags) & NAME_REMOVE_DIRECTORY ? FILEOP_RMDIR : FILEOP_UNLINK;
+		operation->op = BPF_CORE_READ(unlink, flags) & AT_REMOVEDIR ? FILEOP_RMDIR : FILEOP_UNLINK;
 		names->name = BPF_CORE_READ(unlink, filename);
 		names->directory = BPF_CORE_READ(unlink, dfd);
 		return true;

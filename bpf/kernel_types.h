@@ -41,6 +41,24 @@ enum {
 	BPF_RB_NO_WAKEUP = 1,
 };
 
+/* What else is a number in the kernel; O_* as on the generic architectures. */
+enum {
+	AT_FDCWD = -100,
+	AT_REMOVEDIR = 0x200,
+	OPEN_CREATE = 0100, /* O_CREAT, and so on */
+	OPEN_TRUNCATE = 01000,
+	OPEN_APPEND = 02000,
+	OPEN_DSYNC = 010000,
+	OPEN_DIRECT = 040000,
+	OPEN_SYNC = 04010000,
+	OPEN_PATH = 010000000, /* names a file, and cannot move data */
+	OPEN_TMPFILE = 020000000, /* __O_TMPFILE: created, without a name */
+	TASK_EXITING = 0x4, /* PF_EXITING (include/linux/sched.h) */
+	TASK_IO_WORKER = 0x10, /* PF_IO_WORKER: runs what io_uring must not block for */
+	TASK_KERNEL_THREAD = 0x200000, /* PF_KTHREAD */
+	MAPPING_LOCKED = -16, /* EBUSY of bpf_find_vma: it waits for no lock, and another thread changes the mappings */
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct pt_regs {
@@ -251,7 +269,6 @@ struct request_queue {
 
 struct page {
 	unsigned long compound_head; /* bit 0 set: a tail page, the rest points to its head */
-	struct address_space *mapping;
 };
 
 struct bio_vec {

@@ -16,10 +16,10 @@ struct losses {
 	uint64_t sum;
 };
 
-/* GAP records of one round, at most. */
-static inline uint64_t losses_gaps_max(int cpus)
+/* The GAP records of one round, at most. */
+static inline uint64_t losses_bytes_max(int cpus)
 {
-	return (uint64_t)TRACE_KINDS_MAX * cpus;
+	return (uint64_t)TRACE_KINDS_MAX * cpus * TRACE_RECORD_BYTES;
 }
 
 int losses_init(struct losses *losses, const struct tracer *tracer);

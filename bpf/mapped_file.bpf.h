@@ -9,10 +9,6 @@
 
 #include "page_cache.bpf.h"
 
-enum {
-	MAPPING_LOCKED = -16, /* EBUSY of bpf_find_vma: it waits for no lock, and another thread changes the mappings */
-};
-
 static long enter_mapped_inode(struct task_struct *task, struct vm_area_struct *area, void *context)
 {
 	const __u32 *id = context;
@@ -21,7 +17,7 @@ static long enter_mapped_inode(struct task_struct *task, struct vm_area_struct *
 	if (!file)
 		return 0;
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
-	__u16 mode = BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK;
+	__u16 mode = mode_of(inode);
 	if (mode == MODE_REGULAR && make_key(inode, mode, &key))
 		bpf_map_update_elem(&file_ids, &key, id, BPF_NOEXIST);
 	return 0;

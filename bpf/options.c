@@ -201,12 +201,18 @@ static void parse_filter(struct options *options, int key, char *argument)
 	}
 }
 
-/* What each CPU may have lost, by kind, is told at the end of a trace, whatever its limit. */
-static uint64_t parse_limit(const char *text)
+/* What each CPU may have lost, by kind, and what every device is, is told at the end of a trace, whatever its limit. */
+static void parse_limit(struct options *options, const char *text)
 {
 	int cpus = libbpf_num_possible_cpus();
-	uint64_t bytes_min = writer_limit_min(losses_gaps_max(cpus > 0 ? cpus : 1));
-	return parse_bytes(text, bytes_min > TRACE_BYTES_MIN ? bytes_min : TRACE_BYTES_MIN, INT64_MAX, "largest size");
+	_cleanup_free_ struct topology *topology = calloc(1, sizeof(*topology));
+	if (topology)
+		topology_scan(topology);
+	uint64_t devices = topology ? topology->count : DEVICES_MAX;
+	options->trace_end_bytes = losses_bytes_max(cpus > 0 ? cpus : 1) + devices * DEVICE_JSON_BYTES;
+	uint64_t bytes_min = writer_limit_min(options->trace_end_bytes);
+	options->trace_bytes_max =
+		parse_bytes(text, bytes_min > TRACE_BYTES_MIN ? bytes_min : TRACE_BYTES_MIN, INT64_MAX, "largest size");
 }
 
 static void check(const struct options *options)
@@ -264,7 +270,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 			refuse("largest time '%s' is not one such as 30s, 500ms or 5m", argument);
 		break;
 	case OPTION_MAX_SIZE:
-		options->trace_bytes_max = parse_limit(argument);
+		parse_limit(options, argument);
 		break;
 	case OPTION_CGROUP:
 		options->cgroup = argument;

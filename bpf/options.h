@@ -27,6 +27,7 @@ struct options {
 	uint32_t files_max; /* that are told apart */
 	uint64_t duration_ns; /* 0 = no limit */
 	uint64_t trace_bytes_max; /* 0 = no limit */
+	uint64_t trace_end_bytes; /* of these for what is told at its end (writer.h) */
 	/* What is left out. */
 	const char *device_name; /* NULL = nothing */
 	uint32_t device; /* major << 20 | minor */

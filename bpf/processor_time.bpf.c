@@ -6,12 +6,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-enum { KERNEL_THREAD = 0x200000 }; /* PF_KTHREAD */
-
 /* What the kernel's own threads do is mostly the doing of those who are traced, and a replay has it again. */
 static __always_inline bool is_other(const struct task_struct *task)
 {
-	return task->pid && task->tgid != recorder_process && !(task->flags & KERNEL_THREAD);
+	return task->pid && task->tgid != recorder_process && !(task->flags & TASK_KERNEL_THREAD);
 }
 
 /*

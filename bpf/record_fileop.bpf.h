@@ -11,10 +11,7 @@
 #include "wake_ups.bpf.h"
 
 enum {
-	AT_FDCWD = -100,
-	AT_REMOVEDIR = 0x200,
 	ADVICE_WILLNEED = 3, /* POSIX_FADV_WILLNEED: what readahead(2) is */
-	ERROR_BUSY = -16, /* EBUSY */
 	DESCRIPTOR_DIGITS_MAX = 7,
 };
 
@@ -50,7 +47,7 @@ static __always_inline void send_descriptor_operation(struct pt_regs *regs, stru
 	if (!record)
 		return;
 	const struct inode *inode = (const struct inode *)state->inode_pointer;
-	if ((BPF_CORE_READ(inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY)
+	if (mode_of(inode) == MODE_DIRECTORY)
 		record->flags |= IO_DIRECTORY;
 	switch (state->call) {
 	case CALL_CLOSE:
@@ -122,7 +119,7 @@ static __always_inline void send_open(struct task_struct *task, struct task_stat
 			return;
 		if (was_created(file))
 			flags |= IO_CREATED;
-		if ((BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE_MASK) == MODE_DIRECTORY)
+		if (mode_of(BPF_CORE_READ(file, f_inode)) == MODE_DIRECTORY)
 			flags |= IO_DIRECTORY;
 	} else if (has_file_filter()) {
 		count_skip(SKIP_FILTERED);
@@ -357,8 +354,7 @@ static __always_inline void send_msync(struct pt_regs *regs, struct task_struct 
 				       __s64 result, __u64 now_ns)
 {
 	struct mapping_found found = {.address = regs->di, .now_ns = now_ns};
-	/* It does not wait for the lock of the mappings, which another thread may hold. */
-	if (bpf_find_vma(task, regs->di, take_mapping, &found, 0) == ERROR_BUSY)
+	if (bpf_find_vma(task, regs->di, take_mapping, &found, 0) == MAPPING_LOCKED)
 		count_loss(RECORD_FILEOP, now_ns);
 	if (!found.file)
 		return;

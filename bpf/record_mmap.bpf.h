@@ -17,8 +17,8 @@ struct mapped_pages {
 	__u32 file;
 };
 
-/* Returns false if there was nothing to record: the pages lie beyond the end of the file, or a filter leaves them out. */
-static __attribute__((noinline, unused)) bool
+/* Not what lies beyond the end of the file, or a filter leaves out. */
+static __attribute__((noinline, unused)) void
 send_mapped_pages(struct task_state *state, __u8 op, const struct mapped_pages *pages, const struct inode *inode)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -27,11 +27,11 @@ send_mapped_pages(struct task_state *state, __u8 op, const struct mapped_pages *
 	__u64 end_bytes = pages->end << PAGE_SHIFT;
 	end_bytes = end_bytes < size_bytes ? end_bytes : size_bytes;
 	if (end_bytes <= offset)
-		return false;
+		return;
 	__u64 bytes = end_bytes - offset;
 	if (bytes < filter_size_bytes_min) {
 		count_skip(SKIP_FILTERED);
-		return false;
+		return;
 	}
 	/* It may make no call that announces it. */
 	if (state->announced == NOT_ANNOUNCED || state->announced == ANNOUNCE_FAILED)
@@ -43,7 +43,7 @@ send_mapped_pages(struct task_state *state, __u8 op, const struct mapped_pages *
 		op == IO_READ ? take_missed_of(pages->file, (__u64)inode, offset, bytes) : TRACE_NOT_MEASURED_U32;
 	struct io_record *record = reserve_event(sizeof(struct io_record), RECORD_IO, now_ns);
 	if (!record)
-		return true;
+		return;
 	record->kind = RECORD_IO;
 	record->op = op;
 	record->source = SOURCE_MMAP;
@@ -60,7 +60,6 @@ send_mapped_pages(struct task_state *state, __u8 op, const struct mapped_pages *
 	record->missed_bytes = missed;
 	record->id = pages->id;
 	submit_event(record);
-	return true;
 }
 
 #endif /* FLEXTRACE_RECORD_MMAP_BPF_H */

@@ -295,8 +295,7 @@ int session_record(struct session *session)
 	if (error)
 		writer_abandon(&session->writer, session->path);
 	if (session->options->trace_bytes_max)
-		writer_limit(&session->writer, session->options->trace_bytes_max,
-			     losses_gaps_max(session->tracer.cpu_count));
+		writer_limit(&session->writer, session->options->trace_bytes_max, session->options->trace_end_bytes);
 	status_init(&session->status, session->options->quiet);
 	int exit_code = error ? fail("make", "buffers", error, "") : record(session);
 	closure_deinit(&session->closure);

@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-enum { DEVICES_MAX = 512, SLAVES_MAX = 16 };
+enum {
+	DEVICES_MAX = 512,
+	SLAVES_MAX = 16,
+	DEVICE_JSON_BYTES = 768, /* of one at most, with what closure.h says of it */
+};
 
 /* A block device as /sys says it is. Device numbers in the kernel's encoding: major << 20 | minor. */
 struct device {

@@ -12,10 +12,7 @@
 
 #include "maps.bpf.h"
 
-enum {
-	WAKES_MAX = 0xffff,
-	TASK_EXITING = 0x4, /* PF_EXITING */
-};
+enum { WAKES_MAX = 0xffff };
 
 static __always_inline bool is_own_call(const struct task_state *state, __u64 id)
 {

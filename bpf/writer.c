@@ -17,7 +17,7 @@
 
 enum {
 	INFERRED_MAX = 1 << 24,
-	JSON_RESERVED_BYTES = 64 << 10,
+	JSON_RESERVED_BYTES = 64 << 10, /* without what end_bytes are for */
 	LIMITED_RECORDS_MIN = 4096, /* a limit that leaves room for fewer is no use */
 	FLUSH_NS = 1000000000,
 };
@@ -291,19 +291,19 @@ void writer_append_file(struct writer *writer, struct file_record *record, const
 	}
 }
 
-static uint64_t reserved_bytes(uint64_t gap_count_max)
+static uint64_t reserved_bytes(uint64_t end_bytes)
 {
-	return TRACE_HEADER_BYTES + JSON_RESERVED_BYTES + gap_count_max * TRACE_RECORD_BYTES;
+	return TRACE_HEADER_BYTES + JSON_RESERVED_BYTES + end_bytes;
 }
 
-uint64_t writer_limit_min(uint64_t gap_count_max)
+uint64_t writer_limit_min(uint64_t end_bytes)
 {
-	return reserved_bytes(gap_count_max) + LIMITED_RECORDS_MIN * TRACE_RECORD_BYTES;
+	return reserved_bytes(end_bytes) + LIMITED_RECORDS_MIN * TRACE_RECORD_BYTES;
 }
 
-void writer_limit(struct writer *writer, uint64_t bytes_max, uint64_t gap_count_max)
+void writer_limit(struct writer *writer, uint64_t bytes_max, uint64_t end_bytes)
 {
-	writer->records_max = (bytes_max - reserved_bytes(gap_count_max)) / TRACE_RECORD_BYTES;
+	writer->records_max = (bytes_max - reserved_bytes(end_bytes)) / TRACE_RECORD_BYTES;
 }
 
 int writer_deinit(struct writer *writer, const char *json)

@@ -54,9 +54,12 @@ void writer_append_file(struct writer *writer, struct file_record *record, const
 void writer_flush(struct writer *writer);
 /* To be called all the time: flushes what has waited for a second, so that little is missing if the recorder is killed. */
 void writer_flush_old(struct writer *writer);
-/* Keeps the file, with its JSON block and gap_count_max more GAP records, below so many bytes, writer_limit_min() or more. */
-uint64_t writer_limit_min(uint64_t gap_count_max);
-void writer_limit(struct writer *writer, uint64_t bytes_max, uint64_t gap_count_max);
+/*
+ * Keeps the file below so many bytes, writer_limit_min() or more, with a short JSON block and end_bytes of what else is told
+ * at its end: in that block, and in GAP records.
+ */
+uint64_t writer_limit_min(uint64_t end_bytes);
+void writer_limit(struct writer *writer, uint64_t bytes_max, uint64_t end_bytes);
 /*
  * Writes the final header and JSON block and closes; the first error of all writes. After an error the trace stays
  * INCOMPLETE.

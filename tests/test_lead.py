@@ -12,8 +12,10 @@ import pytest
 
 import characterize
 from characterize.layout import Fileop, HeaderFlag
+from tests.hung_storage import FSYNC, holding, is_in_call
 from tests.made_trace import made_trace, read
-from tests.straced import ENGINE
+from tests.running_replay import wait_until
+from tests.straced import ENGINE, needs_strace
 
 SMALL, LARGE = 512, 1 << 20
 FILES = [{"file": 1, "size_bytes": LARGE}, {"file": 2, "size_bytes": LARGE}]
@@ -75,6 +77,24 @@ def test_threads_that_cannot_keep_step_go_on_and_it_is_said(tmp_path):
     document = run(trace, "-d", tmp_path / "image", "--lead=16", "--loop", "--max-seconds=4", "--cache=warm")
     assert any("--lead was given up" in warning for warning in document["warnings"])
     assert counts(document)[0] >= 1009
+
+
+@needs_strace
+@pytest.mark.parametrize("engine", ["sync", "io_uring"])
+def test_a_thread_that_moves_nothing_is_waited_for(tmp_path, engine):
+    """It only syncs, and one sync takes longer than it takes to see that no thread can go on."""
+    syncs = [{"op": Fileop.FSYNC, "thread": 2, "file": 2, "start_ns": at, "duration_ns": 0} for at in range(997)]
+    trace, image = two_threads(tmp_path / "t", 997, 0, fileops=syncs), tmp_path / "image"
+    options = [f"--engine={engine}", "--loop", "--lead=16", "--interval-ms=50", "--cache=warm"]
+    with subprocess.Popen([ENGINE, trace, "-d", image, *options], stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        with holding(process.pid, "fsync", image / "f00000002"):
+            wait_until(lambda: is_in_call(process.pid, FSYNC))
+            moved = [json.loads(process.stdout.readline())["requests"] for _ in range(60)]
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=30)
+    assert moved[-1] == 0
+    assert not any("--lead" in warning for warning in json.loads(text[text.index("{\n") :])["warnings"])
 
 
 def test_a_stop_ends_the_waiting(tmp_path):

@@ -6,14 +6,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import characterize
+from characterize.errors import FlextraceError
 from flextrace.main import main
 from replayer.run import prepare, replay
-from replayer.running.files import LaidOut, remove_image
+from replayer.running.files import LaidOut, remove_image, replay_in_files
 from tests.made_trace import made_trace, read
 from tests.ordinary_user import NUMBER
 from tests.running_replay import endless_layout, playing, slow, started, wait_until
@@ -125,6 +127,23 @@ def test_a_recorder_that_fails_leaves_no_files(image, tmp_path, capsys, monkeypa
     monkeypatch.setattr("replayer.running.recorder.find_binary", lambda name: failing)
     assert main(["replay", str(small(tmp_path / "t.iotrace")), "--directory", str(image), "--record"]) == 1
     assert "no ring buffers" in capsys.readouterr().err
+    assert list(image.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("between", "words"),
+    [
+        (f"{ENGINE} {{other}} --directory={{image}} >/dev/null; exec", "holds no finished image: lay it out again"),
+        ("exec flock {image}", "is used by another replay: wait for it, or give another directory"),
+    ],
+    ids=["has come and gone", "is there"],
+)
+def test_another_replay_between_layout_and_recorded_run_is_told_and_leaves_nothing(image, tmp_path, between, words):
+    """Nobody has the directory while the recorder gets ready."""
+    trace, other = small(tmp_path / "t.iotrace"), small(tmp_path / "other.iotrace", 4096)
+    script = between.format(other=other, image=image) + ' "$@"'
+    with ExitStack() as cleanup, pytest.raises(FlextraceError, match=words):
+        replay_in_files(trace, image, {}, cleanup, recorder=lambda _group: ["sh", "-c", script, "recorder"])
     assert list(image.iterdir()) == []
 
 

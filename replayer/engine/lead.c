@@ -7,7 +7,7 @@
 
 enum {
 	LOOK_NS = 50 * 1000 * 1000, /* between two looks for a stop */
-	IDLE_LOOKS_MAX = 40, /* in a row in which no thread moved anything */
+	IDLE_LOOKS_MAX = 40, /* in a row at which nothing was under way */
 };
 
 void lead_init(struct lead *lead, uint32_t operations, uint32_t threads)
@@ -49,20 +49,20 @@ bool lead_count(struct worker *worker)
 	return is_ahead(place, atomic_load(&lead->begun));
 }
 
-static uint64_t moved_requests(const struct run *run)
+/* Whether a thread that is behind can come nearer: a request is in flight, or another call is. */
+static bool is_under_way(const struct run *run)
 {
-	uint64_t requests = 0;
+	bool under_way = atomic_load_explicit(&run->io_time.in_flight, memory_order_relaxed);
 
-	for (uint32_t t = 0; t < run->schedule->thread_count; t++)
-		requests += atomic_load_explicit(&run->workers[t].moved.requests, memory_order_relaxed);
-	return requests;
+	for (uint32_t t = 0; t < run->schedule->thread_count && !under_way; t++)
+		under_way = atomic_load_explicit(&run->workers[t].called, memory_order_relaxed);
+	return under_way;
 }
 
 void lead_wait(struct worker *worker)
 {
 	struct run *run = worker->run;
 	struct lead *lead = &run->lead;
-	uint64_t moved = UINT64_MAX;
 	uint32_t begun;
 	int idle = 0;
 
@@ -72,10 +72,7 @@ void lead_wait(struct worker *worker)
 		/* All threads that wait wake up with each block: to ask all others each time would be the most that they do. */
 		if (atomic_load(&lead->begun) != begun)
 			continue;
-		uint64_t now_moved = moved_requests(run);
-
-		idle = now_moved == moved ? idle + 1 : 0;
-		moved = now_moved;
+		idle = is_under_way(run) ? 0 : idle + 1;
 		if (idle == IDLE_LOOKS_MAX) {
 			lead->given_up = true;
 			lead_lift(lead);

@@ -28,7 +28,7 @@ enum {
 struct lead {
 	uint32_t block_operations; /* 0 = every thread runs as it can */
 	uint32_t threads;
-	bool given_up; /* nothing moved while a thread waited: the trace lets no thread keep step */
+	bool given_up; /* nothing was under way while a thread waited: the trace lets no thread keep step */
 	_Atomic uint32_t arrived[LEAD_SLOTS]; /* threads that have begun the block of this slot */
 	_Atomic uint32_t begun; /* futex: blocks that all threads have begun; UINT32_MAX once no one waits any more */
 };

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "replayer/engine/others.h"
 #include "replayer/engine/timing.h"
@@ -17,10 +16,7 @@ enum {
 
 static uint64_t thread_ns(void)
 {
-	struct timespec had;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &had);
-	return (uint64_t)had.tv_sec * 1000000000u + (uint64_t)had.tv_nsec;
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* In processor time: the recording has counted that, and not the waiting for a processor. */
@@ -32,14 +28,10 @@ static void compute(const struct others *others, uint64_t burst_ns)
 		pause_processor();
 }
 
-static void sleep_until(const struct others *others, uint64_t until_ns)
+static void rest_until(const struct others *others, uint64_t until_ns)
 {
-	for (uint64_t now; (now = now_ns()) < until_ns && !atomic_load_explicit(&others->stop, memory_order_relaxed);) {
-		uint64_t wake_ns = until_ns - now > SLICE_NS ? now + SLICE_NS : until_ns;
-		struct timespec wake = {(time_t)(wake_ns / 1000000000u), (long)(wake_ns % 1000000000u)};
-
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL);
-	}
+	for (uint64_t now; (now = now_ns()) < until_ns && !atomic_load_explicit(&others->stop, memory_order_relaxed);)
+		sleep_until(until_ns - now > SLICE_NS ? now + SLICE_NS : until_ns);
 }
 
 /* Bursts of half to one and a half times the mean, so that threads do not fall into step. */
@@ -66,7 +58,7 @@ static void *work(void *argument)
 		uint64_t next_ns = begin_ns + (uint64_t)((double)thread_ns() / share), now = now_ns();
 		if (now > next_ns + behind_max_ns)
 			begin_ns += now - next_ns - behind_max_ns;
-		sleep_until(others, next_ns);
+		rest_until(others, next_ns);
 	}
 	return NULL;
 }

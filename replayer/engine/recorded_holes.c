@@ -13,12 +13,8 @@ int recorded_holes_read(struct file_ranges *holes, const struct trace *trace)
 	for (uint64_t i = 0; i < trace->count && left; i++) {
 		const struct hole_record *record = &trace->records[i].hole;
 
-		/* It may be larger than memory. */
-		if (i % TRACE_BLOCK_RECORDS == 0 && i) {
-			trace_drop(trace, i - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
-			if (trace_check_stop(trace))
-				return -EINTR;
-		}
+		if (trace_pass(trace, i))
+			return -EINTR;
 		if (record->kind != RECORD_HOLE)
 			continue;
 		left--;

@@ -165,12 +165,8 @@ int recorded_places_read(struct recorded_places *places, const struct trace *tra
 	for (uint64_t i = 0; i < trace->count && !places->too_many; i++) {
 		const struct block_data_record *record = &trace->records[i].block_data;
 
-		/* It may be larger than memory. */
-		if (i % TRACE_BLOCK_RECORDS == 0 && i) {
-			trace_drop(trace, i - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
-			if (trace_check_stop(trace))
-				return -EINTR;
-		}
+		if (trace_pass(trace, i))
+			return -EINTR;
 		int error = known.blocks ? 0 : -ENOMEM;
 		if (!error && is_place(record))
 			error = add(places, &known, record, table);

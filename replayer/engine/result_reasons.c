@@ -185,7 +185,7 @@ void print_warnings(const struct result *result, const struct tally *tally, cons
 	if (image->places)
 		warn_of_places(image);
 	if (result->run && result->run->lead.given_up)
-		say("no operation came to an end while threads waited for the slowest one: --lead was given up from there on");
+		say("nothing was under way while threads waited for the slowest one: --lead was given up from there on");
 	if (image->target && !strcmp(result->cache, "warm"))
 		say("nothing of the device was brought into the page cache: --cache warm is for files");
 	if (table->extended)

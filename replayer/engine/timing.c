@@ -17,13 +17,6 @@ enum {
 	SLEEP_NS_MIN = 10 * 1000, /* shorter ones are mostly the way to sleep and back */
 };
 
-static void sleep_until(uint64_t due_ns)
-{
-	struct timespec due = {(time_t)(due_ns / 1000000000u), (long)(due_ns % 1000000000u)};
-
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
-}
-
 /* How late wake-ups are here, at worst. */
 static uint64_t measure_wake_up(void)
 {

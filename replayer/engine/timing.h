@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "bpf/clock.h"
 
 enum timing { TIMING_ASAP, TIMING_THINK, TIMING_RECORDED };
 
@@ -26,10 +27,15 @@ struct pacer {
 
 static inline uint64_t now_ns(void)
 {
-	struct timespec now;
+	return monotonic_ns();
+}
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+/* Or a signal. */
+static inline void sleep_until(uint64_t due_ns)
+{
+	struct timespec due = {(time_t)(due_ns / 1000000000u), (long)(due_ns % 1000000000u)};
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
 }
 
 #define WAIT_NS_MAX 1e18 /* longer than 30 years is damage; it then waits until somebody stops it */

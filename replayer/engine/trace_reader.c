@@ -59,10 +59,8 @@ static int count_records(struct trace *trace, uint64_t file_bytes)
 	if (trace->header.flags & TRACE_INCOMPLETE) {
 		/* A crash can leave a file longer than what reached the disk; kind 0 is never written. */
 		for (count = 0; count < whole && trace->records[count].kind != 0; count++) {
-			if (count % TRACE_BLOCK_RECORDS || !count)
-				continue;
-			trace_drop(trace, count - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
-			int error = trace_check_stop(trace);
+			int error = trace_pass(trace, count);
+
 			if (error)
 				return error;
 		}
@@ -129,4 +127,12 @@ void trace_drop(const struct trace *trace, uint64_t first, uint64_t count)
 
 	/* The pages stay in the page cache: only the mapping, by which they count as this process's, goes. */
 	(void)madvise((void *)begin, (uintptr_t)&trace->records[first + count] - begin, MADV_DONTNEED);
+}
+
+int trace_pass(const struct trace *trace, uint64_t number)
+{
+	if (number % TRACE_BLOCK_RECORDS || !number)
+		return 0;
+	trace_drop(trace, number - TRACE_BLOCK_RECORDS, TRACE_BLOCK_RECORDS);
+	return trace_check_stop(trace);
 }

@@ -1,38 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A trace that is limited as much as it may be on a machine with so many CPUs, all of which have lost something of every kind in
- * the end. Prints the limit, and how many records there are besides.
+ * the end, and so many devices, of which as much is told as there can be. Prints the limit, and how many records there are
+ * besides.
  *
- *	trace_limits FILE CPUS
+ *	trace_limits FILE CPUS DEVICES
  */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/closure.h"
 #include "bpf/losses.h"
+
+/* As long as those of long commands; to be freed. */
+static char *make_json(int devices)
+{
+	static struct topology topology;
+	static struct disk_count disks[DEVICES_MAX];
+	struct closure closure = {.after = {disks, devices}, .disks_wanted = true};
+	char *text = NULL;
+	size_t bytes;
+	FILE *json = open_memstream(&text, &bytes);
+
+	fprintf(json, "%*s", 60 << 10, "");
+	topology.count = devices;
+	for (int i = 0; i < devices; i++) {
+		struct device *device = &topology.devices[i];
+
+		*device = (struct device){
+			.device = UINT32_MAX,
+			.sectors = UINT64_MAX,
+			.parent = UINT32_MAX,
+			.slave_count = SLAVES_MAX,
+			.backing = UINT32_MAX,
+		};
+		memset(device->name, '"', sizeof(device->name) - 1);
+		memset(device->slaves, 0xff, sizeof(device->slaves));
+		disks[i] = (struct disk_count){UINT32_MAX, 1, 1, UINT64_MAX, UINT64_MAX};
+	}
+	topology_put(&topology, json);
+	closure_put(&closure, json);
+	return fclose(json) ? NULL : text;
+}
 
 int main(int count, char **arguments)
 {
 	static struct writer writer;
-	static char json[60 << 10]; /* as long as those of long commands */
 	struct task_record task = {.kind = RECORD_TASK};
 	struct gap_record gap = {.kind = RECORD_GAP};
-	if (count != 3)
-		errx(2, "usage: trace_limits FILE CPUS");
-	uint64_t gaps = losses_gaps_max(atoi(arguments[2]));
-	uint64_t limit = writer_limit_min(gaps);
-	memset(json, ' ', sizeof(json) - 1);
-	if (writer_init(&writer, arguments[1], false, "{}"))
+	if (count != 4)
+		errx(2, "usage: trace_limits FILE CPUS DEVICES");
+	uint64_t gap_bytes = losses_bytes_max(atoi(arguments[2]));
+	int devices = atoi(arguments[3]);
+	uint64_t end_bytes = gap_bytes + (uint64_t)devices * DEVICE_JSON_BYTES;
+	uint64_t limit = writer_limit_min(end_bytes);
+	char *json = make_json(devices);
+	if (!json || writer_init(&writer, arguments[1], false, "{}"))
 		errx(1, "cannot make %s", arguments[1]);
 	writer_begin(&writer);
-	writer_limit(&writer, limit, gaps);
+	writer_limit(&writer, limit, end_bytes);
 	while (!writer.full)
 		writer_append(&writer, &task);
-	for (uint64_t i = 0; i < gaps; i++)
+	for (uint64_t i = 0; i < gap_bytes / TRACE_RECORD_BYTES; i++)
 		writer_append(&writer, &gap);
 	if (writer_deinit(&writer, json))
 		errx(1, "cannot write %s", arguments[1]);
 	printf("%llu %llu\n", (unsigned long long)limit, (unsigned long long)writer.header.count[RECORD_TASK]);
+	free(json);
 	return 0;
 }
