@@ -31,8 +31,9 @@ from selfscale.profiles.regions import find_borders
 
 ROUNDS_MAX = 8
 """The thesis needed four (4.4); a search that has not ended by now has parameters that drive each other."""
-KNEE_SHARE = 0.55
-"""Of the time for everything but random workloads, for the search."""
+KNEE_SHARE, CURVES_SHARE, DIRECTIONS_SHARE = 0.55, 0.7, 0.85
+"""Of the time for everything but random workloads: until then the search ends, and the curves around where it stands,
+and the caches by direction, must be done. Workloads off the curves get less than elsewhere: they are to predict from."""
 GRID = 7
 """Values of uniqueBytes before bisection."""
 SEARCH_POINTS = 90
@@ -59,6 +60,8 @@ class KneeExploration(SelfScaling):
     out_of_time : bool
         Whether its share of the budget ended the search.
     """
+
+    curves_share, directions_share = CURVES_SHARE, DIRECTIONS_SHARE
 
     def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
         super().__init__(settings, measure)

@@ -43,7 +43,7 @@ POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads and what was before the first point: until then the curves, and the
-caches by direction, must be done."""
+caches by direction, must be done, unless a benchmark has shares of its own."""
 STORAGE_ROUNDS = 3
 """How often all probes of storage are measured, at most: the median counts. Whether processors sleep changes by the
 second, and a virtual machine's storage takes as long as its host lets it."""
@@ -86,6 +86,8 @@ class SelfScaling(ABC):
         Cost of the points so far, and of what was before them, also where a run was resumed.
     """
 
+    curves_share, directions_share = CURVES_SHARE, DIRECTIONS_SHARE
+
     def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
         self.settings = settings
         self.points: list[Point] = []
@@ -113,11 +115,11 @@ class SelfScaling(ABC):
             rest = self.settings.budget_s - self.settings.random_s
             set_aside_s = self.settings.storage_s
             self._find_regions(rest - set_aside_s)
-            self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))
+            self._curves(until_s=self._until(self.curves_share, rest - set_aside_s))
             if set_aside_s > 0:
                 self._storage(until_s=rest)
             storage_s = sum(point.cost_s for point in self.storage)
-            self._direction_caches(until_s=storage_s + self._until(DIRECTIONS_SHARE, rest - storage_s))
+            self._direction_caches(until_s=storage_s + self._until(self.directions_share, rest - storage_s))
             self._informative_workloads(until_s=rest)
             # The random workloads tell the errors of predictions, which need none of them.
             self.complete = True
