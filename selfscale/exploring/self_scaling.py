@@ -74,6 +74,8 @@ class SelfScaling(ABC):
     settings : Settings
     measure : callable
         ``Step -> Point``; the point's ``cost_s`` is what is charged to the budget.
+    informative : sequence of Workload
+        Those that a run which is resumed chose by fits of seconds, to be measured again in place of new ones.
 
     Attributes
     ----------
@@ -88,7 +90,7 @@ class SelfScaling(ABC):
 
     curves_share, directions_share = CURVES_SHARE, DIRECTIONS_SHARE
 
-    def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
+    def __init__(self, settings: Settings, measure: Callable[[Step], Point], informative: Sequence[Workload] = ()):
         self.settings = settings
         self.points: list[Point] = []
         self.storage: list[Point] = []
@@ -98,6 +100,7 @@ class SelfScaling(ABC):
         self.regions: list[Region] = []
         self.complete = False
         self._measure = measure
+        self._known_informative = informative
         self._random = random.Random(settings.seed)
         self._planned = 0
         read_frac = 1.0 if settings.read_only else START["read_frac"]
@@ -358,18 +361,26 @@ class SelfScaling(ABC):
 
     def _informative_workloads(self, until_s: float) -> None:
         """Measure what tells most about the workloads off the curves, a few at a time, while time is left."""
-        from selfscale.exploring.informative import most_informative  # noqa: PLC0415 (seconds to import)
-
         for before in range(0, INFORMATIVE_MAX, INFORMATIVE_AT_ONCE):
             if not self._affords(until_s):
                 break
             began_s = time.monotonic()
-            chosen = most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE)
+            chosen = self._most_informative(before)
             choosing_s = (time.monotonic() - began_s) / INFORMATIVE_AT_ONCE
             for done, workload in enumerate(chosen, before):
                 left = min(INFORMATIVE_MAX - done, int(self._affordable(until_s)))
                 if self._affords(until_s):
                     self._take(workload, "inform", until_s, max(1, left), choosing_s=choosing_s)
+
+    def _most_informative(self, number: int) -> Sequence[Workload]:
+        """What to measure from that one on; drawn by itself, so that it may be known already."""
+        known = self._known_informative[number : number + INFORMATIVE_AT_ONCE]
+        if len(known) == INFORMATIVE_AT_ONCE:
+            return known
+        from selfscale.exploring.informative import most_informative  # noqa: PLC0415 (seconds to import)
+
+        generator = random.Random(f"informative {self.settings.seed} {number}")
+        return most_informative(self.profile(), generator, INFORMATIVE_AT_ONCE)
 
     # ---- step 5 ----
 
