@@ -14,7 +14,7 @@ from selfscale.profile import Profile
 from selfscale.profiles.conclusions import conclude, file_cache_bytes
 from selfscale.profiles.direction_caches import READS, direction_cache
 from selfscale.profiles.regions import APART
-from selfscale.profiles.strengths import region_name, strengths
+from selfscale.reporting.strengths import region_name, strengths
 
 MEMORY = ("tmpfs", "ramfs")
 """File systems without a device."""

@@ -20,13 +20,13 @@ from selfscale.profile import Profile
 from selfscale.profiles import machines
 from selfscale.profiles.conclusions import conclude
 from selfscale.profiles.repeatability import spreads_of
-from selfscale.profiles.strengths import region_name, strengths
 from selfscale.reporting.figures import format_cell
 from selfscale.reporting.findings import conditions
 from selfscale.reporting.machines_figures import machines_figures
 from selfscale.reporting.prediction_figures import prediction_figures, title_of
 from selfscale.reporting.profile_figures import single_parameter_graphs
 from selfscale.reporting.report_parts import Cell, Section, Table, flat_rows, name_of_file
+from selfscale.reporting.strengths import region_name, strengths
 
 
 def machine_sections(
