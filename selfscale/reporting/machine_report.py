@@ -12,7 +12,6 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_megabytes
 from characterize.workload import PARAMETERS
-from selfscale.measuring.access import Access
 from selfscale.models.measured import region_of
 from selfscale.predicting.cross_validation import Score
 from selfscale.predicting.prediction_errors import MeasuredAgain, PredictionErrors, applications_of, errors_of
@@ -99,7 +98,7 @@ def machine_section(
 
 def _drift_table(profile: Profile) -> list[Table]:
     """How far the focal points that were measured again lay apart, in the order of their measurements."""
-    cached = Access.of(profile.settings).cached
+    cached = profile.access.cached
     rows = [
         [
             Cell(region_name(entry["region"], len(profile.regions), cached=cached)),
