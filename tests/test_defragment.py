@@ -13,8 +13,8 @@ from characterize.workload import Workload
 from selfscale.measure import evict, measure
 from selfscale.measuring.access import Access
 from selfscale.measuring.defragment import defragment
-from tests.block_device import extents
-from tests.loop_file_system import loop_file_system
+from tests.block_device import extents, loop_device, mounted
+from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.page_cache import resident_pages
 from tests.test_scale_real import needs_engine
 
@@ -74,6 +74,19 @@ def test_what_is_not_used_stays_scattered_and_what_is_in_order_stays_where_it_is
         assert number_of_extents(file) < 10
         places = extents(file)
         defragment(system.place, math.inf)
+        assert number_of_extents(file) == len(places)
+        assert extents(file) == places
+
+
+def test_what_forced_compression_has_written_in_one_go_is_in_order(tmp_path):
+    with (
+        loop_device(tmp_path / "device", IMAGE_BYTES) as disk,
+        mounted("btrfs", disk, tmp_path / "place", "-o", "compress-force=zstd") as place,
+    ):
+        file = place / "f00000001"
+        written(file, 2049)
+        places = extents(file)
+        defragment(place, math.inf)
         assert number_of_extents(file) == len(places)
         assert extents(file) == places
 

@@ -25,8 +25,8 @@ ARGUMENTS = struct.Struct("=QQQII16x")
 """struct btrfs_ioctl_defrag_range_args: start, length, flags, bytes of a piece, compression."""
 START_IO = 2
 """Flag: have it written back, not only made dirty."""
-PIECE_BYTES = 1 << 20
-"""Pieces from this size on are left where they are: a request is rarely longer."""
+PIECE_BYTES = 512 << 10
+"""Pieces from this size on are left where they are: few requests are longer, and compress-force makes no larger."""
 STEP_BYTES = 4 << 20
 """Between two looks at the clock: a disk that seeks for every page takes ten seconds. No less than a piece, or what one
 point has made the next one would make again."""
