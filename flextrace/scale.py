@@ -212,7 +212,8 @@ def _begin(
     progress = stack.enter_context(Progress(settings.budget_s - before_s, len(journal.points), _say))
     measure = measuring.measure_in(image, group, access, arguments.confirm, journal.points, **stopping_of(chosen))
     measure = progress.wrap(journal.wrap(measure, resumed_s))
-    return _benchmark(arguments)(_settings(arguments, machine), measure), journal, progress, environment
+    exploration = _benchmark(arguments)(_settings(arguments, machine), measure, journal.informative)
+    return exploration, journal, progress, environment
 
 
 def _place(arguments: argparse.Namespace) -> dict[str, str | None]:

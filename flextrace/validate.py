@@ -75,8 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure in two passes, print the table; an interrupted run can be resumed."""
     from selfscale.exploring.journal import Journal  # noqa: PLC0415
-    from selfscale.measuring.access import Access  # noqa: PLC0415 (only when something is measured)
-    from selfscale.measuring.stop_rule import stopping_of  # noqa: PLC0415
+    from selfscale.measuring.stop_rule import stopping_of  # noqa: PLC0415 (only when something is measured)
     from selfscale.profile import Profile  # noqa: PLC0415
     from selfscale.validate import plan, validate  # noqa: PLC0415
 
@@ -84,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     output = arguments.output or arguments.profile.with_name(arguments.profile.stem + "-validation.json")
     _check(arguments, profile, output)
     _check_models(profile, arguments.profile)
-    access = Access.of(profile.settings)
+    access = profile.access
     directory = _directory(arguments, profile, access.device)
     memory_bytes = arguments.memory or profile.environment.get("memory_limit_bytes")
     _try_place(arguments, access, directory, output)

@@ -273,7 +273,7 @@ def measure(
         if directory is not None:
             # Outside the group: what is read in while confined would be charged to it, what was read before would not.
             run(trace, directory, phase="prepare", keep_image=True)
-            defragment(Path(directory))
+            defragment(Path(directory), workload.unique_bytes / workload.process_num)
             evict(Path(directory))
         with computing(len(os.sched_getaffinity(0)) - 1 if others_compute else 0):
             result = run(

@@ -13,7 +13,6 @@ import numpy as np
 
 from characterize.errors import FlextraceError
 from characterize.workload import PARAMETERS, Workload
-from selfscale.measuring.access import Access
 from selfscale.models import MODELS, TABLE_MODELS, make_model
 from selfscale.models.measured import region_of
 from selfscale.predicting.cross_validation import Score, best_of, cross_validate, widened
@@ -181,7 +180,7 @@ class Predictor:
         )
 
     def _note(self) -> str:
-        classic = Access.of(self.profile.settings).classic
+        classic = self.profile.access.classic
         conditions = "conditions are those of the table" if self.profile.table else classic
         if not self.score.usable:
             return f"interval covers what the model itself knows only; {conditions}"

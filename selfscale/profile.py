@@ -141,9 +141,14 @@ class Profile:
         return pd.DataFrame(rows)
 
     @property
+    def access(self) -> Access:
+        """How the requests of its points reached storage."""
+        return Access.of(self.settings)
+
+    @property
     def cache_environment(self) -> dict[str, Any]:
         """The environment, where requests went through the page cache; else, and of a table, empty."""
-        return self.environment if Access.of(self.settings).cached and not self.table else {}
+        return self.environment if self.access.cached and not self.table else {}
 
     @property
     def lacks(self) -> str:

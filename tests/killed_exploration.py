@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from characterize.workload import Workload
 from selfscale.exploring.journal import Journal
 from selfscale.exploring.plan import Step
 from selfscale.exploring.self_scaling import SelfScaling
@@ -22,7 +23,7 @@ class KilledError(Exception):
 
 
 def run_with_journal(
-    exploring: Callable[[Measure], Exploring],
+    exploring: Callable[[Measure, Sequence[Workload]], Exploring],
     path: Path,
     measure: Measure,
     *,
@@ -40,7 +41,7 @@ def run_with_journal(
         measured += 1
         return measure(step)
 
-    exploration = exploring(journal.wrap(limited))
+    exploration = exploring(journal.wrap(limited), journal.informative)
     with contextlib.suppress(KilledError):
         exploration.run()
     return exploration

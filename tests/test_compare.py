@@ -20,6 +20,7 @@ from characterize.layout import FILE_DTYPE, IO_DTYPE, TASK_DTYPE, FileType, Head
 from characterize.trace import Header, Trace
 from characterize.workload import Workload
 from selfscale.comparing.comparison import load, remarks_of
+from selfscale.measuring.access import Access
 from selfscale.predicting.relative import Estimated
 from tests.test_comparison import MIB, result
 
@@ -122,7 +123,7 @@ def profile(limit: int | None = 128 * MIB, mode: str = "buffered", *, regions: i
         regions=[None] * regions,
         environment={"memory_limit_bytes": limit},
         path=None,
-        settings={"access": {"mode": mode}},
+        access=Access(mode),
         storage=[],
         table={},
         knee={},

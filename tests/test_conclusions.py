@@ -21,9 +21,9 @@ from selfscale.profiles.conclusions import (
     file_cache_bytes,
     record_findings,
 )
-from selfscale.profiles.strengths import strengths
 from selfscale.reporting.findings import findings
 from selfscale.reporting.machine_report import machine_section
+from selfscale.reporting.strengths import strengths
 from tests.direction_machine import MIB, DirectionMachine
 
 pytestmark = pytest.mark.parallel

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 
@@ -12,8 +13,8 @@ from characterize.workload import Workload
 from selfscale.measure import evict, measure
 from selfscale.measuring.access import Access
 from selfscale.measuring.defragment import defragment
-from tests.block_device import extents
-from tests.loop_file_system import loop_file_system
+from tests.block_device import extents, loop_device, mounted
+from tests.loop_file_system import IMAGE_BYTES, loop_file_system
 from tests.page_cache import resident_pages
 from tests.test_scale_real import needs_engine
 
@@ -54,11 +55,51 @@ def test_files_of_btrfs_lie_in_order_again_with_what_they_had(tmp_path):
         file, other = system.place / "f00000001", system.place / "other"
         had, before = file.read_bytes(), number_of_extents(file)
         assert before > pages // 2
-        defragment(system.place)
+        defragment(system.place, math.inf)
         assert number_of_extents(file) < before / 10
         assert file.read_bytes() == had
         # It is none of the image's.
         assert number_of_extents(other) > pages // 2
+
+
+def test_what_is_not_used_stays_scattered_and_what_is_in_order_stays_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("selfscale.measuring.defragment.STEP_BYTES", MIB)
+    with loop_file_system("btrfs", tmp_path) as system:
+        file = system.place / "f00000001"
+        written(file, 513)
+        scattered(file, 513)
+        defragment(system.place, 50.5 * PAGE_BYTES)
+        assert 250 < number_of_extents(file) < 265, "256 of 513 pages are in order"
+        defragment(system.place, math.inf)
+        assert number_of_extents(file) < 10
+        places = extents(file)
+        defragment(system.place, math.inf)
+        assert number_of_extents(file) == len(places)
+        assert extents(file) == places
+
+
+def test_what_forced_compression_has_written_in_one_go_is_in_order(tmp_path):
+    with (
+        loop_device(tmp_path / "device", IMAGE_BYTES) as disk,
+        mounted("btrfs", disk, tmp_path / "place", "-o", "compress-force=zstd") as place,
+    ):
+        file = place / "f00000001"
+        written(file, 2049)
+        places = extents(file)
+        defragment(place, math.inf)
+        assert number_of_extents(file) == len(places)
+        assert extents(file) == places
+
+
+def test_nothing_is_begun_behind_its_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("selfscale.measuring.defragment.SECONDS_MAX", -1.0)
+    with loop_file_system("btrfs", tmp_path) as system:
+        file = system.place / "f00000001"
+        written(file, 65)
+        scattered(file, 65)
+        places = extents(file)
+        defragment(system.place, math.inf)
+        assert extents(file) == places
 
 
 def test_elsewhere_files_are_not_touched(tmp_path):
@@ -68,18 +109,18 @@ def test_elsewhere_files_are_not_touched(tmp_path):
         scattered(file, 65)
         evict(system.place)
         before = extents(file)
-        defragment(system.place)
+        defragment(system.place, math.inf)
         assert not any(resident_pages(file))
         assert extents(file) == before
 
 
 def test_a_directory_that_is_gone_and_a_file_that_may_not_be_written_are_left_to_others(tmp_path):
-    defragment(tmp_path / "gone")
+    defragment(tmp_path / "gone", math.inf)
     with loop_file_system("btrfs", tmp_path) as system:
         (system.place / "f00000001").symlink_to("/etc/hostname")
         written(system.place / "f00000002", 65)
         scattered(system.place / "f00000002", 65)
-        defragment(system.place)
+        defragment(system.place, math.inf)
         assert number_of_extents(system.place / "f00000002") < 10
 
 

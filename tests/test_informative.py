@@ -10,6 +10,7 @@ import pytest
 from selfscale.explore import Exploration
 from selfscale.exploring.informative import most_informative
 from selfscale.exploring.plan import Settings, Step
+from selfscale.exploring.self_scaling import INFORMATIVE_AT_ONCE
 from selfscale.measure import Point
 from selfscale.models.learned import LearnedModel
 from selfscale.predicting.cross_validation import on_a_curve
@@ -71,7 +72,14 @@ def test_measuring_what_was_chosen_tells_more_than_measuring_at_random(machine, 
     assert chosen < by_chance
 
 
-def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_path, machine):
+def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_path, machine, monkeypatch):
+    fits = []
+
+    def counted(profile, generator, count):
+        fits.append(count)
+        return most_informative(profile, generator, count)
+
+    monkeypatch.setattr("selfscale.exploring.informative.most_informative", counted)
     # 150 s of points and the 10 s that the probes of storage take of a budget.
     settings = Settings(machine.cache_bytes, 168.0, 2, seed=1)
 
@@ -82,8 +90,12 @@ def test_an_exploration_measures_them_off_the_curves_and_resumes_the_same(tmp_pa
     chosen = [point for point in whole.points if point.role == "inform"]
     assert len(chosen) >= 10
     assert sum(on_a_curve(point.workload, whole.regions) for point in chosen) <= 1
-    run(tmp_path / "part", stop_after=len(whole.points) - 5)
+    in_all = len(fits)
+    run(tmp_path / "part", stop_after=len(whole.points + whole.storage) - 2)
+    fits.clear()
     assert run(tmp_path / "part", resume=True).profile().as_document() == whole.profile().as_document()
+    # Only those that were chosen with some that were not measured any more are chosen again.
+    assert len(fits) == in_all - (len(chosen) - 2) // INFORMATIVE_AT_ONCE < in_all
 
 
 def test_a_budget_for_more_of_them_than_are_chosen_makes_their_runs_longer(machine, monkeypatch):

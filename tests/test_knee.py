@@ -12,6 +12,7 @@ from characterize.workload import FIELD_OF, PARAMETERS
 from selfscale.exploring.good_ranges import good_range, good_ranges, knee_sentences
 from selfscale.exploring.knee import ROUNDS_MAX, KneeExploration
 from selfscale.exploring.plan import Settings
+from selfscale.exploring.self_scaling import RUN_S_MIN
 from selfscale.models.product import ProductModel
 from selfscale.profile import Curve, Profile
 from selfscale.profiles.repeatability import spreads_of
@@ -127,6 +128,14 @@ def test_a_machine_without_a_global_knee_ends_and_says_so():
     assert not exploration.out_of_time
     assert exploration.complete  # the curves are there
     assert "did NOT converge in 8 rounds (processNum, seqFrac may not" in knee_sentences(exploration.profile())[0]
+
+
+def test_a_search_that_takes_all_of_its_time_leaves_the_curves_theirs():
+    exploration = search(Machine([(CACHE, 500e-6)], disturbed=0.3, cost_s=8.0, seed=2), budget_s=300.0)
+    assert exploration.out_of_time
+    runs_s = [point.elapsed_s for point in exploration.points if point.role == "curve" and point.region is not None]
+    assert len(runs_s) >= len(PARAMETERS)
+    assert min(runs_s) > 2 * RUN_S_MIN
 
 
 def test_ranges_hold_the_knee_and_nothing_else_that_performs_well():

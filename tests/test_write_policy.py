@@ -13,8 +13,8 @@ from selfscale.exploring.plan import Step
 from selfscale.measure import Point, measure
 from selfscale.profile import Profile, Region
 from selfscale.profiles.conclusions import conclude
-from selfscale.profiles.strengths import strengths
 from selfscale.profiles.write_policy import CANCELLING, THROUGH, UNCACHED, UNDECIDED, write_policy
+from selfscale.reporting.strengths import strengths
 from tests.block_device import loop_device, mounted
 from tests.direction_machine import MIB, DirectionMachine
 

@@ -10,7 +10,6 @@ from characterize.errors import FlextraceError
 from characterize.workload import Workload
 from selfscale.comparing.comparison import Row, Sample, little_response_time_ns, sample_of
 from selfscale.comparing.comparison_runs import Setting
-from selfscale.measuring.access import Access
 from selfscale.predict import Predictor
 from selfscale.predicting.estimates import simulated_in_io, simulation_of
 from selfscale.predicting.no_simulation import no_simulation
@@ -28,7 +27,7 @@ def _prediction(
     setting: Setting, predictor: Predictor, workload: Workload, *, name: str, label: str, made_by: str
 ) -> Row:
     prediction = predictor.predict(workload)
-    access = Access.of(setting.profile.settings)
+    access = setting.profile.access
     row = Row(
         name=name,
         label=label,

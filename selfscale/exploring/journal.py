@@ -3,6 +3,7 @@
 
 Resuming runs the exploration again from its beginning, with the points of the journal in the place of measurements. It
 decides the same, since everything that it decides upon (points, their costs, settings, seed) stands in the journal.
+What takes long to decide, which workloads tell most, is not decided again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError, room_remedy
+from characterize.workload import Workload
 from selfscale.exploring.plan import Step
 from selfscale.measure import Point
 from selfscale.profiles.profile_shape import check_machine, check_point
@@ -66,6 +68,11 @@ class Journal:
     def measured(self) -> int:
         """Points that it was given, now or before."""
         return len(self._documents) - 1
+
+    @property
+    def informative(self) -> list[Workload]:
+        """Workloads off the curves that the run chose, as far as they were measured."""
+        return [point.workload for point in self.points if point.role == "inform"]
 
     def _read(self, settings: Mapping[str, Any], needed: Iterable[str]) -> None:
         try:

@@ -16,7 +16,7 @@ What the thesis leaves open:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -31,8 +31,10 @@ from selfscale.profiles.regions import find_borders
 
 ROUNDS_MAX = 8
 """The thesis needed four (4.4); a search that has not ended by now has parameters that drive each other."""
-KNEE_SHARE = 0.55
-"""Of the time for everything but random workloads, for the search."""
+KNEE_SHARE, CURVES_SHARE, DIRECTIONS_SHARE = 0.55, 0.7, 0.85
+"""Of the time for everything but random workloads: until then the search ends, and the curves around where it stands,
+and the caches by direction, must be done. Workloads off the curves, which are to predict from, get less than around the
+middle."""
 GRID = 7
 """Values of uniqueBytes before bisection."""
 SEARCH_POINTS = 90
@@ -60,8 +62,10 @@ class KneeExploration(SelfScaling):
         Whether its share of the budget ended the search.
     """
 
-    def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
-        super().__init__(settings, measure)
+    curves_share, directions_share = CURVES_SHARE, DIRECTIONS_SHARE
+
+    def __init__(self, settings: Settings, measure: Callable[[Step], Point], informative: Sequence[Workload] = ()):
+        super().__init__(settings, measure, informative)
         self.rounds = 0
         self.out_of_time = False
         self._order = [

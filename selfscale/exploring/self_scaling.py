@@ -43,7 +43,7 @@ POINT_SHARE_MAX = 0.04
 """Of the budget: one point that will not become steady must not use up what others need."""
 CURVES_SHARE, DIRECTIONS_SHARE = 0.56, 0.7
 """Of the time for everything but random workloads and what was before the first point: until then the curves, and the
-caches by direction, must be done."""
+caches by direction, must be done, unless a benchmark has shares of its own."""
 STORAGE_ROUNDS = 3
 """How often all probes of storage are measured, at most: the median counts. Whether processors sleep changes by the
 second, and a virtual machine's storage takes as long as its host lets it."""
@@ -74,6 +74,8 @@ class SelfScaling(ABC):
     settings : Settings
     measure : callable
         ``Step -> Point``; the point's ``cost_s`` is what is charged to the budget.
+    informative : sequence of Workload
+        Those that a run which is resumed chose by fits of seconds, to be measured again in place of new ones.
 
     Attributes
     ----------
@@ -86,7 +88,9 @@ class SelfScaling(ABC):
         Cost of the points so far, and of what was before them, also where a run was resumed.
     """
 
-    def __init__(self, settings: Settings, measure: Callable[[Step], Point]):
+    curves_share, directions_share = CURVES_SHARE, DIRECTIONS_SHARE
+
+    def __init__(self, settings: Settings, measure: Callable[[Step], Point], informative: Sequence[Workload] = ()):
         self.settings = settings
         self.points: list[Point] = []
         self.storage: list[Point] = []
@@ -96,6 +100,7 @@ class SelfScaling(ABC):
         self.regions: list[Region] = []
         self.complete = False
         self._measure = measure
+        self._known_informative = informative
         self._random = random.Random(settings.seed)
         self._planned = 0
         read_frac = 1.0 if settings.read_only else START["read_frac"]
@@ -113,11 +118,11 @@ class SelfScaling(ABC):
             rest = self.settings.budget_s - self.settings.random_s
             set_aside_s = self.settings.storage_s
             self._find_regions(rest - set_aside_s)
-            self._curves(until_s=self._until(CURVES_SHARE, rest - set_aside_s))
+            self._curves(until_s=self._until(self.curves_share, rest - set_aside_s))
             if set_aside_s > 0:
                 self._storage(until_s=rest)
             storage_s = sum(point.cost_s for point in self.storage)
-            self._direction_caches(until_s=storage_s + self._until(DIRECTIONS_SHARE, rest - storage_s))
+            self._direction_caches(until_s=storage_s + self._until(self.directions_share, rest - storage_s))
             self._informative_workloads(until_s=rest)
             # The random workloads tell the errors of predictions, which need none of them.
             self.complete = True
@@ -356,18 +361,26 @@ class SelfScaling(ABC):
 
     def _informative_workloads(self, until_s: float) -> None:
         """Measure what tells most about the workloads off the curves, a few at a time, while time is left."""
-        from selfscale.exploring.informative import most_informative  # noqa: PLC0415 (seconds to import)
-
         for before in range(0, INFORMATIVE_MAX, INFORMATIVE_AT_ONCE):
             if not self._affords(until_s):
                 break
             began_s = time.monotonic()
-            chosen = most_informative(self.profile(), self._random, INFORMATIVE_AT_ONCE)
+            chosen = self._most_informative(before)
             choosing_s = (time.monotonic() - began_s) / INFORMATIVE_AT_ONCE
             for done, workload in enumerate(chosen, before):
                 left = min(INFORMATIVE_MAX - done, int(self._affordable(until_s)))
                 if self._affords(until_s):
                     self._take(workload, "inform", until_s, max(1, left), choosing_s=choosing_s)
+
+    def _most_informative(self, number: int) -> Sequence[Workload]:
+        """What to measure from that one on; drawn by itself, so that it may be known already."""
+        known = self._known_informative[number : number + INFORMATIVE_AT_ONCE]
+        if len(known) == INFORMATIVE_AT_ONCE:
+            return known
+        from selfscale.exploring.informative import most_informative  # noqa: PLC0415 (seconds to import)
+
+        generator = random.Random(f"informative {self.settings.seed} {number}")
+        return most_informative(self.profile(), generator, INFORMATIVE_AT_ONCE)
 
     # ---- step 5 ----
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from characterize.errors import FlextraceError
 from characterize.workload import Workload
-from selfscale.measuring.access import Access
 from selfscale.measuring.storage import StorageTimes, storage_times
 from selfscale.models.measured import Z90
 from selfscale.predict import Prediction, Predictor
@@ -167,7 +166,7 @@ def _estimated(value: float, sigma: float) -> Estimated:
 
 def _estimate(predictor: Predictor, application: Application, basis: str, workload: Workload) -> Estimate:
     prediction = predictor.predict(workload)
-    synced = Access.of(predictor.profile.settings).sync_frac > 0
+    synced = predictor.profile.access.sync_frac > 0
     times = application.times_with_syncs if synced else application.times
     if times is None:
         return Estimate(basis, workload, prediction)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 
 from characterize.units import format_bytes
-from selfscale.measuring.access import Access
 from selfscale.measuring.environment import same_limit
 from selfscale.predict import Predictor, predictor_of
 from selfscale.predicting.application import Application
@@ -27,7 +26,7 @@ def mismatches(application: Application, path: str | os.PathLike[str], predictor
         warnings.append(f"profile {path} {profile.lacks}")
     if found := unsteadiness(profile.measured):
         warnings.append(f"profile {path}: {found}")
-    access = Access.of(profile.settings)
+    access = profile.access
     nothing = no_simulation(predictor)
     simulated = application.operations is not None and nothing is None
     texts = access.contradictions(application.extended, simulated=simulated)

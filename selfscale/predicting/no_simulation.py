@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from selfscale.measuring.access import Access
 from selfscale.measuring.storage import storage_times
 from selfscale.predict import Predictor
 from selfscale.predicting.uncached import knows_device
@@ -25,7 +24,7 @@ class NoSimulation(NamedTuple):
 def no_simulation(predictor: Predictor) -> NoSimulation | None:
     """Why operations are not simulated on the machine of a profile; None where they are."""
     profile = predictor.profile
-    access = Access.of(profile.settings)
+    access = profile.access
     if knows_device(predictor) and storage_times(profile.storage) is not None:
         return None
     if profile.table:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 
-from selfscale.measuring.access import Access
 from selfscale.predict import Predictor
 from selfscale.predicting.application import Application
 from selfscale.predicting.uncached import knows_device
@@ -48,7 +47,7 @@ def treatment(
         usable = {"syncFrac"} | ({"coldFrac", "directFrac"} if knows_device(predictor) else set())
     used: list[tuple[str, float, str]] = []
     ignored: list[tuple[str, float, str]] = []
-    access = Access.of(predictor.profile.settings)
+    access = predictor.profile.access
     own = {"directFrac": not access.cached, "syncFrac": access.sync_frac > 0, "syncWriteFrac": access.dsync}
     for name, text in IGNORED.items():
         if own.get(name):

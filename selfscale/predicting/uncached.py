@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 
 from characterize.workload import Workload
-from selfscale.measuring.access import Access
 from selfscale.predict import Predictor
 from selfscale.predicting.relative import Estimated
 
@@ -30,7 +29,7 @@ def device_share(extended: dict[str, float], read_share: float) -> float:
 
 def knows_device(predictor: Predictor) -> bool:
     """Whether the machine was measured with its cache, and beyond it."""
-    return Access.of(predictor.profile.settings).cached and len(predictor.profile.regions) > 1
+    return predictor.profile.access.cached and len(predictor.profile.regions) > 1
 
 
 def with_device_reads(predictor: Predictor, workload: Workload, warm: Estimated, share: float) -> Estimated:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from selfscale.measuring.access import Access
 from selfscale.profile import Curve, Profile
 from selfscale.profiles.direction_caches import READS, WRITES, DirectionCache, differ, direction_cache, file_cache_size
 from selfscale.profiles.repeatability import Repeatability, repeatability
@@ -100,7 +99,7 @@ class Conclusions:
 def conclude(profile: Profile) -> Conclusions:
     """Everything that the points of a profile say; also of profiles that were written before there were findings."""
     read, write = (direction_cache(profile.measured, profile.regions, frac) for frac in (READS, WRITES))
-    access = Access.of(profile.settings)
+    access = profile.access
     return Conclusions(
         access.cached,
         read,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from selfscale.measure import Point
 from selfscale.profile import Profile
-from selfscale.profiles.direction_caches import file_cache_size
+from selfscale.profiles.conclusions import file_cache_bytes
 
 BEYOND_MIN = 1.5
 """Times the size of the file cache: less than that a scan of the same file again may find a part of cached."""
@@ -27,7 +27,7 @@ def learnable(points: Sequence[Point]) -> list[Point]:
 
 def cold_scans(profile: Profile) -> list[Point]:
     """Probes of storage that say how fast one of the workloads is: scans of files that no cache holds."""
-    cache_bytes = file_cache_size(profile.measured, profile.regions, profile.boundaries_bytes)
+    cache_bytes = file_cache_bytes(profile)
     if cache_bytes is None:
         return []
     scans = [point for point in profile.storage if point.parameter == "scan"]

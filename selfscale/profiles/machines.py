@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from characterize.workload import FIELD_OF, PARAMETERS
-from selfscale.measuring.access import Access
 from selfscale.models.measured import LOGARITHMIC
 from selfscale.profile import Curve, Profile
 from selfscale.profiles.conclusions import file_cache_bytes
@@ -38,13 +37,9 @@ def level_of(profile: Profile, region: int) -> str:
     count = len(profile.regions)
     if count == 1:
         return "only region"
-    if not _file_cache_takes_part(profile):
+    if not profile.access.cached:
         return f"device, region {region + 1}"
     return {0: "file cache", count - 1: "disk"}.get(region, f"region {region + 1}")
-
-
-def _file_cache_takes_part(profile: Profile) -> bool:
-    return Access.of(profile.settings).cached
 
 
 def value_at(curve: Curve, value: float) -> float:
@@ -66,7 +61,7 @@ def cache_sizes(profiles: Sequence[Profile]) -> pd.DataFrame:
     """
     rows = []
     for name, profile in zip(names_of(profiles), profiles, strict=True):
-        cache = (file_cache_bytes(profile) if _file_cache_takes_part(profile) else None) or math.nan
+        cache = (file_cache_bytes(profile) if profile.access.cached else None) or math.nan
         memory = profile.environment.get("memory_limit_bytes") or profile.environment.get("memory_bytes") or math.nan
         rows.append({"machine": name, "cache_bytes": cache, "memory_bytes": memory, "share": cache / memory})
     return pd.DataFrame(rows)
@@ -141,7 +136,7 @@ def by_read_share(profiles: Sequence[Profile]) -> pd.DataFrame:
     """
     frames = []
     for name, profile in zip(names_of(profiles), profiles, strict=True):
-        if profile.regions and _file_cache_takes_part(profile):
+        if profile.regions and profile.access.cached:
             curve = profile.curve("readFrac", 0)
             throughput = curve.throughput * size_multiplier(profile, 0)
             frames.append(pd.DataFrame({"machine": name, "readFrac": curve.x, "bytes_per_s": throughput}))

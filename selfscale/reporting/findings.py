@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 
 from characterize.units import format_bytes
-from selfscale.measuring.access import Access
 from selfscale.measuring.stop_rule import CONFIDENCE, stopping_of
 from selfscale.predicting.cross_validation import Score, quantiles_of
 from selfscale.predicting.prediction_errors import REPEATABILITY, errors_of, random_workloads
@@ -14,7 +13,7 @@ from selfscale.profile import Profile
 from selfscale.profiles.conclusions import conclude, file_cache_bytes
 from selfscale.profiles.direction_caches import READS, direction_cache
 from selfscale.profiles.regions import APART
-from selfscale.profiles.strengths import region_name, strengths
+from selfscale.reporting.strengths import region_name, strengths
 
 MEMORY = ("tmpfs", "ramfs")
 """File systems without a device."""
@@ -36,12 +35,12 @@ def findings(profile: Profile) -> list[str]:
 
 
 def _name(profile: Profile, region: int) -> str:
-    return region_name(region, len(profile.regions), cached=Access.of(profile.settings).cached)
+    return region_name(region, len(profile.regions), cached=profile.access.cached)
 
 
 def conditions(profile: Profile) -> list[str]:
     """What the throughput of all points is with, where that is not the usual."""
-    access, rule = Access.of(profile.settings), stopping_of(profile.settings)["rule"]
+    access, rule = profile.access, stopping_of(profile.settings)["rule"]
     sentences = []
     if access.stable:
         sentences.append(f"Measured with {access.syncs}: throughput is with the time until what was written is stable.")
@@ -55,7 +54,7 @@ def _cache(profile: Profile) -> str:
     inside = f" (memory limit {format_bytes(limit)})" if limit else ""
     if not profile.regions:
         return "Where throughput falls with uniqueBytes was not measured."
-    access = Access.of(profile.settings)
+    access = profile.access
     if not access.cached:
         sizes = ", ".join(format_bytes(size) for size in profile.boundaries_bytes)
         falls = f"falls at uniqueBytes of {sizes}" if sizes else "does not fall with uniqueBytes"

@@ -12,7 +12,6 @@ import numpy as np
 from characterize.errors import FlextraceError
 from characterize.units import format_bytes, format_megabytes
 from characterize.workload import PARAMETERS
-from selfscale.measuring.access import Access
 from selfscale.models.measured import region_of
 from selfscale.predicting.cross_validation import Score
 from selfscale.predicting.prediction_errors import MeasuredAgain, PredictionErrors, applications_of, errors_of
@@ -20,13 +19,13 @@ from selfscale.profile import Profile
 from selfscale.profiles import machines
 from selfscale.profiles.conclusions import conclude
 from selfscale.profiles.repeatability import spreads_of
-from selfscale.profiles.strengths import region_name, strengths
 from selfscale.reporting.figures import format_cell
 from selfscale.reporting.findings import conditions
 from selfscale.reporting.machines_figures import machines_figures
 from selfscale.reporting.prediction_figures import prediction_figures, title_of
 from selfscale.reporting.profile_figures import single_parameter_graphs
 from selfscale.reporting.report_parts import Cell, Section, Table, flat_rows, name_of_file
+from selfscale.reporting.strengths import region_name, strengths
 
 
 def machine_sections(
@@ -99,7 +98,7 @@ def machine_section(
 
 def _drift_table(profile: Profile) -> list[Table]:
     """How far the focal points that were measured again lay apart, in the order of their measurements."""
-    cached = Access.of(profile.settings).cached
+    cached = profile.access.cached
     rows = [
         [
             Cell(region_name(entry["region"], len(profile.regions), cached=cached)),

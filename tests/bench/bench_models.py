@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-import selfscale.exploring.self_scaling
 from characterize.workload import Workload
+from selfscale.explore import Exploration
 from selfscale.exploring.plan import Step
 from selfscale.exploring.sampling import orthogonal_sample
 from selfscale.measure import Point
@@ -62,7 +62,7 @@ def main() -> None:
 
 def _curves_only(machine: StorageMachine, arguments: argparse.Namespace, points: int) -> Profile:
     """A profile with at least as many points, none of which was chosen off the curves."""
-    share, selfscale.exploring.self_scaling.CURVES_SHARE = selfscale.exploring.self_scaling.CURVES_SHARE, 1.0
+    share, Exploration.curves_share = Exploration.curves_share, 1.0
     try:
         profile = explored(machine, arguments.budget, arguments.seed)
         while len(learnable(profile.measured)) < points and arguments.budget < 3600:
@@ -70,7 +70,7 @@ def _curves_only(machine: StorageMachine, arguments: argparse.Namespace, points:
             profile = explored(machine, arguments.budget, arguments.seed)
         return profile
     finally:
-        selfscale.exploring.self_scaling.CURVES_SHARE = share
+        Exploration.curves_share = share
 
 
 def _measured(machine: StorageMachine, workload: Workload) -> Point:
