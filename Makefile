@@ -42,7 +42,7 @@ demo: build build/tests/debit_credit ## the whole pipeline on GNU sort and on SQ
 .PHONY: help
 help: ## this text
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Check
 .PHONY: test
@@ -75,9 +75,9 @@ lint: build build/.apt-lint ## ruff, mypy, clang-format, shellcheck
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	clang-format --dry-run --Werror $(filter-out bpf/trace_format.h,$(wildcard bpf/*.[ch] replayer/engine/*.[ch] tests/programs/*.[ch]))
-	shellcheck .ci/run
+	shellcheck .ci/run tests/vm/fetch_kernel tests/vm/guest.sh
 
-BENCH_ARGS :=
+##@ Measure (BENCH_ARGS=--help says with which options)
 
 BENCH_PROGRAMS := build/tests/debit_credit build/tests/system_calls build/bench/attach_probes build/bench/empty_probes.bpf.o
 
@@ -130,11 +130,11 @@ bench-traffic: build ## storage's traffic as simulated, beside what bench-predic
 	$(PYTHON) -m tests.bench.bench_traffic $(BENCH_ARGS)
 
 .PHONY: bench-step
-bench-step: build build/.apt-test build/.apt-bench ## how far measurements of one workload lie apart, with processes that keep step and without (8 min)
+bench-step: build build/.apt-test ## how far measurements of one workload lie apart, with processes that keep step and without (8 min)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_step $(BENCH_ARGS)
 
 .PHONY: bench-warm
-bench-warm: build build/.apt-test build/.apt-bench ## how fast workloads are that begin with their files cached, beside those that have read them (15 min)
+bench-warm: build build/.apt-test ## how fast workloads are that begin with their files cached, beside those that have read them (15 min)
 	$(SUDO) $(PYTHON) -m tests.bench.bench_warm $(BENCH_ARGS)
 
 .PHONY: bench-models
@@ -149,6 +149,7 @@ bench-cache: build ## the cache size that scale finds under three known memory l
 			--memory $$limit --budget 90s $(BENCH_ARGS) 2>&1 | grep 'effective size'; \
 	done
 
+##@ Clean
 .PHONY: clean
 clean: ## remove everything that was built (not .venv)
 	$(SUDO) rm -rf build demo-output

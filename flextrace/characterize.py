@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from characterize.errors import FlextraceError
+from characterize.trace_files.new_file import check_replaceable
 from characterize.trace_files.provenance import command_words
 from characterize.units import parse_duration, parse_fraction, parse_size
 from flextrace.options.foreign_options import add_foreign_arguments, assumptions, foreign_options, refuse_for_own
@@ -198,6 +199,7 @@ def _figure_paths(
         arguments.figures.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FlextraceError(f"cannot make directory {arguments.figures}: {error.strerror}") from error
+    check_replaceable(every[0])
     return dict(zip(files, paths, strict=True))
 
 

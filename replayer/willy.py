@@ -39,6 +39,7 @@ from characterize.trace import Header, Trace
 from characterize.trace_files.provenance import tool_version
 from characterize.units import format_bytes
 from characterize.workload import Workload
+from replayer.flexible.planned import check_record_count
 from replayer.synthetic.file_walk import SHARE_TOLERANCE, Geometry, walk_file
 from replayer.synthetic.request_sizes import SIZE_FAMILIES, SizeFamily, Sizes, coefficient_of_variation
 from replayer.synthetic.source_shape import EMPIRICAL, SourceShape
@@ -48,7 +49,7 @@ DEPTH_FAMILIES: tuple[str, ...] = get_args(DepthFamily)
 
 SIZE_BYTES_MAX = 2**30
 PROCESSES_MAX = 4096
-REQUESTS_MIN, REQUESTS_MAX = 100, 2**31
+REQUESTS_MIN = 100
 REQUESTS_PER_PROCESS_MIN = 50
 UNIQUE_TOLERANCE = 0.0025
 # Sizes of a trace are missed by more than this share of them in at most that share of the requests.
@@ -135,11 +136,7 @@ def make_trace(
     sizes_bytes = like.sizes(workload.size_mean) if like is not None and size == EMPIRICAL else None
     geometry = _geometry(workload, size, align_bytes, sizes_bytes)
     count = requests_default(workload) if requests is None else requests
-    if count > REQUESTS_MAX:
-        raise FlextraceError(
-            f"{count} requests are more than the {REQUESTS_MAX} that a replay takes: take fewer, or larger ones",
-            2,
-        )
+    check_record_count(count, f"{count} requests")
     processes = len(geometry.file_units)
     if count < processes:
         raise FlextraceError(f"{count} requests are too few for {processes} processes: give one to each at least", 2)

@@ -76,3 +76,10 @@ def test_decisions_that_documents_name_are_there():
     for document in DOCUMENTS:
         numbers = re.findall(r"(?<=[ (/])0\d{3}(?=[-,)])", document.read_text())
         assert all(list(decisions.glob(f"{number}-*")) for number in numbers), document.name
+
+
+def test_make_targets_that_documents_name_are_there():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        named = re.findall(r"(?:`|^    )make ([a-z-]*[a-z])(?![\w*-])", document.read_text(), re.MULTILINE)
+        assert set(named) <= targets, document.name

@@ -123,6 +123,13 @@ def test_too_few_requests_say_how_many_are_needed():
     assert any(str(requests_needed(wanted)) in warning for warning in partial.warnings)
 
 
+def test_more_requests_than_memory_holds_are_not_made(monkeypatch):
+    monkeypatch.setattr("replayer.flexible.planned.memory_bytes", lambda: 64 * 5000)
+    make_trace(NOMINAL, requests=5000)
+    with pytest.raises(FlextraceError, match=r"5001 requests take 312\.6 KiB of memory while they are made"):
+        make_trace(NOMINAL, requests=5001)
+
+
 def test_impossible_sequentiality_gives_the_reachable_one():
     wanted = Workload(64 * KIB, 1.0, 0.5, 16 * KIB, 1)
     with pytest.raises(FlextraceError, match=r"0\.75"):
