@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from characterize.border import Border
@@ -121,12 +125,22 @@ def characterize(
     """
     stream = trace if isinstance(trace, Stream) else stream_of(trace, chunk_records)
     facts = stream.facts
-    with ThreadPoolExecutor(1) as beside:
-        provenance = beside.submit(provenance_of, facts.path)
+    with _provenance_beside(facts.path) as provenance:
         summary = TraceSummary(stream, mmap, sample, grouping)
         for part in one_ahead(stream.chunks()):
             summary.add(part)
         return characterization_of(summary, provenance.result())
+
+
+@contextmanager
+def _provenance_beside(path: Path | None) -> Iterator[Future[dict[str, Any]]]:
+    """What `provenance_of` says, on another processor; given up where the block fails, or is interrupted."""
+    given_up = threading.Event()
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            yield beside.submit(provenance_of, path, given_up)
+        finally:
+            given_up.set()
 
 
 def characterization_of(summary: TraceSummary, provenance: dict[str, Any]) -> Characterization:
