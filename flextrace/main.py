@@ -112,8 +112,11 @@ def _run(argv: list[str]) -> int:
         except SystemExit:
             _flush()  # the help
             raise
-        exit_code = arguments.run(arguments)
-        _flush()
+        from flextrace.runs.interruption import terminated_as_interrupted  # noqa: PLC0415 (not for the help)
+
+        with terminated_as_interrupted():
+            exit_code = arguments.run(arguments)
+            _flush()
         return exit_code
     except FlextraceError as error:
         # Names of files are in it, of any bytes, which are not to command the terminal.

@@ -17,7 +17,6 @@ from flextrace.options.replay_checks import check_arguments
 from flextrace.options.write_options import add_write_arguments
 from flextrace.output.replay_progress import INTERVAL_MS, ReplayProgress
 from flextrace.output.replay_result import provenance, tell
-from flextrace.runs.interruption import terminated_as_interrupted
 from replayer.run import (
     CACHES,
     COMPUTING_CHOICES,
@@ -204,7 +203,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.directory = arguments.directory or arguments.image
     check_arguments(arguments)
     # What is undone at the end is undone when the result has been told.
-    with terminated_as_interrupted(), ExitStack() as cleanup:
+    with ExitStack() as cleanup:
         progress = cleanup.enter_context(ReplayProgress(arguments.max_time, loop=arguments.loop))
         progress.step("reading the trace")
         origin = provenance(arguments.trace, arguments.memory)

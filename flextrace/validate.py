@@ -19,7 +19,6 @@ from flextrace.options.write_options import add_write_arguments, check_write_arg
 from flextrace.output.measuring_progress import Progress
 from flextrace.runs import measuring
 from flextrace.runs.alone import alone_with
-from flextrace.runs.interruption import terminated_as_interrupted
 from flextrace.runs.resuming import check_nothing_is_lost, clean_up, journal_path, kept, told_how_to_go_on
 from replayer.run import make_directory
 from replayer.running.confine import MemoryGroup, parse_limit
@@ -104,7 +103,6 @@ def run(arguments: argparse.Namespace) -> int:
     again = f"validate --resume {_same_options(arguments)}"
     settings = _settings(profile, validation.workloads)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(terminated_as_interrupted())
         stack.enter_context(alone_with(journal_path(output), resume=arguments.resume))
         journal = Journal(journal_path(output), chosen, {}, resume=True) if arguments.resume else None
         if directory:
