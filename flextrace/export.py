@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -241,15 +241,8 @@ def write_jobs(trace: Path, output: Path, directory: Path, *, force: bool) -> li
 
     with expanded(trace) as path:
         opened = trace_file.open(path)
-        exported = fio_iolog.write(opened, output, directory, force=force)
-        try:
+        with fio_iolog.written(opened, output, directory, force=force) as exported:
             image = prepare(path, directory)["image"]
-        except (FlextraceError, KeyboardInterrupt):
-            for made in (output, *exported.logs):
-                made.unlink(missing_ok=True)
-            with suppress(OSError):  # somebody else's files are in it
-                exported.logs[0].parent.rmdir()
-            raise
     lines = _foreign_warnings(opened)
     lines.append(f"{output}: {exported.operations} data operations and syncs of {len(exported.logs)} threads")
     lines.append(f"{directory}: {image['files']} files of {format_bytes(image['bytes'])}, out of the page cache")
