@@ -38,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``flextrace validate``."""
     parser.add_argument("profile", type=Path, metavar="PROFILE.json", help="of this machine, by 'flextrace scale'")
     parser.add_argument(
-        "--workloads", type=int, default=100, metavar="N", help="random workloads, each measured twice (default: 100)"
+        *("--random", "--workloads"),
+        dest="workloads",
+        type=int,
+        default=100,
+        metavar="N",
+        help="random workloads, each measured twice (default: 100); either name, the first is that of 'scale'",
     )
     parser.add_argument(
         "--no-orthogonal",
@@ -149,7 +154,7 @@ def _directory(arguments: argparse.Namespace, profile: Profile, device: str | No
 def _check(arguments: argparse.Namespace, profile: Profile, output: Path) -> None:
     """Refuse before the work starts what would fail after it."""
     if arguments.workloads < 1:
-        raise FlextraceError(f"--workloads {arguments.workloads}: give a number of random workloads", 2)
+        raise FlextraceError(f"--random {arguments.workloads}: give a number of random workloads", 2)
     if arguments.max_time <= 0:
         raise FlextraceError("--max-time needs more than 0 s", 2)
     check_new_file(output, force=True, inputs=[arguments.profile])
@@ -259,7 +264,7 @@ def _document(
 
 
 def _same_options(arguments: argparse.Namespace) -> str:
-    words = [str(arguments.profile), "--workloads", str(arguments.workloads)]
+    words = [str(arguments.profile), "--random", str(arguments.workloads)]
     words += ["--max-time", f"{arguments.max_time!r}"]
     words += ["--no-orthogonal"] if arguments.no_orthogonal else []
     words += ["--directory", str(arguments.directory)] if arguments.directory else []
