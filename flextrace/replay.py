@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from characterize.errors import FlextraceError
+from characterize.layout import RecordKind
 from characterize.trace_files.expansion import expanded
 from characterize.units import parse_duration, parse_positive
 from flextrace.options.replay_checks import check_arguments
@@ -238,7 +239,6 @@ def _on_device(arguments: argparse.Namespace, trace: Path) -> Iterator[tuple[Pat
         yield trace, {}
         return
     # pandas and numba are slow to import
-    from characterize.layout import RecordKind  # noqa: PLC0415
     from characterize.stream import open_stream  # noqa: PLC0415
     from replayer.devices.device_trace import geometry_of, make_device_trace  # noqa: PLC0415
     from selfscale.measuring.scratch import device_trace_bytes, scratch_directory  # noqa: PLC0415

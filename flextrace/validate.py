@@ -9,11 +9,13 @@ import json
 import math
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from characterize.errors import FlextraceError
 from characterize.trace_files.new_file import check_new_file, write_text
+from characterize.trace_files.provenance import command_words, provenance_of
 from characterize.units import parse_duration, parse_seed
 from flextrace.options.write_options import add_write_arguments, check_write_arguments
 from flextrace.output.measuring_progress import Progress
@@ -245,10 +247,7 @@ def format_rows(rows: list[ModelErrors], count: int) -> str:
 def _document(
     arguments: argparse.Namespace, profile: Profile, result: dict[str, Any], chosen: dict[str, Any], warnings: list[str]
 ) -> dict[str, Any]:
-    from dataclasses import asdict  # noqa: PLC0415
-
     from characterize.document import plain  # noqa: PLC0415
-    from characterize.trace_files.provenance import command_words, provenance_of  # noqa: PLC0415
 
     return {
         "schema": SCHEMA,
