@@ -123,7 +123,10 @@ def _run(argv: list[str]) -> int:
         told = "\n".join(map(printable, str(error).split("\n")))
         print(f"{name}: {told}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt as interrupt:
+    except (KeyboardInterrupt, SystemError) as interrupt:
+        # A compiled function that is interrupted as it returns makes a SystemError of that.
+        if isinstance(interrupt, SystemError) and not isinstance(interrupt.__cause__, KeyboardInterrupt):
+            raise
         # What was being made when it came may fail once more when it is freed, which says nothing to a user.
         sys.unraisablehook = lambda _: None
         print("\n".join([f"{name}: interrupted", *_notes(interrupt)]), file=sys.stderr)
